@@ -1,0 +1,50 @@
+# The project's commands; `make` alone lists them.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help install java demo test check format bench kafka clean
+
+help: ## list the commands
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else "samzapy needs Python 3.10 or newer, found " + sys.version.split()[0])'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[demo,dev]'
+	@touch $@
+
+install: $(STAMP) ## set up .venv with everything (Python 3.10+)
+
+java:
+	@command -v java >/dev/null 2>&1 || [ -n "$$JAVA_HOME" ] || { echo "Spark needs Java 17 or newer and found none: install a JDK 17 (Debian: apt-get install openjdk-17-jre-headless)" >&2; exit 3; }
+	@version=$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -1); \
+	 [ "$${version:-0}" -ge 17 ] || { echo "Spark needs Java 17 or newer, found $${version:-none}: install a JDK 17 (Debian: apt-get install openjdk-17-jre-headless)" >&2; exit 3; }
+
+demo: install java ## run the flights job on Spark with the embedded system, and print its table
+	$(BIN)/samzapy demo
+
+test: install java ## run the tests, with a real Kafka and a real Spark
+	$(BIN)/python -m pytest -q -m "not slow"
+
+check: install ## format, lint, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: install ## format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: install java ## compare samzapy with bare loops on a real Kafka; writes benchmarks/results/latest.json
+	$(BIN)/python -m benchmarks
+
+kafka: install java ## start the development broker (stop it with: .venv/bin/samzapy kafka stop)
+	$(BIN)/samzapy kafka start
+
+clean: ## remove everything that was built
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

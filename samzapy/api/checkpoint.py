@@ -1,0 +1,53 @@
+"""How far a task has got."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import SystemProducer
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A task's position: everything before it is done, and nothing in it was written before that was durable.
+
+    `input_offsets`: the next offset to process of each partition. `changelog_offsets`: per store, the offset of the
+    last changelog record of the commit (-1: none yet). `epoch`: the attempt that wrote it. `time_ms`: when.
+    `clock`: the task's event-time clock in milliseconds, None where it keeps none.
+    """
+
+    input_offsets: Mapping[SystemStreamPartition, int]
+    changelog_offsets: Mapping[str, int] = field(default_factory=dict)
+    epoch: int = 0
+    time_ms: int = 0
+    clock: int | None = None
+
+
+class CheckpointManager(ABC):
+    """Keeps the checkpoints of a job's tasks."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Create what is missing (the topic, the folder) and check what is there. Raises EnvironmentFailure."""
+
+    @abstractmethod
+    def read(self, task_name: str) -> Checkpoint | None:
+        """The task's last durable checkpoint, None if it never committed.
+
+        Reads committed records up to the log's end at the time of the call. Raises RestoreError past its deadline.
+        """
+
+    @abstractmethod
+    def write(self, task_name: str, checkpoint: Checkpoint, producer: SystemProducer | None = None) -> None:
+        """Make the checkpoint durable before returning.
+
+        With a `producer` of the checkpoint's system that is inside a transaction, the record joins that transaction
+        and is durable when it commits; a manager that keeps files ignores the producer.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release clients; closing twice is allowed."""

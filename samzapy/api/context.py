@@ -1,0 +1,74 @@
+"""What a task learns in `init`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from samzapy.api.kv import KeyValueStore
+from samzapy.api.metrics import MetricsRegistry
+from samzapy.api.stream import SystemStreamPartition
+
+
+@dataclass(frozen=True)
+class JobContext:
+    """The job: its name and id, and its flat configuration with secrets in clear (do not print it)."""
+
+    name: str
+    id: str
+    config: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class ContainerContext:
+    """The container: its id, and the metrics shared by its tasks."""
+
+    id: str
+    metrics: MetricsRegistry
+
+
+class TaskContext(ABC):
+    """The task: its name, its partitions, its stores."""
+
+    @property
+    @abstractmethod
+    def task_name(self) -> str:
+        """For example `Partition 3`."""
+
+    @property
+    @abstractmethod
+    def ssps(self) -> frozenset[SystemStreamPartition]:
+        """The partitions this task processes, broadcast ones included."""
+
+    @property
+    @abstractmethod
+    def metrics(self) -> MetricsRegistry:
+        """Counters, gauges and timers of this task."""
+
+    @property
+    @abstractmethod
+    def epoch(self) -> int:
+        """The attempt's number; it only grows, so a sink can refuse the writes of an older attempt."""
+
+    @abstractmethod
+    def get_store(self, name: str) -> KeyValueStore[Any, Any]:
+        """The task's store of that name. Raises StoreError, naming the known ones, if the job has none such."""
+
+    @abstractmethod
+    def set_starting_offset(self, ssp: SystemStreamPartition, offset: int) -> None:
+        """Start this partition at `offset` instead of the checkpoint's; only in `init`."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """Everything `init` is told."""
+
+    job: JobContext
+    container: ContainerContext
+    task: TaskContext
+
+    def get_store(self, name: str) -> KeyValueStore[Any, Any]:
+        """Short for `context.task.get_store(name)`."""
+        return self.task.get_store(name)

@@ -1,0 +1,103 @@
+"""The SPI of a storage engine: bytes in order, committed state only.
+
+An engine never holds anything that was not committed: it is written once a commit, and by restore. Whatever instant
+the process dies at, an engine that is persistent is found at some earlier commit, because a commit's data and its
+marker go in together.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+#: What a commit changes: the value's bytes, or None for a deletion.
+Changes = Mapping[bytes, "bytes | None"]
+
+#: Ordered (key, value) pairs; leaving the context releases what the iterator holds.
+Cursor = AbstractContextManager[Iterator[tuple[bytes, bytes]]]
+
+
+class EngineSnapshot(ABC):
+    """The engine's contents at one instant."""
+
+    @abstractmethod
+    def iterate(self, lower: bytes | None, upper: bytes | None) -> Cursor:
+        """As `StorageEngine.iterate`, over the snapshot."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release it; closing twice is allowed."""
+
+
+class StorageEngine(ABC):
+    """One task's part of one store."""
+
+    @abstractmethod
+    def get(self, key: bytes) -> bytes | None:
+        """The value, None if absent. Raises StoreCorrupted on damaged files."""
+
+    @abstractmethod
+    def get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values in the order of `keys`."""
+
+    @abstractmethod
+    def iterate(self, lower: bytes | None, upper: bytes | None) -> Cursor:
+        """Pairs with lower <= key < upper in unsigned byte order (None: unbounded), as they are now.
+
+        Raises StoreCorrupted, never ends early, when a block cannot be read.
+        """
+
+    @abstractmethod
+    def snapshot(self) -> EngineSnapshot:
+        """The contents as they are now."""
+
+    @abstractmethod
+    def write(self, changes: Changes, marker: bytes) -> None:
+        """Apply `changes` and replace the marker, atomically: after a crash both are there or neither is."""
+
+    @abstractmethod
+    def marker(self) -> bytes | None:
+        """The marker of the last write that survived, None for a new engine."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Move what is only in memory to disk, so that less has to be restored after a kill."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release files and memory; closing twice is allowed. Every later call raises StoreClosed."""
+
+    def metrics(self) -> dict[str, float]:
+        """Sizes and counts worth a gauge, by name."""
+        return {}
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """What an engine is opened with. `properties` are the keys below `stores.NAME.` that the engine itself reads
+    (`rocksdb.*`, `container.cache.size.bytes`, ...), defaults left out; `tasks_in_container` divides the memory."""
+
+    store: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+    tasks_in_container: int = 1
+
+
+class StorageEngineFactory(ABC):
+    """Named by `stores.NAME.factory`."""
+
+    #: Whether the engine keeps its contents on disk when the process ends.
+    persistent = False
+
+    @abstractmethod
+    def open(self, directory: Path | None, settings: EngineSettings) -> StorageEngine:
+        """Open, creating what is missing. `directory` is the task's own for a persistent engine, else None.
+
+        Raises StoreLocked (naming the holder if it can), StoreCorrupted, or StoreError with path and cause.
+        """
+
+    def check(self, settings: EngineSettings) -> Iterable[tuple[str, str, str]]:
+        """Problems of the settings as (key below the store, value, what is allowed); touches nothing."""
+        return ()

@@ -1,0 +1,100 @@
+"""The key-value store a task sees."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class KeyValueIterator(Iterator[tuple[K, V]], Generic[K, V]):
+    """(key, value) pairs in the unsigned byte order of the serialized keys. Close it, or use it in `with`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what the iterator holds; closing twice is allowed, reading after it raises StoreClosed."""
+
+    def __enter__(self) -> KeyValueIterator[K, V]:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+class KeyValueSnapshot(ABC, Generic[K, V]):
+    """A range as it was when the snapshot was taken; can be iterated again and again until closed."""
+
+    @abstractmethod
+    def iterator(self) -> KeyValueIterator[K, V]:
+        """A new iterator over the snapshot."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the snapshot; closing twice is allowed."""
+
+    def __enter__(self) -> KeyValueSnapshot[K, V]:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+class KeyValueStore(ABC, Generic[K, V]):
+    """A task's local map. Reads see the task's own writes at once; a crash takes it back to the last commit.
+
+    None is neither a key nor a value (StoreError). Values are handed out by reference: changing one without `put` is
+    not saved (`stores.X.object.cache.mode=copy` hands out copies). Not thread-safe: a task has one thread.
+    After `close` every call raises StoreClosed.
+    """
+
+    @abstractmethod
+    def get(self, key: K) -> V | None:
+        """The value of `key`, None if it has none."""
+
+    @abstractmethod
+    def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
+        """The values of `keys`, one entry a key, None where there is none; the misses are read in one go."""
+
+    @abstractmethod
+    def put(self, key: K, value: V) -> None:
+        """Set `key` to `value`."""
+
+    @abstractmethod
+    def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
+        """Set many; every entry is checked before the first is written."""
+
+    @abstractmethod
+    def delete(self, key: K) -> None:
+        """Remove `key`; no error if it is absent."""
+
+    @abstractmethod
+    def delete_all(self, keys: Iterable[K]) -> None:
+        """Remove many; every key is checked before the first is removed."""
+
+    @abstractmethod
+    def range(self, from_key: K, to_key: K) -> KeyValueIterator[K, V]:
+        """Entries with from_key <= key < to_key, in unsigned byte order of the serialized keys."""
+
+    @abstractmethod
+    def prefix(self, prefix: K) -> KeyValueIterator[K, V]:
+        """Entries whose serialized key starts with the serialized `prefix`; for serdes that keep prefixes (string, bytes)."""
+
+    @abstractmethod
+    def all(self) -> KeyValueIterator[K, V]:
+        """Every entry."""
+
+    @abstractmethod
+    def snapshot(self, from_key: K, to_key: K) -> KeyValueSnapshot[K, V]:
+        """The range as it is now, own uncommitted writes included."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Serialize what the object cache holds back. It becomes durable at the task's next commit, not before."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the store without writing; what was not committed is gone. Closing twice is allowed."""

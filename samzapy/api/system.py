@@ -1,0 +1,238 @@
+"""The SPI of a messaging system: a factory that makes consumers, producers and admins.
+
+Logs are partitioned and offset-addressed. Offsets are ints that only grow; they may have holes (compaction, control
+records). `oldest` is the first offset that can still be read; `upcoming` is the offset the next record will get at
+the earliest, so a reader is at the end when its position is >= `upcoming`. Never `==`, never "last + 1".
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from samzapy.api.envelope import Headers
+from samzapy.api.stream import SystemStreamPartition
+
+
+class RecordBatch(NamedTuple):
+    """Consecutive records of one partition, as columns of equal length, in offset order; never empty.
+
+    `timestamps` are milliseconds since 1970 (-1: none). `headers` is None when no record of the batch has any.
+    """
+
+    ssp: SystemStreamPartition
+    offsets: Sequence[int]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    timestamps: Sequence[int]
+    headers: Sequence[Headers | None] | None = None
+
+
+class OffsetRange(NamedTuple):
+    """A partition's readable range: oldest <= offset < upcoming. `upcoming` counts open transactions too."""
+
+    oldest: int
+    upcoming: int
+
+
+class OutgoingRecord(NamedTuple):
+    """One serialized output. `partition` None: chosen by the murmur2 hash of `partition_key`, else of `key`, else spread."""
+
+    stream: str
+    key: bytes | None
+    value: bytes | None
+    partition: int | None = None
+    partition_key: bytes | None = None
+    headers: Headers | None = None
+    timestamp: int | None = None
+
+
+@dataclass(frozen=True)
+class StreamSpec:
+    """A stream to create. `config` uses Kafka's topic keys (`cleanup.policy`, `max.message.bytes`, ...); a system
+    ignores those that mean nothing to it. `replication_factor` None: the system's default."""
+
+    stream: str
+    partitions: int
+    config: Mapping[str, str] = field(default_factory=dict)
+    replication_factor: int | None = None
+
+
+@dataclass(frozen=True)
+class StreamDescription:
+    """A stream that exists. `stream_id` changes when a stream is deleted and created again under the same name."""
+
+    stream: str
+    partitions: int
+    stream_id: str
+    config: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class SystemSettings:
+    """What a job file says below `systems.NAME.`, with the values resolved.
+
+    `consumer` and `producer` are the pass-through keys without their prefix; `properties` is everything else without
+    the prefix (`path`, `samza.fetch.threshold`, ...); `default_stream` is `default.stream.*`.
+    """
+
+    name: str
+    factory: str
+    consumer: Mapping[str, str] = field(default_factory=dict)
+    producer: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    default_stream: Mapping[str, str] = field(default_factory=dict)
+
+
+class SystemConsumer(ABC):
+    """Reads partitions that it is told to read (no consumer group, no rebalance), committed records only.
+
+    Use: `register` all partitions, `start`, `poll` until done, `close`. One thread.
+    """
+
+    @abstractmethod
+    def register(self, ssp: SystemStreamPartition, offset: int) -> None:
+        """Read `ssp` from `offset` on. Before `start` only."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begin fetching. Raises UnknownStream for a stream or partition that does not exist."""
+
+    @abstractmethod
+    def poll(self, timeout_s: float, max_records: int) -> list[RecordBatch]:
+        """What has arrived: waits up to `timeout_s` for the first record, then takes what is there without waiting.
+
+        At most `max_records` records in all. A partition may occur in several batches, in order. Raises
+        OffsetOutOfRange when a position has left the log, RetriableError or EnvironmentFailure for the rest.
+        """
+
+    @abstractmethod
+    def position(self, ssp: SystemStreamPartition) -> int:
+        """The next offset that poll will look at: past every record returned and every hole known to follow it."""
+
+    @abstractmethod
+    def seek(self, ssp: SystemStreamPartition, offset: int) -> None:
+        """Go to `offset`; records fetched before are dropped, not returned."""
+
+    @abstractmethod
+    def pause(self, ssps: Iterable[SystemStreamPartition]) -> None:
+        """Return nothing of these partitions until `resume`; their positions stay."""
+
+    @abstractmethod
+    def resume(self, ssps: Iterable[SystemStreamPartition]) -> None:
+        """Undo `pause`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the client; closing twice is allowed."""
+
+
+class SystemProducer(ABC):
+    """Writes records in order per partition. Nothing is durable before `flush` (or `commit`) has returned.
+
+    Any error poisons the producer: later calls raise it again. One thread.
+    """
+
+    @abstractmethod
+    def send(self, records: Sequence[OutgoingRecord]) -> None:
+        """Queue records. Raises RecordTooLarge, UnknownStream or ProducerError; blocks when the queue is full."""
+
+    @abstractmethod
+    def send_changes(
+        self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None = None
+    ) -> None:
+        """Queue (key, value) pairs, None meaning a tombstone, for one partition: a changelog's part of a commit."""
+
+    @abstractmethod
+    def flush(self, timeout_s: float = 60.0) -> None:
+        """Wait until every queued record is acknowledged. Raises ProducerError if one was not, or at the time-out."""
+
+    @abstractmethod
+    def last_offset(self, stream: str, partition: int) -> int | None:
+        """The offset of the last record of that partition this producer had acknowledged by a flush; None if none."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the client without waiting for what was not flushed; an open transaction is left to be aborted."""
+
+    # Transactions: only on a producer made with a transactional id.
+
+    @abstractmethod
+    def init_transactions(self) -> None:
+        """Abort what a predecessor with the same transactional id left open, and fence it. Once, before the first begin."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Start a transaction; records sent from here on are visible to readers only after `commit`."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Flush and commit. Raises ProducerFenced (let go), TransactionAborted (abort and rewind), or
+        TransactionIndeterminate (unknown outcome: close this producer, build a new one, `init_transactions`)."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Throw the open transaction's records away. Raises as `commit` does."""
+
+
+class SystemAdmin(ABC):
+    """Looks at and changes the streams of one system."""
+
+    @abstractmethod
+    def create(self, spec: StreamSpec) -> bool:
+        """Create a stream; False if one of that name exists already (it is not touched). Returns when it is usable."""
+
+    @abstractmethod
+    def describe(self, stream: str) -> StreamDescription | None:
+        """What the stream is now; None if there is none."""
+
+    @abstractmethod
+    def list_streams(self) -> list[str]:
+        """Names of all streams, sorted, internal ones of the system itself left out."""
+
+    @abstractmethod
+    def offsets(self, ssps: Iterable[SystemStreamPartition]) -> dict[SystemStreamPartition, OffsetRange]:
+        """The ranges now; `upcoming` is the high watermark, open transactions included. Raises UnknownStream."""
+
+    @abstractmethod
+    def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
+        """Per partition, the first offset whose record is not older than `time_ms`; `upcoming` if there is none."""
+
+    @abstractmethod
+    def delete_records(self, ssp: SystemStreamPartition, before: int) -> None:
+        """Drop the records below `before`; `oldest` becomes `before`."""
+
+    @abstractmethod
+    def delete(self, stream: str) -> None:
+        """Delete a stream. Raises UnknownStream."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the client; closing twice is allowed."""
+
+
+class SystemFactory(ABC):
+    """Named by `systems.NAME.samza.factory`; makes the clients of one system. Must not connect before it has to.
+
+    Raises ConfigError (with the full key) for settings it does not take.
+    """
+
+    @abstractmethod
+    def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:
+        """A consumer of committed records."""
+
+    @abstractmethod
+    def producer(
+        self, settings: SystemSettings, client_id: str, transactional_id: str | None = None, timeout_ms: int = 60_000
+    ) -> SystemProducer:
+        """A producer; transactional (with `transaction.timeout.ms` = `timeout_ms`) if it is given an id."""
+
+    @abstractmethod
+    def admin(self, settings: SystemSettings, client_id: str) -> SystemAdmin:
+        """An admin."""
+
+    def check(self, settings: SystemSettings) -> None:
+        """Raise ConfigError if `settings` cannot work; connects to nothing."""
+        return

@@ -1,0 +1,1 @@
+"""The job file, read once, checked as a whole, as frozen values."""

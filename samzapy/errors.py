@@ -1,0 +1,142 @@
+"""What can go wrong, one class per reaction.
+
+The class says what the runtime (or its operator) does next, the attributes say where:
+
+==================== ============================================= =========
+class                reaction                                      exit code
+==================== ============================================= =========
+ConfigError          fix the job file; nothing was started         2
+EnvironmentFailure   fix the machine, the broker or the rights     3
+RetriableError       the same call may succeed again               1
+StoreCorrupted       set the local store aside, rebuild, restart   1
+StoreLocked          wait for the holder; never delete the store   3
+TaskMigrated         let go: another attempt owns the task         1
+TaskFailed           the user's code failed; restart from commit   1
+==================== ============================================= =========
+
+Every message is one line and names the key or the ``stream[partition]@offset``, the value and what is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+class SamzapyError(Exception):
+    """Root of everything samzapy raises on purpose."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True)
+class ConfigProblem:
+    """One thing to fix in a job file: the key, its value (masked if secret; None if absent) and what is allowed."""
+
+    key: str
+    value: str | None
+    message: str
+
+    def __str__(self) -> str:
+        shown = "" if self.value is None else f", got {self.value!r}"
+        return f"{self.key}: {self.message}{shown}"
+
+
+class ConfigError(SamzapyError):
+    """Raised when a configuration cannot be used; carries every problem found, not only the first."""
+
+    exit_code = 2
+
+    def __init__(self, problems: Iterable[ConfigProblem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+class EnvironmentFailure(SamzapyError):
+    """Raised when what the job needs around it is missing: a broker, Java, a topic, a right, disk space."""
+
+    exit_code = 3
+
+
+class UnknownStream(EnvironmentFailure):
+    """Raised when a stream does not exist on its system; streams are never created by accident."""
+
+    def __init__(self, system: str, stream: str, where: str = "") -> None:
+        self.system, self.stream = system, stream
+        at = f" on {where}" if where else ""
+        super().__init__(
+            f"topic '{stream}' does not exist on system '{system}'{at}; "
+            f"create it with: samzapy topic create {system}.{stream} --partitions N"
+        )
+
+
+class OffsetOutOfRange(EnvironmentFailure):
+    """Raised when a committed or asked-for offset is no longer, or not yet, in the log."""
+
+    def __init__(self, ssp: object, offset: int, oldest: int, upcoming: int, repair: str = "") -> None:
+        self.ssp, self.offset, self.oldest, self.upcoming = ssp, offset, oldest, upcoming
+        fix = f"; {repair}" if repair else ""
+        super().__init__(f"{ssp}@{offset}: the log holds offsets {oldest} to {upcoming} (exclusive){fix}")
+
+
+class RetriableError(SamzapyError):
+    """Raised when the same call may succeed if it is made again."""
+
+
+class ProducerError(SamzapyError):
+    """Raised when a record was not acknowledged; the producer is poisoned and nothing after it may be committed."""
+
+
+class RecordTooLarge(ProducerError):
+    """Raised when a record is larger than its stream takes."""
+
+    def __init__(self, where: str, size: int, limit: int | None) -> None:
+        self.size, self.limit = size, limit
+        allowed = f" > max.message.bytes {limit:,}" if limit else ": larger than the system takes"
+        super().__init__(f"{where}: record of {size:,} B{allowed}")
+
+
+class ProducerFenced(ProducerError):
+    """Raised when a newer producer with the same transactional id has taken over; final for this producer."""
+
+
+class TransactionIndeterminate(ProducerError):
+    """Raised when a transactional call timed out: nobody knows its outcome, so the producer must be rebuilt."""
+
+
+class TransactionAborted(ProducerError):
+    """Raised when the transaction cannot be committed but the producer can go on after an abort."""
+
+
+class SerdeError(SamzapyError):
+    """Raised when bytes do not decode or an object does not encode; the message names serde and cause."""
+
+
+class StoreError(SamzapyError):
+    """Raised when a store refuses a call: a None key, a closed store, a full disk."""
+
+
+class StoreClosed(StoreError):
+    """Raised when a store is used after its task has closed it."""
+
+
+class StoreLocked(StoreError):
+    """Raised when another process holds the store's directory; never a reason to delete it."""
+
+    exit_code = 3
+
+
+class StoreCorrupted(StoreError):
+    """Raised when a local store's files are damaged: set aside and rebuilt from the changelog."""
+
+
+class RestoreError(SamzapyError):
+    """Raised when a changelog cannot be read to its bound in time, or holds what it must not hold."""
+
+
+class TaskFailed(SamzapyError):
+    """Raised when the user's code raised; the cause is chained and the message names the input's position."""
+
+
+class TaskMigrated(SamzapyError):
+    """Raised when this attempt must let go of its tasks: fenced, or its lease has run out."""

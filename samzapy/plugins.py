@@ -1,0 +1,39 @@
+"""Classes named in configuration: `package.module:Name` (or `package.module.Name`), imported, never evaluated."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import re
+
+_PATH = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")
+
+
+class PluginError(Exception):
+    """Raised when a configured name does not lead to a class; one line, says what is allowed."""
+
+
+def split_path(path: str) -> tuple[str, str]:
+    """Split `pkg.mod:Name` or `pkg.mod.Name` into module and name. Raises PluginError on anything else."""
+    module, _, name = path.rpartition(":") if ":" in path else path.rpartition(".")
+    if not _PATH.match(module) or not _PATH.match(name) or "." in name:
+        raise PluginError(f"expected an importable class like my.module:MyTask, got {path!r}")
+    return module, name
+
+
+def load_class(path: str) -> type:
+    """Import the class that `path` names. Raises PluginError with the cause; anything the module raises is chained."""
+    module_name, name = split_path(path)
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as cause:
+        raise PluginError(f"cannot import {module_name} ({type(cause).__name__}: {cause})") from cause
+    found = getattr(module, name, None)
+    if isinstance(found, type):
+        return found
+    if found is not None:
+        raise PluginError(f"{module_name}.{name} is not a class")
+    classes = [n for n, value in vars(module).items() if isinstance(value, type)]
+    near = difflib.get_close_matches(name, classes, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise PluginError(f"{module_name} has no {name}{hint}")
