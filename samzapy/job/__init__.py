@@ -1,0 +1,1 @@
+"""What runs where: pure functions over names, no I/O."""
