@@ -41,12 +41,20 @@ class CheckpointManager(ABC):
         """
 
     @abstractmethod
-    def write(self, task_name: str, checkpoint: Checkpoint, producer: SystemProducer | None = None) -> None:
-        """Make the checkpoint durable before returning.
+    def write(self, checkpoints: Mapping[str, Checkpoint], producer: SystemProducer | None = None) -> None:
+        """Make the checkpoints, by task name, durable before returning.
 
-        With a `producer` of the checkpoint's system that is inside a transaction, the record joins that transaction
-        and is durable when it commits; a manager that keeps files ignores the producer.
+        With a `producer` of the checkpoint's system that is inside a transaction, the records join that transaction
+        and are durable when it commits; a manager that keeps files ignores the producer.
         """
+
+    @abstractmethod
+    def read_changelog_partitions(self) -> dict[str, int]:
+        """The changelog partition of each task that ever had one, by task name: it must never change."""
+
+    @abstractmethod
+    def write_changelog_partitions(self, partitions: Mapping[str, int]) -> None:
+        """Keep the mapping, durably; replaces the one before."""
 
     @abstractmethod
     def close(self) -> None:

@@ -1,0 +1,19 @@
+"""How far a job has got, kept where it survives: a topic or files."""
+
+from samzapy.checkpoint.factories import (
+    CheckpointManagerFactory,
+    Clients,
+    FileCheckpointManagerFactory,
+    TopicCheckpointManagerFactory,
+    checkpoint_topic,
+    manager_for,
+)
+
+__all__ = [
+    "CheckpointManagerFactory",
+    "Clients",
+    "FileCheckpointManagerFactory",
+    "TopicCheckpointManagerFactory",
+    "checkpoint_topic",
+    "manager_for",
+]

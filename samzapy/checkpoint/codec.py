@@ -1,0 +1,85 @@
+"""Checkpoint records: JSON keys and values, one record a task, newest wins.
+
+key    {"type": "samzapy-checkpoint", "task": "Partition 0"}
+value  {"format": 1, "epoch": 7, "time-ms": 1700000000000, "clock": null,
+        "inputs": {"kafka.orders[0]": 481}, "changelogs": {"counts": 92}}
+
+`inputs` are the next offsets to process, `changelogs` the last offsets of the commit's changelog records. The keys'
+type keeps them apart from the records that JVM Samza writes to a topic of the same name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from samzapy.api.checkpoint import Checkpoint
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.errors import RestoreError
+
+FORMAT = 1
+_CHECKPOINT = "samzapy-checkpoint"
+_PARTITIONS = "samzapy-changelog-partitions"
+
+#: Key of the one record that says which changelog partition each task owns.
+PARTITIONS_KEY = json.dumps({"type": _PARTITIONS}).encode()
+
+
+def encode_key(task_name: str) -> bytes:
+    """The record key of a task's checkpoint."""
+    return json.dumps({"type": _CHECKPOINT, "task": task_name}).encode()
+
+
+def decode_key(key: bytes) -> str | None:
+    """The task name of a checkpoint's key; None for keys of any other kind."""
+    try:
+        data = json.loads(key)
+    except ValueError:
+        return None
+    if not isinstance(data, dict) or data.get("type") != _CHECKPOINT:
+        return None
+    return str(data["task"])
+
+
+def encode(checkpoint: Checkpoint) -> bytes:
+    """A checkpoint as a record value."""
+    return json.dumps(
+        {
+            "format": FORMAT,
+            "epoch": checkpoint.epoch,
+            "time-ms": checkpoint.time_ms,
+            "clock": checkpoint.clock,
+            "inputs": {str(ssp): offset for ssp, offset in checkpoint.input_offsets.items()},
+            "changelogs": dict(checkpoint.changelog_offsets),
+        }
+    ).encode()
+
+
+def decode(value: bytes, where: str) -> Checkpoint:
+    """A record value as a checkpoint. Raises RestoreError, naming `where`, on anything but format 1."""
+    try:
+        data = json.loads(value)
+        if data["format"] != FORMAT:
+            raise RestoreError(f"{where}: checkpoint of format {data['format']}; this version reads format {FORMAT}")
+        return Checkpoint(
+            {SystemStreamPartition.parse(ssp): int(offset) for ssp, offset in data["inputs"].items()},
+            {store: int(offset) for store, offset in data["changelogs"].items()},
+            int(data["epoch"]),
+            int(data["time-ms"]),
+            data["clock"],
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as cause:
+        raise RestoreError(f"{where}: not a checkpoint ({type(cause).__name__}: {cause}): {value[:80]!r}") from cause
+
+
+def encode_partitions(partitions: Mapping[str, int]) -> bytes:
+    """The mapping of tasks to changelog partitions as a record value."""
+    return json.dumps({"format": FORMAT, "partitions": dict(partitions)}).encode()
+
+
+def decode_partitions(value: bytes, where: str) -> dict[str, int]:
+    """The inverse of `encode_partitions`. Raises RestoreError, naming `where`."""
+    try:
+        return {str(task): int(number) for task, number in json.loads(value)["partitions"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as cause:
+        raise RestoreError(f"{where}: not a changelog mapping ({cause}): {value[:80]!r}") from cause

@@ -1,0 +1,97 @@
+"""From `task.checkpoint.*` to a manager."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Protocol
+
+from samzapy.api.checkpoint import CheckpointManager
+from samzapy.api.system import StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
+from samzapy.checkpoint.files import FileCheckpointManager
+from samzapy.checkpoint.topic import TopicCheckpointManager
+from samzapy.config.job import JobConfig
+from samzapy.config.task import CheckpointConfig
+from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.plugins import PluginError, load_class
+
+
+class Clients(Protocol):
+    """What a manager may use of the job's systems; each is made when first asked for."""
+
+    def admin(self, system: str) -> SystemAdmin:
+        """The admin of a system."""
+        ...
+
+    def consumer(self, system: str) -> SystemConsumer:
+        """A new consumer of a system."""
+        ...
+
+    def producer(self, system: str) -> SystemProducer:
+        """The producer of a system."""
+        ...
+
+
+class CheckpointManagerFactory(ABC):
+    """Named by `task.checkpoint.factory`."""
+
+    @abstractmethod
+    def manager(self, job: JobConfig, checkpoint: CheckpointConfig, clients: Clients) -> CheckpointManager:
+        """A manager for the job; connects to nothing yet."""
+
+
+def checkpoint_topic(job_name: str, job_id: str) -> str:
+    """The topic's name, as Samza spells it."""
+    return f"__samza_checkpoint_ver_1_for_{job_name.replace('_', '-')}_{job_id.replace('_', '-')}"
+
+
+class TopicCheckpointManagerFactory(CheckpointManagerFactory):
+    """A compacted topic on `task.checkpoint.system`."""
+
+    def manager(self, job: JobConfig, checkpoint: CheckpointConfig, clients: Clients) -> CheckpointManager:
+        system = checkpoint.system
+        if system is None:
+            problem = ConfigProblem("task.checkpoint.system", None, "is required (or set job.default.system)")
+            raise ConfigError([problem])
+        spec = StreamSpec(
+            checkpoint_topic(job.name, job.id),
+            1,
+            {
+                "cleanup.policy": "compact",
+                "segment.bytes": str(checkpoint.segment_bytes),
+                "max.message.bytes": str(checkpoint.max_message_bytes),
+            },
+            checkpoint.replication_factor,
+        )
+        return TopicCheckpointManager(
+            system,
+            spec,
+            lambda: clients.admin(system),
+            lambda: clients.consumer(system),
+            lambda: clients.producer(system),
+        )
+
+
+class FileCheckpointManagerFactory(CheckpointManagerFactory):
+    """Files below `task.checkpoint.path`, in a folder of the job's own."""
+
+    def manager(self, job: JobConfig, checkpoint: CheckpointConfig, clients: Clients) -> CheckpointManager:
+        if checkpoint.path is None:
+            raise ConfigError([ConfigProblem("task.checkpoint.path", None, "is required for checkpoints in files")])
+        return FileCheckpointManager(Path(checkpoint.path) / f"{job.name}-{job.id}")
+
+
+def manager_for(job: JobConfig, clients: Clients) -> CheckpointManager:
+    """The manager that the job file asks for. Raises ConfigError."""
+    checkpoint = job.task.checkpoint
+    if checkpoint is None:
+        problem = ConfigProblem("task.checkpoint.factory", None, "is required (or set job.default.system)")
+        raise ConfigError([problem])
+    try:
+        factory = load_class(checkpoint.factory)()
+    except PluginError as cause:
+        raise ConfigError([ConfigProblem("task.checkpoint.factory", checkpoint.factory, str(cause))]) from cause
+    if not isinstance(factory, CheckpointManagerFactory):
+        problem = ConfigProblem("task.checkpoint.factory", checkpoint.factory, "must be a CheckpointManagerFactory")
+        raise ConfigError([problem])
+    return factory.manager(job, checkpoint, clients)

@@ -1,0 +1,76 @@
+"""Checkpoints in files, one a task: written beside, synced, renamed over the old one, the folder synced."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager
+from samzapy.api.system import SystemProducer
+from samzapy.checkpoint import codec
+from samzapy.errors import EnvironmentFailure
+
+_PARTITIONS = "changelog-partitions.json"
+
+
+class FileCheckpointManager(CheckpointManager):
+    """For jobs whose containers all see one file system. Contents are the checkpoint topic's record values."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder` belongs to one job; it is made when the job starts."""
+        self._folder = folder
+
+    def start(self) -> None:
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as cause:
+            raise EnvironmentFailure(f"task.checkpoint.path: cannot make {self._folder} ({cause.strerror})") from cause
+
+    def read(self, task_name: str) -> Checkpoint | None:
+        path = self._path(task_name)
+        data = self._load(path)
+        return None if data is None else codec.decode(data, str(path))
+
+    def write(self, checkpoints: Mapping[str, Checkpoint], producer: SystemProducer | None = None) -> None:
+        for task_name, checkpoint in checkpoints.items():
+            self._store(self._path(task_name), codec.encode(checkpoint))
+
+    def read_changelog_partitions(self) -> dict[str, int]:
+        path = self._folder / _PARTITIONS
+        data = self._load(path)
+        return {} if data is None else codec.decode_partitions(data, str(path))
+
+    def write_changelog_partitions(self, partitions: Mapping[str, int]) -> None:
+        self._store(self._folder / _PARTITIONS, codec.encode_partitions(partitions))
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _path(self, task_name: str) -> Path:
+        return self._folder / f"task-{re.sub(r'[^A-Za-z0-9._-]', '_', task_name)}.json"
+
+    def _load(self, path: Path) -> bytes | None:
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as cause:
+            raise EnvironmentFailure(f"{path}: cannot read the checkpoint ({cause.strerror})") from cause
+
+    def _store(self, path: Path, data: bytes) -> None:
+        beside = path.with_suffix(".tmp")
+        try:
+            with beside.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+            folder = os.open(self._folder, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as cause:
+            raise EnvironmentFailure(f"{path}: cannot write the checkpoint ({cause.strerror})") from cause

@@ -1,0 +1,121 @@
+"""Checkpoints in a compacted topic with one partition, on any system."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
+from samzapy.checkpoint import codec
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.errors import EnvironmentFailure, RestoreError
+
+_POLL_RECORDS = 5_000
+_POLL_SECONDS = 0.2
+
+
+class TopicCheckpointManager(CheckpointManager):
+    """Reads the topic once and then only its growth; the first write ends the reading and releases the consumer."""
+
+    def __init__(
+        self,
+        system: str,
+        spec: StreamSpec,
+        admin: Callable[[], SystemAdmin],
+        consumer: Callable[[], SystemConsumer],
+        producer: Callable[[], SystemProducer],
+        *,
+        deadline_s: float = 60.0,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """Clients are made when first needed. `deadline_s`: reading without progress for this long is an error."""
+        self._ssp = SystemStreamPartition(system, spec.stream, 0)
+        self._spec = spec
+        self._admin = admin
+        self._new_consumer = consumer
+        self._producer = producer
+        self._deadline_s = deadline_s
+        self._clock = clock
+        self._reader: SystemConsumer | None = None
+        self._checkpoints: dict[str, Checkpoint] = {}
+        self._partitions: dict[str, int] = {}
+
+    def start(self) -> None:
+        admin = self._admin()
+        if admin.create(self._spec):
+            return
+        found = admin.describe(self._spec.stream)
+        if found is None:
+            return
+        policy = found.config.get("cleanup.policy", "compact")
+        if policy != "compact":
+            raise EnvironmentFailure(f"checkpoint topic {found.stream} must be compact (is {policy}): it would be lost")
+        if found.partitions != 1:
+            raise EnvironmentFailure(f"checkpoint topic {found.stream} has {found.partitions} partitions, must have 1")
+
+    def read(self, task_name: str) -> Checkpoint | None:
+        self._catch_up()
+        return self._checkpoints.get(task_name)
+
+    def read_changelog_partitions(self) -> dict[str, int]:
+        self._catch_up()
+        return dict(self._partitions)
+
+    def write(self, checkpoints: Mapping[str, Checkpoint], producer: SystemProducer | None = None) -> None:
+        records = [
+            OutgoingRecord(self._ssp.stream, codec.encode_key(task), codec.encode(checkpoint), 0)
+            for task, checkpoint in checkpoints.items()
+        ]
+        if producer is not None:
+            producer.send(records)
+            return
+        self._write(records)
+
+    def write_changelog_partitions(self, partitions: Mapping[str, int]) -> None:
+        value = codec.encode_partitions(partitions)
+        self._write([OutgoingRecord(self._ssp.stream, codec.PARTITIONS_KEY, value, 0)])
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def _write(self, records: list[OutgoingRecord]) -> None:
+        self.close()
+        producer = self._producer()
+        producer.send(records)
+        producer.flush()
+
+    def _catch_up(self) -> None:
+        """Read to the high watermark of this moment; committed records only, so an aborted tail moves the position."""
+        bound = self._admin().offsets([self._ssp])[self._ssp]
+        if self._reader is None:
+            self._checkpoints.clear()
+            self._partitions.clear()
+            self._reader = self._new_consumer()
+            self._reader.register(self._ssp, bound.oldest)
+            self._reader.start()
+        deadline = self._clock.monotonic() + self._deadline_s
+        while (position := self._reader.position(self._ssp)) < bound.upcoming:
+            batches = self._reader.poll(_POLL_SECONDS, _POLL_RECORDS)
+            for batch in batches:
+                self._apply(batch)
+            now = self._clock.monotonic()
+            if batches or self._reader.position(self._ssp) > position:
+                deadline = now + self._deadline_s
+            elif now > deadline:
+                raise RestoreError(
+                    f"{self._ssp}@{position}: no record for {self._deadline_s:.0f} s before the end {bound.upcoming}"
+                )
+
+    def _apply(self, batch: RecordBatch) -> None:
+        for offset, key, value in zip(batch.offsets, batch.keys, batch.values, strict=True):
+            where = f"{self._ssp}@{offset}"
+            task = codec.decode_key(key) if key else None
+            if task is not None and value is None:
+                self._checkpoints.pop(task, None)
+            elif task is not None:
+                self._checkpoints[task] = codec.decode(value, where)
+            elif key == codec.PARTITIONS_KEY and value is not None:
+                self._partitions = codec.decode_partitions(value, where)
