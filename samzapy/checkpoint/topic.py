@@ -113,9 +113,9 @@ class TopicCheckpointManager(CheckpointManager):
         for offset, key, value in zip(batch.offsets, batch.keys, batch.values, strict=True):
             where = f"{self._ssp}@{offset}"
             task = codec.decode_key(key) if key else None
-            if task is not None and value is None:
-                self._checkpoints.pop(task, None)
+            if value is None:
+                self._checkpoints.pop(task or "", None)
             elif task is not None:
                 self._checkpoints[task] = codec.decode(value, where)
-            elif key == codec.PARTITIONS_KEY and value is not None:
+            elif key == codec.PARTITIONS_KEY:
                 self._partitions = codec.decode_partitions(value, where)

@@ -1,0 +1,63 @@
+"""The container's clients of its systems, each made when first needed, all closed together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from samzapy.api.system import SystemAdmin, SystemConsumer, SystemFactory, SystemProducer, SystemSettings
+
+
+class SystemClients:
+    """One admin and one producer a system, any number of consumers. Never made before a fork, never kept across runs."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, SystemSettings],
+        factory_of: Callable[[SystemSettings], SystemFactory],
+        client_id: str,
+    ) -> None:
+        """`client_id` names the clients in the systems' own logs and metrics."""
+        self._settings = settings
+        self._factory_of = factory_of
+        self._client_id = client_id
+        self._factories: dict[str, SystemFactory] = {}
+        self._admins: dict[str, SystemAdmin] = {}
+        self._producers: dict[str, SystemProducer] = {}
+        self._consumers: list[SystemConsumer] = []
+
+    def admin(self, system: str) -> SystemAdmin:
+        """The admin of a system."""
+        if system not in self._admins:
+            self._admins[system] = self._factory(system).admin(self._settings[system], f"{self._client_id}-admin")
+        return self._admins[system]
+
+    def producer(self, system: str) -> SystemProducer:
+        """The producer of a system."""
+        if system not in self._producers:
+            made = self._factory(system).producer(self._settings[system], f"{self._client_id}-producer")
+            self._producers[system] = made
+        return self._producers[system]
+
+    def consumer(self, system: str) -> SystemConsumer:
+        """A new consumer of a system."""
+        made = self._factory(system).consumer(self._settings[system], f"{self._client_id}-consumer")
+        self._consumers.append(made)
+        return made
+
+    def close(self) -> None:
+        """Close everything that was made; every client is closed, whatever another one's close raises."""
+        clients = [*self._consumers, *self._producers.values(), *self._admins.values()]
+        self._consumers, self._producers, self._admins = [], {}, {}
+        failures = []
+        for client in clients:
+            try:
+                client.close()
+            except Exception as cause:  # noqa: BLE001  # close the others first
+                failures.append(cause)
+        if failures:
+            raise failures[0]
+
+    def _factory(self, system: str) -> SystemFactory:
+        if system not in self._factories:
+            self._factories[system] = self._factory_of(self._settings[system])
+        return self._factories[system]

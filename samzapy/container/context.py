@@ -1,0 +1,65 @@
+"""The task's side of the context: stores by name, starting offsets while it is in `init`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from samzapy.api.context import TaskContext
+from samzapy.api.kv import KeyValueStore
+from samzapy.api.metrics import MetricsRegistry
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.errors import StoreError
+
+
+class ContainerTaskContext(TaskContext):
+    """Built for `init`; `offsets` is the task's own map of starting offsets, changed in place."""
+
+    def __init__(
+        self,
+        task_name: str,
+        stores: Mapping[str, KeyValueStore[Any, Any]],
+        offsets: dict[SystemStreamPartition, int],
+        metrics: MetricsRegistry,
+        epoch: int,
+    ) -> None:
+        self._task_name = task_name
+        self._stores = stores
+        self._offsets = offsets
+        self._metrics = metrics
+        self._epoch = epoch
+        self._sealed = False
+
+    @property
+    def task_name(self) -> str:
+        return self._task_name
+
+    @property
+    def ssps(self) -> frozenset[SystemStreamPartition]:
+        return frozenset(self._offsets)
+
+    @property
+    def metrics(self) -> MetricsRegistry:
+        return self._metrics
+
+    @property
+    def epoch(self) -> int:
+        return self._epoch
+
+    def get_store(self, name: str) -> KeyValueStore[Any, Any]:
+        try:
+            return self._stores[name]
+        except KeyError:
+            known = ", ".join(sorted(self._stores)) or "none"
+            raise StoreError(f"{self._task_name}: the job has no store {name!r}; known: {known}") from None
+
+    def set_starting_offset(self, ssp: SystemStreamPartition, offset: int) -> None:
+        if self._sealed:
+            raise RuntimeError("set_starting_offset is for init: the task has started")
+        if ssp not in self._offsets:
+            raise KeyError(f"{self._task_name} does not read {ssp}")
+        self._offsets[ssp] = offset
+
+    def seal(self) -> None:
+        """`init` has returned."""
+        self._sealed = True

@@ -1,0 +1,83 @@
+"""The container's reports: a thread tells the coordinator how things stand and takes its directives.
+
+The run loop never waits for the coordinator; it looks at two flags between slices. Without an answer for the length of
+the lease the container must let go, because another attempt may have been started by then.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from samzapy.api.lease import ContainerLease, ContainerReport, Directive
+from samzapy.clock import Clock
+from samzapy.errors import RetriableError, TaskMigrated
+
+logger = logging.getLogger(__name__)
+
+
+class Heartbeat:
+    """Reports three times a lease; `should_stop` is what the run loop asks."""
+
+    def __init__(self, lease: ContainerLease, report: Callable[[str], ContainerReport], clock: Clock) -> None:
+        """`report` builds a report of the given phase; it is called on the heartbeat's thread."""
+        self._lease = lease
+        self._build = report
+        self._clock = clock
+        self._phase = "starting"
+        self._stop_requested = False
+        self._lost: str | None = None
+        self._answered_at = clock.monotonic()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="samzapy-heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Report once, now, and then from the thread."""
+        self._tell()
+        self._thread.start()
+
+    def phase(self, phase: str) -> None:
+        """Enter a phase; the next report says so."""
+        self._phase = phase
+
+    def request_stop(self) -> None:
+        """Make `should_stop` true; callable from signal handlers and other threads."""
+        self._stop_requested = True
+
+    def should_stop(self) -> bool:
+        """Whether to commit and stop. Raises TaskMigrated when the container must stop without a commit."""
+        if self._lost is not None:
+            raise TaskMigrated(self._lost)
+        return self._stop_requested
+
+    def finish(self, phase: str) -> ContainerReport:
+        """Stop the thread and send a last report of that phase, for what it is worth."""
+        self._phase = phase
+        self._closed.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        report = self._build(phase)
+        try:
+            self._lease.report(report)
+        except RetriableError as cause:
+            logger.warning("The last report did not reach the coordinator: %s", cause)
+        return report
+
+    def _beat(self) -> None:
+        while not self._closed.wait(self._lease.duration_s / 3):
+            self._tell()
+
+    def _tell(self) -> None:
+        try:
+            directive = self._lease.report(self._build(self._phase))
+        except RetriableError as cause:
+            silent = self._clock.monotonic() - self._answered_at
+            if silent > self._lease.duration_s:
+                self._lost = f"the coordinator has not answered for {silent:.0f} s ({cause}): the lease has run out"
+            return
+        self._answered_at = self._clock.monotonic()
+        if directive is Directive.STOP:
+            self._stop_requested = True
+        elif directive is Directive.ABANDON:
+            self._lost = "a newer attempt runs this container"

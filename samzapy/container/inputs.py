@@ -1,0 +1,112 @@
+"""The container's inputs: consumers, decoders, ends."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from operator import attrgetter
+
+from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.system import RecordBatch, SystemConsumer
+from samzapy.clock import Clock
+from samzapy.container.decode import Decoder
+
+#: Decoded messages of one partition, in order.
+Messages = tuple[SystemStreamPartition, list[IncomingMessageEnvelope]]
+
+_offset = attrgetter("offset")
+
+
+class Inputs:
+    """Polls the consumers, decodes, and tells which partitions have reached their ends.
+
+    `ends` gives, for a bounded run, the offset before which each partition ends; partitions not in it are endless.
+    With several systems an idle poll waits on them in turn, so it is `max_idle_s` that bounds how late a message is seen.
+    """
+
+    def __init__(
+        self,
+        consumers: Mapping[str, SystemConsumer],
+        decoders: Mapping[SystemStream, Decoder],
+        ends: Mapping[SystemStreamPartition, int],
+        clock: Clock,
+        *,
+        poll_batch_size: int,
+        max_idle_s: float,
+    ) -> None:
+        self._consumers = dict(consumers)
+        self._decoders = {tuple(stream): decoder for stream, decoder in decoders.items()}
+        self._ends = dict(ends)
+        self._ended: set[SystemStreamPartition] = set()
+        self._clock = clock
+        self._batch = poll_batch_size
+        self._max_idle_s = max_idle_s
+
+    def start(self, offsets: Mapping[SystemStreamPartition, int]) -> None:
+        """Begin to fetch from `offsets`. Partitions that start at or past their end have ended at once."""
+        for ssp, offset in offsets.items():
+            self._consumers[ssp.system].register(ssp, offset)
+        for consumer in self._consumers.values():
+            consumer.start()
+        for ssp, end in list(self._ends.items()):
+            if offsets[ssp] >= end:
+                self._end(ssp)
+
+    def poll(self, timeout_s: float) -> list[Messages]:
+        """Messages that have arrived, waiting up to `timeout_s` for the first; those past an end are left out."""
+        batches = self._fetch(timeout_s)
+        if not batches:
+            self._look_for_ends()
+            return []
+        arrival_ms = self._clock.wall_ms()
+        polled = []
+        for batch in batches:
+            envelopes = self._decoders[batch.ssp[:2]].decode(batch, arrival_ms)
+            if self._ends:
+                envelopes = self._before_end(batch.ssp, batch.offsets[-1], envelopes)
+            if envelopes:
+                polled.append((batch.ssp, envelopes))
+        return polled
+
+    def take_ended(self) -> set[SystemStreamPartition]:
+        """The partitions that have ended since the last call, everything polled before included."""
+        ended, self._ended = self._ended, set()
+        return ended
+
+    def close(self) -> None:
+        """Release the consumers."""
+        for consumer in self._consumers.values():
+            consumer.close()
+
+    def _fetch(self, timeout_s: float) -> list[RecordBatch]:
+        if len(self._consumers) == 1:
+            (consumer,) = self._consumers.values()
+            return consumer.poll(timeout_s, self._batch)
+        batches = [batch for consumer in self._consumers.values() for batch in consumer.poll(0.0, self._batch)]
+        if not batches:
+            wait = min(timeout_s, self._max_idle_s) / len(self._consumers)
+            batches = [batch for consumer in self._consumers.values() for batch in consumer.poll(wait, self._batch)]
+        return batches
+
+    def _before_end(
+        self, ssp: SystemStreamPartition, last: int, envelopes: list[IncomingMessageEnvelope]
+    ) -> list[IncomingMessageEnvelope]:
+        end = self._ends.get(ssp)
+        if end is None:
+            return [] if ssp in self._ended else envelopes
+        if last + 1 < end:
+            return envelopes
+        self._end(ssp)
+        return envelopes[: bisect_left(envelopes, end, key=_offset)]
+
+    def _look_for_ends(self) -> None:
+        """Holes before an end (control records, compaction) deliver nothing: only the position passes them."""
+        for ssp, end in list(self._ends.items()):
+            if self._consumers[ssp.system].position(ssp) >= end:
+                self._end(ssp)
+
+    def _end(self, ssp: SystemStreamPartition) -> None:
+        del self._ends[ssp]
+        self._ended.add(ssp)
+        self._consumers[ssp.system].pause([ssp])

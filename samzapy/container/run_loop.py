@@ -1,0 +1,136 @@
+"""The run loop: poll a batch, process it in slices, and between slices look at the clock and at requests.
+
+A slice is as many messages of one partition as a task has lately processed in about 50 ms, so timers and stop
+requests are seen in time whatever a message costs, and cheap messages pay for them once in thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.task import WindowableTask
+from samzapy.clock import Clock
+from samzapy.container.commit import Committer
+from samzapy.container.inputs import Inputs
+from samzapy.container.schedule import Schedule
+from samzapy.container.task_instance import TaskInstance
+
+_SLICE_SECONDS = 0.05
+_MIN_SLICE = 1
+_MAX_WAIT_S = 0.1
+
+
+class RunLoop:
+    """Runs the tasks of one container on the calling thread until it is told to stop, all tasks have voted, or all
+    inputs have ended. `should_stop` is asked between slices and may raise to end the attempt without a commit."""
+
+    def __init__(
+        self,
+        tasks: Sequence[TaskInstance],
+        inputs: Inputs,
+        committer: Committer,
+        should_stop: Callable[[], bool],
+        clock: Clock,
+        *,
+        window_ms: int,
+        commit_ms: int,
+    ) -> None:
+        now = clock.monotonic()
+        self._tasks = tasks
+        self._inputs = inputs
+        self._committer = committer
+        self._should_stop = should_stop
+        self._clock = clock
+        self._by_ssp: dict[SystemStreamPartition, list[TaskInstance]] = {}
+        for task in tasks:
+            for ssp in task.offsets:
+                self._by_ssp.setdefault(ssp, []).append(task)
+        self._open: Mapping[str, set[SystemStreamPartition]] = {task.name: set(task.offsets) for task in tasks}
+        self._windowed = [task for task in tasks if isinstance(task.task, WindowableTask)]
+        self._window = Schedule(window_ms if self._windowed else 0, now)
+        self._commit = Schedule(commit_ms, now)
+        self._slice = 100
+        self._stopping = False
+
+    def run(self) -> None:
+        """Process until the end. The caller makes the final commit."""
+        self._end_streams()
+        while not self._stopping and not self._should_stop():
+            self._timers()
+            for ssp, envelopes in self._inputs.poll(self._wait()):
+                for task in self._by_ssp[ssp]:
+                    if not self._stopping:
+                        self._process(task, ssp, envelopes)
+            if not self._stopping:
+                self._end_streams()
+
+    def _process(self, task: TaskInstance, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
+        if envelopes[0].offset < task.offsets[ssp]:
+            # A broadcast partition is read from the position of the task that is furthest behind.
+            envelopes = [envelope for envelope in envelopes if envelope.offset >= task.offsets[ssp]]
+        done, total = 0, len(envelopes)
+        while done < total:
+            started = self._clock.monotonic()
+            part = envelopes if total <= self._slice and not done else envelopes[done : done + self._slice]
+            processed = task.process(ssp, part)
+            done += processed
+            task.collector.hand_over()
+            took = self._clock.monotonic() - started
+            self._resize(processed, took)
+            if task.requests.pending:
+                self._obey(task)
+            if task.stores.over_budget():
+                self._committer.commit([task])
+            if done < total:
+                self._timers()
+            if self._stopping or self._should_stop():
+                self._stopping = True
+                return
+
+    def _resize(self, processed: int, took: float) -> None:
+        if took > 2 * _SLICE_SECONDS:
+            self._slice = max(_MIN_SLICE, int(processed * _SLICE_SECONDS / took))
+        elif took < _SLICE_SECONDS / 2 and processed >= self._slice:
+            self._slice *= 2
+
+    def _timers(self) -> None:
+        now = self._clock.monotonic()
+        if now >= self._window.due_at and self._window.due(now):
+            for task in self._windowed:
+                task.window()
+                self._after_call(task)
+        if now >= self._commit.due_at and self._commit.due(now):
+            self._committer.commit(self._tasks)
+
+    def _wait(self) -> float:
+        until = min(self._window.due_at, self._commit.due_at) - self._clock.monotonic()
+        return min(max(until, 0.0), _MAX_WAIT_S)
+
+    def _after_call(self, task: TaskInstance) -> None:
+        task.collector.hand_over()
+        if task.requests.pending:
+            self._obey(task)
+
+    def _obey(self, task: TaskInstance) -> None:
+        """Commits first, then shutdowns, as the coordinator's contract says."""
+        requests = task.requests
+        if requests.commit_all:
+            self._committer.commit(self._tasks)
+        elif requests.commit_task:
+            self._committer.commit([task])
+        requests.done()
+        if requests.shutdown_all or all(each.requests.shutdown_vote for each in self._tasks):
+            self._stopping = True
+
+    def _end_streams(self) -> None:
+        for ssp in self._inputs.take_ended():
+            for task in self._by_ssp[ssp]:
+                left = self._open[task.name]
+                left.discard(ssp)
+                if not left:
+                    task.end_of_stream()
+                    self._after_call(task)
+        if self._tasks and not any(self._open.values()):
+            self._stopping = True

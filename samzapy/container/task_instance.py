@@ -1,0 +1,125 @@
+"""One running task: the user's object, its stores, its position."""
+
+from __future__ import annotations
+
+import inspect
+from bisect import bisect_right
+from collections.abc import Sequence
+from operator import attrgetter
+
+from samzapy.api.context import Context
+from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.task import ClosableTask, EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
+from samzapy.container.collector import BufferingCollector
+from samzapy.container.coordinator_requests import CoordinatorRequests
+from samzapy.errors import SamzapyError, TaskFailed
+from samzapy.storage.manager import TaskStores
+
+_offset = attrgetter("offset")
+
+
+class TaskInstance:
+    """Calls the user's methods, and knows which input is processed up to where.
+
+    `offsets` holds the next offset to process of each partition; `committed` is what the last commit took of it.
+    """
+
+    __slots__ = (
+        "changelog_offsets",
+        "collector",
+        "committed",
+        "name",
+        "offsets",
+        "processed",
+        "requests",
+        "stores",
+        "task",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        task: StreamTask,
+        stores: TaskStores,
+        collector: BufferingCollector,
+        offsets: dict[SystemStreamPartition, int],
+    ) -> None:
+        if inspect.iscoroutinefunction(task.process):
+            raise TaskFailed(f"{type(task).__name__}.process is a coroutine function; a StreamTask's process is not awaited")
+        self.name = name
+        self.task = task
+        self.stores = stores
+        self.collector = collector
+        self.offsets = offsets
+        self.committed: dict[SystemStreamPartition, int] = {}
+        self.changelog_offsets: dict[str, int] = {}
+        self.requests = CoordinatorRequests()
+        self.processed = 0
+
+    @property
+    def has_progress(self) -> bool:
+        """Whether a commit would say anything new."""
+        return self.offsets != self.committed
+
+    def init(self, context: Context) -> None:
+        """Call the user's `init`, if there is one."""
+        if isinstance(self.task, InitableTask):
+            try:
+                self.task.init(context)
+            except SamzapyError:
+                raise
+            except BaseException as cause:
+                raise self._failed("init", cause) from cause
+
+    def process(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
+        """Process messages of one partition until the task asks for something; returns how many were processed.
+
+        Raises TaskFailed, naming the message's position, when the user's code raises; the position stays before it.
+        """
+        process, collector, requests = self.task.process, self.collector, self.requests
+        envelope = envelopes[0]
+        try:
+            for envelope in envelopes:  # noqa: B007  # the handler and the position need the last one
+                process(envelope, collector, requests)
+                if requests.pending:
+                    break
+        except SamzapyError:
+            raise
+        except BaseException as cause:
+            raise self._failed(f"process of {envelope.position}", cause) from cause
+        self.offsets[ssp] = envelope.offset + 1
+        done = bisect_right(envelopes, envelope.offset, key=_offset) if requests.pending else len(envelopes)
+        self.processed += done
+        return done
+
+    def window(self) -> None:
+        """Call the user's `window`."""
+        assert isinstance(self.task, WindowableTask)
+        try:
+            self.task.window(self.collector, self.requests)
+        except SamzapyError:
+            raise
+        except BaseException as cause:
+            raise self._failed("window", cause) from cause
+
+    def end_of_stream(self) -> None:
+        """Tell a task that listens that all its partitions have ended."""
+        if isinstance(self.task, EndOfStreamListenerTask):
+            try:
+                self.task.on_end_of_stream(self.collector, self.requests)
+            except SamzapyError:
+                raise
+            except BaseException as cause:
+                raise self._failed("on_end_of_stream", cause) from cause
+
+    def close(self) -> None:
+        """Call the user's `close`, if there is one."""
+        if isinstance(self.task, ClosableTask):
+            try:
+                self.task.close()
+            except Exception as cause:
+                raise self._failed("close", cause) from cause
+
+    def _failed(self, where: str, cause: BaseException) -> TaskFailed:
+        return TaskFailed(f"{self.name}: {where} failed: {type(cause).__name__}: {cause}")

@@ -1,0 +1,71 @@
+"""Named points at which tests make a process fail: `reach("commit.3")` does nothing unless that name is armed.
+
+Armed by `arm(...)` in the same process, or for child processes by the environment:
+`SAMZAPY_FAIL=name:nth:action[,name:nth:action...]`, read by `arm_from_environment` when a container is built.
+Actions: `raise` (FailPointReached), `kill` (SIGKILL to itself), `stop` (SIGSTOP to itself). Reached once a commit or a
+restore step, never once a message.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+
+ENVIRONMENT = "SAMZAPY_FAIL"
+
+
+class FailPointReached(Exception):
+    """Raised by an armed point with action `raise`; not a SamzapyError, as no crash announces itself."""
+
+
+class _Point:
+    __slots__ = ("action", "left")
+
+    def __init__(self, nth: int, action: str | Callable[[str], None]) -> None:
+        self.left = nth
+        self.action = action
+
+
+_armed: dict[str, _Point] = {}
+
+
+def reach(name: str) -> None:
+    """Pass the point `name`; fails if it is armed and this is the time for it."""
+    if _armed:
+        _reach(name)
+
+
+def _reach(name: str) -> None:
+    point = _armed.get(name)
+    if point is None:
+        return
+    point.left -= 1
+    if point.left:
+        return
+    del _armed[name]
+    if callable(point.action):
+        point.action(name)
+    elif point.action == "raise":
+        raise FailPointReached(name)
+    else:
+        os.kill(os.getpid(), signal.SIGKILL if point.action == "kill" else signal.SIGSTOP)
+
+
+def arm(name: str, nth: int = 1, action: str | Callable[[str], None] = "raise") -> None:
+    """Let the `nth` next passing of `name` fail."""
+    if not callable(action) and action not in {"raise", "kill", "stop"}:
+        raise ValueError(f"fail point {name}: action is raise, kill or stop, got {action!r}")
+    _armed[name] = _Point(nth, action)
+
+
+def disarm() -> None:
+    """Forget every armed point."""
+    _armed.clear()
+
+
+def arm_from_environment(environ: Mapping[str, str]) -> None:
+    """Arm what `SAMZAPY_FAIL` names; nothing if it is not set."""
+    for part in filter(None, environ.get(ENVIRONMENT, "").split(",")):
+        name, nth, action = part.split(":")
+        arm(name, int(nth), action)
