@@ -1,1 +1,66 @@
-"""samzapy."""
+"""samzapy: Samza-style tasks with changelog-backed local state, in Python, on Spark executors.
+
+A job is a properties file and a `StreamTask`. Everything a task needs is importable from here.
+
+A message's way through the packages:
+
+    consume   system/kafka/consumer      a batch of raw records, by partition
+    decode    container/decode           bytes -> IncomingMessageEnvelope
+    process   container/run_loop         -> the user's StreamTask.process(envelope, collector, coordinator)
+    state     storage/kv/cached          store.get / put on objects; misses go down to bytes
+    send      container/collector        outputs, batched to the producer
+    commit    container/commit           the numbered steps; the only writer of checkpoints and changelogs
+    restore   storage/restore            on start: checkpoint -> local store -> tail of the changelog
+
+The packages, imports going down only:
+
+    cli                                  commands
+    examples, bench                      the tasks behind configs/, the harness that measures them
+    runner, testing, devkafka            carry a container to where it runs; test kit; development broker
+    container, coordinator               run tasks; what the driver serves to the containers
+    system storage checkpoint serializers metrics job      one part each, not knowing one another
+    config                               job file -> frozen values
+    api                                  the names: envelopes, tasks, stores, the SPIs
+    errors clock plugins failpoints
+"""
+
+from samzapy.api.checkpoint import Checkpoint
+from samzapy.api.collector import MessageCollector
+from samzapy.api.context import ContainerContext, Context, JobContext, TaskContext
+from samzapy.api.coordinator import RequestScope, TaskCoordinator
+from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
+from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
+from samzapy.api.metrics import MetricsRegistry
+from samzapy.api.serde import Serde, SerdeFactory
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.task import ClosableTask, EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
+from samzapy.errors import SamzapyError
+from samzapy.version import VERSION as __version__
+
+__all__ = [
+    "Checkpoint",
+    "ClosableTask",
+    "ContainerContext",
+    "Context",
+    "EndOfStreamListenerTask",
+    "IncomingMessageEnvelope",
+    "InitableTask",
+    "JobContext",
+    "KeyValueIterator",
+    "KeyValueSnapshot",
+    "KeyValueStore",
+    "MessageCollector",
+    "MetricsRegistry",
+    "OutgoingMessageEnvelope",
+    "RequestScope",
+    "SamzapyError",
+    "Serde",
+    "SerdeFactory",
+    "StreamTask",
+    "SystemStream",
+    "SystemStreamPartition",
+    "TaskContext",
+    "TaskCoordinator",
+    "WindowableTask",
+    "__version__",
+]

@@ -46,7 +46,11 @@ class SystemClients:
 
     def close(self) -> None:
         """Close everything that was made; every client is closed, whatever another one's close raises."""
-        clients = [*self._consumers, *self._producers.values(), *self._admins.values()]
+        clients: list[SystemConsumer | SystemProducer | SystemAdmin] = [
+            *self._consumers,
+            *self._producers.values(),
+            *self._admins.values(),
+        ]
         self._consumers, self._producers, self._admins = [], {}, {}
         failures = []
         for client in clients:

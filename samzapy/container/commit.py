@@ -80,10 +80,7 @@ class Committer:
         # 5  checkpoint records
         now = self._clock.wall_ms()
         self._checkpoints.write(
-            {
-                task.name: Checkpoint(offsets[task.name], task.changelog_offsets, self._epoch, now)
-                for task in tasks
-            }
+            {task.name: Checkpoint(offsets[task.name], task.changelog_offsets, self._epoch, now) for task in tasks}
         )
         reach("commit.5")
         # 6  store engines

@@ -20,8 +20,17 @@ logger = logging.getLogger(__name__)
 class Heartbeat:
     """Reports three times a lease; `should_stop` is what the run loop asks."""
 
-    def __init__(self, lease: ContainerLease, report: Callable[[str], ContainerReport], clock: Clock) -> None:
-        """`report` builds a report of the given phase; it is called on the heartbeat's thread."""
+    def __init__(
+        self,
+        lease: ContainerLease,
+        report: Callable[[str], ContainerReport],
+        clock: Clock,
+        on_lost: Callable[[str], None] | None = None,
+    ) -> None:
+        """`report` builds a report of the given phase; it is called on the heartbeat's thread, as is `on_lost`, which
+        hears of a lost lease that the run loop has not obeyed for the length of another."""
+        self._on_lost = on_lost
+        self._lost_at = 0.0
         self._lease = lease
         self._build = report
         self._clock = clock
@@ -66,7 +75,14 @@ class Heartbeat:
 
     def _beat(self) -> None:
         while not self._closed.wait(self._lease.duration_s / 3):
-            self._tell()
+            if self._lost is None:
+                self._tell()
+            elif self._on_lost is not None and self._clock.monotonic() - self._lost_at > self._lease.duration_s:
+                self._on_lost(self._lost)
+
+    def _lose(self, why: str) -> None:
+        self._lost_at = self._clock.monotonic()
+        self._lost = why
 
     def _tell(self) -> None:
         try:
@@ -74,10 +90,10 @@ class Heartbeat:
         except RetriableError as cause:
             silent = self._clock.monotonic() - self._answered_at
             if silent > self._lease.duration_s:
-                self._lost = f"the coordinator has not answered for {silent:.0f} s ({cause}): the lease has run out"
+                self._lose(f"the coordinator has not answered for {silent:.0f} s ({cause}): the lease has run out")
             return
         self._answered_at = self._clock.monotonic()
         if directive is Directive.STOP:
             self._stop_requested = True
         elif directive is Directive.ABANDON:
-            self._lost = "a newer attempt runs this container"
+            self._lose("a newer attempt runs this container")

@@ -66,7 +66,9 @@ class RunLoop:
             if not self._stopping:
                 self._end_streams()
 
-    def _process(self, task: TaskInstance, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
+    def _process(
+        self, task: TaskInstance, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]
+    ) -> None:
         if envelopes[0].offset < task.offsets[ssp]:
             # A broadcast partition is read from the position of the task that is furthest behind.
             envelopes = [envelope for envelope in envelopes if envelope.offset >= task.offsets[ssp]]

@@ -46,7 +46,9 @@ class TaskInstance:
         offsets: dict[SystemStreamPartition, int],
     ) -> None:
         if inspect.iscoroutinefunction(task.process):
-            raise TaskFailed(f"{type(task).__name__}.process is a coroutine function; a StreamTask's process is not awaited")
+            raise TaskFailed(
+                f"{type(task).__name__}.process is a coroutine function; a StreamTask's process is not awaited"
+            )
         self.name = name
         self.task = task
         self.stores = stores
@@ -80,7 +82,7 @@ class TaskInstance:
         process, collector, requests = self.task.process, self.collector, self.requests
         envelope = envelopes[0]
         try:
-            for envelope in envelopes:  # noqa: B007  # the handler and the position need the last one
+            for envelope in envelopes:  # the handler and the position need the last one
                 process(envelope, collector, requests)
                 if requests.pending:
                     break

@@ -1,0 +1,173 @@
+"""A container's start and stop, in this order; the order is the guarantee.
+
+start   1  an epoch from the coordinator        (the lease given to the container)
+        2  take over from the predecessor       (transactional producers; no mode that runs today has one)
+        3  read the checkpoints                 (committed records only)
+        4  open the local stores, or set them aside
+        5  restore them from the changelogs
+        6  init() of every task
+        7  seek the inputs to the starting offsets; where a task has never committed, commit its position first
+        8  process
+stop    1  final commit                         (left out when anything has failed)
+        2  inputs
+        3  close() of every task
+        4  stores, flushed to disk
+        5  clients
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from samzapy.api.checkpoint import Checkpoint
+from samzapy.api.lease import ContainerLease, ContainerReport
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.clock import Clock
+from samzapy.container.commit import Committer
+from samzapy.container.heartbeat import Heartbeat
+from samzapy.container.inputs import Inputs
+from samzapy.container.parts import Parts
+from samzapy.container.run_loop import RunLoop
+from samzapy.container.task_instance import TaskInstance
+from samzapy.failpoints import reach
+
+logger = logging.getLogger(__name__)
+
+
+class Container:
+    """Runs the tasks of one container once: `run` starts, processes and stops; `stop` asks it to."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        lease: ContainerLease,
+        ends: Mapping[SystemStreamPartition, int],
+        clock: Clock,
+        on_lost: Callable[[str], None] | None = None,
+    ) -> None:
+        """`ends`: the offset before which each partition ends in a bounded run, empty for an endless one."""
+        self._parts = parts
+        self._lease = lease
+        self._ends = ends
+        self._clock = clock
+        self._heartbeat = Heartbeat(lease, self._report, clock, on_lost)
+        self._tasks: list[TaskInstance] = []
+        self._inputs: Inputs | None = None
+        self._committer: Committer | None = None
+        self._restoring: dict[str, tuple[int, int]] = {}
+
+    def stop(self) -> None:
+        """Ask for a commit and a graceful stop; may be called from a signal handler or another thread."""
+        self._heartbeat.request_stop()
+
+    def run(self) -> ContainerReport:
+        """Run until the inputs end, the tasks vote to stop, or a stop is asked for; returns the last report.
+
+        Raises whatever ended the attempt otherwise (TaskFailed, TaskMigrated, StoreError, ProducerError, ...), after
+        everything is closed; nothing is committed then.
+        """
+        self._heartbeat.start()
+        try:
+            loop = self._start()
+            self._heartbeat.phase("running")
+            loop.run()
+            self._heartbeat.phase("stopping")
+            self._stop()
+        except BaseException:
+            self._abandon()
+            self._heartbeat.finish("failed")
+            raise
+        return self._heartbeat.finish("done")
+
+    def _start(self) -> RunLoop:
+        parts, epoch = self._parts, self._lease.epoch
+        reach("start.1")
+        # 3  checkpoints
+        checkpoints = parts.read_checkpoints()
+        reach("start.3")
+        # 4, 5  stores
+        self._heartbeat.phase("restoring")
+        starts = parts.starting_offsets(checkpoints)
+        for model in parts.model.tasks:
+            stores = parts.open_stores(model, self._clock, self._on_restore)
+            self._tasks.append(parts.task(model, stores, starts[model.name]))
+            reach("start.5")
+        # 6  init
+        for task in self._tasks:
+            parts.init(task, epoch)
+        reach("start.6")
+        # 7  inputs
+        self._committer = parts.committer(epoch, self._clock)
+        self._committer.commit([task for task in self._tasks if self._never_committed(task, checkpoints)], force=True)
+        self._inputs = parts.inputs(self._ends, self._clock)
+        self._inputs.start(self._first_offsets())
+        reach("start.7")
+        return RunLoop(
+            self._tasks,
+            self._inputs,
+            self._committer,
+            self._heartbeat.should_stop,
+            self._clock,
+            window_ms=parts.config.task.window_ms,
+            commit_ms=parts.config.task.commit_ms,
+        )
+
+    def _stop(self) -> None:
+        assert self._committer is not None
+        assert self._inputs is not None
+        self._committer.commit(self._tasks, force=True)
+        self._inputs.close()
+        for task in self._tasks:
+            task.close()
+        for task in self._tasks:
+            task.stores.flush_engines()
+            task.stores.close()
+        self._parts.close()
+
+    def _abandon(self) -> None:
+        """Close everything without a commit; what fails on the way is logged, the first failure is what counts."""
+        closers: list[Callable[[], None]] = [task.close for task in self._tasks]
+        closers += [task.stores.close for task in self._tasks]
+        closers += [self._inputs.close] if self._inputs else []
+        for close in [*closers, self._parts.close]:
+            try:
+                close()
+            except Exception as cause:  # noqa: BLE001  # the attempt has failed already
+                logger.warning("Closing after a failure: %s", cause)
+
+    @staticmethod
+    def _never_committed(task: TaskInstance, checkpoints: Mapping[str, Checkpoint | None]) -> bool:
+        """Without this first commit, a crash before the second would start at a later `upcoming` and skip messages."""
+        checkpoint = checkpoints[task.name]
+        return checkpoint is None or not task.offsets.keys() <= checkpoint.input_offsets.keys()
+
+    def _first_offsets(self) -> dict[SystemStreamPartition, int]:
+        """Where to read from; a broadcast partition from the task that is furthest behind."""
+        first: dict[SystemStreamPartition, int] = {}
+        for task in self._tasks:
+            for ssp, offset in task.offsets.items():
+                first[ssp] = min(first.get(ssp, offset), offset)
+        return first
+
+    def _on_restore(self, name: str, done: int, total: int) -> None:
+        self._restoring[name] = (done, total)
+
+    def _report(self, phase: str) -> ContainerReport:
+        tasks = list(self._tasks)
+        return ContainerReport(
+            container_id=self._parts.model.id,
+            epoch=self._lease.epoch,
+            phase=phase,
+            processed=sum(task.processed for task in tasks),
+            positions={str(ssp): offset for task in tasks for ssp, offset in task.offsets.items()},
+            ends={str(ssp): end for ssp, end in self._ends.items()},
+            restored={
+                f"{task.name}/{store}": (result.records, result.seconds, result.source)
+                for task in tasks
+                for store, result in task.stores.restored.items()
+            },
+            restoring=dict(self._restoring),
+            metrics=self._parts.metrics.snapshot(),
+            commits=self._committer.count if self._committer else 0,
+        )
