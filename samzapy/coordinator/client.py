@@ -1,0 +1,110 @@
+"""The container's side of the coordinator's HTTP service. Made where it is used: never before a fork."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+import urllib3
+
+from samzapy.api.lease import ContainerLease, ContainerReport, Directive
+from samzapy.coordinator.model import JobSpec
+from samzapy.coordinator.wire import report_to_json
+from samzapy.errors import EnvironmentFailure, RetriableError, SamzapyError, TaskMigrated
+
+#: Seconds to wait for a connection and for an answer: well below a third of any sensible lease.
+CONNECT_S, ANSWER_S = 2.0, 5.0
+
+#: What the service says to somebody who does not, or does no longer, belong to it.
+_NOT_OURS = {403, 404}
+
+
+class CoordinatorClient:
+    """Calls one coordinator. Safe to use from several threads.
+
+    Calls raise RetriableError when there is no answer, TaskMigrated when the answer is that this coordinator does
+    not know us (another driver has taken its address).
+    """
+
+    def __init__(self, url: str, token: str) -> None:
+        self._url = url
+        self._pool = urllib3.PoolManager(
+            headers={"authorization": f"Bearer {token}", "content-type": "application/json"},
+            timeout=urllib3.Timeout(connect=CONNECT_S, read=ANSWER_S),
+            retries=False,
+        )
+
+    def register(self, container_id: str) -> tuple[HttpLease, JobSpec]:
+        """Register an attempt: its lease, and the job."""
+        answer = self.call("POST", f"/containers/{quote(container_id, safe='')}/attempts")
+        lease = HttpLease(self, container_id, answer["epoch"], answer["lease_ms"] / 1000)
+        return lease, JobSpec.from_json(answer["spec"])
+
+    def fail(self, container_id: str, epoch: int, error: SamzapyError) -> None:
+        """Say why an attempt ends."""
+        body = {"epoch": epoch, "error": type(error).__name__, "message": str(error), "exit_code": error.exit_code}
+        self.call("POST", f"/containers/{quote(container_id, safe='')}/failure", body)
+
+    def stop(self) -> None:
+        """Ask all containers to commit and stop."""
+        self.call("POST", "/stop")
+
+    def status(self) -> dict[str, Any]:
+        """The job's status as JSON."""
+        found: dict[str, Any] = self.call("GET", "/status")
+        return found
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        """One request; returns the answer's JSON."""
+        data = None if body is None else json.dumps(body).encode()
+        try:
+            answer = self._pool.request(method, self._url + path, body=data)
+        except urllib3.exceptions.HTTPError as cause:
+            raise RetriableError(f"coordinator {self._url} does not answer ({type(cause).__name__})") from cause
+        if answer.status in _NOT_OURS:
+            raise TaskMigrated(f"coordinator {self._url} does not know this container: {_line(answer.data)}")
+        if answer.status >= 500:
+            raise RetriableError(f"coordinator {self._url} failed: {_line(answer.data)}")
+        if answer.status >= 400:
+            raise EnvironmentFailure(f"coordinator {self._url} refused {path}: {_line(answer.data)}")
+        try:
+            return json.loads(answer.data)
+        except ValueError as cause:
+            raise RetriableError(f"coordinator {self._url} answered {path} with something else than JSON") from cause
+
+    def close(self) -> None:
+        """Drop the connections."""
+        self._pool.clear()
+
+
+class HttpLease(ContainerLease):
+    """A lease kept over HTTP."""
+
+    def __init__(self, client: CoordinatorClient, container_id: str, epoch: int, duration_s: float) -> None:
+        self._client = client
+        self._path = f"/containers/{quote(container_id, safe='')}/report"
+        self._epoch = epoch
+        self._duration_s = duration_s
+
+    @property
+    def epoch(self) -> int:
+        """The attempt's number."""
+        return self._epoch
+
+    @property
+    def duration_s(self) -> float:
+        """As the coordinator granted it."""
+        return self._duration_s
+
+    def report(self, report: ContainerReport) -> Directive:
+        """Tell the coordinator. Raises RetriableError when it does not answer."""
+        try:
+            answer = self._client.call("POST", self._path, report_to_json(report))
+        except TaskMigrated:
+            return Directive.ABANDON
+        return Directive(answer["directive"])
+
+
+def _line(data: bytes) -> str:
+    return data[:200].decode("utf-8", "replace").strip()

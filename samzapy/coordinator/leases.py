@@ -1,0 +1,113 @@
+"""Which attempt may run a container: a state machine of grants and renewals.
+
+An attempt registers and is granted an epoch; from then on it owns the container until another registers (its epoch is
+larger) or until it is silent for the lease's duration, after which it has to stop by itself. So at any time at most
+one attempt hears anything but ABANDON. Epochs start at the wall clock's milliseconds and only grow, so they grow
+across restarts of the driver too, and past a clock that was set back while it runs. No I/O, no lock: one caller at
+a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from samzapy.api.lease import Directive
+from samzapy.clock import Clock
+
+
+class ContainerState(Enum):
+    """Where a container stands, as the coordinator knows it."""
+
+    WAITING = "waiting"
+    """No attempt has registered yet."""
+    RUNNING = "running"
+    """An attempt holds the lease."""
+    LOST = "lost"
+    """The last attempt has let its lease run out, or failed."""
+    DONE = "done"
+    """The last attempt ended as it should."""
+
+
+@dataclass
+class _Grant:
+    epoch: int
+    expires: float
+    state: ContainerState
+
+
+class Leases:
+    """The leases of one job's containers, `duration_s` seconds each."""
+
+    def __init__(self, container_ids: Iterable[str], duration_s: float, clock: Clock) -> None:
+        self._grants: dict[str, _Grant | None] = dict.fromkeys(container_ids)
+        self._attempts = dict.fromkeys(self._grants, 0)
+        self._duration_s = duration_s
+        self._clock = clock
+        self._last_epoch = 0
+        self._stopping = False
+
+    @property
+    def duration_s(self) -> float:
+        """How long a container may go on without an answer."""
+        return self._duration_s
+
+    @property
+    def stopping(self) -> bool:
+        """Whether everything has been asked to stop."""
+        return self._stopping
+
+    def grant(self, container_id: str) -> int:
+        """Register a new attempt and return its epoch; an older attempt is superseded. Raises KeyError if unknown."""
+        attempts = self._attempts[container_id]
+        self._last_epoch = max(self._last_epoch + 1, self._clock.wall_ms())
+        self._grants[container_id] = _Grant(self._last_epoch, self._expiry(), ContainerState.RUNNING)
+        self._attempts[container_id] = attempts + 1
+        return self._last_epoch
+
+    def owns(self, container_id: str, epoch: int) -> bool:
+        """Whether `epoch` is the container's newest. Raises KeyError if the container is unknown."""
+        grant = self._grants[container_id]
+        return grant is not None and grant.epoch == epoch
+
+    def renew(self, container_id: str, epoch: int) -> Directive:
+        """Take a sign of life; a late one revives the lease as long as nobody else has registered."""
+        grant = self._grants[container_id]
+        if grant is None or grant.epoch != epoch:
+            return Directive.ABANDON
+        if grant.state is not ContainerState.DONE:
+            grant.state = ContainerState.RUNNING
+        grant.expires = self._expiry()
+        return Directive.STOP if self._stopping else Directive.CONTINUE
+
+    def finish(self, container_id: str, epoch: int, state: ContainerState) -> None:
+        """Record how an attempt ended; what a superseded one says does not count."""
+        grant = self._grants[container_id]
+        if grant is not None and grant.epoch == epoch:
+            grant.state = state
+
+    def stop(self) -> None:
+        """From now on every renewal is answered STOP."""
+        self._stopping = True
+
+    def attempts(self, container_id: str) -> int:
+        """How many attempts have registered."""
+        return self._attempts[container_id]
+
+    def epoch(self, container_id: str) -> int | None:
+        """The newest epoch, None before the first attempt."""
+        grant = self._grants[container_id]
+        return None if grant is None else grant.epoch
+
+    def state(self, container_id: str) -> ContainerState:
+        """Where the container stands now."""
+        grant = self._grants[container_id]
+        if grant is None:
+            return ContainerState.WAITING
+        if grant.state is ContainerState.RUNNING and self._clock.monotonic() >= grant.expires:
+            return ContainerState.LOST
+        return grant.state
+
+    def _expiry(self) -> float:
+        return self._clock.monotonic() + self._duration_s

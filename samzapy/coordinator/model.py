@@ -1,0 +1,42 @@
+"""What a container is handed when it registers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.job.model import JobModel
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """The job as it travels: `raw` is the configuration as written (`${env:X}` unresolved, so that secrets stay where
+    they are), `ends` the offsets to stop at (None: never), `directory` the driver's working directory when containers
+    share its machine (relative paths mean the same on both sides), else None."""
+
+    model: JobModel
+    raw: Mapping[str, str]
+    ends: Mapping[SystemStreamPartition, int] | None = None
+    directory: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {
+            "model": self.model.to_json(),
+            "configuration": dict(self.raw),
+            "ends": None if self.ends is None else {str(ssp): offset for ssp, offset in self.ends.items()},
+            "directory": self.directory,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> JobSpec:
+        """The inverse of `to_json`."""
+        ends = data["ends"]
+        return cls(
+            JobModel.from_json(data["model"]),
+            data["configuration"],
+            None if ends is None else {SystemStreamPartition.parse(text): offset for text, offset in ends.items()},
+            data["directory"],
+        )

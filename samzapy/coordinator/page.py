@@ -1,0 +1,83 @@
+"""The status page: plain HTML without scripts, readable over any tunnel; it reloads itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+
+from samzapy.coordinator.progress import ContainerStatus, JobStatus
+
+#: Seconds between reloads.
+RELOAD_S = 2
+
+STYLE = """
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 64rem; padding: 0 1rem; }
+h1 { font-size: 1.4rem; margin: 0 0 .2rem; }
+h2 { font-size: 1.05rem; margin: 2rem 0 .4rem; }
+p { margin: .2rem 0; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid #8884; vertical-align: top; }
+th { font-weight: 600; }
+td.number, th.number { text-align: right; }
+.failed { color: #b3261e; }
+@media (prefers-color-scheme: dark) { .failed { color: #f2b8b5; } }
+"""
+
+
+def render(status: JobStatus) -> str:
+    """The page for `status`; every text that came from outside is escaped."""
+    remaining = "" if status.remaining is None else f", {status.remaining:,} to go"
+    stopping = "<p>stopping</p>" if status.stopping else ""
+    return (
+        "<!doctype html><html lang=en><head><meta charset=utf-8>"
+        f'<meta http-equiv="refresh" content="{RELOAD_S}">'
+        '<meta name="viewport" content="width=device-width">'
+        f'<title>{escape(status.name)}</title><link rel="stylesheet" href="/style.css"></head><body>'
+        f"<h1>{escape(status.name)}</h1>"
+        f"<p>{status.processed:,} messages processed{remaining}, {status.commits:,} commits</p>{stopping}"
+        f"{_containers(status.containers)}{_partitions(status.containers)}{_restores(status)}{_failures(status)}"
+        "</body></html>"
+    )
+
+
+def _containers(containers: Iterable[ContainerStatus]) -> str:
+    rows = ((c.id, c.state, c.phase, c.attempts, c.processed, c.commits, _restoring(c.restoring)) for c in containers)
+    return _table("Containers", ("container", "state", "phase", "attempts", "messages", "commits", "restoring"), rows)
+
+
+def _partitions(containers: Iterable[ContainerStatus]) -> str:
+    rows = [
+        (c.id, ssp, offset, max(0, c.ends[ssp] - offset) if ssp in c.ends else "")
+        for c in containers
+        for ssp, offset in sorted(c.positions.items())
+    ]
+    return _table("Partitions", ("container", "partition", "next offset", "to go"), rows)
+
+
+def _restores(status: JobStatus) -> str:
+    rows = [(r.container_id, r.store, r.records, f"{r.seconds:.2f}", r.source) for r in reversed(status.restored)]
+    return _table("Restores", ("container", "store", "records", "seconds", "from"), rows[:50])
+
+
+def _failures(status: JobStatus) -> str:
+    rows = [(f.container_id, f.epoch, f"{f.error}: {f.message}") for f in reversed(status.failures)]
+    return _table("Failures", ("container", "epoch", "reason"), rows[:50])
+
+
+def _restoring(progress: tuple[int, int] | None) -> str:
+    return "" if progress is None else f"{progress[0]:,} of {progress[1]:,}"
+
+
+def _table(title: str, heads: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
+    body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
+    if not body:
+        return ""
+    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
+    return f"<h2>{escape(title)}</h2><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, int):
+        return f'<td class="number">{value:,}</td>'
+    return f"<td>{escape(str(value))}</td>"

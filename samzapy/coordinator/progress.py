@@ -1,0 +1,177 @@
+"""What the containers have reported, added up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from samzapy.api.lease import ContainerReport
+
+
+@dataclass(frozen=True)
+class RestoredStore:
+    """What one store's restore did: `source` says from where, as in `changelog`."""
+
+    container_id: str
+    store: str
+    epoch: int
+    records: int
+    seconds: float
+    source: str
+
+
+@dataclass(frozen=True)
+class ContainerFailure:
+    """Why an attempt ended: the error's class name, its one line, and the exit code its class stands for."""
+
+    container_id: str
+    epoch: int
+    error: str
+    message: str
+    exit_code: int
+
+
+@dataclass(frozen=True)
+class ContainerStatus:
+    """One container. `processed` and `commits` count all its attempts, `remaining` is None when there is no end."""
+
+    id: str
+    state: str
+    phase: str
+    attempts: int
+    epoch: int | None
+    processed: int
+    commits: int
+    remaining: int | None
+    restoring: tuple[int, int] | None
+    positions: Mapping[str, int] = field(default_factory=dict)
+    ends: Mapping[str, int] = field(default_factory=dict)
+    metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """The whole job at one moment."""
+
+    name: str
+    stopping: bool
+    containers: tuple[ContainerStatus, ...]
+    restored: tuple[RestoredStore, ...]
+    failures: tuple[ContainerFailure, ...]
+
+    @property
+    def processed(self) -> int:
+        """Messages processed, repeated ones counted each time."""
+        return sum(container.processed for container in self.containers)
+
+    @property
+    def commits(self) -> int:
+        """Commits made."""
+        return sum(container.commits for container in self.containers)
+
+    @property
+    def remaining(self) -> int | None:
+        """Offsets left to the ends; None when a container has no end or has not said."""
+        known = [c.remaining for c in self.containers]
+        return None if None in known else sum(filter(None, known))
+
+    @property
+    def furthest(self) -> int:
+        """The sum of all positions: grows exactly when some partition gets further."""
+        return sum(sum(container.positions.values()) for container in self.containers)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {
+            "job": self.name,
+            "stopping": self.stopping,
+            "processed": self.processed,
+            "commits": self.commits,
+            "remaining": self.remaining,
+            "containers": [vars(container) for container in self.containers],
+            "restored": [vars(store) for store in self.restored],
+            "failures": [vars(failure) for failure in self.failures],
+        }
+
+
+#: How many failures and restores are kept; older ones are forgotten first.
+HISTORY = 1_000
+
+
+@dataclass
+class _Account:
+    """One container's sums over its attempts."""
+
+    report: ContainerReport | None = None
+    processed_before: int = 0
+    commits_before: int = 0
+    restored: dict[tuple[str, int], RestoredStore] = field(default_factory=dict)
+
+
+class Progress:
+    """The newest report of each container, and the sums of the attempts before. One caller at a time."""
+
+    def __init__(self, container_ids: tuple[str, ...]) -> None:
+        self._accounts = {container_id: _Account() for container_id in container_ids}
+        self._failures: list[ContainerFailure] = []
+
+    def update(self, report: ContainerReport) -> None:
+        """Take a report of the container's newest attempt."""
+        account = self._accounts[report.container_id]
+        last = account.report
+        if last is not None and last.epoch != report.epoch:
+            account.processed_before += last.processed
+            account.commits_before += last.commits
+        account.report = report
+        for name, (records, seconds, source) in report.restored.items():
+            store = RestoredStore(report.container_id, name, report.epoch, records, seconds, source)
+            account.restored[name, report.epoch] = store
+        while len(account.restored) > HISTORY:
+            del account.restored[next(iter(account.restored))]
+
+    def fail(self, failure: ContainerFailure) -> None:
+        """Take the reason an attempt gave for its end."""
+        self._failures.append(failure)
+        del self._failures[:-HISTORY]
+
+    @property
+    def failures(self) -> tuple[ContainerFailure, ...]:
+        """All reasons given, oldest first."""
+        return tuple(self._failures)
+
+    @property
+    def restored(self) -> tuple[RestoredStore, ...]:
+        """All restores, by container and in order of time."""
+        return tuple(store for account in self._accounts.values() for store in account.restored.values())
+
+    def status(self, container_id: str, state: str, attempts: int, epoch: int | None) -> ContainerStatus:
+        """The container's sums, with what its lease says."""
+        account = self._accounts[container_id]
+        report = account.report
+        if report is None:
+            return ContainerStatus(container_id, state, "", attempts, epoch, 0, 0, None, None)
+        restoring = tuple(report.restoring.values())
+        return ContainerStatus(
+            container_id,
+            state,
+            report.phase,
+            attempts,
+            epoch,
+            account.processed_before + report.processed,
+            account.commits_before + report.commits,
+            _remaining(report),
+            (sum(done for done, _ in restoring), sum(total for _, total in restoring)) if restoring else None,
+            report.positions,
+            report.ends,
+            report.metrics,
+        )
+
+
+def _remaining(report: ContainerReport) -> int | None:
+    if report.phase == "done":
+        return 0
+    if not report.ends:
+        return None
+    positions = report.positions
+    return sum(max(0, end - positions[ssp]) for ssp, end in report.ends.items() if ssp in positions)

@@ -1,0 +1,152 @@
+"""The coordinator over HTTP, in a thread of the driver.
+
+==============================  =================================================
+POST /containers/ID/attempts    register: {epoch, lease_ms, spec}
+POST /containers/ID/report      a ContainerReport: {directive}
+POST /containers/ID/failure     {epoch, error, message, exit_code}: {}
+POST /stop                      stop everything: {}
+GET /status                     JobStatus as JSON
+GET /                           the same as a page
+==============================  =================================================
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.guard import Guard
+from samzapy.coordinator.page import STYLE, render
+from samzapy.coordinator.wire import WireError, failure_from_json, report_from_json
+from samzapy.errors import EnvironmentFailure
+
+#: Largest body taken: a report of a container with thousands of partitions and metrics stays far below.
+BODY_LIMIT = 4_194_304
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class CoordinatorService:
+    """Serves one coordinator on `host:port` (0: any free port) until closed. Every request needs `token`.
+
+    Raises EnvironmentFailure when the address cannot be had.
+    """
+
+    def __init__(self, coordinator: Coordinator, token: str, host: str = "127.0.0.1", port: int = 0) -> None:
+        try:
+            self._socket = socket.create_server((host, port))
+        except OSError as cause:
+            raise EnvironmentFailure(f"coordinator: cannot listen on {host}:{port} ({cause.strerror})") from cause
+        self.url = f"http://{host}:{self._socket.getsockname()[1]}"
+        guarded = Guard(application(coordinator), token, _hosts(self.url))
+        settings = uvicorn.Config(
+            guarded,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            server_header=False,
+            limit_concurrency=512,
+            timeout_graceful_shutdown=1,
+        )
+        self._server = uvicorn.Server(settings)
+        self._thread = threading.Thread(
+            target=self._server.run, args=([self._socket],), name="coordinator", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop serving; closing twice is allowed."""
+        self._server.should_exit = True
+        self._thread.join()
+        self._socket.close()
+
+
+class _Handlers:
+    """One method a route."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+
+    async def register(self, request: Request) -> Response:
+        coordinator = self._coordinator
+        epoch = coordinator.register(self._container(request))
+        lease_ms = round(coordinator.lease_s * 1000)
+        return JSONResponse({"epoch": epoch, "lease_ms": lease_ms, "spec": coordinator.spec.to_json()})
+
+    async def report(self, request: Request) -> Response:
+        report = report_from_json(self._container(request), await _body(request))
+        return JSONResponse({"directive": self._coordinator.report(report).value})
+
+    async def failure(self, request: Request) -> Response:
+        self._coordinator.fail(failure_from_json(self._container(request), await _body(request)))
+        return JSONResponse({})
+
+    async def stop(self, request: Request) -> Response:
+        self._coordinator.stop()
+        return JSONResponse({})
+
+    async def status(self, request: Request) -> Response:
+        return JSONResponse(self._coordinator.status().to_json())
+
+    async def page(self, request: Request) -> Response:
+        return HTMLResponse(render(self._coordinator.status()))
+
+    async def style(self, request: Request) -> Response:
+        return Response(STYLE, media_type="text/css")
+
+    async def malformed(self, request: Request, error: Exception) -> Response:
+        return PlainTextResponse(f"{error}\n", 400)
+
+    def _container(self, request: Request) -> str:
+        container_id: str = request.path_params["id"]
+        if not self._coordinator.knows(container_id):
+            raise HTTPException(404, "unknown container")
+        return container_id
+
+
+def application(coordinator: Coordinator) -> Starlette:
+    """The routes, without the guard."""
+    handlers = _Handlers(coordinator)
+    posts: dict[str, Handler] = {
+        "/containers/{id}/attempts": handlers.register,
+        "/containers/{id}/report": handlers.report,
+        "/containers/{id}/failure": handlers.failure,
+        "/stop": handlers.stop,
+    }
+    gets: dict[str, Handler] = {"/status": handlers.status, "/": handlers.page, "/style.css": handlers.style}
+    return Starlette(
+        routes=[Route(path, handler, methods=["POST"]) for path, handler in posts.items()]
+        + [Route(path, handler, methods=["GET"]) for path, handler in gets.items()],
+        exception_handlers={WireError: handlers.malformed},
+    )
+
+
+async def _body(request: Request) -> Any:
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > BODY_LIMIT:
+            raise HTTPException(413, f"body larger than {BODY_LIMIT:,} B")
+        parts.append(part)
+    try:
+        return json.loads(b"".join(parts))
+    except (ValueError, RecursionError) as cause:
+        raise WireError("body: not JSON") from cause
+
+
+def _hosts(url: str) -> set[str]:
+    address = url.removeprefix("http://")
+    port = address.rpartition(":")[2]
+    return {address, f"localhost:{port}"} if address.startswith("127.") else {address}

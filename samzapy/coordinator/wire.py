@@ -1,0 +1,101 @@
+"""Reports and failures as JSON, checked on the way in: the coordinator believes nobody's shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from samzapy.api.lease import ContainerReport
+from samzapy.coordinator.progress import ContainerFailure
+
+V = TypeVar("V")
+
+#: Longest text taken over from a container: enough for any one-line message, too short to fill the driver.
+TEXT_LIMIT = 4_000
+
+
+class WireError(ValueError):
+    """Raised when a body is not what its sender should have written; names the field."""
+
+
+def report_to_json(report: ContainerReport) -> dict[str, Any]:
+    """A report as plain JSON values."""
+    return asdict(report)
+
+
+def report_from_json(container_id: str, body: Any) -> ContainerReport:
+    """The inverse; the container is the one of the address. Raises WireError."""
+    data = _table("report", body)
+    return ContainerReport(
+        container_id=container_id,
+        epoch=_integer("epoch", data.get("epoch")),
+        phase=_text("phase", data.get("phase")),
+        processed=_integer("processed", data.get("processed", 0)),
+        positions=_mapping("positions", data.get("positions", {}), _integer),
+        ends=_mapping("ends", data.get("ends", {}), _integer),
+        restored=_mapping("restored", data.get("restored", {}), _restored),
+        restoring=_mapping("restoring", data.get("restoring", {}), _pair),
+        metrics=_mapping("metrics", data.get("metrics", {}), _metrics),
+        commits=_integer("commits", data.get("commits", 0)),
+    )
+
+
+def failure_from_json(container_id: str, body: Any) -> ContainerFailure:
+    """A failure as a container sends it: epoch, error, message, exit_code. Raises WireError."""
+    data = _table("failure", body)
+    return ContainerFailure(
+        container_id,
+        _integer("epoch", data.get("epoch")),
+        _text("error", data.get("error")),
+        _text("message", data.get("message")),
+        _integer("exit_code", data.get("exit_code")),
+    )
+
+
+def _table(name: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise WireError(f"{name}: expected an object, got {type(value).__name__}")
+    return value
+
+
+def _mapping(name: str, value: Any, item: Callable[[str, Any], V]) -> dict[str, V]:
+    return {key: item(f"{name}.{key}", entry) for key, entry in _table(name, value).items()}
+
+
+def _integer(name: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise WireError(f"{name}: expected an integer, got {type(value).__name__}")
+    return value
+
+
+def _number(name: str, value: Any) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise WireError(f"{name}: expected a number, got {type(value).__name__}")
+    return value
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise WireError(f"{name}: expected text, got {type(value).__name__}")
+    return value[:TEXT_LIMIT]
+
+
+def _list(name: str, value: Any, length: int) -> list[Any]:
+    if not isinstance(value, list) or len(value) != length:
+        raise WireError(f"{name}: expected a list of {length}")
+    return value
+
+
+def _restored(name: str, value: Any) -> tuple[int, float, str]:
+    records, seconds, source = _list(name, value, 3)
+    return _integer(name, records), _number(name, seconds), _text(name, source)
+
+
+def _pair(name: str, value: Any) -> tuple[int, int]:
+    done, total = _list(name, value, 2)
+    return _integer(name, done), _integer(name, total)
+
+
+def _metrics(name: str, value: Any) -> dict[str, float]:
+    return _mapping(name, value, _number)

@@ -1,0 +1,110 @@
+import pytest
+
+from samzapy.api.lease import Directive
+from samzapy.coordinator.leases import ContainerState, Leases
+
+
+class HandClock:
+    def __init__(self, wall_ms: int = 1_000_000) -> None:
+        self.now = 0.0
+        self.wall = wall_ms
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall_ms(self) -> int:
+        return self.wall
+
+
+@pytest.fixture
+def clock():
+    return HandClock()
+
+
+@pytest.fixture
+def leases(clock):
+    return Leases(["0", "1"], 15.0, clock)
+
+
+def test_a_container_waits_until_its_first_attempt_registers(leases):
+    assert leases.state("0") is ContainerState.WAITING
+    leases.grant("0")
+    assert leases.state("0") is ContainerState.RUNNING
+    assert leases.state("1") is ContainerState.WAITING
+
+
+def test_epochs_grow_within_a_millisecond_and_when_the_clock_is_set_back(leases, clock):
+    first = leases.grant("0")
+    second = leases.grant("0")
+    clock.wall -= 500_000
+    third = leases.grant("1")
+    assert first == 1_000_000
+    assert first < second < third
+
+
+def test_epochs_grow_across_a_restart_of_the_driver(leases, clock):
+    last = [leases.grant("0") for _ in range(100)][-1]
+    clock.wall += 1_000
+    assert Leases(["0"], 15.0, clock).grant("0") > last
+
+
+def test_a_new_registration_supersedes_the_older_attempt_at_its_next_report(leases):
+    old = leases.grant("0")
+    new = leases.grant("0")
+    assert leases.renew("0", old) is Directive.ABANDON
+    assert leases.renew("0", new) is Directive.CONTINUE
+    assert leases.attempts("0") == 2
+
+
+def test_an_attempt_of_an_earlier_driver_is_told_to_abandon(leases):
+    assert leases.renew("0", 17) is Directive.ABANDON
+
+
+def test_a_silent_container_is_lost_when_its_lease_has_run_out(leases, clock):
+    leases.grant("0")
+    clock.now = 14.9
+    assert leases.state("0") is ContainerState.RUNNING
+    clock.now = 15.0
+    assert leases.state("0") is ContainerState.LOST
+
+
+def test_a_late_report_revives_the_lease_if_nobody_has_taken_over(leases, clock):
+    epoch = leases.grant("0")
+    clock.now = 20.0
+    assert leases.renew("0", epoch) is Directive.CONTINUE
+    assert leases.state("0") is ContainerState.RUNNING
+
+
+def test_after_a_stop_every_report_is_answered_stop_also_to_those_who_register_later(leases):
+    early = leases.grant("0")
+    leases.stop()
+    late = leases.grant("1")
+    assert leases.renew("0", early) is Directive.STOP
+    assert leases.renew("1", late) is Directive.STOP
+
+
+def test_a_superseded_attempt_is_told_to_abandon_even_during_a_stop(leases):
+    old = leases.grant("0")
+    leases.grant("0")
+    leases.stop()
+    assert leases.renew("0", old) is Directive.ABANDON
+
+
+def test_a_container_that_is_done_stays_done_when_time_goes_by(leases, clock):
+    epoch = leases.grant("0")
+    leases.finish("0", epoch, ContainerState.DONE)
+    clock.now = 100.0
+    leases.renew("0", epoch)
+    assert leases.state("0") is ContainerState.DONE
+
+
+def test_what_a_superseded_attempt_says_about_its_end_does_not_count(leases):
+    old = leases.grant("0")
+    leases.grant("0")
+    leases.finish("0", old, ContainerState.LOST)
+    assert leases.state("0") is ContainerState.RUNNING
+
+
+def test_an_unknown_container_is_refused(leases):
+    with pytest.raises(KeyError):
+        leases.grant("7")

@@ -1,0 +1,79 @@
+from samzapy.api.lease import ContainerReport, Directive
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.coordinator.coordinator import Coordinator, LocalLease
+from samzapy.coordinator.model import JobSpec
+from samzapy.coordinator.page import render
+from samzapy.coordinator.progress import ContainerFailure
+from samzapy.job.model import ContainerModel, JobModel, TaskModel
+
+SSP = SystemStreamPartition("memory", "in", 0)
+MODEL = JobModel(tuple(ContainerModel(i, (TaskModel(f"Partition {i}", frozenset({SSP}), int(i)),)) for i in "01"))
+
+
+def coordinator() -> Coordinator:
+    return Coordinator("counts", JobSpec(MODEL, {"job.name": "counts"}), 15.0)
+
+
+def report(lease: LocalLease, container: str = "0", **told) -> ContainerReport:
+    return ContainerReport(container, lease.epoch, told.pop("phase", "running"), **told)
+
+
+def test_messages_of_all_containers_and_attempts_are_added_up():
+    job = coordinator()
+    first = LocalLease(job, "0")
+    first.report(report(first, processed=10, commits=1))
+    first.report(report(first, processed=30, commits=2))
+    second = LocalLease(job, "0")
+    second.report(report(second, processed=5))
+    other = LocalLease(job, "1")
+    other.report(report(other, "1", processed=100, commits=4))
+    assert (job.status().processed, job.status().commits) == (135, 6)
+
+
+def test_a_superseded_attempt_is_not_counted_any_more():
+    job = coordinator()
+    old, new = LocalLease(job, "0"), LocalLease(job, "0")
+    new.report(report(new, processed=5))
+    assert old.report(report(old, processed=1_000)) is Directive.ABANDON
+    assert job.status().processed == 5
+
+
+def test_what_remains_is_known_when_every_container_has_told_its_ends():
+    job = coordinator()
+    left, right = LocalLease(job, "0"), LocalLease(job, "1")
+    left.report(report(left, positions={"memory.in[0]": 40}, ends={"memory.in[0]": 100}))
+    assert job.status().remaining is None
+    right.report(report(right, "1", positions={"memory.in[1]": 12}, ends={"memory.in[1]": 10}))
+    assert job.status().remaining == 60
+    left.report(report(left, phase="done", positions={"memory.in[0]": 100}, ends={"memory.in[0]": 100}))
+    assert job.status().remaining == 0
+    assert job.status().containers[0].state == "done"
+
+
+def test_every_attempts_restores_are_kept():
+    job = coordinator()
+    for records in (3, 7):
+        lease = LocalLease(job, "0")
+        lease.report(report(lease, restored={"Partition 0/s": (records, 0.5, "changelog")}))
+    assert [(r.store, r.records, r.source) for r in job.status().restored] == [
+        ("Partition 0/s", 3, "changelog"),
+        ("Partition 0/s", 7, "changelog"),
+    ]
+
+
+def test_the_spec_survives_the_wire():
+    spec = JobSpec(MODEL, {"job.name": "x", "a": "${env:SECRET}"}, {SSP: 12}, "/somewhere")
+    assert JobSpec.from_json(spec.to_json()) == spec
+    endless = JobSpec(MODEL, {})
+    assert JobSpec.from_json(endless.to_json()) == endless
+
+
+def test_the_page_escapes_what_came_from_outside():
+    job = coordinator()
+    lease = LocalLease(job, "0")
+    evil = "<script>alert(1)</script>"
+    lease.report(report(lease, phase=evil, positions={evil: 1}, restored={evil: (1, 0.1, evil)}))
+    job.fail(ContainerFailure("0", lease.epoch, "TaskFailed", evil, 1))
+    page = render(job.status())
+    assert "<script" not in page
+    assert page.count("&lt;script&gt;") == 5
