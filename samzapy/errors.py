@@ -70,6 +70,14 @@ class UnknownStream(EnvironmentFailure):
         )
 
 
+class UnknownPartition(UnknownStream):
+    """Raised when a stream exists but has no such partition."""
+
+    def __init__(self, system: str, stream: str, partition: int, partitions: int) -> None:
+        self.system, self.stream = system, stream
+        EnvironmentFailure.__init__(self, f"{system}.{stream}[{partition}]: the stream has partitions 0 to {partitions - 1}")
+
+
 class OffsetOutOfRange(EnvironmentFailure):
     """Raised when a committed or asked-for offset is no longer, or not yet, in the log."""
 

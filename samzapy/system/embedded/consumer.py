@@ -1,0 +1,124 @@
+"""The consumer of an embedded log."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import RecordBatch, SystemConsumer
+from samzapy.errors import EnvironmentFailure, OffsetOutOfRange
+
+#: What one poll returns at most, in bytes of keys and values (the batch that passes it is still returned).
+MOST_BYTES_A_POLL = 52_428_800
+
+
+class Fetch(NamedTuple):
+    """What was read of one partition: the next offset to look at, and the records before it, if any."""
+
+    position: int
+    batch: RecordBatch | None
+
+
+class LogReader(ABC):
+    """What a consumer reads from."""
+
+    @abstractmethod
+    def open(self, ssps: Iterable[SystemStreamPartition]) -> None:
+        """Get ready to read. Raises UnknownStream."""
+
+    @abstractmethod
+    def read(
+        self, positions: Sequence[tuple[SystemStreamPartition, int]], max_records: int
+    ) -> dict[SystemStreamPartition, Fetch]:
+        """Committed records from the positions on, at most `max_records` in all, earlier partitions first.
+
+        Every partition that was looked at has an entry, with the position moved past the holes that are known.
+        Does not wait. Raises OffsetOutOfRange, or UnknownStream if a stream was deleted.
+        """
+
+    @abstractmethod
+    def wait(self, waited_s: float, timeout_s: float) -> float:
+        """Wait for something new, `waited_s` having been waited; returns the seconds spent, at most `timeout_s`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the client."""
+
+
+class LogConsumer(SystemConsumer):
+    """Keeps positions and pauses over a `LogReader`; partitions take turns at being first."""
+
+    def __init__(self, system: str, make_reader: Callable[[], LogReader]) -> None:
+        self._system = system
+        self._make_reader = make_reader
+        self._reader: LogReader | None = None
+        self._positions: dict[SystemStreamPartition, int] = {}
+        self._order: list[SystemStreamPartition] = []
+        self._paused: set[SystemStreamPartition] = set()
+        self._started = False
+
+    def register(self, ssp: SystemStreamPartition, offset: int) -> None:
+        if self._started:
+            raise EnvironmentFailure(f"{ssp}: partitions are registered before start")
+        self._positions[ssp] = offset
+
+    def start(self) -> None:
+        self._started = True
+        self._order = list(self._positions)
+        self._reader = self._make_reader()
+        self._reader.open(self._order)
+
+    def poll(self, timeout_s: float, max_records: int) -> list[RecordBatch]:
+        reader = self._reader
+        if reader is None:
+            raise EnvironmentFailure(f"the consumer of system '{self._system}' is not started, or closed")
+        waited = 0.0
+        while True:
+            batches = self._read(reader, max_records)
+            if batches or waited >= timeout_s:
+                return batches
+            waited += reader.wait(waited, timeout_s - waited)
+
+    def position(self, ssp: SystemStreamPartition) -> int:
+        return self._positions[ssp]
+
+    def seek(self, ssp: SystemStreamPartition, offset: int) -> None:
+        if ssp not in self._positions:
+            raise EnvironmentFailure(f"{ssp}: not registered with this consumer")
+        self._positions[ssp] = offset
+
+    def pause(self, ssps: Iterable[SystemStreamPartition]) -> None:
+        self._paused.update(ssps)
+
+    def resume(self, ssps: Iterable[SystemStreamPartition]) -> None:
+        self._paused.difference_update(ssps)
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def _read(self, reader: LogReader, max_records: int) -> list[RecordBatch]:
+        positions, paused = self._positions, self._paused
+        wanted = [(ssp, positions[ssp]) for ssp in self._order if ssp not in paused]
+        if not wanted:
+            return []
+        fetched = reader.read(wanted, max_records)
+        batches = []
+        for ssp, (position, batch) in fetched.items():
+            positions[ssp] = position
+            if batch is not None:
+                batches.append(batch)
+        if batches:
+            # The first partition that got nothing, because others filled the poll, is the first of the next one.
+            last = self._order.index(batches[-1].ssp) + 1
+            self._order = self._order[last:] + self._order[:last]
+        return batches
+
+
+def check_position(ssp: SystemStreamPartition, position: int, oldest: int, upcoming: int) -> None:
+    """Raise OffsetOutOfRange unless a reader can stand at `position`."""
+    if not oldest <= position <= upcoming:
+        raise OffsetOutOfRange(ssp, position, oldest, upcoming)

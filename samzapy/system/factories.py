@@ -1,0 +1,30 @@
+"""From `systems.NAME.samza.factory` to the factory object."""
+
+from __future__ import annotations
+
+from samzapy.api.system import SystemFactory, SystemSettings
+from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.plugins import PluginError, load_class
+
+
+def system_factory(settings: SystemSettings) -> SystemFactory:
+    """An instance of the class that `settings.factory` names. Connects to nothing.
+
+    Raises ConfigError with the key `systems.NAME.samza.factory` if it is no SystemFactory, and whatever the factory's
+    `check` finds wrong with the settings.
+    """
+    key = f"systems.{settings.name}.samza.factory"
+    try:
+        found = load_class(settings.factory)
+    except PluginError as cause:
+        raise ConfigError([ConfigProblem(key, settings.factory, str(cause))]) from cause
+    if not issubclass(found, SystemFactory):
+        allowed = "must name a subclass of samzapy.api.system.SystemFactory"
+        raise ConfigError([ConfigProblem(key, settings.factory, allowed)])
+    try:
+        factory = found()
+    except Exception as cause:
+        reason = f"cannot be made without arguments ({type(cause).__name__}: {cause})"
+        raise ConfigError([ConfigProblem(key, settings.factory, reason)]) from cause
+    factory.check(settings)
+    return factory
