@@ -35,7 +35,9 @@ from samzapy.api.serde import Serde, SerdeFactory
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import ClosableTask, EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
 from samzapy.errors import SamzapyError
-from samzapy.version import VERSION as __version__
+from samzapy.version import VERSION
+
+__version__ = VERSION
 
 __all__ = [
     "Checkpoint",

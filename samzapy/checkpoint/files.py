@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager
 from samzapy.api.system import SystemProducer
@@ -49,7 +49,7 @@ class FileCheckpointManager(CheckpointManager):
         """Nothing is held open."""
 
     def _path(self, task_name: str) -> Path:
-        return self._folder / f"task-{re.sub(r'[^A-Za-z0-9._-]', '_', task_name)}.json"
+        return self._folder / f"task-{quote(task_name, safe='')}.json"
 
     def _load(self, path: Path) -> bytes | None:
         try:

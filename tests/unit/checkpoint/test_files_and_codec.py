@@ -1,0 +1,98 @@
+"""Checkpoint records and the files they are kept in."""
+
+import pytest
+
+from samzapy.api.checkpoint import Checkpoint
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OffsetRange
+from samzapy.checkpoint import checkpoint_topic, codec
+from samzapy.checkpoint.files import FileCheckpointManager
+from samzapy.checkpoint.offsets import starting_offset
+from samzapy.config.streams import StreamConfig
+from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, RestoreError
+
+SSP = SystemStreamPartition("kafka", "orders.eu", 3)
+CHECKPOINT = Checkpoint({SSP: 481}, {"counts": 92}, epoch=7, time_ms=1_700_000_000_000, clock=5)
+
+
+def test_a_checkpoint_survives_its_record():
+    assert codec.decode(codec.encode(CHECKPOINT), "here") == CHECKPOINT
+
+
+def test_keys_of_other_records_are_not_checkpoints():
+    assert codec.decode_key(codec.encode_key("Partition 3")) == "Partition 3"
+    samza = b'{"systemstreampartition-grouper-factory":"x","taskName":"Partition 3","type":"checkpoint"}'
+    for key in (samza, b"not json", b"[]", codec.PARTITIONS_KEY):
+        assert codec.decode_key(key) is None
+
+
+@pytest.mark.parametrize("value", [b"", b"{}", b'{"format": 1}', b'{"format": 2}', b"[1]", b'{"format":1,"inputs":[]}'])
+def test_a_damaged_checkpoint_names_its_place(value):
+    with pytest.raises(RestoreError, match=r"^ckpt\[0\]@12: "):
+        codec.decode(value, "ckpt[0]@12")
+
+
+def test_the_topic_is_named_as_samza_names_it():
+    assert checkpoint_topic("my_job", "a_1") == "__samza_checkpoint_ver_1_for_my-job_a-1"
+
+
+def test_files_keep_the_newest_checkpoint_of_each_task(tmp_path):
+    manager = FileCheckpointManager(tmp_path / "job-1")
+    manager.start()
+    assert manager.read("Partition 0") is None
+    manager.write({"Partition 0": Checkpoint({SSP: 1}), "Partition 1": CHECKPOINT})
+    manager.write({"Partition 0": CHECKPOINT})
+    manager.write_changelog_partitions({"Partition 0": 0, "Partition 1": 1})
+    again = FileCheckpointManager(tmp_path / "job-1")
+    assert again.read("Partition 0") == again.read("Partition 1") == CHECKPOINT
+    assert again.read_changelog_partitions() == {"Partition 0": 0, "Partition 1": 1}
+
+
+def test_task_names_that_differ_only_in_odd_characters_have_files_of_their_own(tmp_path):
+    manager = FileCheckpointManager(tmp_path)
+    manager.start()
+    manager.write({"a b": Checkpoint({SSP: 1}), "a_b": Checkpoint({SSP: 2})})
+    assert [manager.read(name).input_offsets[SSP] for name in ("a b", "a_b")] == [1, 2]
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentFailure, match=r"task\.checkpoint\.path: cannot make .*file/job"):
+        FileCheckpointManager(tmp_path / "file" / "job").start()
+
+
+LOG = OffsetRange(100, 200)
+
+
+@pytest.mark.parametrize(("default", "expected"), [("oldest", 100), ("upcoming", 200), ("newest", 199)])
+def test_without_a_checkpoint_a_partition_starts_at_its_default(default, expected):
+    stream = StreamConfig(SSP.system_stream, offset_default=default)
+    assert starting_offset(SSP, None, stream, LOG) == expected
+    assert starting_offset(SSP, Checkpoint({}), stream, LOG) == expected
+
+
+@pytest.mark.parametrize("default", ["oldest", "upcoming", "newest"])
+def test_an_empty_log_starts_at_its_end(default):
+    stream = StreamConfig(SSP.system_stream, offset_default=default)
+    assert starting_offset(SSP, None, stream, OffsetRange(7, 7)) == 7
+
+
+@pytest.mark.parametrize("committed", [100, 150, 200])
+def test_a_committed_offset_in_the_log_is_the_start(committed):
+    stream = StreamConfig(SSP.system_stream, offset_default="oldest")
+    assert starting_offset(SSP, Checkpoint({SSP: committed}), stream, LOG) == committed
+
+
+def test_reset_offset_ignores_the_checkpoint():
+    stream = StreamConfig(SSP.system_stream, offset_default="oldest", reset_offset=True)
+    assert starting_offset(SSP, Checkpoint({SSP: 150}), stream, LOG) == 100
+
+
+@pytest.mark.parametrize("committed", [99, 201])
+def test_a_committed_offset_outside_the_log_names_both_numbers_and_the_repair(committed):
+    with pytest.raises(OffsetOutOfRange) as caught:
+        starting_offset(SSP, Checkpoint({SSP: committed}), StreamConfig(SSP.system_stream), LOG)
+    message = str(caught.value)
+    assert message.startswith(f"kafka.orders.eu[3]@{committed}: the log holds offsets 100 to 200 (exclusive)")
+    assert "--config systems.kafka.streams.orders.eu.samza.reset.offset=true" in message
+    assert caught.value.exit_code == 3
