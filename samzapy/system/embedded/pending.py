@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count, repeat
 
 from samzapy.api.envelope import Headers
+from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord
 from samzapy.clock import Clock
 from samzapy.errors import ProducerError, RecordTooLarge, UnknownPartition
-from samzapy.system.embedded.topic import Partition, Topic
+from samzapy.system.embedded.topic import Topic
 from samzapy.system.partitioner import KeyHashes
 
 
@@ -28,7 +29,7 @@ class Columns:
         return len(self.keys)
 
 
-Batches = Mapping[Partition, Columns]
+Batches = Mapping[SystemStreamPartition, Columns]
 
 
 class PendingRecords:
@@ -44,7 +45,7 @@ class PendingRecords:
         self._topics: dict[str, Topic] = {}
         self._hashes = KeyHashes()
         self._spread = count()
-        self._columns: dict[Partition, Columns] = {}
+        self._columns: dict[SystemStreamPartition, Columns] = {}
         self.records = 0
         self.size = 0
 
@@ -71,7 +72,7 @@ class PendingRecords:
         for (name, partition), group in groups.items():
             _, keys, values, _, _, headers, times = zip(*group, strict=True)
             stamps = [now if time is None else time for time in times] if None in times else times
-            self._extend(Partition(name, partition), keys, values, stamps, headers)
+            self._extend(SystemStreamPartition(self._system, name, partition), keys, values, stamps, headers)
 
     def add_changes(
         self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None
@@ -81,34 +82,32 @@ class PendingRecords:
         if pairs:
             keys, values = zip(*pairs, strict=True)
             times = [self._clock.wall_ms()] * len(keys)
-            self._extend(Partition(stream, partition), keys, values, times, [headers] * len(keys))
+            self._extend(
+                SystemStreamPartition(self._system, stream, partition), keys, values, times, [headers] * len(keys)
+            )
 
-    def take(self) -> dict[Partition, Columns]:
+    def take(self) -> dict[SystemStreamPartition, Columns]:
         """Everything queued, in order per partition; the queue is empty afterwards."""
         taken, self._columns = self._columns, {}
         self.records = self.size = 0
         return taken
 
-    def forget(self, stream: str) -> None:
-        """Ask again what `stream` is when it is next written to."""
-        self._topics.pop(stream, None)
-
     def _extend(
         self,
-        target: Partition,
+        target: SystemStreamPartition,
         keys: Sequence[bytes | None],
         values: Sequence[bytes | None],
         timestamps: Sequence[int],
         headers: Sequence[Headers | None],
     ) -> None:
         topic = self._topic(target.stream)
-        if not 0 <= target.number < topic.partitions:
-            raise UnknownPartition(self._system, target.stream, target.number, topic.partitions)
+        if not 0 <= target.partition < topic.partitions:
+            raise UnknownPartition(self._system, target.stream, target.partition, topic.partitions)
         if topic.compacted and None in keys:
-            raise ProducerError(f"{self._where(target)}: a record of a compacted stream needs a key, got None")
+            raise ProducerError(f"{target}: a record of a compacted stream needs a key, got None")
         sizes = list(map(_size, keys, values, headers if any(headers) else repeat(None)))
         if max(sizes) > topic.max_message_bytes:
-            raise RecordTooLarge(self._where(target), max(sizes), topic.max_message_bytes)
+            raise RecordTooLarge(str(target), max(sizes), topic.max_message_bytes)
         columns = self._columns.get(target)
         if columns is None:
             columns = self._columns[target] = Columns()
@@ -124,9 +123,6 @@ class PendingRecords:
         if found is None:
             found = self._topics[stream] = self._topic_of(stream)
         return found
-
-    def _where(self, target: Partition) -> str:
-        return f"{self._system}.{target.stream}[{target.number}]"
 
 
 def _size(key: bytes | None, value: bytes | None, headers: Headers | None) -> int:

@@ -8,17 +8,18 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from samzapy.api.envelope import Headers
+from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.clock import Clock
 from samzapy.errors import ProducerError, ProducerFenced, SamzapyError, TransactionIndeterminate
 from samzapy.system.embedded.pending import Batches, PendingRecords
-from samzapy.system.embedded.topic import Partition, Topic
+from samzapy.system.embedded.topic import Topic
 
 #: What a producer holds before it writes on its own account, so that its memory is bounded.
 MOST_PENDING_RECORDS = 10_000
 MOST_PENDING_BYTES = 16_777_216
 
-LastOffsets = dict[Partition, int]
+LastOffsets = dict[SystemStreamPartition, int]
 
 
 class ProducerIdentity(NamedTuple):
@@ -101,12 +102,12 @@ class LogProducer(SystemProducer):
             self._write(self._writer.append)
 
     def last_offset(self, stream: str, partition: int) -> int | None:
-        return self._last.get(Partition(stream, partition))
+        return self._last.get(SystemStreamPartition(self._system, stream, partition))
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._writer.close(frozenset(partition.stream for partition in self._last))
+            self._writer.close(frozenset(ssp.stream for ssp in self._last))
 
     def init_transactions(self) -> None:
         with self._poisoning():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from samzapy.api.system import StreamSpec
 from samzapy.errors import ConfigError, ConfigProblem
@@ -25,13 +24,6 @@ DEFAULTS = {
 
 #: Below this many new records a log is not cleaned by itself, whatever its ratio: cleaning reads the whole log.
 _LEAST_DIRTY = 50_000
-
-
-class Partition(NamedTuple):
-    """One partition of an embedded log; the system is the one that asks."""
-
-    stream: str
-    number: int
 
 
 @dataclass(frozen=True)

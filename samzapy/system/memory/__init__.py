@@ -1,0 +1,1 @@
+"""A broker inside the process, for tests: offsets with holes, compaction, transactions and fencing as Kafka has them."""
