@@ -8,6 +8,12 @@ from pathlib import Path
 
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import SystemSettings
+from samzapy.config.classes import GROUPERS
+from samzapy.config.keys import Key, collect
+from samzapy.config.kinds import NAME as NAME_KIND
+from samzapy.config.kinds import TEXT, integer
+from samzapy.config.metrics import ReporterConfig
+from samzapy.config.reader import Reader
 from samzapy.config.spark import SparkConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams import StreamConfig
@@ -19,7 +25,8 @@ class JobConfig:
     """A checked job file. `streams` holds an entry for every stream the file mentions; ask `stream(...)`, which falls
     back to the system's defaults. `serdes` maps names to class paths (built-in ones included). `raw` is the flat file
     with its overrides, values unresolved (`${env:X}` as written), for those who carry the job elsewhere;
-    `resolved` has the values in clear."""
+    `resolved` has the values in clear (their `repr` hides secrets). `stream_ids` are the streams named by
+    `streams.ID.*`. `warnings` are one-line sentences about what is odd but does not stop the job."""
 
     name: str
     id: str
@@ -34,6 +41,8 @@ class JobConfig:
     logged_store_base_dir: Path = Path("state")
     non_logged_store_base_dir: Path = Path("state")
     spark: SparkConfig = field(default_factory=SparkConfig)
+    metrics_reporters: tuple[ReporterConfig, ...] = ()
+    stream_ids: Mapping[str, SystemStream] = field(default_factory=dict)
     raw: Mapping[str, str] = field(default_factory=dict, repr=False)
     resolved: Mapping[str, str] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
@@ -52,3 +61,55 @@ class JobConfig:
             msg_serde=default.get("samza.msg.serde") or own.get("samza.msg.serde"),
             offset_default=default.get("samza.offset.default") or own.get("samza.offset.default") or "upcoming",
         )
+
+
+NAME = Key(
+    "job.name",
+    NAME_KIND,
+    None,
+    "The job's name; part of the checkpoint topic, the transactional ids and the folders of its stores.",
+    "required",
+    ("app.name",),
+)
+ID = Key("job.id", NAME_KIND, "1", "Tells jobs of one name apart.", otherwise=("app.id",))
+DEFAULT_SYSTEM = Key("job.default.system", TEXT, None, "The system of streams that are named without one.")
+CHANGELOG_SYSTEM = Key(
+    "job.changelog.system", TEXT, None, "The system of changelogs that are named without one.", "job.default.system"
+)
+CONTAINER_COUNT = Key(
+    "job.container.count",
+    integer(1, 100_000),
+    1,
+    "Containers the tasks are spread over.",
+    otherwise=("yarn.container.count",),
+)
+GROUPER = Key(
+    "job.systemstreampartition.grouper.factory",
+    GROUPERS.kind,
+    "partition",
+    "How partitions become tasks: partition (one task per partition number), ssp (one per partition of each stream), "
+    "single, a class, or Samza's Java class name.",
+)
+LOGGED_STORE_BASE_DIR = Key(
+    "job.logged.store.base.dir",
+    TEXT,
+    None,
+    "Folder of the stores that have a changelog; the variable LOGGED_STORE_BASE_DIR wins.",
+    "state",
+)
+NON_LOGGED_STORE_BASE_DIR = Key(
+    "job.non-logged.store.base.dir", TEXT, None, "Folder of the stores that have none.", "state"
+)
+KEYS = collect(globals())
+BASE_DIR_VARIABLE = "LOGGED_STORE_BASE_DIR"
+
+
+def parse_identity(reader: Reader) -> tuple[str, str]:
+    """The job's name and id."""
+    return reader.require(NAME, "page-views"), reader.get(ID) or "1"
+
+
+def parse_base_dirs(reader: Reader, environ: Mapping[str, str]) -> tuple[Path, Path]:
+    """The folders of logged and of other stores; relative ones are below the current folder."""
+    logged = environ.get(BASE_DIR_VARIABLE) or reader.get(LOGGED_STORE_BASE_DIR) or "state"
+    return Path(logged), Path(reader.get(NON_LOGGED_STORE_BASE_DIR) or "state")

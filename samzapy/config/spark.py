@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from samzapy.config.keys import Key, collect
+from samzapy.config.kinds import LIST, TEXT, integer
+from samzapy.config.reader import Reader
+
 
 @dataclass(frozen=True)
 class SparkConfig:
@@ -21,3 +25,67 @@ class SparkConfig:
     lease_ms: int = 15_000
     coordinator_host: str | None = None
     coordinator_port: int = 0
+
+
+MASTER = Key(
+    "job.spark.master",
+    TEXT,
+    None,
+    "Spark's master: local[N,F], local-cluster[...], spark://...",
+    "local[N,4], N containers",
+)
+CONF = Key("job.spark.conf.*", TEXT, None, "Spark's own keys, e.g. `job.spark.conf.spark.executor.memory=2g`.")
+PY_FILES = Key("job.spark.py.files", LIST, (), "Python files and archives to ship to the executors.")
+MAX_RESUBMITS = Key(
+    "job.spark.max.resubmits",
+    integer(0, 1_000_000),
+    8,
+    "How often the driver submits a container again that Spark gave up.",
+)
+RESUBMIT_BACKOFF_MS = Key(
+    "job.spark.resubmit.backoff.ms",
+    integer(0, 86_400_000),
+    1_000,
+    "Milliseconds before the first resubmission; doubles.",
+)
+RESUBMIT_BACKOFF_MAX_MS = Key(
+    "job.spark.resubmit.backoff.max.ms", integer(0, 86_400_000), 30_000, "Milliseconds the back-off grows to."
+)
+LEASE_MS = Key(
+    "job.spark.lease.ms",
+    integer(1_000, 3_600_000),
+    15_000,
+    "Milliseconds without an answer of the driver after which a container stops itself.",
+)
+COORDINATOR_HOST = Key(
+    "job.spark.coordinator.host",
+    TEXT,
+    None,
+    "The driver's address as executors see it.",
+    "this machine for local masters",
+)
+COORDINATOR_PORT = Key("job.spark.coordinator.port", integer(0, 65_535), 0, "The coordinator's port; 0: any free one.")
+KEYS = collect(globals())
+
+_SPECULATION = "spark.speculation"
+
+
+def parse_spark(reader: Reader) -> SparkConfig:
+    """Everything below `job.spark.`."""
+    conf = reader.below("job.spark.conf.")
+    for key, value in conf.items():
+        if not key.startswith("spark."):
+            reader.problem(f"job.spark.conf.{key}", "Spark's keys start with spark.")
+        if key == _SPECULATION and value.lower() == "true":
+            reader.problem(f"job.spark.conf.{key}", "must be false: two attempts of one task would write", value)
+    return SparkConfig(
+        master=reader.get(MASTER),
+        conf=conf,
+        py_files=reader.get(PY_FILES),
+        max_resubmits=reader.get(MAX_RESUBMITS),
+        resubmit_backoff_ms=reader.get(RESUBMIT_BACKOFF_MS),
+        resubmit_backoff_max_ms=reader.get(RESUBMIT_BACKOFF_MAX_MS),
+        lease_ms=reader.get(LEASE_MS),
+        coordinator_host=reader.get(COORDINATOR_HOST),
+        coordinator_port=reader.get(COORDINATOR_PORT),
+    )

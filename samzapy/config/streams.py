@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from samzapy.api.stream import SystemStream
+from samzapy.config.keys import Key, collect
+from samzapy.config.kinds import BOOLEAN, TEXT, integer
+from samzapy.config.reader import Reader, did_you_mean
+from samzapy.config.serializers import check_serde
+from samzapy.config.systems import OFFSET_DEFAULT_KIND
 
 
 @dataclass(frozen=True)
@@ -22,3 +28,126 @@ class StreamConfig:
     bootstrap: bool = False
     bounded: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def _places(leaf: str, *, system_wide: bool = True) -> tuple[str, ...]:
+    older = f"systems.{{system}}.streams.{{physical}}.samza.{leaf}"
+    wider = (f"systems.{{system}}.default.stream.samza.{leaf}", f"systems.{{system}}.samza.{leaf}")
+    return (older, *wider) if system_wide else (older,)
+
+
+SYSTEM = Key("streams.{stream}.samza.system", TEXT, None, "The stream's system.", "job.default.system")
+PHYSICAL_NAME = Key("streams.{stream}.samza.physical.name", TEXT, None, "The stream's name there.", "the stream's id")
+KEY_SERDE = Key(
+    "streams.{stream}.samza.key.serde",
+    TEXT,
+    None,
+    "The serde of keys.",
+    "the system's, else bytes pass through",
+    _places("key.serde"),
+)
+MSG_SERDE = Key(
+    "streams.{stream}.samza.msg.serde",
+    TEXT,
+    None,
+    "The serde of messages.",
+    "the system's, else bytes pass through",
+    _places("msg.serde"),
+)
+OFFSET_DEFAULT = Key(
+    "streams.{stream}.samza.offset.default",
+    OFFSET_DEFAULT_KIND,
+    "upcoming",
+    "Where an input starts without a checkpoint: oldest, upcoming (only what comes from now on) or newest.",
+    otherwise=_places("offset.default"),
+)
+RESET_OFFSET = Key(
+    "streams.{stream}.samza.reset.offset",
+    BOOLEAN,
+    False,
+    "Ignore the checkpoint at each start and begin at offset.default.",
+    otherwise=_places("reset.offset", system_wide=False),
+)
+PRIORITY = Key(
+    "streams.{stream}.samza.priority",
+    integer(-1, 2**31 - 1),
+    -1,
+    "Inputs of a higher priority are processed first; -1: none.",
+    otherwise=_places("priority", system_wide=False),
+)
+BOOTSTRAP = Key(
+    "streams.{stream}.samza.bootstrap",
+    BOOLEAN,
+    False,
+    "Read this input to its end (as of the start) before any other.",
+    otherwise=_places("bootstrap", system_wide=False),
+)
+BOUNDED = Key(
+    "streams.{stream}.samza.bounded",
+    BOOLEAN,
+    False,
+    "The input ends where it ended at the start.",
+    otherwise=_places("bounded", system_wide=False),
+)
+PROPERTIES = Key("streams.{stream}.*", TEXT, None, "Topic keys for the stream's creation (`cleanup.policy`, ...).")
+KEYS = collect(globals())
+
+_OLDER = re.compile(r"systems\.([^.]+)\.streams\.(.+?)\.samza\..+")
+
+
+def parse_stream_ids(reader: Reader, default_system: str | None, systems: Iterable[str]) -> dict[str, SystemStream]:
+    """The streams that have an id (`streams.ID.*`), by id."""
+    ids = sorted({key.split(".")[1] for key in reader.values if key.startswith("streams.") and key.count(".") > 1})
+    found = {}
+    for stream_id in ids:
+        system = reader.get(SYSTEM, stream=stream_id) or default_system
+        if system is None:
+            reader.problem(SYSTEM.at(stream=stream_id), "required unless job.default.system is set")
+            continue
+        key = SYSTEM.at(stream=stream_id)
+        check_system(reader, key, system, systems)
+        found[stream_id] = SystemStream(system, reader.get(PHYSICAL_NAME, stream=stream_id) or stream_id)
+    return found
+
+
+def check_system(reader: Reader, key: str, system: str, systems: Iterable[str]) -> None:
+    """Note a problem if `key` names a system that is not configured."""
+    known = list(systems)
+    if system not in known:
+        listed = ", ".join(known) or "none"
+        reader.problem(
+            key,
+            f"system {system!r} has no systems.{system}.samza.factory; known: {listed}{did_you_mean(system, known)}",
+        )
+
+
+def parse_streams(
+    reader: Reader, ids: Mapping[str, SystemStream], mentioned: Iterable[SystemStream], serdes: dict[str, str]
+) -> dict[SystemStream, StreamConfig]:
+    """Every stream with an id, with keys of the older form, or `mentioned` elsewhere."""
+    older = {SystemStream(m[1], m[2]) for m in map(_OLDER.fullmatch, reader.values) if m}
+    id_of = {stream: stream_id for stream_id, stream in ids.items()}
+    streams = sorted({*ids.values(), *older, *mentioned})
+    return {stream: _stream(reader, stream, id_of.get(stream), serdes) for stream in streams}
+
+
+def _stream(reader: Reader, stream: SystemStream, stream_id: str | None, serdes: dict[str, str]) -> StreamConfig:
+    names = {"system": stream.system, "physical": stream.stream}
+    prefix = f"systems.{stream.system}.streams.{stream.stream}."
+    if stream_id is not None:
+        names["stream"] = stream_id
+        prefix = f"streams.{stream_id}."
+    for key in (KEY_SERDE, MSG_SERDE):
+        check_serde(reader, serdes, reader.where(key, **names), reader.get(key, **names))
+    below = reader.below(prefix)
+    return StreamConfig(
+        stream,
+        key_serde=reader.get(KEY_SERDE, **names),
+        msg_serde=reader.get(MSG_SERDE, **names),
+        offset_default=reader.get(OFFSET_DEFAULT, **names),
+        reset_offset=reader.get(RESET_OFFSET, **names),
+        priority=reader.get(PRIORITY, **names),
+        bootstrap=reader.get(BOOTSTRAP, **names),
+        bounded=reader.get(BOUNDED, **names),
+        properties={key: value for key, value in below.items() if not key.startswith("samza.")},
+    )

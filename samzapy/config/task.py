@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.config.checkpoint import CheckpointConfig, parse_checkpoint
 from samzapy.config.guarantee import Guarantee
-
-
-@dataclass(frozen=True)
-class CheckpointConfig:
-    """`task.checkpoint.*`. `factory` is a class path; `system` is set for a topic, `path` for files."""
-
-    factory: str
-    system: str | None = None
-    path: str | None = None
-    replication_factor: int | None = None
-    segment_bytes: int = 26_214_400
-    max_message_bytes: int = 1_000_012
+from samzapy.config.keys import Key, collect
+from samzapy.config.kinds import BOOLEAN, LIST, TEXT, integer, member
+from samzapy.config.reader import Reader
+from samzapy.config.streams import check_system
+from samzapy.plugins import PluginError, split_path
 
 
 @dataclass(frozen=True)
@@ -31,9 +27,138 @@ class TaskConfig:
     window_ms: int = -1
     commit_ms: int = 60_000
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
+    transaction_timeout_ms: int = 60_000
     shutdown_ms: int = 30_000
     max_idle_ms: int = 10
     poll_batch_size: int = 2_000
     drop_deserialization_errors: bool = False
     drop_serialization_errors: bool = False
     checkpoint: CheckpointConfig | None = None
+
+
+CLASS = Key("task.class", TEXT, None, "The StreamTask: `my.module:MyTask` or `my.module.MyTask`.", "required")
+INPUTS = Key("task.inputs", LIST, (), "The streams to read: `system.stream`, or a stream's id.", "required")
+BROADCAST_INPUTS = Key(
+    "task.broadcast.inputs", LIST, (), "Partitions that every task reads: `system.stream#3`, `system.stream#[0-2]`."
+)
+WINDOW_MS = Key("task.window.ms", integer(), -1, "Milliseconds between calls of `window`; <= 0: never.")
+COMMIT_MS = Key(
+    "task.commit.ms", integer(), 60_000, "Milliseconds between commits; <= 0: only when asked for, and at the end."
+)
+GUARANTEE = Key(
+    "task.guarantee", member(Guarantee), Guarantee.AT_LEAST_ONCE, "What a crash may do to messages and state."
+)
+TRANSACTION_TIMEOUT_MS = Key(
+    "task.transaction.timeout.ms",
+    integer(1_000, 900_000),
+    60_000,
+    "Milliseconds after which the broker aborts a transaction (its limit is 900000 unless it is set otherwise).",
+)
+SHUTDOWN_MS = Key("task.shutdown.ms", integer(0), 30_000, "Milliseconds a graceful stop may take.")
+MAX_IDLE_MS = Key("task.max.idle.ms", integer(0), 10, "Milliseconds to wait for input when there is none.")
+POLL_BATCH_SIZE = Key("task.poll.batch.size", integer(1, 10_000_000), 2_000, "Records taken from a system in one go.")
+DROP_DESERIALIZATION_ERRORS = Key(
+    "task.drop.deserialization.errors", BOOLEAN, False, "Count and drop inputs that do not decode, instead of failing."
+)
+DROP_SERIALIZATION_ERRORS = Key(
+    "task.drop.serialization.errors", BOOLEAN, False, "Count and drop outputs that do not encode, instead of failing."
+)
+KEYS = collect(globals())
+
+_BROADCAST = re.compile(r"(.+)#(?:(\d{1,6})|\[(\d{1,6})-(\d{1,6})\])", re.ASCII)
+
+
+def parse_task(
+    reader: Reader, ids: Mapping[str, SystemStream], default_system: str | None, systems: Collection[str]
+) -> TaskConfig:
+    """The task, with its inputs resolved to systems and its checkpoints' place."""
+    inputs = _inputs(reader, ids, default_system, systems)
+    broadcast = _broadcast(reader, ids, default_system, systems)
+    input_systems = {stream.system for stream in inputs} | {ssp.system for ssp in broadcast}
+    task = TaskConfig(
+        task_class=_task_class(reader),
+        inputs=inputs,
+        broadcast_inputs=broadcast,
+        window_ms=reader.get(WINDOW_MS),
+        commit_ms=reader.get(COMMIT_MS),
+        guarantee=reader.get(GUARANTEE),
+        transaction_timeout_ms=reader.get(TRANSACTION_TIMEOUT_MS),
+        shutdown_ms=reader.get(SHUTDOWN_MS),
+        max_idle_ms=reader.get(MAX_IDLE_MS),
+        poll_batch_size=reader.get(POLL_BATCH_SIZE),
+        drop_deserialization_errors=reader.get(DROP_DESERIALIZATION_ERRORS),
+        drop_serialization_errors=reader.get(DROP_SERIALIZATION_ERRORS),
+        checkpoint=parse_checkpoint(reader, default_system, input_systems, systems),
+    )
+    _check_commit_interval(reader, task)
+    return task
+
+
+def _task_class(reader: Reader) -> str:
+    path = reader.require(CLASS, "my.module:MyTask")
+    if path:
+        try:
+            split_path(path)
+        except PluginError:
+            reader.problem(CLASS.name, "expected an importable class like my.module:MyTask", path)
+    return path
+
+
+def _inputs(
+    reader: Reader, ids: Mapping[str, SystemStream], default_system: str | None, systems: Collection[str]
+) -> tuple[SystemStream, ...]:
+    names = reader.get(INPUTS)
+    if not names and not reader.is_broken(INPUTS.name):
+        reader.problem(INPUTS.name, "required, e.g. kafka.page-views")
+    found: dict[SystemStream, None] = {}
+    for name in names:
+        stream = _resolve(reader, INPUTS.name, name, ids, default_system)
+        if stream is None:
+            continue
+        if stream in found:
+            reader.warn(f"{INPUTS.name}: {stream} is listed twice")
+        check_system(reader, INPUTS.name, stream.system, systems)
+        found[stream] = None
+    return tuple(found)
+
+
+def _broadcast(
+    reader: Reader, ids: Mapping[str, SystemStream], default_system: str | None, systems: Collection[str]
+) -> frozenset[SystemStreamPartition]:
+    key = BROADCAST_INPUTS.name
+    found: set[SystemStreamPartition] = set()
+    for entry in reader.get(BROADCAST_INPUTS):
+        match = _BROADCAST.fullmatch(entry)
+        if match is None:
+            reader.problem(key, "expected system.stream#3 or system.stream#[0-2]", entry)
+            continue
+        first, last = int(match[2] or match[3]), int(match[2] or match[4])
+        if first > last:
+            reader.problem(key, f"partition range {first}-{last} is empty", entry)
+        stream = _resolve(reader, key, match[1], ids, default_system)
+        if stream is not None:
+            check_system(reader, key, stream.system, systems)
+            found.update(SystemStreamPartition(*stream, partition) for partition in range(first, last + 1))
+    return frozenset(found)
+
+
+def _resolve(
+    reader: Reader, key: str, name: str, ids: Mapping[str, SystemStream], default_system: str | None
+) -> SystemStream | None:
+    if name in ids:
+        return ids[name]
+    try:
+        return SystemStream.parse(name, default_system)
+    except ValueError:
+        reader.problem(key, "expected system.stream[,..] or the id of a stream", name)
+        return None
+
+
+def _check_commit_interval(reader: Reader, task: TaskConfig) -> None:
+    transactional = task.guarantee in {Guarantee.EXACTLY_ONCE, Guarantee.EFFECTIVELY_ONCE}
+    if transactional and not 0 < task.commit_ms < task.transaction_timeout_ms:
+        reader.problem(
+            COMMIT_MS.name,
+            f"({task.commit_ms}) must be > 0 and < {TRANSACTION_TIMEOUT_MS.name} ({task.transaction_timeout_ms}) "
+            f"with {task.guarantee.value}",
+        )

@@ -1,0 +1,85 @@
+"""`task.checkpoint.*`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from samzapy.config.classes import CHECKPOINTS, FILE_CHECKPOINTS, NO_CHECKPOINTS, TOPIC_CHECKPOINTS
+from samzapy.config.keys import Key, collect
+from samzapy.config.kinds import TEXT, integer, optional
+from samzapy.config.reader import Reader
+from samzapy.config.streams import check_system
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """`task.checkpoint.*`. `factory` is a class path; `system` is set for a topic, `path` for files."""
+
+    factory: str
+    system: str | None = None
+    path: str | None = None
+    replication_factor: int | None = None
+    segment_bytes: int = 26_214_400
+    max_message_bytes: int = 1_000_012
+
+
+FACTORY = Key(
+    "task.checkpoint.factory",
+    CHECKPOINTS.kind,
+    None,
+    "Where the positions reached are kept: topic, file, a class, Samza's Java class name, or none. Samza keeps none unless "
+    "told to; samzapy keeps them in a topic, since without them a restart loses or repeats whatever lies between.",
+    "topic",
+)
+SYSTEM = Key(
+    "task.checkpoint.system",
+    TEXT,
+    None,
+    "The system that holds the checkpoint topic.",
+    "job.default.system, else the only input system",
+)
+PATH = Key("task.checkpoint.path", TEXT, None, "The folder of file checkpoints.", "required with file")
+REPLICATION_FACTOR = Key(
+    "task.checkpoint.replication.factor",
+    optional(integer(1, 32_767)),
+    None,
+    "Copies of the checkpoint topic.",
+    "the system's",
+)
+SEGMENT_BYTES = Key(
+    "task.checkpoint.segment.bytes", integer(1, 2**31 - 1), 26_214_400, "Segment size of the checkpoint topic."
+)
+MAX_MESSAGE_BYTES = Key(
+    "task.checkpoint.max.message.bytes", integer(1, 2**31 - 1), 1_000_012, "Largest record of the checkpoint topic."
+)
+KEYS = collect(globals())
+
+
+def parse_checkpoint(
+    reader: Reader, default_system: str | None, input_systems: Collection[str], systems: Collection[str]
+) -> CheckpointConfig | None:
+    """The checkpoints' place; None if the job file asks for none (warned of) or the place cannot be told (a problem)."""
+    factory = reader.get(FACTORY) or TOPIC_CHECKPOINTS
+    system = reader.get(SYSTEM) or default_system
+    path = reader.get(PATH)
+    if factory == NO_CHECKPOINTS:
+        reader.warn(f"{FACTORY.name}: none, so every start begins at offset.default")
+        return None
+    if system is None and len(set(input_systems)) == 1:
+        system = next(iter(input_systems))
+    if factory == TOPIC_CHECKPOINTS:
+        if system is not None:
+            check_system(reader, reader.where(SYSTEM) if reader.has(SYSTEM) else "job.default.system", system, systems)
+        elif input_systems:
+            reader.problem(SYSTEM.name, "required when there are several input systems and no job.default.system")
+    if factory == FILE_CHECKPOINTS and path is None:
+        reader.problem(PATH.name, "required with file checkpoints, e.g. state/checkpoints")
+    return CheckpointConfig(
+        factory,
+        system=None if factory == FILE_CHECKPOINTS else system,
+        path=path,
+        replication_factor=reader.get(REPLICATION_FACTOR),
+        segment_bytes=reader.get(SEGMENT_BYTES),
+        max_message_bytes=reader.get(MAX_MESSAGE_BYTES),
+    )

@@ -1,0 +1,161 @@
+"""From a job file to a `JobConfig`: read, override, resolve, parse, and only then complain, about everything at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from samzapy.api.stream import SystemStream
+from samzapy.api.system import SystemSettings
+from samzapy.config import checkpoint, job, metrics, rocksdb, serializers, source, spark, stores, streams, systems, task
+from samzapy.config.classes import ENGINES, SYSTEMS
+from samzapy.config.job import JobConfig
+from samzapy.config.keys import Key
+from samzapy.config.reader import Reader
+from samzapy.config.references import References
+from samzapy.config.secrets import Masked
+from samzapy.config.stores import StoreConfig
+from samzapy.config.unknown import KnownKeys
+from samzapy.config.unsupported import is_refusable, no_effect, refused
+from samzapy.errors import ConfigError
+
+#: Every key samzapy reads, by topic: what documentation lists and a misspelt key is compared with.
+ALL_KEYS: tuple[Key[Any], ...] = (
+    *job.KEYS,
+    *spark.KEYS,
+    *task.KEYS,
+    *checkpoint.KEYS,
+    *systems.KEYS,
+    *streams.KEYS,
+    *serializers.KEYS,
+    *stores.KEYS,
+    *rocksdb.KEYS,
+    *metrics.KEYS,
+)
+
+
+def load_job(
+    source: Path | str | Mapping[str, str],
+    overrides: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    strict: bool = False,
+) -> JobConfig:
+    """The checked job of a `.properties` file (by path) or of flat pairs, `overrides` on top.
+
+    `environ` (default: the process's) is what `${env:NAME}` looks in. Nothing is imported, opened or connected to but
+    the file itself. Unknown keys are warnings, or problems when `strict`. Raises ConfigError with all problems.
+    """
+    variables = os.environ if environ is None else environ
+    read = _read(source, overrides or {})
+    references = References(read.values, variables)
+    reader = Reader(references.values, references.secret, references.broken)
+    reader.problems += [*read.problems, *references.problems]
+    reader.warnings += read.warnings
+    config = _parse(reader, read.values, variables)
+    _check_unknown(reader, config, strict=strict)
+    if reader.problems:
+        raise ConfigError(reader.problems)
+    return JobConfig(**{**vars(config), "warnings": tuple(reader.warnings)})
+
+
+def _read(given: Path | str | Mapping[str, str], overrides: Mapping[str, str]) -> source.Source:
+    read = source.read(given)
+    on_top = source.read(overrides).values
+    return source.Source({**read.values, **on_top}, read.warnings, read.problems)
+
+
+def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -> JobConfig:
+    name, job_id = job.parse_identity(reader)
+    found_systems = systems.parse_systems(reader)
+    default_system = _system(reader, job.DEFAULT_SYSTEM, found_systems)
+    changelog_system = _system(reader, job.CHANGELOG_SYSTEM, found_systems) or default_system
+    serdes = serializers.parse_serdes(reader)
+    ids = streams.parse_stream_ids(reader, default_system, found_systems)
+    found_task = task.parse_task(reader, ids, default_system, found_systems)
+    found_stores = stores.parse_stores(reader, changelog_system, found_systems, serdes)
+    _check_default_serdes(reader, found_systems, serdes)
+    logged, non_logged = job.parse_base_dirs(reader, environ)
+    return JobConfig(
+        name=name,
+        id=job_id,
+        task=found_task,
+        systems=found_systems,
+        streams=streams.parse_streams(reader, ids, _mentioned(found_task, found_systems), serdes),
+        stores=found_stores,
+        serdes=serdes,
+        container_count=reader.get(job.CONTAINER_COUNT),
+        grouper=reader.get(job.GROUPER) or "partition",
+        default_system=default_system,
+        logged_store_base_dir=logged,
+        non_logged_store_base_dir=non_logged,
+        spark=spark.parse_spark(reader),
+        metrics_reporters=metrics.parse_metrics(reader, ids, default_system, found_systems),
+        stream_ids=ids,
+        raw=Masked(raw, reader.secret),
+        resolved=Masked(reader.values, reader.secret),
+    )
+
+
+def _system(reader: Reader, key: Key[str | None], known: Mapping[str, SystemSettings]) -> str | None:
+    system = reader.get(key)
+    if system is not None:
+        streams.check_system(reader, key.name, system, known)
+    return system
+
+
+def _mentioned(found: task.TaskConfig, known: Mapping[str, SystemSettings]) -> Iterator[SystemStream]:
+    for stream in (*found.inputs, *(ssp.system_stream for ssp in found.broadcast_inputs)):
+        if stream.system in known:
+            yield stream
+
+
+def _check_default_serdes(reader: Reader, known: Mapping[str, SystemSettings], serdes: dict[str, str]) -> None:
+    for system in known:
+        for key in (systems.DEFAULT_KEY_SERDE, systems.DEFAULT_MSG_SERDE):
+            serializers.check_serde(reader, serdes, reader.where(key, system=system), reader.get(key, system=system))
+
+
+def _check_unknown(reader: Reader, config: JobConfig, *, strict: bool) -> None:
+    known = KnownKeys(ALL_KEYS, _names(config), list(_open_prefixes(config.systems, config.stores)))
+    suspects = []
+    for key, value in reader.values.items():
+        reason = refused(key, value)
+        if reason is not None:
+            reader.problem(key, reason, value)
+        elif (reason := no_effect(key)) is not None and not key.startswith("yarn.container.count"):
+            reader.warn(f"{key}: has no effect in samzapy: {reason}")
+        elif not is_refusable(key):
+            suspects.append(key)
+    for key, nearest in known.unknown(suspects):
+        message = f"unknown key{f'; did you mean {nearest}?' if nearest else ''}"
+        if strict:
+            reader.problem(key, message)
+        else:
+            reader.warn(f"{key}: {message}")
+
+
+def _names(config: JobConfig) -> dict[str, frozenset[str]]:
+    return {
+        "system": frozenset(config.systems),
+        "stream": frozenset(config.stream_ids),
+        "physical": frozenset(stream.stream for stream in config.streams),
+        "store": frozenset(config.stores),
+        "serde": frozenset(config.serdes),
+        "reporter": frozenset(reporter.name for reporter in config.metrics_reporters),
+    }
+
+
+def _open_prefixes(
+    found_systems: Mapping[str, SystemSettings], found_stores: Mapping[str, StoreConfig]
+) -> Iterator[str]:
+    """Below these, a plug-in that is not ours reads keys that only it knows."""
+    ours = {*SYSTEMS.short.values(), *ENGINES.short.values()}
+    for settings in found_systems.values():
+        if settings.factory not in ours:
+            yield f"systems.{settings.name}."
+    for store in found_stores.values():
+        if store.factory not in ours:
+            yield f"stores.{store.name}."

@@ -1,0 +1,85 @@
+"""`metrics.*`: who is told the numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from samzapy.api.stream import SystemStream
+from samzapy.config.keys import Key, collect
+from samzapy.config.kinds import LIST, TEXT, Kind, choice, integer
+from samzapy.config.reader import Reader
+from samzapy.config.streams import check_system
+
+
+@dataclass(frozen=True)
+class ReporterConfig:
+    """One reporter: `kind` is `snapshot` (JSON to `stream`) or `log`, every `interval_s` seconds; groups and names
+    (as `group.name`) that `blacklist` matches are left out."""
+
+    name: str
+    kind: str
+    stream: SystemStream | None = None
+    interval_s: int = 60
+    blacklist: str | None = None
+
+
+_JAVA = {"MetricsSnapshotReporterFactory": "snapshot", "LoggingMetricsReporterFactory": "log"}
+_KIND = choice("snapshot", "log")
+
+
+def _kind(text: str) -> str:
+    simple = text.rpartition(".")[2] if text.startswith("org.apache.samza.") else text
+    return _KIND.parse(_JAVA.get(simple, text))
+
+
+def _pattern(text: str) -> str | None:
+    try:
+        re.compile(text)
+    except re.error as cause:
+        raise ValueError(f"a regular expression ({cause})") from None
+    return text or None
+
+
+REPORTERS = Key("metrics.reporters", LIST, (), "Names of the reporters.")
+CLASS = Key(
+    "metrics.reporter.{reporter}.class",
+    Kind(_KIND.allowed, _kind),
+    "log",
+    "snapshot (JSON to a stream), log, or Samza's Java class name.",
+)
+STREAM = Key("metrics.reporter.{reporter}.stream", TEXT, None, "snapshot: the stream, as system.stream.", "required")
+INTERVAL = Key("metrics.reporter.{reporter}.interval", integer(1, 86_400), 60, "Seconds between two reports.")
+BLACKLIST = Key(
+    "metrics.reporter.{reporter}.blacklist",
+    Kind("a regular expression", _pattern),
+    None,
+    "Metrics to leave out: matched against `group.name`.",
+)
+KEYS = collect(globals())
+
+
+def parse_metrics(
+    reader: Reader, ids: Mapping[str, SystemStream], default_system: str | None, systems: Collection[str]
+) -> tuple[ReporterConfig, ...]:
+    """The reporters, in order."""
+    return tuple(_reporter(reader, name, ids, default_system, systems) for name in reader.get(REPORTERS))
+
+
+def _reporter(
+    reader: Reader, name: str, ids: Mapping[str, SystemStream], default_system: str | None, systems: Collection[str]
+) -> ReporterConfig:
+    kind = reader.get(CLASS, reporter=name)
+    stream = None
+    if kind == "snapshot":
+        text = reader.require(STREAM, "kafka.metrics", reporter=name)
+        key = STREAM.at(reporter=name)
+        try:
+            stream = ids.get(text) or (SystemStream.parse(text, default_system) if text else None)
+        except ValueError:
+            reader.problem(key, "expected system.stream or the id of a stream", text)
+        if stream is not None:
+            check_system(reader, key, stream.system, systems)
+    interval, blacklist = reader.get(INTERVAL, reporter=name), reader.get(BLACKLIST, reporter=name)
+    return ReporterConfig(name, kind, stream, interval, blacklist)
