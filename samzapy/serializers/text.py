@@ -1,0 +1,13 @@
+"""Text as UTF-8."""
+
+from __future__ import annotations
+
+from samzapy.api.serde import Serde
+
+
+class StringSerde(Serde):
+    """`str` as UTF-8. Anything but a str is a TypeError; a lone surrogate and bytes that are not UTF-8 a ValueError."""
+
+    keeps_prefixes = True
+    to_bytes = staticmethod(str.encode)  # type: ignore[assignment]
+    from_bytes = staticmethod(bytes.decode)  # type: ignore[assignment]
