@@ -50,8 +50,8 @@ class Committer:
         self.count = 0
 
     def commit(self, tasks: Iterable[TaskInstance], *, force: bool = False) -> None:
-        """Commit those of `tasks` that have moved since their last commit; all of them with `force`."""
-        due = [task for task in tasks if force or task.has_progress]
+        """Commit those of `tasks` whose code has run since their last commit; all of them with `force`."""
+        due = [task for task in tasks if force or task.touched]
         if due:
             started = self._clock.monotonic()
             self._at_least_once(due)
@@ -89,7 +89,7 @@ class Committer:
         reach("commit.6")
         # 7  count it
         for task in tasks:
-            task.committed = offsets[task.name]
+            task.touched = False
         self.count += 1
         self._commits.inc()
         reach("commit.7")

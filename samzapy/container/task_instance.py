@@ -22,19 +22,20 @@ _offset = attrgetter("offset")
 class TaskInstance:
     """Calls the user's methods, and knows which input is processed up to where.
 
-    `offsets` holds the next offset to process of each partition; `committed` is what the last commit took of it.
+    `offsets` holds the next offset to process of each partition; `touched` says whether the user's code has run since
+    the last commit, so whether a commit would say anything new.
     """
 
     __slots__ = (
         "changelog_offsets",
         "collector",
-        "committed",
         "name",
         "offsets",
         "processed",
         "requests",
         "stores",
         "task",
+        "touched",
     )
 
     def __init__(
@@ -54,15 +55,10 @@ class TaskInstance:
         self.stores = stores
         self.collector = collector
         self.offsets = offsets
-        self.committed: dict[SystemStreamPartition, int] = {}
+        self.touched = False
         self.changelog_offsets: dict[str, int] = {}
         self.requests = CoordinatorRequests()
         self.processed = 0
-
-    @property
-    def has_progress(self) -> bool:
-        """Whether a commit would say anything new."""
-        return self.offsets != self.committed
 
     def init(self, context: Context) -> None:
         """Call the user's `init`, if there is one."""
@@ -80,6 +76,7 @@ class TaskInstance:
         Raises TaskFailed, naming the message's position, when the user's code raises; the position stays before it.
         """
         process, collector, requests = self.task.process, self.collector, self.requests
+        self.touched = True
         envelope = envelopes[0]
         try:
             for envelope in envelopes:  # the handler and the position need the last one
@@ -98,6 +95,7 @@ class TaskInstance:
     def window(self) -> None:
         """Call the user's `window`."""
         assert isinstance(self.task, WindowableTask)
+        self.touched = True
         try:
             self.task.window(self.collector, self.requests)
         except SamzapyError:
@@ -108,6 +106,7 @@ class TaskInstance:
     def end_of_stream(self) -> None:
         """Tell a task that listens that all its partitions have ended."""
         if isinstance(self.task, EndOfStreamListenerTask):
+            self.touched = True
             try:
                 self.task.on_end_of_stream(self.collector, self.requests)
             except SamzapyError:
