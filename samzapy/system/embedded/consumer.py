@@ -39,8 +39,8 @@ class LogReader(ABC):
         """
 
     @abstractmethod
-    def wait(self, waited_s: float, timeout_s: float) -> float:
-        """Wait for something new, `waited_s` having been waited; returns the seconds spent, at most `timeout_s`."""
+    def wait(self, timeout_s: float) -> float:
+        """Wait for something that the last `read` has not seen; returns the seconds spent, `timeout_s` if in vain."""
 
     @abstractmethod
     def close(self) -> None:
@@ -79,7 +79,7 @@ class LogConsumer(SystemConsumer):
             batches = self._read(reader, max_records)
             if batches or waited >= timeout_s:
                 return batches
-            waited += reader.wait(waited, timeout_s - waited)
+            waited += reader.wait(timeout_s - waited)
 
     def position(self, ssp: SystemStreamPartition) -> int:
         return self._positions[ssp]

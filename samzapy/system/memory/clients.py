@@ -31,7 +31,7 @@ class MemoryReader(LogReader):
         self._seen = self._cluster.version()
         return self._cluster.fetch(positions, max_records)
 
-    def wait(self, waited_s: float, timeout_s: float) -> float:
+    def wait(self, timeout_s: float) -> float:
         # Waiting takes real time, whatever clock the cluster dates its records with.
         start = SYSTEM_CLOCK.monotonic()
         changed = self._cluster.wait(self._seen, timeout_s)

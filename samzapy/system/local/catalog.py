@@ -1,0 +1,73 @@
+"""Which streams the file holds, and in which slots."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+from uuid import uuid4
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import StreamSpec
+from samzapy.errors import UnknownPartition, UnknownStream
+from samzapy.system.embedded.topic import Topic, topic
+from samzapy.system.local.database import Database
+
+
+class StreamEntry(NamedTuple):
+    """A stream and the slots of its partitions, by number."""
+
+    topic: Topic
+    slots: tuple[int, ...]
+
+    def slot(self, ssp: SystemStreamPartition) -> int:
+        """The partition's slot. Raises UnknownPartition."""
+        if not 0 <= ssp.partition < len(self.slots):
+            raise UnknownPartition(ssp.system, ssp.stream, ssp.partition, len(self.slots))
+        return self.slots[ssp.partition]
+
+
+def create_stream(database: Database, spec: StreamSpec) -> bool:
+    """Create a stream; False if there is one of the name. Raises ConfigError for a bad spec."""
+    made = topic(spec, str(uuid4()))
+    with database.write():
+        if database.execute("SELECT 1 FROM streams WHERE name = ?", (spec.stream,)).fetchone():
+            return False
+        row = database.execute(
+            "INSERT INTO streams (name, stream_id, partitions, config) VALUES (?, ?, ?, ?)",
+            (made.name, made.stream_id, made.partitions, json.dumps(dict(spec.config))),
+        ).lastrowid
+        numbers = ((row, number) for number in range(made.partitions))
+        database.executemany("INSERT INTO partitions (stream, number) VALUES (?, ?)", numbers)
+    return True
+
+
+def find_stream(database: Database, stream: str) -> StreamEntry | None:
+    """The stream; None if there is none."""
+    with database.read():
+        row = database.execute(
+            "SELECT id, stream_id, partitions, config FROM streams WHERE name = ?", (stream,)
+        ).fetchone()
+        if row is None:
+            return None
+        number, stream_id, partitions, config = row
+        found = database.execute("SELECT slot FROM partitions WHERE stream = ? ORDER BY number", (number,)).fetchall()
+    spec = StreamSpec(stream, partitions, json.loads(config))
+    return StreamEntry(topic(spec, stream_id), tuple(slot for (slot,) in found))
+
+
+def stream_names(database: Database) -> list[str]:
+    """All names, sorted."""
+    with database.read():
+        return [name for (name,) in database.execute("SELECT name FROM streams ORDER BY name").fetchall()]
+
+
+def delete_stream(database: Database, system: str, stream: str) -> None:
+    """Delete a stream with everything in it. Raises UnknownStream."""
+    with database.write():
+        row = database.execute("SELECT id FROM streams WHERE name = ?", (stream,)).fetchone()
+        if row is None:
+            raise UnknownStream(system, stream)
+        slots = database.execute("SELECT slot FROM partitions WHERE stream = ?", row).fetchall()
+        for table in ("records", "open_ranges", "cleanings", "partitions"):
+            database.executemany(f"DELETE FROM {table} WHERE slot = ?", slots)  # noqa: S608 (our own names)
+        database.execute("DELETE FROM streams WHERE id = ?", row)

@@ -1,0 +1,158 @@
+"""One connection to the file: opening, transactions, and SQLite's errors as ours."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from samzapy.errors import EnvironmentFailure, RetriableError
+from samzapy.system.local.schema import create_tables, is_ready
+from samzapy.system.local.settings import LocalSettings
+
+_RETRY_S = 0.005
+
+
+class OutcomeUnknown(EnvironmentFailure):
+    """Raised when SQLite failed in the COMMIT itself: what was written may or may not be there."""
+
+
+class Database:
+    """A connection; use `open_database`. One thread at a time, and only in the process that opened it.
+
+    Raises RetriableError when another process holds the write lock for longer than the busy time-out, else
+    EnvironmentFailure.
+    """
+
+    def __init__(self, settings: LocalSettings, connection: sqlite3.Connection) -> None:
+        self._settings = settings
+        self._connection = connection
+        self._pid = os.getpid()
+        self.execute: Callable[..., sqlite3.Cursor] = connection.execute
+        self.executemany: Callable[..., sqlite3.Cursor] = connection.executemany
+
+    @contextmanager
+    def write(self) -> Iterator[None]:
+        """One atomic write: the lock is taken at the start, COMMIT has returned when the block is left."""
+        with self._translating():
+            self.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._rollback()
+                raise
+            try:
+                self.execute("COMMIT")
+            except sqlite3.Error as cause:
+                self._rollback()
+                raise OutcomeUnknown(f"{self._settings}: commit failed ({cause})") from cause
+
+    @contextmanager
+    def read(self) -> Iterator[None]:
+        """Several reads of one and the same state; does not block writers and is not blocked by them."""
+        with self._translating():
+            self.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._rollback()
+
+    def version(self) -> int:
+        """A number that changes when some other connection has committed."""
+        with self._translating():
+            (version,) = self.execute("PRAGMA data_version").fetchone()
+        return int(version)
+
+    def close(self) -> None:
+        """Close; not in a forked child, where the connection is the parent's."""
+        if os.getpid() == self._pid:
+            self._connection.close()
+
+    def _rollback(self) -> None:
+        if self._connection.in_transaction:
+            self.execute("ROLLBACK")
+
+    @contextmanager
+    def _translating(self) -> Iterator[None]:
+        if os.getpid() != self._pid:
+            raise EnvironmentFailure(f"{self._settings}: opened by process {self._pid}, not usable after a fork")
+        try:
+            yield
+        except sqlite3.Error as cause:
+            raise _translated(self._settings, cause) from cause
+
+
+def open_database(settings: LocalSettings, *, create: bool) -> Database | None:
+    """Open the file; None if there is none and `create` is false.
+
+    The file is created 0600, missing folders 0700. Raises EnvironmentFailure for a path that cannot be used.
+    """
+    try:
+        if create:
+            _create_file(settings.path)
+        elif not settings.path.exists():
+            return None
+    except OSError as cause:
+        raise EnvironmentFailure(f"{settings}: cannot create ({cause.strerror})") from cause
+    try:
+        connection = sqlite3.connect(
+            settings.path, timeout=settings.busy_timeout_ms / 1000, isolation_level=None, check_same_thread=False
+        )
+        _prepare(settings, connection)
+    except sqlite3.Error as cause:
+        raise _translated(settings, cause) from cause
+    except ValueError as cause:
+        raise EnvironmentFailure(f"{settings}: {cause}") from cause
+    return Database(settings, connection)
+
+
+def _prepare(settings: LocalSettings, connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA page_size=8192")
+    _until_not_locked(settings, lambda: connection.execute("PRAGMA journal_mode=WAL"))
+    # NORMAL does not wait for the disk at each commit: what is committed is in the page cache, so it survives the
+    # death of any process, and after a power cut the file is whole but may lack its last commits. `full` waits.
+    connection.execute(f"PRAGMA synchronous={settings.synchronous}")
+    connection.execute("PRAGMA wal_autocheckpoint=2000")
+    connection.execute("PRAGMA journal_size_limit=67108864")
+    connection.execute("PRAGMA cache_size=-16384")
+    if not is_ready(connection):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            if not is_ready(connection):
+                create_tables(connection)
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+
+def _until_not_locked(settings: LocalSettings, change: Callable[[], Any]) -> None:
+    # SQLite does not apply the busy time-out to a change of the journal mode that another process makes as well.
+    waited = 0.0
+    while True:
+        try:
+            change()
+        except sqlite3.OperationalError as cause:
+            if "locked" not in str(cause) or waited * 1000 >= settings.busy_timeout_ms:
+                raise
+        else:
+            return
+        time.sleep(_RETRY_S)
+        waited += _RETRY_S
+
+
+def _create_file(path: Path) -> None:
+    missing = [folder for folder in path.parents if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def _translated(settings: LocalSettings, cause: sqlite3.Error) -> RetriableError | EnvironmentFailure:
+    if "locked" in str(cause):
+        return RetriableError(f"{settings}: locked by another process for {settings.busy_timeout_ms} ms")
+    return EnvironmentFailure(f"{settings}: {cause}")
