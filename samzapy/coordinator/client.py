@@ -12,6 +12,7 @@ from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.wire import report_to_json
 from samzapy.errors import EnvironmentFailure, RetriableError, SamzapyError, TaskMigrated
+from samzapy.version import VERSION
 
 #: Seconds to wait for a connection and for an answer: well below a third of any sensible lease.
 CONNECT_S, ANSWER_S = 2.0, 5.0
@@ -38,12 +39,22 @@ class CoordinatorClient:
     def register(self, container_id: str) -> tuple[HttpLease, JobSpec]:
         """Register an attempt: its lease, and the job."""
         answer = self.call("POST", f"/containers/{quote(container_id, safe='')}/attempts")
+        if answer["version"] != VERSION:
+            raise EnvironmentFailure(
+                f"samzapy {VERSION} is installed for the executor's Python, the driver has {answer['version']}"
+            )
         lease = HttpLease(self, container_id, answer["epoch"], answer["lease_ms"] / 1000)
         return lease, JobSpec.from_json(answer["spec"])
 
-    def fail(self, container_id: str, epoch: int, error: SamzapyError) -> None:
-        """Say why an attempt ends."""
-        body = {"epoch": epoch, "error": type(error).__name__, "message": str(error), "exit_code": error.exit_code}
+    def fail(self, container_id: str, epoch: int, error: SamzapyError, *, permanent: bool = False) -> None:
+        """Say why an attempt ends, and whether another would only fail in the same way."""
+        body = {
+            "epoch": epoch,
+            "error": type(error).__name__,
+            "message": str(error),
+            "exit_code": error.exit_code,
+            "permanent": permanent,
+        }
         self.call("POST", f"/containers/{quote(container_id, safe='')}/failure", body)
 
     def stop(self) -> None:

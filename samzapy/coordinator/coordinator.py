@@ -10,6 +10,9 @@ from samzapy.coordinator.leases import ContainerState, Leases
 from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.progress import ContainerFailure, JobStatus, Progress
 
+#: Phases after which no more reports come.
+_ENDS = {"done": ContainerState.DONE, "failed": ContainerState.LOST}
+
 
 class Coordinator:
     """Answers the containers of one job. Safe to call from several threads.
@@ -24,6 +27,9 @@ class Coordinator:
         self._ids = ids
         self._leases = Leases(ids, lease_s, clock)
         self._progress = Progress(ids)
+        self._clock = clock
+        self._started: float | None = None
+        self._newest = 0.0
         self._changed = threading.Condition()
 
     @property
@@ -44,6 +50,8 @@ class Coordinator:
         """Grant the container to a new attempt; returns its epoch."""
         with self._changed:
             epoch = self._leases.grant(container_id)
+            if self._started is None:
+                self._started = self._newest = self._clock.monotonic()
             self._changed.notify_all()
             return epoch
 
@@ -52,9 +60,10 @@ class Coordinator:
         with self._changed:
             directive = self._leases.renew(report.container_id, report.epoch)
             if directive is not Directive.ABANDON:
+                self._newest = self._clock.monotonic()
                 self._progress.update(report)
-                if report.phase == "done":
-                    self._leases.finish(report.container_id, report.epoch, ContainerState.DONE)
+                if report.phase in _ENDS:
+                    self._leases.finish(report.container_id, report.epoch, _ENDS[report.phase])
                 self._changed.notify_all()
             return directive
 
@@ -84,7 +93,11 @@ class Coordinator:
             containers = tuple(
                 self._progress.status(i, leases.state(i).value, leases.attempts(i), leases.epoch(i)) for i in self._ids
             )
-            return JobStatus(self._name, leases.stopping, containers, self._progress.restored, self._progress.failures)
+            seconds = 0.0 if self._started is None else self._newest - self._started
+            told = self._progress
+            return JobStatus(
+                self._name, leases.stopping, seconds, containers, told.restored, told.failures, told.failed
+            )
 
     def wait(self, timeout_s: float) -> None:
         """Return at the next change, or after `timeout_s` seconds."""

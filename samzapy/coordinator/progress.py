@@ -23,13 +23,15 @@ class RestoredStore:
 
 @dataclass(frozen=True)
 class ContainerFailure:
-    """Why an attempt ended: the error's class name, its one line, and the exit code its class stands for."""
+    """Why an attempt ended: the error's class name, its one line, the exit code its class stands for, and whether
+    another attempt could only fail in the same way."""
 
     container_id: str
     epoch: int
     error: str
     message: str
     exit_code: int
+    permanent: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,13 +54,16 @@ class ContainerStatus:
 
 @dataclass(frozen=True)
 class JobStatus:
-    """The whole job at one moment."""
+    """The whole job at one moment. `seconds`: from the first attempt's start to the newest report. `failed` counts
+    failures; `failures` are the newest of them."""
 
     name: str
     stopping: bool
+    seconds: float
     containers: tuple[ContainerStatus, ...]
     restored: tuple[RestoredStore, ...]
     failures: tuple[ContainerFailure, ...]
+    failed: int = 0
 
     @property
     def processed(self) -> int:
@@ -86,11 +91,13 @@ class JobStatus:
         return {
             "job": self.name,
             "stopping": self.stopping,
+            "seconds": round(self.seconds, 3),
             "processed": self.processed,
             "commits": self.commits,
             "remaining": self.remaining,
             "containers": [vars(container) for container in self.containers],
             "restored": [vars(store) for store in self.restored],
+            "failed": self.failed,
             "failures": [vars(failure) for failure in self.failures],
         }
 
@@ -115,6 +122,7 @@ class Progress:
     def __init__(self, container_ids: tuple[str, ...]) -> None:
         self._accounts = {container_id: _Account() for container_id in container_ids}
         self._failures: list[ContainerFailure] = []
+        self.failed = 0
 
     def update(self, report: ContainerReport) -> None:
         """Take a report of the container's newest attempt."""
@@ -132,12 +140,13 @@ class Progress:
 
     def fail(self, failure: ContainerFailure) -> None:
         """Take the reason an attempt gave for its end."""
+        self.failed += 1
         self._failures.append(failure)
         del self._failures[:-HISTORY]
 
     @property
     def failures(self) -> tuple[ContainerFailure, ...]:
-        """All reasons given, oldest first."""
+        """The newest reasons given, oldest first."""
         return tuple(self._failures)
 
     @property

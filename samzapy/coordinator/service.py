@@ -1,9 +1,9 @@
 """The coordinator over HTTP, in a thread of the driver.
 
 ==============================  =================================================
-POST /containers/ID/attempts    register: {epoch, lease_ms, spec}
+POST /containers/ID/attempts    register: {version, epoch, lease_ms, spec}
 POST /containers/ID/report      a ContainerReport: {directive}
-POST /containers/ID/failure     {epoch, error, message, exit_code}: {}
+POST /containers/ID/failure     {epoch, error, message, exit_code, permanent}: {}
 POST /stop                      stop everything: {}
 GET /status                     JobStatus as JSON
 GET /                           the same as a page
@@ -30,6 +30,7 @@ from samzapy.coordinator.guard import Guard
 from samzapy.coordinator.page import STYLE, render
 from samzapy.coordinator.wire import WireError, failure_from_json, report_from_json
 from samzapy.errors import EnvironmentFailure
+from samzapy.version import VERSION
 
 #: Largest body taken: a report of a container with thousands of partitions and metrics stays far below.
 BODY_LIMIT = 4_194_304
@@ -83,7 +84,8 @@ class _Handlers:
         coordinator = self._coordinator
         epoch = coordinator.register(self._container(request))
         lease_ms = round(coordinator.lease_s * 1000)
-        return JSONResponse({"epoch": epoch, "lease_ms": lease_ms, "spec": coordinator.spec.to_json()})
+        spec = coordinator.spec.to_json()
+        return JSONResponse({"version": VERSION, "epoch": epoch, "lease_ms": lease_ms, "spec": spec})
 
     async def report(self, request: Request) -> Response:
         report = report_from_json(self._container(request), await _body(request))

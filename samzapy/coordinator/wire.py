@@ -42,7 +42,7 @@ def report_from_json(container_id: str, body: Any) -> ContainerReport:
 
 
 def failure_from_json(container_id: str, body: Any) -> ContainerFailure:
-    """A failure as a container sends it: epoch, error, message, exit_code. Raises WireError."""
+    """A failure as a container sends it: epoch, error, message, exit_code, permanent. Raises WireError."""
     data = _table("failure", body)
     return ContainerFailure(
         container_id,
@@ -50,6 +50,7 @@ def failure_from_json(container_id: str, body: Any) -> ContainerFailure:
         _text("error", data.get("error")),
         _text("message", data.get("message")),
         _integer("exit_code", data.get("exit_code")),
+        data.get("permanent") is True,
     )
 
 

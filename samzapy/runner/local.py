@@ -1,0 +1,33 @@
+"""All tasks of the job in one container in this process."""
+
+from __future__ import annotations
+
+from samzapy.container.factory import build_container
+from samzapy.coordinator.coordinator import Coordinator, LocalLease
+from samzapy.coordinator.model import JobSpec
+from samzapy.job.model import ContainerModel, JobModel
+from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
+from samzapy.runner.feed import StatusFeed
+from samzapy.runner.signals import StopSignals
+
+#: Here the coordinator always answers, so the lease only sets the pace of the reports: a third of it.
+LEASE_S = 1.5
+
+
+class LocalRunner(Runner):
+    """Runs the job here, whatever `job.container.count` says: one process has one core's worth of Python anyway.
+
+    Nothing is retried: the first failure is raised, and a restart begins at the last commit.
+    """
+
+    def run(self, prepared: PreparedJob, options: RunOptions) -> JobOutcome:
+        """Run to the end or to a signal."""
+        config = prepared.config
+        model = ContainerModel("0", prepared.model.tasks)
+        spec = JobSpec(JobModel((model,)), config.raw, prepared.ends)
+        coordinator = Coordinator(config.name, spec, LEASE_S)
+        lease = LocalLease(coordinator, model.id)
+        container = build_container(config, model, lease, ends=prepared.ends)
+        with StatusFeed(coordinator, options.on_status), StopSignals(container.stop) as signals:
+            container.run()
+        return JobOutcome(coordinator.status(), signals.received)

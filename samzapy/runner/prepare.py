@@ -1,0 +1,107 @@
+"""What the driver does before any container runs; nothing is written before everything was checked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.checkpoint import manager_for
+from samzapy.config.guarantee import Guarantee
+from samzapy.config.job import JobConfig
+from samzapy.container.clients import SystemClients
+from samzapy.container.factory import load_task_class
+from samzapy.errors import ConfigError, ConfigProblem, UnknownStream
+from samzapy.job.model import JobModel
+from samzapy.job.planner import changelog_partition_count, plan
+from samzapy.runner.base import PreparedJob
+from samzapy.storage.changelog import ensure_changelog
+from samzapy.system.factories import system_factory
+
+logger = logging.getLogger(__name__)
+
+
+def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
+    """Check and set up, in this order.
+
+    1  the guarantee runs, the task class can be imported, the systems take their settings
+    2  every input exists; their partitions are counted
+    3  the checkpoint topic (or folder) exists, and the tasks keep the changelog partitions they had
+    4  every changelog exists, is compacted and has a partition for each task
+    5  with `until_end`, and for `bounded` streams, the ends as they are now
+
+    Inputs with different partition counts are no error (Samza's rule: a task per partition number of the largest
+    one), but a warning: whoever joins them by key would miss matches. Raises ConfigError, EnvironmentFailure.
+    """
+    _check_guarantee(config.task.guarantee)
+    load_task_class(config.task.task_class)
+    for settings in config.systems.values():
+        system_factory(settings).check(settings)
+    clients = SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-driver")
+    try:
+        counts = _partition_counts(config, clients)
+        model = _plan(config, clients, counts)
+        ends = _ends(config, clients, model, until_end)
+    finally:
+        clients.close()
+    warnings = (*config.warnings, *_uneven(config, counts))
+    return PreparedJob(config, model, ends, warnings)
+
+
+def _check_guarantee(guarantee: Guarantee) -> None:
+    if guarantee is not Guarantee.AT_LEAST_ONCE:
+        message = f"this version runs {Guarantee.AT_LEAST_ONCE.value} only"
+        raise ConfigError([ConfigProblem("task.guarantee", guarantee.value, message)])
+
+
+def _partition_counts(config: JobConfig, clients: SystemClients) -> dict[SystemStream, int]:
+    counts = {}
+    for stream in config.task.inputs:
+        description = clients.admin(stream.system).describe(stream.stream)
+        if description is None:
+            raise UnknownStream(stream.system, stream.stream)
+        counts[stream] = description.partitions
+    for ssp in sorted(config.task.broadcast_inputs):
+        description = clients.admin(ssp.system).describe(ssp.stream)
+        if description is None:
+            raise UnknownStream(ssp.system, ssp.stream)
+        if ssp.partition >= description.partitions:
+            message = f"{ssp.system_stream} has partitions 0 to {description.partitions - 1}"
+            raise ConfigError([ConfigProblem("task.broadcast.inputs", str(ssp), message)])
+    return counts
+
+
+def _plan(config: JobConfig, clients: SystemClients, counts: Mapping[SystemStream, int]) -> JobModel:
+    checkpoints = manager_for(config, clients)
+    try:
+        checkpoints.start()
+        previous = checkpoints.read_changelog_partitions()
+        model = plan(config, counts, previous)
+        partitions = changelog_partition_count(model)
+        for store in config.stores.values():
+            if store.changelog is not None:
+                ensure_changelog(clients.admin(store.changelog.system), store, partitions)
+        owned = {task.name: task.changelog_partition for task in model.tasks}
+        if {**previous, **owned} != previous:
+            checkpoints.write_changelog_partitions({**previous, **owned})
+        return model
+    finally:
+        checkpoints.close()
+
+
+def _ends(
+    config: JobConfig, clients: SystemClients, model: JobModel, until_end: bool
+) -> dict[SystemStreamPartition, int] | None:
+    read = {ssp for task in model.tasks for ssp in task.ssps}
+    bounded = {ssp for ssp in read if until_end or config.stream(ssp.system_stream).bounded}
+    ends: dict[SystemStreamPartition, int] = {}
+    for system in sorted({ssp.system for ssp in bounded}):
+        ranges = clients.admin(system).offsets([ssp for ssp in bounded if ssp.system == system])
+        ends.update({ssp: found.upcoming for ssp, found in ranges.items()})
+    return ends or None
+
+
+def _uneven(config: JobConfig, counts: Mapping[SystemStream, int]) -> Iterable[str]:
+    if config.grouper == "partition" and len(set(counts.values())) > 1:
+        shown = " ".join(f"{stream}={count}" for stream, count in counts.items())
+        yield f"task.inputs: partition counts differ: {shown}; messages of equal keys do not meet in one task"

@@ -1,0 +1,43 @@
+"""SIGTERM and SIGINT: the first asks to stop, the second insists."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any, final
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@final
+class StopSignals:
+    """While entered, the first signal calls `stop`, any further one `abort` and then ends the process with 128 + its
+    number. Does nothing off the main thread, where signals are somebody else's."""
+
+    def __init__(self, stop: Callable[[], None], abort: Callable[[], None] = lambda: None) -> None:
+        self._stop = stop
+        self._abort = abort
+        self._previous: dict[signal.Signals, Any] = {}
+        self.received = False
+
+    def __enter__(self) -> StopSignals:
+        if threading.current_thread() is threading.main_thread():
+            self._previous = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, _: FrameType | None) -> None:
+        if not self.received:
+            self.received = True
+            self._stop()
+            return
+        try:
+            self._abort()
+        finally:
+            os._exit(128 + number)

@@ -1,0 +1,71 @@
+"""A run on Spark: the coordinator, the session, the supervisor, in this order; taken down in the reverse one."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.model import JobSpec
+from samzapy.coordinator.service import CoordinatorService
+from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
+from samzapy.runner.signals import StopSignals
+from samzapy.runner.spark.address import driver_address
+from samzapy.runner.spark.backoff import Backoff
+from samzapy.runner.spark.master import Master
+from samzapy.runner.spark.session import SparkSession
+from samzapy.runner.spark.settings import TOKEN
+from samzapy.runner.spark.submission import Submission
+from samzapy.runner.spark.supervisor import Supervisor
+
+
+class SparkRunner(Runner):
+    """Runs a job's containers as the tasks of a Spark job, until they end or a signal stops them.
+
+    The coordinator's token is taken from the environment's SAMZAPY_TOKEN, else drawn.
+    """
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+
+    def run(self, prepared: PreparedJob, options: RunOptions) -> JobOutcome:
+        """Run to the end or to a signal. Raises JobFailed, ConfigError, EnvironmentFailure."""
+        config = prepared.config
+        containers = len(prepared.model.containers)
+        master = Master.parse(config.spark.master) if config.spark.master else Master.default(containers)
+        if prepared.ends is None:
+            master.check_slots(containers)
+        token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
+        directory = os.getcwd() if master.on_this_machine else None  # noqa: PTH109  # text for the wire
+        spec = JobSpec(prepared.model, config.raw, prepared.ends, directory)
+        coordinator = Coordinator(config.name, spec, config.spark.lease_ms / 1000, self._clock)
+        host = config.spark.coordinator_host or ("127.0.0.1" if master.on_this_machine else driver_address())
+        with ExitStack() as stack:
+            service = CoordinatorService(coordinator, token, host, config.spark.coordinator_port)
+            stack.callback(service.close)
+            options.on_event(f"status page: {service.url}/?token={token}")
+            session = stack.enter_context(SparkSession(config, master, token, verbose=options.verbose))
+
+            def submit(container_ids: tuple[str, ...], ended: Callable[[], None]) -> Submission:
+                return Submission(session.context, service.url, container_ids, ended)
+
+            supervisor = Supervisor(
+                coordinator,
+                submit,
+                session,
+                self._backoff(prepared),
+                self._clock,
+                options,
+                config.task.shutdown_ms / 1000,
+            )
+            stack.enter_context(StopSignals(supervisor.stop, session.kill))
+            status = supervisor.run()
+        return JobOutcome(status, supervisor.stopped)
+
+    @staticmethod
+    def _backoff(prepared: PreparedJob) -> Backoff:
+        spark = prepared.config.spark
+        return Backoff(spark.max_resubmits, spark.resubmit_backoff_ms / 1000, spark.resubmit_backoff_max_ms / 1000)

@@ -1,0 +1,103 @@
+"""A SparkContext for one run, and everything around it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, final
+
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+
+from samzapy.config.job import JobConfig
+from samzapy.errors import EnvironmentFailure
+from samzapy.runner.spark.folder import RunFolder
+from samzapy.runner.spark.jvm import DriverJvm
+from samzapy.runner.spark.master import Master
+from samzapy.runner.spark.settings import TOKEN, environment, spark_settings
+
+
+@final
+class SparkSession:
+    """Starts Spark on `enter`, stops it on `exit`. Raises EnvironmentFailure when it does not start, ConfigError."""
+
+    def __init__(self, config: JobConfig, master: Master, token: str, *, verbose: bool = False) -> None:
+        self._config = config
+        self._master = master
+        self._token = token
+        self._verbose = verbose
+        self._folder = RunFolder()
+        self._jvm: DriverJvm | None = None
+        self.context: Any = None
+
+    def __enter__(self) -> SparkSession:
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        try:
+            if self.context is not None and self.alive:
+                self.context.stop()
+        except (Py4JError, OSError):
+            self.kill()
+        finally:
+            if self._jvm is not None:
+                self._jvm.close()
+            self._folder.__exit__(None, None, None)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the driver's JVM runs."""
+        return self._jvm is not None and self._jvm.alive
+
+    def kill(self) -> None:
+        """End the driver's JVM at once; executors follow."""
+        if self._jvm is not None:
+            self._jvm.kill()
+
+    def _start(self) -> None:
+        settings = spark_settings(self._config, self._master, self._folder.log_settings(verbose=self._verbose))
+        with _environment(environment(self._master, self._folder.spark_home())):
+            self._jvm = DriverJvm(settings, verbose=self._verbose)
+            conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+            interrupt = signal.getsignal(signal.SIGINT)
+            try:
+                # The token goes by the context and not by the configuration, which is a command line of the JVM.
+                self.context = SparkContext(conf=conf, gateway=self._jvm.gateway, environment={TOKEN: self._token})
+                for path in self._config.spark.py_files:
+                    self.context.addPyFile(path)
+            except (Py4JError, ValueError, OSError) as cause:
+                raise EnvironmentFailure(f"Spark did not start on {self._master.address}: {one_line(cause)}") from cause
+            finally:
+                if threading.current_thread() is threading.main_thread():
+                    # pyspark takes Ctrl-C for itself.
+                    signal.signal(signal.SIGINT, interrupt)
+        self._jvm.settled()
+
+
+def one_line(cause: BaseException) -> str:
+    """What a Java exception says, without its stack."""
+    java = getattr(cause, "java_exception", None)
+    return " ".join(str(java if java is not None else cause).split())[:500]
+
+
+@contextmanager
+def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,68 @@
+"""The Spark configuration of a run: what the job file asks for, what we need, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from samzapy.config.job import JobConfig
+from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.runner.spark.master import Master
+
+PREFIX = "job.spark.conf."
+
+#: The token's name in the executors' environment; Spark blanks values of names like it wherever it shows them.
+TOKEN = "SAMZAPY_TOKEN"  # noqa: S105  # a name, not a secret
+
+_DEFAULTS = {
+    # The page of Spark itself has no password; who wants it says so.
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "1g",
+    "spark.task.maxFailures": "4",
+}
+
+#: What would break a promise, with the reason. A value equal to the one we need is no offence.
+_FIXED = {
+    "spark.speculation": ("false", "a second copy of a running task would write the same state"),
+    "spark.python.worker.reuse": ("false", "clients and stores must not outlive their task"),
+    "spark.python.use.daemon": ("true", "a worker has to end with its executor"),
+}
+
+
+def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dict[str, str]:
+    """Everything for the SparkConf; no secret is in it, for it becomes a command line. Raises ConfigError."""
+    given = config.spark.conf
+    _refuse(given)
+    settings = {**_DEFAULTS, **given, **{key: value for key, (value, _) in _FIXED.items()}}
+    settings["spark.app.name"] = config.name
+    settings["spark.master"] = master.address
+    options = f"-Dlog4j2.configurationFile={log_settings.as_uri()}"
+    settings["spark.driver.extraJavaOptions"] = " ".join(
+        filter(None, (given.get("spark.driver.extraJavaOptions"), options))
+    )
+    if master.on_this_machine:
+        settings.setdefault("spark.driver.host", "127.0.0.1")
+        settings.setdefault("spark.driver.bindAddress", "127.0.0.1")
+    return settings
+
+
+def environment(master: Master, spark_home: Path) -> dict[str, str]:
+    """What the driver's JVM needs in its environment: the same Python everywhere on this machine, loopback only."""
+    wanted = {"SPARK_HOME": str(spark_home), "PYSPARK_PIN_THREAD": "true"}
+    if master.on_this_machine:
+        wanted["PYSPARK_PYTHON"] = wanted["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        wanted["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
+    return wanted
+
+
+def _refuse(given: Mapping[str, str]) -> None:
+    problems = [
+        ConfigProblem(PREFIX + key, given[key], f"must be {needed}: {reason}")
+        for key, (needed, reason) in _FIXED.items()
+        if given.get(key, needed).strip().lower() != needed
+    ]
+    if problems:
+        raise ConfigError(problems)

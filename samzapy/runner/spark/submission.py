@@ -1,0 +1,58 @@
+"""One Spark job that runs containers, one a partition, in a thread of its own."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from samzapy.errors import EnvironmentFailure
+from samzapy.runner.spark.session import one_line
+from samzapy.runner.spark.worker import run_container
+
+_PYTHON_MISMATCH = re.compile(r"\[PYTHON_VERSION_MISMATCH\]\s*(.*?)\.(?:\s|$)", re.DOTALL)
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '(samzapy[\w.]*|confluent_kafka|rocksdict)'")
+
+
+class Submission:
+    """Starts at once; `ended` calls back from the thread when Spark is done with it, well or not."""
+
+    def __init__(self, context: Any, url: str, container_ids: Sequence[str], ended: Callable[[], None]) -> None:
+        self._context = context
+        self._work = partial(run_container, url)
+        self._ids = list(container_ids)
+        self._ended = ended
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="spark-job", daemon=True)
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        """Whether Spark still works on it."""
+        return self._thread.is_alive()
+
+    def error(self) -> str | None:
+        """Why Spark gave up, in one line; None if every task ended. Raises EnvironmentFailure for what no retry mends."""
+        self._thread.join()
+        if self._error is None:
+            return None
+        told = str(self._error)
+        mismatch = _PYTHON_MISMATCH.search(told)
+        if mismatch is not None:
+            raise EnvironmentFailure(" ".join(mismatch[1].split())) from self._error
+        missing = _NO_MODULE.search(told)
+        if missing is not None:
+            raise EnvironmentFailure(
+                f"the executors' Python has no {missing[1]}: install samzapy there, or set PYSPARK_PYTHON"
+            ) from self._error
+        return one_line(self._error)
+
+    def _run(self) -> None:
+        try:
+            self._context.parallelize(self._ids, len(self._ids)).mapPartitions(self._work).collect()
+        except Exception as cause:  # noqa: BLE001  # every reason is kept for `error`
+            self._error = cause
+        finally:
+            self._ended()

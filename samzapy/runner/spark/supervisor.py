@@ -1,0 +1,144 @@
+"""Keeps a job's containers running on a Spark until they are done, asked to stop, or given up.
+
+Spark retries a lost task up to `spark.task.maxFailures` times, counted over the task's whole life; for a task that runs
+for months that is no number. So when Spark gives up, what is not done is submitted again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from samzapy.clock import Clock
+from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.leases import ContainerState
+from samzapy.coordinator.progress import ContainerFailure, JobStatus
+from samzapy.errors import EnvironmentFailure
+from samzapy.runner.base import JobFailed, RunOptions
+from samzapy.runner.spark.backoff import Backoff
+from samzapy.runner.spark.submission import Submission
+
+#: Seconds between two looks at the job.
+PACE_S = 0.25
+
+
+class Supervisor:
+    """Watches one run from the main thread. `stop` may be called from a signal handler."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        submit: Callable[[tuple[str, ...], Callable[[], None]], Submission],
+        session: Any,
+        backoff: Backoff,
+        clock: Clock,
+        options: RunOptions,
+        shutdown_s: float,
+    ) -> None:
+        """`submit` starts a Spark job for the containers of these ids; `session.alive` says whether Spark is there."""
+        self._coordinator = coordinator
+        self._submit = submit
+        self._session = session
+        self._backoff = backoff
+        self._clock = clock
+        self._options = options
+        self._shutdown_s = shutdown_s
+        self._stop_asked = False
+        self._deadline: float | None = None
+        self._wake = threading.Event()
+        self._failures_told = 0
+
+    def stop(self) -> None:
+        """Ask for a commit and a graceful stop."""
+        self._stop_asked = True
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop was asked for, here or at the coordinator."""
+        return self._stop_asked or self._coordinator.stopping
+
+    def run(self) -> JobStatus:
+        """Until every container is done. Raises JobFailed, EnvironmentFailure."""
+        while True:
+            submission = self._submit(self._open(), self._wake.set)
+            while submission.running:
+                status = self._look()
+                if self.stopped and not self._any_running(status):
+                    return status
+            reason = submission.error()
+            status = self._tell()
+            permanent = self._permanent(status)
+            if permanent is not None:
+                raise JobFailed(f"container {permanent.container_id}: {permanent.message}", permanent.exit_code)
+            if reason is None or (self.stopped and not self._any_running(status)):
+                return status
+            self._check_spark()
+            if self.stopped:
+                raise JobFailed(f"stopped, but not every container could commit: {self._newest(status) or reason}")
+            self._wait(status, reason)
+
+    def _open(self) -> tuple[str, ...]:
+        """The containers that are not done."""
+        return tuple(c.id for c in self._coordinator.status().containers if c.state != ContainerState.DONE.value)
+
+    def _look(self) -> JobStatus:
+        """Sleep a moment, then tell, pass on a stop, and see whether everything is still there."""
+        self._wake.wait(PACE_S)
+        status = self._tell()
+        if self._permanent(status) is not None:
+            self._coordinator.stop()
+        if self._stop_asked:
+            self._coordinator.stop()
+        self._check_spark()
+        if self._coordinator.stopping:
+            self._hurry()
+        return status
+
+    def _check_spark(self) -> None:
+        if not self._session.alive:
+            raise EnvironmentFailure(
+                "Spark's driver JVM has ended; started again, the job goes on from its last commit"
+            )
+
+    def _hurry(self) -> None:
+        now = self._clock.monotonic()
+        if self._deadline is None:
+            self._deadline = now + self._shutdown_s
+        elif now > self._deadline:
+            raise JobFailed(f"task.shutdown.ms: containers did not stop within {self._shutdown_s:g} s")
+
+    def _wait(self, status: JobStatus, reason: str) -> None:
+        """Wait before the next submission. Raises JobFailed when it is time to give up."""
+        why = self._newest(status) or reason
+        delay = self._backoff.after(status.furthest)
+        if delay is None:
+            code = status.failures[-1].exit_code if status.failures else 1
+            raise JobFailed(f"gave up after {self._backoff.failures} resubmissions without progress: {why}", code)
+        self._options.on_event(f"Spark gave up; submitting again in {delay:g} s ({self._backoff.failures}. time)")
+        until = self._clock.monotonic() + delay
+        while not self.stopped and self._clock.monotonic() < until:
+            self._wake.clear()
+            self._wake.wait(min(PACE_S, delay))
+        self._wake.clear()
+
+    def _tell(self) -> JobStatus:
+        status = self._coordinator.status()
+        self._options.on_status(status)
+        new = status.failed - self._failures_told
+        for failure in status.failures[-new:] if new else ():
+            self._options.on_event(f"container {failure.container_id} failed: {failure.message}")
+        self._failures_told = status.failed
+        return status
+
+    @staticmethod
+    def _any_running(status: JobStatus) -> bool:
+        return any(container.state == ContainerState.RUNNING.value for container in status.containers)
+
+    @staticmethod
+    def _newest(status: JobStatus) -> str | None:
+        return status.failures[-1].message if status.failures else None
+
+    @staticmethod
+    def _permanent(status: JobStatus) -> ContainerFailure | None:
+        return next((failure for failure in status.failures if failure.permanent), None)
