@@ -68,11 +68,10 @@ def parse_checkpoint(
         return None
     if system is None and len(set(input_systems)) == 1:
         system = next(iter(input_systems))
-    if factory == TOPIC_CHECKPOINTS:
-        if system is not None:
-            check_system(reader, reader.where(SYSTEM) if reader.has(SYSTEM) else "job.default.system", system, systems)
-        elif input_systems:
-            reader.problem(SYSTEM.name, "required when there are several input systems and no job.default.system")
+    if reader.has(SYSTEM) and system is not None:
+        check_system(reader, SYSTEM.name, system, systems)
+    if factory == TOPIC_CHECKPOINTS and system is None and input_systems:
+        reader.problem(SYSTEM.name, "required when there are several input systems and no job.default.system")
     if factory == FILE_CHECKPOINTS and path is None:
         reader.problem(PATH.name, "required with file checkpoints, e.g. state/checkpoints")
     return CheckpointConfig(

@@ -1,0 +1,132 @@
+"""`job.*` and the job as a whole."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from samzapy.api.stream import SystemStream
+from samzapy.config.keys import Key
+from samzapy.config.loader import ALL_KEYS, load_job
+from samzapy.config.metrics import ReporterConfig
+
+
+def test_the_smallest_job_gets_samzas_defaults(load):
+    config = load()
+    assert (config.name, config.id, config.container_count, config.grouper) == ("views", "1", 1, "partition")
+    assert config.logged_store_base_dir == config.non_logged_store_base_dir == Path("state")
+    assert config.default_system is None
+    assert config.warnings == ()
+
+
+def test_a_job_is_the_same_after_travelling(load):
+    config = load()
+    assert pickle.loads(pickle.dumps(config)) == config
+    assert load_job(config.raw, environ={}) == config
+
+
+def test_overrides_win_over_the_file(load):
+    assert load(overrides={"job.name": "other"}).name == "other"
+
+
+def test_all_problems_come_together(problems):
+    found = problems({"job.name": None, "task.class": None, "task.inputs": None, "task.window.ms": "1s"})
+    assert found == [
+        "job.name: required, e.g. page-views",
+        "task.inputs: required, e.g. kafka.page-views",
+        "task.class: required, e.g. my.module:MyTask",
+        "task.window.ms: integer, got '1s'",
+    ]
+
+
+@pytest.mark.parametrize("name", ["../x", "a b", "x" * 200, ".", "..", "a/b", "grün", "a\0b"])
+def test_a_name_that_cannot_be_part_of_a_path_is_refused(problems, name):
+    for key in ("job.name", "job.id"):
+        (found,) = problems({key: name})
+        assert found == f"{key}: only A-Za-z0-9._- up to 100 characters, and not '.' or '..', got {name!r}"
+
+
+def test_an_empty_name_counts_as_none(problems):
+    assert problems({"job.name": ""}) == ["job.name: required, e.g. page-views"]
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("org.apache.samza.container.grouper.stream.GroupByPartitionFactory", "partition"),
+        ("org.apache.samza.container.grouper.stream.GroupBySystemStreamPartitionFactory", "ssp"),
+        ("org.apache.samza.container.grouper.stream.AllSspToSingleTaskGrouperFactory", "single"),
+        ("ssp", "ssp"),
+        ("my.module:MyGrouperFactory", "my.module:MyGrouperFactory"),
+    ],
+)
+def test_groupers_have_short_java_and_own_names(load, given, meant):
+    assert load({"job.systemstreampartition.grouper.factory": given}).grouper == meant
+
+
+def test_older_names_are_read(load):
+    config = load({"job.name": None, "app.name": "views", "app.id": "3", "yarn.container.count": "4"})
+    assert (config.name, config.id, config.container_count) == ("views", "3", 4)
+    assert config.warnings == ()
+
+
+def test_the_variable_for_logged_stores_wins(load):
+    config = load(
+        {"job.logged.store.base.dir": "/a", "job.non-logged.store.base.dir": "/b"}, {"LOGGED_STORE_BASE_DIR": "/c"}
+    )
+    assert (config.logged_store_base_dir, config.non_logged_store_base_dir) == (Path("/c"), Path("/b"))
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "two", "1.5", "", "1e3", "9" * 40])
+def test_a_container_count_outside_its_limits_is_refused(problems, count):
+    assert problems({"job.container.count": count}) == [f"job.container.count: integer from 1 to 100000, got {count!r}"]
+
+
+def test_spark_keys_are_read(load):
+    spark = load(
+        {
+            "job.spark.master": "local-cluster[2,1,1024]",
+            "job.spark.conf.spark.executor.memory": "2g",
+            "job.spark.py.files": "a.zip, b.py",
+            "job.spark.lease.ms": "5000",
+        }
+    ).spark
+    assert (spark.master, spark.py_files, spark.lease_ms) == ("local-cluster[2,1,1024]", ("a.zip", "b.py"), 5000)
+    assert spark.conf == {"spark.executor.memory": "2g"}
+
+
+def test_speculation_and_foreign_keys_of_spark_are_refused(problems):
+    assert problems({"job.spark.conf.spark.speculation": "TRUE", "job.spark.conf.executor": "x"}) == [
+        "job.spark.conf.spark.speculation: must be false: two attempts of one task would write, got 'TRUE'",
+        "job.spark.conf.executor: Spark's keys start with spark.",
+    ]
+
+
+def test_reporters_are_read_with_samzas_class_names(load):
+    reporters = load(
+        {
+            "metrics.reporters": "snap,log",
+            "metrics.reporter.snap.class": "org.apache.samza.metrics.reporter.MetricsSnapshotReporterFactory",
+            "metrics.reporter.snap.stream": "kafka.metrics",
+            "metrics.reporter.snap.interval": "5",
+            "metrics.reporter.snap.blacklist": r"store\..*",
+        }
+    ).metrics_reporters
+    assert reporters == (
+        ReporterConfig("snap", "snapshot", SystemStream("kafka", "metrics"), 5, r"store\..*"),
+        ReporterConfig("log", "log"),
+    )
+
+
+def test_a_reporter_without_a_stream_or_with_a_bad_pattern_is_refused(problems):
+    found = problems(
+        {"metrics.reporters": "r", "metrics.reporter.r.class": "snapshot", "metrics.reporter.r.blacklist": "("}
+    )
+    assert found[0] == "metrics.reporter.r.stream: required, e.g. kafka.metrics"
+    assert found[1].startswith("metrics.reporter.r.blacklist: a regular expression (")
+
+
+def test_every_key_says_what_it_is_for():
+    assert all(isinstance(key, Key) and key.doc.endswith((".", ".)")) for key in ALL_KEYS)
+    assert len({key.name for key in ALL_KEYS}) == len(ALL_KEYS)
+    assert all(key.default_text for key in ALL_KEYS)

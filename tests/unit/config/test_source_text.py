@@ -1,0 +1,83 @@
+"""The grammar of job files, and what cannot be read."""
+
+import pytest
+
+from samzapy.config.loader import load_job
+from samzapy.config.source import read
+from samzapy.errors import ConfigError
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_bytes(data):
+        path = tmp_path / "job.properties"
+        path.write_bytes(data)
+        return path
+
+    return write_bytes
+
+
+def test_comments_separators_escapes_and_continuations_are_javas(write):
+    path = write(
+        b"# a comment\n! another\n\na=1\nb : 2\nc 3\nd\\ e=4\\\n    5\n  f = a\\tb\\u00e9  \ng=\ncaf\xc3\xa9=ol\xc3\xa9\n"
+    )
+    assert read(path).values == {
+        "a": "1",
+        "b": "2",
+        "c": "3",
+        "d e": "45",
+        "f": "a\tb\u00e9",
+        "g": "",
+        "caf\u00e9": "ol\u00e9",
+    }
+
+
+def test_a_byte_order_mark_crlf_and_trailing_blanks_do_not_count(write):
+    assert read(write(b"\xef\xbb\xbfa=1 \r\nb=true\t\r\n")).values == {"a": "1", "b": "true"}
+
+
+def test_the_last_of_two_equal_keys_counts_and_both_lines_are_named(write):
+    path = write(b"a=1\\\n2\n# x\na=3\n")
+    found = read(path)
+    assert found.values == {"a": "3"}
+    assert found.warnings == (f"a: set twice in {path} (lines 1 and 4); the last one counts",)
+
+
+def test_a_store_defined_twice_is_a_problem(write):
+    found = read(write(b"stores.s.factory=rocksdb\nstores.s.factory=inmemory\n"))
+    assert [str(problem) for problem in found.problems] == ["stores.s.factory: store 's' defined twice (lines 1 and 2)"]
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"a=1\nb=\xe9\n", "cannot read (not UTF-8: byte 0xe9) line 2"),
+        (b"a=1\n\nb=\\u00zz\n", "cannot read (bad escape \\u00zz) line 3"),
+    ],
+)
+def test_text_that_cannot_be_read_names_file_and_line(write, data, reason):
+    path = write(data)
+    with pytest.raises(ConfigError) as caught:
+        load_job(path)
+    assert str(caught.value) == f"config: {path}: {reason}"
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        load_job(tmp_path / "none.properties")
+    assert str(caught.value) == f"config: file not found: {tmp_path / 'none.properties'}"
+
+
+def test_a_directory_is_not_a_file(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        load_job(str(tmp_path))
+    assert str(caught.value) == f"config: {tmp_path}: cannot read (Is a directory)"
+
+
+def test_a_path_with_a_nul_is_refused():
+    with pytest.raises(ConfigError, match="cannot read"):
+        load_job("a\0b")
+
+
+def test_a_mapping_is_taken_as_it_is_but_for_blanks():
+    assert read({" a ": " b "}).values == {"a": "b"}

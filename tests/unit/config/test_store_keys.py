@@ -1,0 +1,141 @@
+"""`stores.*`."""
+
+import pytest
+
+from samzapy.api.stream import SystemStream
+
+
+def test_the_smallest_store_gets_samzas_defaults(store):
+    found = store()
+    assert found.factory == "samzapy.storage.rocksdb:RocksDbStorageEngineFactory"
+    assert (found.key_serde, found.msg_serde, found.changelog) == ("string", "json", None)
+    assert (found.write_batch_size, found.object_cache_size, found.object_cache_mode) == (500, 1_000, "reference")
+    assert (found.uncommitted_max_bytes, found.changelog_delete_retention_ms) == (67_108_864, 86_400_000)
+    assert found.properties == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "factory"),
+    [
+        (
+            "org.apache.samza.storage.kv.RocksDbKeyValueStorageEngineFactory",
+            "samzapy.storage.rocksdb:RocksDbStorageEngineFactory",
+        ),
+        (
+            "org.apache.samza.storage.kv.inmemory.InMemoryKeyValueStorageEngineFactory",
+            "samzapy.storage.kv:InMemoryStorageEngineFactory",
+        ),
+        ("inmemory", "samzapy.storage.kv:InMemoryStorageEngineFactory"),
+        ("my.module:MyEngineFactory", "my.module:MyEngineFactory"),
+    ],
+)
+def test_engines_have_short_java_and_own_names(store, given, factory):
+    assert store({"factory": given}).factory == factory
+
+
+def test_a_changelog_is_named_with_or_without_its_system(store):
+    assert store({"changelog": "kafka.log"}).changelog == SystemStream("kafka", "log")
+    assert store({"changelog": "log"}, {"job.changelog.system": "kafka"}).changelog == SystemStream("kafka", "log")
+    assert store({"changelog": "log"}, {"job.default.system": "kafka"}).changelog == SystemStream("kafka", "log")
+    assert store({"changelog": ""}).changelog is None
+
+
+def test_a_changelog_without_a_system_is_refused(store_problems):
+    assert store_problems({"changelog": "log"}) == [
+        "stores.s.changelog: expected system.stream, or set job.changelog.system or job.default.system, got 'log'"
+    ]
+    assert store_problems({"changelog": "kfka.log"}) == [
+        "stores.s.changelog: system 'kfka' has no systems.kfka.samza.factory; known: kafka; did you mean kafka?"
+    ]
+
+
+def test_two_stores_may_not_share_a_changelog(store_problems):
+    second = {"stores.t.factory": "rocksdb", "stores.t.key.serde": "string", "stores.t.msg.serde": "string"}
+    assert store_problems({"changelog": "kafka.log"}, {**second, "stores.t.changelog": "kafka.log"}) == [
+        "stores.t.changelog: is the changelog of store 's' already; each needs its own"
+    ]
+
+
+@pytest.mark.parametrize("value", ["-1", "0", "abc", "1e99", "10MB", "", "9999999999", "9" * 5000])
+def test_a_batch_size_outside_its_limits_is_refused(store_problems, value):
+    assert store_problems({"write.batch.size": value, "object.cache.size": "0"}) == [
+        f"stores.s.write.batch.size: integer from 1 to 2147483647, got {value!r}"
+    ]
+
+
+def test_a_cache_smaller_than_the_batch_is_refused(store_problems):
+    assert store_problems({"object.cache.size": "100"}) == [
+        "stores.s.object.cache.size: object.cache.size (100) must be >= write.batch.size (500), or 0 for no cache"
+    ]
+
+
+def test_no_cache_means_no_batching_and_is_allowed(store):
+    assert store({"object.cache.size": "0"}).object_cache_size == 0
+
+
+def test_the_cache_grows_with_the_batch_unless_it_is_given(store):
+    assert store({"write.batch.size": "5000"}).object_cache_size == 5_000
+    assert store({"write.batch.size": "10", "object.cache.size": "10"}).object_cache_size == 10
+
+
+def test_changelog_keys_become_topic_keys(store):
+    found = store(
+        {
+            "changelog": "kafka.log",
+            "changelog.max.message.bytes": "2000000",
+            "changelog.min.compaction.lag.ms": "0",
+            "changelog.delete.retention.ms": "1000",
+            "changelog.kafka.segment.bytes": "1048576",
+        },
+        {"stores.default.changelog.replication.factor": "2"},
+    )
+    assert found.changelog_properties == {
+        "segment.bytes": "1048576",
+        "max.message.bytes": "2000000",
+        "min.compaction.lag.ms": "0",
+    }
+    assert (found.changelog_delete_retention_ms, found.changelog_replication_factor) == (1_000, 2)
+
+
+def test_topic_keys_that_would_lose_state_are_refused(store_problems):
+    assert store_problems(
+        {"changelog.kafka.cleanup.policy": "delete", "changelog.kafka.min.compaction.lag.ms": "1"}
+    ) == [
+        "stores.s.changelog.kafka.min.compaction.lag.ms: say stores.s.changelog.min.compaction.lag.ms instead",
+        "stores.s.changelog.kafka.cleanup.policy: a changelog must be compact: state would be lost, got 'delete'",
+    ]
+
+
+def test_engine_keys_are_passed_to_the_engine(store):
+    assert store({"rocksdb.block.size.bytes": "8192", "container.cache.size.bytes": "1000"}).properties == {
+        "rocksdb.block.size.bytes": "8192",
+        "container.cache.size.bytes": "1000",
+    }
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "a b", "x" * 101, "grün"])
+def test_a_store_name_that_cannot_be_a_folder_is_refused(problems, name):
+    assert problems({f"stores.{name}.factory": "rocksdb"}) == [
+        f"stores.{name}.factory: store {name!r}: only A-Za-z0-9._- up to 100 characters, and not '.' or '..'"
+    ]
+
+
+def test_the_reserved_store_name_is_refused(problems):
+    assert problems({"stores.default.factory": "rocksdb"}) == [
+        "stores.default.factory: store name 'default' is reserved for the defaults of all stores"
+    ]
+
+
+def test_serdes_are_required_and_must_be_known(store_problems):
+    assert store_problems({"key.serde": None, "msg.serde": "jsn"}) == [
+        (
+            "stores.s.msg.serde: serde 'jsn' unknown; known: string, integer, long, double, bytes, byte, bytebuffer, uuid, "
+            "json, msgpack; did you mean json?"
+        ),
+        "stores.s.key.serde: required, e.g. string",
+    ]
+
+
+def test_side_inputs_are_refused(store_problems):
+    found = store_problems({"side.inputs": "kafka.a", "side.inputs.processor.factory": "x.Y"})
+    assert [line.split(":")[0] for line in found] == ["stores.s.side.inputs", "stores.s.side.inputs.processor.factory"]

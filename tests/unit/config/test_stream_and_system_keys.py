@@ -1,0 +1,131 @@
+"""`systems.*`, `streams.*` and `serializers.*`."""
+
+import pytest
+
+from samzapy.api.stream import SystemStream
+from samzapy.config.streams import StreamConfig
+
+VIEWS = SystemStream("kafka", "page-views")
+
+
+@pytest.mark.parametrize(
+    ("given", "factory"),
+    [
+        ("org.apache.samza.system.kafka.KafkaSystemFactory", "samzapy.system.kafka:KafkaSystemFactory"),
+        ("org.apache.samza.system.inmemory.InMemorySystemFactory", "samzapy.system.memory:MemorySystemFactory"),
+        ("local", "samzapy.system.local:LocalSystemFactory"),
+        ("my.module.MyFactory", "my.module.MyFactory"),
+    ],
+)
+def test_system_factories_have_short_java_and_own_names(load, given, factory):
+    assert load({"systems.kafka.samza.factory": given}).systems["kafka"].factory == factory
+
+
+@pytest.mark.parametrize("given", ["kafak", "org.apache.samza.system.hdfs.HdfsSystemFactory", "a b:C"])
+def test_a_factory_nobody_knows_lists_the_known_ones(problems, given):
+    assert problems({"systems.kafka.samza.factory": given}) == [
+        f"systems.kafka.samza.factory: a class like my.module:MySystemFactory, or one of kafka, local, memory, got {given!r}"
+    ]
+
+
+def test_a_system_without_a_factory_is_a_problem(problems):
+    assert problems({"systems.other.consumer.a": "b"}) == [
+        "systems.other.samza.factory: required, e.g. kafka, local or memory"
+    ]
+
+
+def test_client_keys_pass_through_untouched(load):
+    settings = load(
+        {
+            "systems.kafka.consumer.bootstrap.servers": "localhost:9092",
+            "systems.kafka.producer.linger.ms": "5",
+            "systems.kafka.default.stream.replication.factor": "3",
+            "systems.kafka.samza.fetch.threshold": "100",
+            "systems.kafka.streams.old.samza.priority": "1",
+        }
+    ).systems["kafka"]
+    assert settings.consumer == {"bootstrap.servers": "localhost:9092"}
+    assert settings.producer == {"linger.ms": "5"}
+    assert settings.default_stream == {"replication.factor": "3"}
+    assert settings.properties == {"samza.fetch.threshold": "100"}
+
+
+def test_a_stream_has_its_own_keys_then_its_systems(load):
+    config = load(
+        {
+            "task.inputs": "views",
+            "streams.views.samza.system": "kafka",
+            "streams.views.samza.physical.name": "page-views",
+            "streams.views.samza.msg.serde": "json",
+            "streams.views.samza.reset.offset": "true",
+            "streams.views.samza.priority": "2",
+            "streams.views.samza.bootstrap": "true",
+            "streams.views.samza.bounded": "true",
+            "streams.views.cleanup.policy": "compact",
+            "systems.kafka.default.stream.samza.msg.serde": "string",
+            "systems.kafka.samza.key.serde": "long",
+            "systems.kafka.samza.offset.default": "oldest",
+        }
+    )
+    assert config.stream(VIEWS) == StreamConfig(
+        VIEWS, "long", "json", "oldest", True, 2, True, True, {"cleanup.policy": "compact"}
+    )
+    assert config.stream(SystemStream("kafka", "out")) == StreamConfig(
+        SystemStream("kafka", "out"), "long", "string", "oldest"
+    )
+
+
+def test_the_older_form_of_stream_keys_is_read(load):
+    config = load(
+        {
+            "systems.kafka.streams.page-views.samza.msg.serde": "json",
+            "systems.kafka.streams.a.b.samza.key.serde": "string",
+        }
+    )
+    assert config.stream(VIEWS).msg_serde == "json"
+    assert config.stream(SystemStream("kafka", "a.b")).key_serde == "string"
+    assert config.warnings == ()
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "streams.views.samza.offset.default",
+        "systems.kafka.samza.offset.default",
+        "systems.kafka.default.stream.samza.offset.default",
+        "systems.kafka.streams.page-views.samza.offset.default",
+    ],
+)
+def test_an_unknown_offset_default_is_refused_wherever_it_stands(problems, key):
+    assert problems({"streams.views.samza.system": "kafka", key: "earliest"}) == [
+        f"{key}: one of oldest, upcoming, newest, got 'earliest'"
+    ]
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["streams.v.samza.key.serde", "systems.kafka.samza.msg.serde", "systems.kafka.streams.page-views.samza.msg.serde"],
+)
+def test_an_unknown_serde_says_what_was_probably_meant(problems, key):
+    assert problems({"streams.v.samza.system": "kafka", key: "jsno"}) == [
+        (
+            f"{key}: serde 'jsno' unknown; known: string, integer, long, double, bytes, byte, bytebuffer, uuid, json, "
+            "msgpack; did you mean json?"
+        )
+    ]
+
+
+def test_a_registered_serde_is_known(load):
+    config = load({"systems.kafka.samza.msg.serde": "mine", "serializers.registry.mine.class": "my.module:MySerde"})
+    assert config.serdes["mine"] == "my.module:MySerde"
+    assert config.stream(VIEWS).msg_serde == "mine"
+
+
+def test_java_serdes_become_ours(load):
+    config = load({"serializers.registry.s.class": "org.apache.samza.serializers.StringSerdeFactory"})
+    assert config.serdes["s"] == config.serdes["string"]
+
+
+def test_a_java_serde_without_counterpart_is_refused(problems):
+    (found,) = problems({"serializers.registry.s.class": "org.apache.samza.serializers.SerializableSerdeFactory"})
+    assert found.startswith("serializers.registry.s.class: a class like my.module:MySerde, or one of string, integer")

@@ -1,0 +1,156 @@
+"""`task.*`, its inputs and its checkpoints."""
+
+import pytest
+
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.config.checkpoint import CheckpointConfig
+from samzapy.config.guarantee import Guarantee
+
+TWO_SYSTEMS = {"systems.other.samza.factory": "local", "task.inputs": "kafka.a,other.b"}
+
+
+def test_the_smallest_task_gets_samzas_defaults(load):
+    task = load().task
+    assert task.inputs == (SystemStream("kafka", "page-views"),)
+    assert (task.window_ms, task.commit_ms, task.shutdown_ms, task.max_idle_ms) == (-1, 60_000, 30_000, 10)
+    assert task.guarantee is Guarantee.AT_LEAST_ONCE
+    assert not task.drop_deserialization_errors
+
+
+def test_inputs_are_streams_of_a_system_or_ids(load):
+    config = load(
+        {
+            "task.inputs": "kafka.a.b , clicks,local.x",
+            "systems.local.samza.factory": "local",
+            "job.default.system": "kafka",
+            "streams.clicks.samza.system": "local",
+            "streams.clicks.samza.physical.name": "raw-clicks",
+        }
+    )
+    assert config.task.inputs == (
+        SystemStream("kafka", "a.b"),
+        SystemStream("local", "raw-clicks"),
+        SystemStream("local", "x"),
+    )
+
+
+def test_a_bare_input_needs_a_default_system(load, problems):
+    assert load({"task.inputs": "a", "job.default.system": "kafka"}).task.inputs == (SystemStream("kafka", "a"),)
+    assert problems({"task.inputs": "kafka"}) == [
+        "task.inputs: expected system.stream[,..] or the id of a stream, got 'kafka'"
+    ]
+
+
+@pytest.mark.parametrize("inputs", ["kafka.", ".a", "."])
+def test_a_malformed_input_is_refused(problems, inputs):
+    assert problems({"task.inputs": inputs}) == [
+        f"task.inputs: expected system.stream[,..] or the id of a stream, got {inputs!r}"
+    ]
+
+
+def test_an_input_on_an_unknown_system_names_the_known_ones(problems):
+    assert problems({"task.inputs": "kafak.a"}) == [
+        "task.inputs: system 'kafak' has no systems.kafak.samza.factory; known: kafka; did you mean kafka?"
+    ]
+
+
+def test_an_input_listed_twice_is_read_once(load):
+    config = load({"task.inputs": "kafka.a,kafka.a"})
+    assert config.task.inputs == (SystemStream("kafka", "a"),)
+    assert config.warnings == ("task.inputs: kafka.a is listed twice",)
+
+
+def test_broadcast_inputs_are_partitions_or_ranges(load):
+    task = load({"task.broadcast.inputs": "kafka.a#3,kafka.b#[0-2]"}).task
+    expected = {("a", 3), ("b", 0), ("b", 1), ("b", 2)}
+    assert task.broadcast_inputs == {SystemStreamPartition("kafka", *pair) for pair in expected}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("kafka.a", "expected system.stream#3 or system.stream#[0-2]"),
+        ("kafka.a#x", "expected system.stream#3 or system.stream#[0-2]"),
+        ("kafka.a#[2-0]", "partition range 2-0 is empty"),
+        ("kafka.a#[0-99999999999]", "expected system.stream#3 or system.stream#[0-2]"),
+    ],
+)
+def test_a_malformed_broadcast_input_is_refused(problems, given, message):
+    assert problems({"task.broadcast.inputs": given}) == [f"task.broadcast.inputs: {message}, got {given!r}"]
+
+
+@pytest.mark.parametrize("path", ["mytask", "../x.py", "my.module:", "http://x/y:Z", "a:b:C", "1a:B", "my-module:A"])
+def test_a_task_class_that_is_no_class_path_is_refused(problems, path):
+    assert problems({"task.class": path}) == [
+        f"task.class: expected an importable class like my.module:MyTask, got {path!r}"
+    ]
+
+
+@pytest.mark.parametrize("given", ["exactly-once", "EXACTLY_ONCE", " Exactly-Once "])
+def test_guarantees_are_read_in_any_case_and_with_underscores(load, given):
+    assert load({"task.guarantee": given, "task.commit.ms": "1000"}).task.guarantee is Guarantee.EXACTLY_ONCE
+
+
+def test_a_misspelt_guarantee_lists_the_four(problems):
+    assert problems({"task.guarantee": "exactly-onse"}) == [
+        "task.guarantee: one of at-most-once, at-least-once, effectively-once, exactly-once, got 'exactly-onse'"
+    ]
+
+
+@pytest.mark.parametrize("commit", ["60000", "90000", "0", "-5"])
+def test_a_transaction_must_outlast_the_commit_interval(problems, commit):
+    assert problems({"task.guarantee": "exactly-once", "task.commit.ms": commit}) == [
+        f"task.commit.ms: ({commit}) must be > 0 and < task.transaction.timeout.ms (60000) with exactly-once"
+    ]
+
+
+@pytest.mark.parametrize("commit", ["0", "-5", "86400000"])
+def test_without_transactions_any_commit_interval_will_do(load, commit):
+    assert load({"task.commit.ms": commit}).task.commit_ms == int(commit)
+
+
+def test_a_transaction_may_not_outlast_what_brokers_allow(problems):
+    assert problems({"task.transaction.timeout.ms": "900001"}) == [
+        "task.transaction.timeout.ms: integer from 1000 to 900000, got '900001'"
+    ]
+
+
+@pytest.mark.parametrize("given", ["yes", "1", "on", "tru", ""])
+def test_a_boolean_is_true_or_false_in_any_case(load, problems, given):
+    key = "task.drop.deserialization.errors"
+    assert problems({key: given}) == [f"{key}: true or false, got {given!r}"]
+    assert load({key: " TRUE "}).task.drop_deserialization_errors
+
+
+def test_checkpoints_go_to_a_topic_on_the_only_input_system(load):
+    assert load().task.checkpoint == CheckpointConfig(
+        "samzapy.checkpoint:TopicCheckpointManagerFactory", system="kafka"
+    )
+
+
+def test_with_several_input_systems_one_must_be_chosen(load, problems):
+    assert problems(TWO_SYSTEMS) == [
+        "task.checkpoint.system: required when there are several input systems and no job.default.system"
+    ]
+    assert load({**TWO_SYSTEMS, "job.default.system": "other"}).task.checkpoint.system == "other"
+    assert load({**TWO_SYSTEMS, "task.checkpoint.system": "kafka"}).task.checkpoint.system == "kafka"
+
+
+def test_a_checkpoint_system_must_be_configured(problems):
+    assert problems({"task.checkpoint.system": "kfka"}) == [
+        "task.checkpoint.system: system 'kfka' has no systems.kfka.samza.factory; known: kafka; did you mean kafka?"
+    ]
+
+
+def test_file_checkpoints_need_a_path(load, problems):
+    java = {"task.checkpoint.factory": "org.apache.samza.checkpoint.file.FileSystemCheckpointManagerFactory"}
+    assert problems(java) == ["task.checkpoint.path: required with file checkpoints, e.g. state/checkpoints"]
+    assert load({**java, "task.checkpoint.path": "/c"}).task.checkpoint == CheckpointConfig(
+        "samzapy.checkpoint:FileCheckpointManagerFactory", path="/c"
+    )
+
+
+def test_a_job_may_ask_for_no_checkpoints(load):
+    config = load({"task.checkpoint.factory": "none"})
+    assert config.task.checkpoint is None
+    assert config.warnings == ("task.checkpoint.factory: none, so every start begins at offset.default",)

@@ -1,0 +1,89 @@
+"""Keys nobody reads."""
+
+import pytest
+
+STORE = {"stores.s.factory": "rocksdb", "stores.s.key.serde": "string", "stores.s.msg.serde": "json"}
+SLIPS = [
+    ("task.comit.ms", "task.commit.ms"),
+    ("taks.commit.ms", "task.commit.ms"),
+    ("job.containers.count", "job.container.count"),
+    ("stores.s.write.batchsize", "stores.s.write.batch.size"),
+    ("stores.t.write.batch.size", "stores.s.write.batch.size"),
+    ("store.s.factory", "stores.s.factory"),
+    ("stores.s.rocksdb.block.size.byte", "stores.s.rocksdb.block.size.bytes"),
+    ("systems.kafka.samza.factry", "systems.kafka.samza.factory"),
+    ("systems.kafka.streams.page-views.samza.msg.sered", "systems.kafka.streams.page-views.samza.msg.serde"),
+    ("streams.views.samza.offset.defualt", "streams.views.samza.offset.default"),
+    ("metrics.reportes", "metrics.reporters"),
+]
+
+
+@pytest.mark.parametrize(("slip", "meant"), SLIPS)
+def test_a_misspelt_key_warns_with_the_nearest(load, slip, meant):
+    config = load({**STORE, "streams.views.samza.system": "kafka", slip: "1"})
+    assert config.warnings == (f"{slip}: unknown key; did you mean {meant}?",)
+
+
+def test_a_key_like_no_other_warns_without_a_guess(load):
+    assert load({"task.zzz": "1"}).warnings == ("task.zzz: unknown key",)
+
+
+def test_strict_makes_unknown_keys_problems(problems):
+    assert problems({"task.comit.ms": "1", "job.zzzz": "2"}, strict=True) == [
+        "task.comit.ms: unknown key; did you mean task.commit.ms?",
+        "job.zzzz: unknown key",
+    ]
+
+
+def test_strict_lets_a_clean_job_pass(load):
+    assert load(STORE, strict=True).warnings == ()
+
+
+@pytest.mark.parametrize("key", ["flights.window", "my.own.key", "sensitive.api.key", "debug", "windows.size"])
+def test_the_users_own_keys_are_left_alone(load, key):
+    assert load({key: "1"}, strict=True).resolved[key] == "1"
+
+
+def test_keys_of_plug_ins_that_are_not_ours_are_left_alone(load):
+    config = load(
+        {
+            "systems.mine.samza.factory": "my.module:MyFactory",
+            "systems.mine.url": "x",
+            "stores.s.factory": "my.module:MyEngine",
+            "stores.s.key.serde": "string",
+            "stores.s.msg.serde": "json",
+            "stores.s.depth": "3",
+            "serializers.registry.avro.class": "my.module:Avro",
+            "serializers.registry.avro.schema": "x",
+        },
+        strict=True,
+    )
+    assert config.stores["s"].properties == {"depth": "3"}
+    assert config.systems["mine"].properties == {"url": "x"}
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "job.factory.class",
+        "yarn.package.path",
+        "task.opts",
+        "job.coordinator.system",
+        "task.max.concurrency",
+        "app.runner.class",
+        "stores.s.accesslog.enabled",
+        "cluster-manager.container.memory.mb",
+        "task.transactional.state.restore.enabled",
+    ],
+)
+def test_keys_of_samza_without_effect_say_so_even_under_strict(load, key):
+    (warning,) = load({**STORE, key: "1"}, strict=True).warnings
+    assert warning.startswith(f"{key}: has no effect in samzapy: ")
+
+
+@pytest.mark.parametrize("key", ["job.elasticity.factor", "job.standbytasks.replication.factor"])
+def test_keys_of_samza_that_ask_for_what_is_not_there_are_refused(load, problems, key):
+    assert load({key: "1"}, strict=True).warnings == ()
+    (found,) = problems({key: "2"})
+    assert found.startswith(f"{key}: ")
+    assert "not supported" in found
