@@ -1,0 +1,84 @@
+"""The topic behind a store: made compacted, and checked at every start."""
+
+from __future__ import annotations
+
+from samzapy.api.system import StreamDescription, StreamSpec, SystemAdmin
+from samzapy.config.stores import StoreConfig
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, UnknownStream
+
+_SEGMENT_BYTES = 536_870_912
+_MAX_MESSAGE_BYTES = 1_000_012
+
+
+def changelog_spec(config: StoreConfig, partitions: int) -> StreamSpec:
+    """The topic to create for a store with a changelog; `changelog_properties` win over the defaults.
+
+    Raises ConfigError if they ask for another policy than compaction.
+    """
+    if config.changelog is None:
+        raise ConfigError([ConfigProblem(f"stores.{config.name}.changelog", None, "is required here")])
+    topic = {
+        "cleanup.policy": "compact",
+        "delete.retention.ms": str(config.changelog_delete_retention_ms),
+        "segment.bytes": str(_SEGMENT_BYTES),
+        "max.message.bytes": str(_MAX_MESSAGE_BYTES),
+        **config.changelog_properties,
+    }
+    if topic["cleanup.policy"] != "compact":
+        key = f"stores.{config.name}.changelog.cleanup.policy"
+        raise ConfigError([ConfigProblem(key, topic["cleanup.policy"], "must be compact: state would be lost")])
+    return StreamSpec(config.changelog.stream, partitions, topic, config.changelog_replication_factor)
+
+
+def ensure_changelog(admin: SystemAdmin, config: StoreConfig, partitions: int) -> StreamDescription:
+    """Create the changelog if it is missing, and check what is there: called at every start, before any task.
+
+    Raises EnvironmentFailure if it is not compacted or has not exactly `partitions` partitions.
+    """
+    spec = changelog_spec(config, partitions)
+    description = admin.describe(spec.stream)
+    if description is None:
+        admin.create(spec)
+        description = admin.describe(spec.stream)
+    if description is None:
+        raise EnvironmentFailure(f"changelog {spec.stream} of store '{config.name}' was created but is not there")
+    check_changelog(description)
+    if description.partitions != partitions:
+        raise EnvironmentFailure(
+            f"changelog {spec.stream} has {description.partitions} partitions, job has {partitions} tasks"
+        )
+    return description
+
+
+def described_changelog(admin: SystemAdmin, config: StoreConfig, partition: int) -> StreamDescription:
+    """The changelog as a task finds it. Raises UnknownStream, or EnvironmentFailure if it cannot hold its state."""
+    if config.changelog is None:
+        raise ConfigError([ConfigProblem(f"stores.{config.name}.changelog", None, "is required here")])
+    stream = config.changelog.stream
+    description = admin.describe(stream)
+    if description is None:
+        raise UnknownStream(config.changelog.system, stream)
+    check_changelog(description)
+    if partition >= description.partitions:
+        raise EnvironmentFailure(
+            f"changelog {stream} has {description.partitions} partitions, the task needs partition {partition}"
+        )
+    return description
+
+
+def check_changelog(description: StreamDescription) -> None:
+    """Raise EnvironmentFailure unless the topic is compacted and nothing else."""
+    policy = description.config.get("cleanup.policy", "delete")
+    if policy != "compact":
+        raise EnvironmentFailure(f"changelog {description.stream} must be compact (is {policy}): state would be lost")
+
+
+def delete_retention_ms(description: StreamDescription, config: StoreConfig) -> int:
+    """How long the topic keeps deletions: what it says, else what the job file asks for."""
+    return int(description.config.get("delete.retention.ms", config.changelog_delete_retention_ms))
+
+
+def max_record_bytes(description: StreamDescription) -> int | None:
+    """The largest record (key and value) that the topic takes, None if it does not say."""
+    limit = description.config.get("max.message.bytes")
+    return None if limit is None else int(limit)

@@ -1,0 +1,65 @@
+"""Where a task's local store lies, and how it is put out of the way."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from samzapy.errors import StoreError
+
+_SAFE = re.compile(r"^[A-Za-z0-9._\-]{1,200}$")
+
+
+def store_directory(base: Path, job: str, store: str, task: str) -> Path:
+    """`<base>/<job>/<store>/<task>` (spaces as `_`) as a real path below the real `base`.
+
+    Raises StoreError for names that are not safe as directory names, and for links that lead out of `base`.
+    """
+    root = base.expanduser().resolve()
+    names = (job, store, task.replace(" ", "_"))
+    for name in names:
+        if not _SAFE.match(name) or name in {".", ".."}:
+            raise StoreError(f"{name!r} cannot name a directory: only A-Za-z0-9._- , up to 200 characters")
+    path = root.joinpath(*names).resolve()
+    if root not in path.parents:
+        raise StoreError(f"{root.joinpath(*names)} leads out of {root}, to {path}")
+    return path
+
+
+def make_private(path: Path, base: Path) -> None:
+    """Create the directory and those between it and `base`, for this user only. Raises StoreError."""
+    try:
+        base.expanduser().mkdir(parents=True, exist_ok=True)
+        for part in (path.parent.parent, path.parent, path):
+            part.mkdir(mode=0o700, exist_ok=True)
+    except OSError as cause:
+        raise StoreError(f"{path}: cannot make the store's directory: {cause.strerror or cause}") from cause
+
+
+def set_aside(path: Path, kind: str, now_ms: int) -> Path:
+    """Rename a store that is not used to `<name>.<kind>-<time>`, and drop what was set aside before. Returns the name.
+
+    The directory must not be open. Raises StoreError.
+    """
+    aside = path.with_name(f"{path.name}.{kind}-{now_ms}")
+    try:
+        for older in set_asides(path):
+            shutil.rmtree(older)
+        path.rename(aside)
+    except OSError as cause:
+        raise StoreError(f"{path}: cannot set the store aside: {cause.strerror or cause}") from cause
+    return aside
+
+
+def set_asides(path: Path) -> list[Path]:
+    """What was set aside of this store, oldest name first."""
+    return sorted(p for kind in ("corrupt", "stale") for p in path.parent.glob(f"{path.name}.{kind}-*"))
+
+
+def wipe(path: Path) -> None:
+    """Delete the directory with all that is in it; it must not be open. Raises StoreError."""
+    try:
+        shutil.rmtree(path)
+    except OSError as cause:
+        raise StoreError(f"{path}: cannot delete the store: {cause.strerror or cause}") from cause

@@ -1,0 +1,189 @@
+"""The object cache (L1) of a store."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from samzapy.storage.kv.codec import EntryCodec
+from samzapy.storage.kv.scanning import ScanningStore
+from samzapy.storage.kv.uncommitted import UncommittedStore
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class CachedStore(ScanningStore[K, V]):
+    """An LRU of deserialized values, and the dirty ones among them, over the uncommitted bytes.
+
+    - A `get` or `put` of a cached key touches two dicts and nothing below.
+    - Dirty values are serialized together: when `batch_size` of them have gathered, before a dirty one is evicted,
+      before a range is read, and at `flush`. So a dirty key is always in the cache, and a key that was put ten times
+      is serialized once.
+    - An absent key is cached as absent.
+    - A value that does not serialize is found when its batch is, not at its `put`; the error names its key.
+    - Values are handed out by reference: a change without `put` is seen by later gets until the value is evicted, and
+      is not saved (or is, if the key happened to be dirty).
+
+    Python finds 1, 1.0 and True equal, serdes do not. Only keys of the codec's plain types are their own cache
+    entries; every other key goes by its bytes, or by the plain key that those bytes stand for.
+    `cache_size` and `batch_size` are at least 1, and `cache_size >= batch_size`.
+    """
+
+    __slots__ = (
+        "_batch_size", "_cache", "_cache_size", "_deleted", "_deletes", "_dirty", "_flushes", "_gets", "_misses", "_plain", "_puts",
+    )  # fmt: skip
+
+    def __init__(self, codec: EntryCodec, uncommitted: UncommittedStore, cache_size: int, batch_size: int) -> None:
+        super().__init__(codec, uncommitted)
+        self._cache: OrderedDict[Any, V | None] = OrderedDict()
+        self._dirty: dict[Any, V | None] = {}
+        self._plain = codec.plain_types
+        self._cache_size = cache_size
+        self._batch_size = batch_size
+        self._deleted = False
+        self._gets = self._misses = self._puts = self._deletes = self._flushes = 0
+
+    def get(self, key: K) -> V | None:
+        """The value of `key`, None if it has none."""
+        entry = key if type(key) in self._plain else self._entry(key)
+        self._gets += 1
+        cache = self._cache
+        try:
+            value = cache[entry]
+        except KeyError:
+            return self._load(key, entry)
+        cache.move_to_end(entry)
+        return value
+
+    def put(self, key: K, value: V) -> None:
+        """Set `key` to `value`."""
+        entry = key if type(key) in self._plain else self._entry(key)
+        if value is None:
+            self._codec.check_value(key, value)
+        self._puts += 1
+        self._set(entry, value)
+
+    def delete(self, key: K) -> None:
+        """Remove `key`."""
+        entry = key if type(key) in self._plain else self._entry(key)
+        self._deletes += 1
+        self._deleted = True
+        self._set(entry, None)
+
+    def _set(self, entry: Hashable, value: V | None) -> None:
+        dirty = self._dirty
+        dirty[entry] = value
+        cache = self._cache
+        cache[entry] = value
+        cache.move_to_end(entry)
+        if len(dirty) >= self._batch_size:
+            self._serialize()
+        if len(cache) > self._cache_size:
+            self._evict()
+
+    def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
+        """The values of `keys`; what is not cached is read in one go. Keys that Python finds equal share one entry."""
+        found: dict[K, V | None] = {}
+        missing: dict[Any, K] = {}
+        cache, plain = self._cache, self._plain
+        wanted = self.checked_keys(keys)
+        for key in wanted:
+            entry = key if type(key) in plain else self._entry(key)
+            if entry in cache:
+                found[key] = cache[entry]
+                cache.move_to_end(entry)
+            else:
+                found[key] = None
+                missing[entry] = key
+        self._gets += len(wanted)
+        self._misses += len(missing)
+        for (entry, key), data in zip(
+            missing.items(), self._uncommitted.get_all(self._entry_bytes(missing)) if missing else (), strict=True
+        ):
+            value = found[key] = None if data is None else self._codec.decode_value(key, data)
+            self._remember(entry, value)
+        return found
+
+    def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
+        """Set many, or none if one of them is refused."""
+        for key, value in self.checked_entries(entries):
+            self.put(key, value)
+
+    def delete_all(self, keys: Iterable[K]) -> None:
+        """Remove many, or none if one of them is refused."""
+        for key in self.checked_keys(keys):
+            self.delete(key)
+
+    def flush(self) -> None:
+        """Serialize the dirty values into the uncommitted store."""
+        self.check_open()
+        self._flushes += 1
+        if self._dirty:
+            self._serialize()
+
+    def _entry(self, key: K) -> Hashable:
+        """The cache entry of a key that is not plain. After `close` no key is plain, so every call comes here."""
+        self.check_open()
+        data = self._codec.encode_key(key)
+        if self._plain:
+            meant = self._codec.decode_key(data)
+            if type(meant) in self._plain:
+                return meant  # type: ignore[no-any-return]
+        return (data,)
+
+    def _entry_bytes(self, entries: Mapping[Any, Any]) -> list[bytes]:
+        if tuple not in set(map(type, entries)):
+            return self._codec.encode_keys(entries)
+        encode = self._codec.encode_key
+        return [entry[0] if type(entry) is tuple else encode(entry) for entry in entries]
+
+    def _load(self, key: K, entry: Hashable) -> V | None:
+        self._misses += 1
+        data = self._uncommitted.get(self._codec.encode_key(key))
+        value = None if data is None else self._codec.decode_value(key, data)
+        self._remember(entry, value)
+        return value
+
+    def _remember(self, entry: Hashable, value: V | None) -> None:
+        self._cache[entry] = value
+        if len(self._cache) > self._cache_size:
+            self._evict()
+
+    def _evict(self) -> None:
+        if next(iter(self._cache)) in self._dirty:
+            self._serialize()
+        self._cache.popitem(last=False)
+
+    def _serialize(self) -> None:
+        dirty = self._dirty
+        keys = self._entry_bytes(dirty)
+        self._uncommitted.put_all(keys, self._codec.encode_values(dirty, self._deleted))
+        self._dirty = {}
+        self._deleted = False
+
+    def discard(self) -> None:
+        """Forget every object."""
+        self._cache.clear()
+        self._dirty.clear()
+        self._deleted = False
+
+    def close(self) -> None:
+        """Drop the cache; every later call raises StoreClosed."""
+        super().close()
+        self._plain = frozenset()
+
+    def metrics(self) -> dict[str, float]:
+        """`gets`, `hits`, `misses`, `puts`, `deletes`, `scans`, `flushes`, `cached-entries`, `dirty-entries`."""
+        return {
+            "gets": self._gets,
+            "hits": self._gets - self._misses,
+            "misses": self._misses,
+            "puts": self._puts,
+            "deletes": self._deletes,
+            "scans": self._scans,
+            "flushes": self._flushes,
+            "cached-entries": len(self._cache),
+            "dirty-entries": len(self._dirty),
+        }

@@ -1,0 +1,125 @@
+"""A store's objects as bytes and back, in batches, with errors that name store and key."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable, Collection
+from typing import Any
+
+from samzapy.api.serde import Serde
+from samzapy.errors import SerdeError, StoreError
+
+#: What serdes are tried with to learn which kinds of keys come back as they went in.
+_PROBES: tuple[Any, ...] = ("Ab 1", b"Ab 1", 1)
+
+
+class EntryCodec:
+    """The key and value serdes of one store. The single conversions are the serdes' own functions, unwrapped.
+
+    `plain_types`: the key types whose objects equal each other exactly when their bytes do, and that the serde gives
+    back as they were. Keys of other types (a float, a bool, a tuple) may equal one another in Python, or a plain one,
+    and still differ in bytes: 1 == 1.0 == True.
+    """
+
+    __slots__ = ("keeps_prefixes", "key_bytes", "key_object", "plain_types", "store", "value_bytes", "value_object")
+
+    def __init__(self, store: str, key_serde: Serde, value_serde: Serde) -> None:
+        self.store = store
+        self.key_bytes: Callable[[Any], bytes] = key_serde.to_bytes
+        self.key_object: Callable[[bytes], Any] = key_serde.from_bytes
+        self.value_bytes: Callable[[Any], bytes] = value_serde.to_bytes
+        self.value_object: Callable[[bytes], Any] = value_serde.from_bytes
+        self.keeps_prefixes = key_serde.keeps_prefixes
+        self.plain_types: frozenset[type] = frozenset(type(probe) for probe in _PROBES if self._round_trips(probe))
+
+    def _round_trips(self, probe: Any) -> bool:
+        try:
+            back = self.key_object(self.key_bytes(probe))
+        except Exception:  # noqa: BLE001 - a serde may refuse a type in any way it likes
+            return False
+        return type(back) is type(probe) and bool(back == probe)
+
+    def encode_key(self, key: Any) -> bytes:
+        """The bytes of `key`. Raises StoreError for None and unhashable keys, SerdeError if it does not serialize."""
+        self.check_key(key)
+        try:
+            data = self.key_bytes(key)
+        except Exception as cause:
+            raise self._failure("key", key, cause) from cause
+        if type(data) is not bytes:
+            raise self._not_bytes("key", key, data)
+        return data
+
+    def encode_keys(self, keys: Collection[Any]) -> list[bytes]:
+        """The bytes of keys that were checked before."""
+        try:
+            data = list(map(self.key_bytes, keys))
+        except Exception:  # noqa: BLE001 - found again, and named, one by one
+            return list(map(self.encode_key, keys))
+        if not set(map(type, data)) <= {bytes}:
+            return list(map(self.encode_key, keys))
+        return data
+
+    def encode_value(self, key: Any, value: Any) -> bytes:
+        """The bytes of the value of `key`. Raises StoreError for None, SerdeError if it does not serialize."""
+        self.check_value(key, value)
+        try:
+            data = self.value_bytes(value)
+        except Exception as cause:
+            raise self._failure("value of key", key, cause) from cause
+        if type(data) is not bytes:
+            raise self._not_bytes("value of key", key, data)
+        return data
+
+    def encode_values(self, entries: dict[Any, Any], with_deletions: bool) -> list[bytes | None]:
+        """The bytes of the values of `entries`; None stays None, and may occur only if `with_deletions`."""
+        to_bytes = self.value_bytes
+        data: list[bytes | None]
+        try:
+            if with_deletions:
+                data = [None if value is None else to_bytes(value) for value in entries.values()]
+            else:
+                data = list(map(to_bytes, entries.values()))
+        except Exception:  # noqa: BLE001 - found again, and named, one by one
+            data = []
+        if len(data) != len(entries) or not set(map(type, data)) <= {bytes, type(None)}:
+            return [None if value is None else self.encode_value(key, value) for key, value in entries.items()]
+        return data
+
+    def decode_key(self, data: bytes) -> Any:
+        """The key of `data`. Raises SerdeError."""
+        try:
+            return self.key_object(data)
+        except Exception as cause:
+            raise self._failure("key", data, cause) from cause
+
+    def decode_value(self, key: Any, data: bytes) -> Any:
+        """The value of `data`. Raises SerdeError naming `key`."""
+        try:
+            return self.value_object(data)
+        except Exception as cause:
+            raise self._failure("value of key", key, cause) from cause
+
+    def check_key(self, key: Any) -> None:
+        """Raise StoreError for a key that no store takes: None, or one that cannot be hashed."""
+        if key is None:
+            raise StoreError(f"store '{self.store}': key must not be None")
+        try:
+            hash(key)
+        except TypeError as cause:
+            kind = type(key).__name__
+            raise StoreError(f"store '{self.store}': key must be hashable, got {kind} {reprlib.repr(key)}") from cause
+
+    def check_value(self, key: Any, value: Any) -> None:
+        """Raise StoreError for None."""
+        if value is None:
+            raise StoreError(
+                f"store '{self.store}': value of key {reprlib.repr(key)} must not be None; delete the key instead"
+            )
+
+    def _failure(self, part: str, key: Any, cause: Exception) -> SerdeError:
+        return SerdeError(f"store '{self.store}': {part} {reprlib.repr(key)}: {cause or type(cause).__name__}")
+
+    def _not_bytes(self, part: str, key: Any, data: object) -> SerdeError:
+        kind = type(data).__name__
+        return SerdeError(f"store '{self.store}': {part} {reprlib.repr(key)}: the serde made {kind}, not bytes")

@@ -1,0 +1,122 @@
+"""`object.cache.mode=copy`: every value handed out is the caller's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
+from samzapy.api.serde import Serde
+from samzapy.storage.kv.codec import EntryCodec
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class SerializedValues(Serde):
+    """The value serde of the store below a CopyingStore: its values are bytes already."""
+
+    def to_bytes(self, value: Any) -> bytes:
+        """The bytes as they are."""
+        return value  # type: ignore[no-any-return]
+
+    def from_bytes(self, data: bytes) -> Any:
+        """The bytes as they are."""
+        return data
+
+
+class CopyingStore(KeyValueStore[K, V]):
+    """Values as objects over a store that holds them as bytes.
+
+    A `put` serializes at once, so it also finds a value that does not serialize; a `get` deserializes each time.
+    This is one conversion a call where copying an object would be several times that, and gives exactly what a
+    restored store would give.
+    """
+
+    __slots__ = ("_codec", "_inner")
+
+    def __init__(self, inner: KeyValueStore[K, bytes], codec: EntryCodec) -> None:
+        self._inner = inner
+        self._codec = codec
+
+    def get(self, key: K) -> V | None:
+        """A copy of the value of `key`."""
+        data = self._inner.get(key)
+        return None if data is None else self._codec.decode_value(key, data)
+
+    def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
+        """Copies of the values of `keys`."""
+        decode = self._codec.decode_value
+        found = self._inner.get_all(keys)
+        return {key: None if data is None else decode(key, data) for key, data in found.items()}
+
+    def put(self, key: K, value: V) -> None:
+        """Set `key` to the value as it is now."""
+        self._inner.put(key, self._codec.encode_value(key, value))
+
+    def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
+        """Set many, or none if one of them is refused."""
+        pairs = entries.items() if isinstance(entries, Mapping) else entries
+        encode = self._codec.encode_value
+        self._inner.put_all([(key, encode(key, value)) for key, value in pairs])
+
+    def delete(self, key: K) -> None:
+        """Remove `key`."""
+        self._inner.delete(key)
+
+    def delete_all(self, keys: Iterable[K]) -> None:
+        """Remove many, or none if one of them is refused."""
+        self._inner.delete_all(keys)
+
+    def range(self, from_key: K, to_key: K) -> KeyValueIterator[K, V]:
+        """Entries with from_key <= key < to_key."""
+        return _DecodingIterator(self._inner.range(from_key, to_key), self._codec)
+
+    def prefix(self, prefix: K) -> KeyValueIterator[K, V]:
+        """Entries whose key's bytes start with the prefix's."""
+        return _DecodingIterator(self._inner.prefix(prefix), self._codec)
+
+    def all(self) -> KeyValueIterator[K, V]:
+        """Every entry."""
+        return _DecodingIterator(self._inner.all(), self._codec)
+
+    def snapshot(self, from_key: K, to_key: K) -> KeyValueSnapshot[K, V]:
+        """The range as it is now."""
+        return _DecodingSnapshot(self._inner.snapshot(from_key, to_key), self._codec)
+
+    def flush(self) -> None:
+        """As the store below."""
+        self._inner.flush()
+
+    def close(self) -> None:
+        """As the store below."""
+        self._inner.close()
+
+
+class _DecodingIterator(KeyValueIterator[K, V]):
+    __slots__ = ("_codec", "_inner")
+
+    def __init__(self, inner: KeyValueIterator[K, bytes], codec: EntryCodec) -> None:
+        self._inner = inner
+        self._codec = codec
+
+    def __next__(self) -> tuple[K, V]:
+        key, data = next(self._inner)
+        return key, self._codec.decode_value(key, data)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class _DecodingSnapshot(KeyValueSnapshot[K, V]):
+    __slots__ = ("_codec", "_inner")
+
+    def __init__(self, inner: KeyValueSnapshot[K, bytes], codec: EntryCodec) -> None:
+        self._inner = inner
+        self._codec = codec
+
+    def iterator(self) -> KeyValueIterator[K, V]:
+        return _DecodingIterator(self._inner.iterator(), self._codec)
+
+    def close(self) -> None:
+        self._inner.close()

@@ -1,0 +1,56 @@
+"""The sorted keys of a dict, brought up to date only when somebody looks."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+#: Up to so many new keys are inserted one by one; more are appended and sorted (one run merged into another).
+_FEW = 8
+
+
+class KeyOrder:
+    """Sorted keys of `data`, a dict that somebody else changes.
+
+    A dict keeps the order of insertion, so the keys that are new since the last look are its last ones: writers pay
+    nothing. Only deletions have to be told (`forget`).
+    """
+
+    __slots__ = ("_data", "_forgotten", "_sorted")
+
+    def __init__(self, data: dict[bytes, Any]) -> None:
+        self._data = data
+        self._sorted: list[bytes] = []
+        self._forgotten: set[bytes] = set()
+
+    def rebind(self, data: dict[bytes, Any]) -> None:
+        """Go on with a copy of the dict, made in the same order."""
+        self._data = data
+
+    def forget(self, keys: Iterable[bytes]) -> None:
+        """These keys were deleted (and may have been inserted again since)."""
+        self._forgotten.update(keys)
+
+    def between(self, lower: bytes | None, upper: bytes | None) -> list[bytes]:
+        """The keys with lower <= key < upper, in order, in a list of their own."""
+        keys = self._fresh()
+        start = 0 if lower is None else bisect_left(keys, lower)
+        stop = len(keys) if upper is None else bisect_left(keys, upper)
+        return keys[start:stop]
+
+    def _fresh(self) -> list[bytes]:
+        if self._forgotten:
+            forgotten = self._forgotten
+            self._sorted = [key for key in self._sorted if key not in forgotten]
+            self._forgotten = set()
+        keys = self._sorted
+        new = len(self._data) - len(keys)
+        if new > _FEW:
+            keys.extend(islice(reversed(self._data), new))
+            keys.sort()
+        elif new:
+            for key in islice(reversed(self._data), new):
+                insort(keys, key)
+        return keys

@@ -1,0 +1,111 @@
+"""What every store over the uncommitted bytes has in common: ranges, and being closed."""
+
+from __future__ import annotations
+
+import weakref
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
+from samzapy.errors import StoreClosed, StoreError
+from samzapy.storage.kv.codec import EntryCodec
+from samzapy.storage.kv.entries import EntryIterator, EntrySnapshot
+from samzapy.storage.kv.uncommitted import UncommittedStore
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class ScanningStore(KeyValueStore[K, V]):
+    """Ranges read the merged bytes, after `flush` has brought them up to date; single keys are the subclass's."""
+
+    __slots__ = ("_closed", "_codec", "_open", "_scans", "_uncommitted")
+
+    def __init__(self, codec: EntryCodec, uncommitted: UncommittedStore) -> None:
+        self._codec = codec
+        self._uncommitted = uncommitted
+        self._closed = False
+        self._scans = 0
+        self._open: weakref.WeakSet[EntryIterator[K, V] | EntrySnapshot[K, V]] = weakref.WeakSet()
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Forget every object held here, changed or not: what is below has gone back to the last commit."""
+
+    @abstractmethod
+    def metrics(self) -> dict[str, float]:
+        """Counts since the store was opened, by name."""
+
+    def range(self, from_key: K, to_key: K) -> KeyValueIterator[K, V]:
+        """Entries with from_key <= key < to_key; none if the bounds are the wrong way round."""
+        self.check_open()
+        return self._scan(self._codec.encode_key(from_key), self._codec.encode_key(to_key))
+
+    def prefix(self, prefix: K) -> KeyValueIterator[K, V]:
+        """Entries whose key's bytes start with the prefix's. Raises StoreError for a serde that keeps no prefixes."""
+        self.check_open()
+        if not self._codec.keeps_prefixes:
+            raise StoreError(
+                f"store '{self._codec.store}': prefix needs a key serde that keeps prefixes (string, bytes)"
+            )
+        lower = self._codec.encode_key(prefix)
+        return self._scan(lower, first_beyond(lower))
+
+    def all(self) -> KeyValueIterator[K, V]:
+        """Every entry."""
+        self.check_open()
+        return self._scan(None, None)
+
+    def snapshot(self, from_key: K, to_key: K) -> KeyValueSnapshot[K, V]:
+        """The range as it is now, own uncommitted writes included."""
+        self.check_open()
+        lower, upper = self._codec.encode_key(from_key), self._codec.encode_key(to_key)
+        self.flush()
+        snapshot: EntrySnapshot[K, V] = EntrySnapshot(self._uncommitted.snapshot(lower, upper), self._codec)
+        self._open.add(snapshot)
+        return snapshot
+
+    def _scan(self, lower: bytes | None, upper: bytes | None) -> KeyValueIterator[K, V]:
+        self.flush()
+        self._scans += 1
+        entries: EntryIterator[K, V] = EntryIterator(self._uncommitted.iterate(lower, upper), self._codec)
+        self._open.add(entries)
+        return entries
+
+    def check_open(self) -> None:
+        """Raise StoreClosed after `close`."""
+        if self._closed:
+            raise StoreClosed(f"store '{self._codec.store}' is closed")
+
+    def close(self) -> None:
+        """Drop what is held here and every open iterator and snapshot; the engine is closed by its owner."""
+        if self._closed:
+            return
+        self._closed = True
+        for opened in list(self._open):
+            opened.close()
+        self.discard()
+
+    def checked_entries(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> list[tuple[K, V]]:
+        """The entries of a `put_all`, each with a key and a value that the store takes."""
+        self.check_open()
+        pairs = list(entries.items()) if isinstance(entries, Mapping) else list(entries)
+        for key, value in pairs:
+            self._codec.check_key(key)
+            self._codec.check_value(key, value)
+        return pairs
+
+    def checked_keys(self, keys: Iterable[K]) -> list[K]:
+        """The keys of a `get_all` or `delete_all`, each one that the store takes."""
+        self.check_open()
+        checked = list(keys)
+        for key in checked:
+            self._codec.check_key(key)
+        return checked
+
+
+def first_beyond(prefix: bytes) -> bytes | None:
+    """The smallest bytes above everything that starts with `prefix`; None if there are none such."""
+    stem = prefix.rstrip(b"\xff")
+    return stem[:-1] + bytes([stem[-1] + 1]) if stem else None

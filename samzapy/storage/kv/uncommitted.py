@@ -1,0 +1,141 @@
+"""Everything that changed since the last commit, as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+
+from samzapy.api.engine import Cursor, EngineSnapshot, StorageEngine
+from samzapy.errors import RecordTooLarge
+from samzapy.storage.kv.merge import Change, Pair, merged
+from samzapy.storage.kv.ordered import KeyOrder
+
+
+class UncommittedStore:
+    """One task's changes to one store, one entry a key, over an engine that holds what is committed.
+
+    `max_bytes` is the budget of `over_budget`: serialized keys and values, without Python's own overhead.
+    `max_record_bytes` is what the changelog takes as one record (key and value), None for no limit. Called with
+    batches; never once a message.
+    """
+
+    __slots__ = ("_bytes", "_changes", "_engine", "_max_bytes", "_max_record_bytes", "_name", "_order")
+
+    def __init__(
+        self, name: str, engine: StorageEngine, max_bytes: int = 67_108_864, max_record_bytes: int | None = None
+    ) -> None:
+        self._name = name
+        self._engine = engine
+        self._max_bytes = max_bytes
+        self._max_record_bytes = max_record_bytes
+        self._changes: dict[bytes, bytes | None] = {}
+        self._order = KeyOrder(self._changes)
+        self._bytes = 0
+
+    @property
+    def changes(self) -> dict[bytes, bytes | None]:
+        """What a commit sends and writes, None meaning a deletion; read it, do not change it."""
+        return self._changes
+
+    def put_all(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+        """Set keys to values, None meaning a deletion. Raises RecordTooLarge, and then takes none of them."""
+        sizes = list(map(len, filter(None, values)))
+        limit = self._max_record_bytes
+        if limit is not None and max(sizes, default=0) + max(map(len, keys), default=0) > limit:
+            self._refuse_larger_than(limit, keys, values)
+        self._bytes += sum(sizes) + sum(map(len, keys))
+        self._changes.update(zip(keys, values, strict=True))
+
+    def _refuse_larger_than(self, limit: int, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+        for key, value in zip(keys, values, strict=True):
+            size = len(key) + len(value or b"")
+            if size > limit:
+                raise RecordTooLarge(f"store '{self._name}': key {key[:64]!r}", size, limit)
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value with own changes, None if there is none."""
+        try:
+            return self._changes[key]
+        except KeyError:
+            return self._engine.get(key)
+
+    def get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values in the order of `keys`; what is not changed is read in one call of the engine."""
+        changes = self._changes
+        absent = [key for key in keys if key not in changes]
+        if not absent:
+            return [changes[key] for key in keys]
+        below = self._engine.get_all(absent)
+        if len(absent) == len(keys):
+            return below
+        found = dict(zip(absent, below, strict=True))
+        return [changes[key] if key in changes else found[key] for key in keys]
+
+    def iterate(self, lower: bytes | None, upper: bytes | None) -> Cursor:
+        """Pairs with lower <= key < upper as they are now; later changes and commits do not show."""
+        return _MergedCursor(self._slice(lower, upper), self._engine.iterate(lower, upper))
+
+    def snapshot(self, lower: bytes | None, upper: bytes | None) -> UncommittedSnapshot:
+        """The range as it is now, to be iterated any number of times."""
+        return UncommittedSnapshot(self._slice(lower, upper), self._engine.snapshot(), lower, upper)
+
+    def _slice(self, lower: bytes | None, upper: bytes | None) -> list[Change]:
+        changes = self._changes
+        return [(key, changes[key]) for key in self._order.between(lower, upper)]
+
+    def over_budget(self) -> bool:
+        """Whether the changes hold more bytes than they may, so that the task should commit."""
+        if self._bytes <= self._max_bytes:
+            return False
+        # A rewritten key was counted again each time: count exactly before saying so.
+        values = filter(None, self._changes.values())
+        self._bytes = sum(map(len, self._changes)) + sum(map(len, values))
+        return self._bytes > self._max_bytes
+
+    def clear(self) -> None:
+        """Forget the changes: they are committed, or thrown away."""
+        self._changes = {}
+        self._order = KeyOrder(self._changes)
+        self._bytes = 0
+
+    def metrics(self) -> dict[str, float]:
+        """`uncommitted-entries`, and `uncommitted-bytes` (at most: rewritten keys may be counted more than once)."""
+        return {"uncommitted-entries": len(self._changes), "uncommitted-bytes": self._bytes}
+
+
+class _MergedCursor:
+    __slots__ = ("_below", "_overlay")
+
+    def __init__(self, overlay: Sequence[Change], below: Cursor) -> None:
+        self._overlay = overlay
+        self._below = below
+
+    def __enter__(self) -> Iterator[Pair]:
+        return merged(self._overlay, self._below.__enter__())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> bool | None:
+        return self._below.__exit__(kind, error, tb)
+
+
+class UncommittedSnapshot:
+    """A range with the changes of its time over an engine's snapshot."""
+
+    __slots__ = ("_below", "_lower", "_overlay", "_upper")
+
+    def __init__(
+        self, overlay: Sequence[Change], below: EngineSnapshot, lower: bytes | None, upper: bytes | None
+    ) -> None:
+        self._overlay = overlay
+        self._below = below
+        self._lower = lower
+        self._upper = upper
+
+    def iterate(self) -> Cursor:
+        """The pairs of the range, in order."""
+        return _MergedCursor(self._overlay, self._below.iterate(self._lower, self._upper))
+
+    def close(self) -> None:
+        """Release the engine's snapshot; closing twice is allowed."""
+        self._below.close()

@@ -1,0 +1,96 @@
+"""Opening what lies on this machine: used if it may be, set aside if not, never deleted because it would not open."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+
+from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
+from samzapy.errors import StoreCorrupted, StoreLocked
+from samzapy.storage.directory import make_private, set_aside, store_directory, wipe
+from samzapy.storage.marker import Marker
+
+_LOG = logging.getLogger(__name__)
+_LOCK_RETRY_S = 0.1
+
+
+@dataclass(frozen=True)
+class LocalStore:
+    """An open engine; `marker` is None if it is empty; `reason` says why an earlier one was set aside, if it was."""
+
+    engine: StorageEngine
+    marker: Marker | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class LocalStores:
+    """Where the stores of one task lie, below `base`. `lock_wait_s`: how long a locked store is waited for."""
+
+    base: Path
+    job: str
+    task: str
+    lock_wait_s: float = 10.0
+
+    def open_kept(
+        self,
+        factory: StorageEngineFactory,
+        settings: EngineSettings,
+        refuse: Callable[[Marker], str | None],
+        now_ms: int,
+    ) -> LocalStore:
+        """The store as an earlier attempt left it, or a new one where that is damaged or `refuse` gives a reason."""
+        if not factory.persistent:
+            return LocalStore(factory.open(None, settings), None)
+        path = self._directory(settings.store)
+        engine: StorageEngine | None = None
+        try:
+            engine = self._open(factory, path, settings)
+            data = engine.marker()
+            if data is None:
+                return LocalStore(engine, None)
+            marker = Marker.from_bytes(data)
+            kind, reason = "stale", refuse(marker) or ""
+            if not reason:
+                return LocalStore(engine, marker)
+        except StoreCorrupted as damage:
+            kind, reason = "corrupt", f"it is damaged ({damage})"
+        except ValueError as cause:
+            kind, reason = "stale", f"its marker cannot be read ({cause})"
+        if engine is not None:
+            engine.close()
+        aside = set_aside(path, kind, now_ms)
+        _LOG.warning("The local store %s is not used: %s. It was set aside as %s.", path, reason, aside.name)
+        return LocalStore(self._open(factory, path, settings), None, reason)
+
+    def open_empty(self, factory: StorageEngineFactory, settings: EngineSettings) -> StorageEngine:
+        """An empty store, whatever an earlier attempt left."""
+        if not factory.persistent:
+            return factory.open(None, settings)
+        path = self._directory(settings.store)
+        try:
+            # Opened before it is wiped: whoever has it open now holds its lock.
+            engine = self._open(factory, path, settings)
+            if engine.marker() is None:
+                return engine
+            engine.close()
+        except StoreCorrupted:
+            _LOG.warning("The local store %s is damaged; it has no changelog and starts empty.", path)
+        wipe(path)
+        return self._open(factory, path, settings)
+
+    def _directory(self, store: str) -> Path:
+        return store_directory(self.base, self.job, store, self.task)
+
+    def _open(self, factory: StorageEngineFactory, path: Path, settings: EngineSettings) -> StorageEngine:
+        make_private(path, self.base)
+        pause = Event()
+        for _ in range(int(self.lock_wait_s / _LOCK_RETRY_S)):
+            try:
+                return factory.open(path, settings)
+            except StoreLocked:
+                pause.wait(_LOCK_RETRY_S)
+        return factory.open(path, settings)

@@ -1,0 +1,158 @@
+"""The stores of one task, as its container uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from samzapy.api.engine import EngineSettings, StorageEngineFactory
+from samzapy.api.kv import KeyValueStore
+from samzapy.api.serde import Serde
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import SystemAdmin, SystemConsumer, SystemProducer
+from samzapy.clock import Clock
+from samzapy.config.job import JobConfig
+from samzapy.config.stores import StoreConfig
+from samzapy.errors import ConfigError, ConfigProblem, StoreError
+from samzapy.plugins import PluginError, load_class
+from samzapy.storage.opening import Clients, StoreOpener, TaskSettings
+from samzapy.storage.restore import ProgressCallback, RestoreResult
+from samzapy.storage.task_store import TaskStore
+
+
+class TaskStores:
+    """One task's stores between two commits.
+
+    A commit calls `flush`, `send_changes`, (the producer's flush), `changelog_offsets`, (the checkpoint), `apply`; the
+    task does not run in between. When one of them fails, what is where is not known any more: every later one raises
+    StoreError, and the next attempt restores.
+    """
+
+    def __init__(self, stores: Mapping[str, TaskStore], restored: Mapping[str, RestoreResult]) -> None:
+        self.stores: Mapping[str, KeyValueStore[Any, Any]] = {name: held.stack.store for name, held in stores.items()}
+        self.restored = restored
+        self._held = dict(stores)
+        self._failure: BaseException | None = None
+
+    def flush(self) -> None:
+        """Serialize what the object caches hold back, in every store."""
+        with self._poisoned_by_failure():
+            for held in self._held.values():
+                held.stack.store.flush()
+
+    def over_budget(self) -> bool:
+        """Whether some store holds more uncommitted bytes than it may, so that the task should commit."""
+        return any(held.stack.uncommitted.over_budget() for held in self._held.values())
+
+    def send_changes(self, producer_of: Callable[[str], SystemProducer]) -> None:
+        """Queue one changelog record per changed key of every store that has a changelog."""
+        with self._poisoned_by_failure():
+            for held in self._held.values():
+                if held.changelog is not None and held.stack.uncommitted.changes:
+                    held.send_changes(producer_of(held.changelog.system))
+
+    def changelog_offsets(self, producer_of: Callable[[str], SystemProducer]) -> dict[str, int]:
+        """Per store with a changelog, the offset of its last record, once the producers are flushed; -1: none ever."""
+        with self._poisoned_by_failure():
+            return {
+                name: held.acknowledged_offset(producer_of(held.changelog.system))
+                for name, held in self._held.items()
+                if held.changelog is not None
+            }
+
+    def apply(self, changelog_offsets: Mapping[str, int], input_offsets: Mapping[SystemStreamPartition, int]) -> None:
+        """Write every store's changes and marker to its engine; afterwards nothing is uncommitted."""
+        with self._poisoned_by_failure():
+            for name, held in self._held.items():
+                held.apply(changelog_offsets.get(name, held.offset), input_offsets)
+
+    def discard(self) -> None:
+        """Throw away everything since the last commit, cached objects included."""
+        for held in self._held.values():
+            held.discard()
+
+    def flush_engines(self) -> None:
+        """Move what is only in the engines' memory to disk: at a graceful stop, so that the next start is quick."""
+        with self._poisoned_by_failure():
+            for held in self._held.values():
+                held.flush_engine()
+
+    def close(self) -> None:
+        """Close every store, also when one of them fails; what was not committed is gone."""
+        with ExitStack() as closing:
+            for held in self._held.values():
+                closing.callback(held.close)
+
+    def metrics(self) -> dict[str, float]:
+        """Every layer's counts and sizes, as `store.name`."""
+        return {f"{name}.{key}": value for name, held in self._held.items() for key, value in held.metrics().items()}
+
+    @contextmanager
+    def _poisoned_by_failure(self) -> Iterator[None]:
+        if self._failure is not None:
+            raise StoreError(f"the task's stores failed before: {self._failure}") from self._failure
+        try:
+            yield
+        except BaseException as failure:
+            self._failure = failure
+            raise
+
+
+def load_engines(config: JobConfig) -> dict[str, StorageEngineFactory]:
+    """A factory per store, to be shared by the tasks of a container. Raises ConfigError with every problem."""
+    engines: dict[str, StorageEngineFactory] = {}
+    problems: list[ConfigProblem] = []
+    for name, store in config.stores.items():
+        key = f"stores.{name}.factory"
+        try:
+            factory = _factory(store)
+        except PluginError as cause:
+            problems.append(ConfigProblem(key, store.factory, str(cause)))
+            continue
+        engines[name] = factory
+        for leaf, value, allowed in factory.check(EngineSettings(name, store.properties)):
+            problems.append(ConfigProblem(f"stores.{name}.{leaf}", value, allowed))
+    if problems:
+        raise ConfigError(problems)
+    return engines
+
+
+def _factory(store: StoreConfig) -> StorageEngineFactory:
+    found = load_class(store.factory)
+    if not issubclass(found, StorageEngineFactory):
+        raise PluginError("must be a StorageEngineFactory")
+    return found()
+
+
+def open_task_stores(  # noqa: PLR0913  # what a container has, as it has it
+    config: JobConfig,
+    task_name: str,
+    changelog_partition: int,
+    *,
+    serdes: Mapping[str, Serde],
+    engines: Mapping[str, StorageEngineFactory],
+    admin_of: Callable[[str], SystemAdmin],
+    consumer_of: Callable[[str], SystemConsumer],
+    tasks_in_container: int,
+    clock: Clock,
+    on_progress: ProgressCallback | None = None,
+    lock_wait_s: float = 10.0,
+) -> TaskStores:
+    """Open and restore the stores of one task.
+
+    The changelogs exist (`ensure_changelog`) and no predecessor of the task writes to them any more: their ends, taken
+    here, are the restore's bounds. `consumer_of` gives a new consumer, which is closed here. `on_progress` hears of
+    `task/store`, offsets read, offsets to read. Stores without a changelog start empty.
+
+    Raises StoreLocked when a store is still locked after `lock_wait_s` seconds, RestoreError when a changelog cannot
+    be read to its end, EnvironmentFailure when it is missing or not compacted.
+    """
+    task = TaskSettings(task_name, changelog_partition, tasks_in_container)
+    opener = StoreOpener(config, task, Clients(admin_of, consumer_of), engines, serdes, clock, lock_wait_s)
+    report = None if on_progress is None else _named(task_name, on_progress)
+    return TaskStores(*opener.open(report))
+
+
+def _named(task: str, on_progress: ProgressCallback) -> ProgressCallback:
+    return lambda store, done, total: on_progress(f"{task}/{store}", done, total)

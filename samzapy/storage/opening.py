@@ -1,0 +1,155 @@
+"""From a job's configuration to one task's open and restored stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
+from samzapy.api.serde import Serde
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import SystemAdmin, SystemConsumer
+from samzapy.clock import Clock
+from samzapy.config.job import JobConfig
+from samzapy.config.stores import StoreConfig
+from samzapy.storage.changelog import delete_retention_ms, described_changelog, max_record_bytes
+from samzapy.storage.kv.stack import build_stack
+from samzapy.storage.local import LocalStores
+from samzapy.storage.marker import StoreIdentity, refusal
+from samzapy.storage.restore import ProgressCallback, RestoreResult, StoreRestore, run_restores
+from samzapy.storage.task_store import TaskStore
+
+
+@dataclass(frozen=True)
+class TaskSettings:
+    """The task whose stores are opened, and its share of the container."""
+
+    name: str
+    changelog_partition: int
+    tasks_in_container: int
+
+
+@dataclass(frozen=True)
+class Clients:
+    """How storage reaches the changelogs' systems: their admins, and a new consumer at each call."""
+
+    admin_of: Callable[[str], SystemAdmin]
+    consumer_of: Callable[[str], SystemConsumer]
+
+
+@dataclass
+class _Opened:
+    """A store between the opening of its engine and the end of its restore."""
+
+    config: StoreConfig
+    engine: StorageEngine
+    identity: StoreIdentity
+    ssp: SystemStreamPartition | None = None
+    start: int = 0
+    bound: int = 0
+    kept: bool = False
+    reason: str = ""
+    max_record_bytes: int | None = None
+
+
+class StoreOpener:
+    """Opens the stores of one task, restores them together, and builds their stacks."""
+
+    def __init__(
+        self,
+        config: JobConfig,
+        task: TaskSettings,
+        clients: Clients,
+        engines: Mapping[str, StorageEngineFactory],
+        serdes: Mapping[str, Serde],
+        clock: Clock,
+        lock_wait_s: float = 10.0,
+    ) -> None:
+        self._config = config
+        self._task = task
+        self._clients = clients
+        self._engines = engines
+        self._serdes = serdes
+        self._clock = clock
+        self._job = f"{config.name}-{config.id}"
+        self._logged = LocalStores(config.logged_store_base_dir, self._job, task.name, lock_wait_s)
+        self._non_logged = LocalStores(config.non_logged_store_base_dir, self._job, task.name, lock_wait_s)
+
+    def open(self, on_progress: ProgressCallback | None) -> tuple[dict[str, TaskStore], dict[str, RestoreResult]]:
+        """Every store of the task, restored, with what was done. If one fails, none stays open."""
+        with ExitStack() as cleanup:
+            opened = []
+            for config in self._config.stores.values():
+                opened.append(self._open(config))
+                cleanup.callback(opened[-1].engine.close)
+            results = self._restore(opened, on_progress)
+            stores = {store.config.name: self._task_store(store) for store in opened}
+            cleanup.pop_all()
+        return stores, results
+
+    def _open(self, config: StoreConfig) -> _Opened:
+        factory = self._engines[config.name]
+        settings = EngineSettings(config.name, config.properties, self._task.tasks_in_container)
+        if config.changelog is None:
+            identity = StoreIdentity(self._job, config.name, self._task.changelog_partition)
+            return _Opened(config, self._non_logged.open_empty(factory, settings), identity)
+        return self._open_logged(config, factory, settings)
+
+    def _open_logged(self, config: StoreConfig, factory: StorageEngineFactory, settings: EngineSettings) -> _Opened:
+        partition = self._task.changelog_partition
+        stream = config.changelog
+        assert stream is not None
+        admin = self._clients.admin_of(stream.system)
+        topic = described_changelog(admin, config, partition)
+        identity = StoreIdentity(self._job, config.name, partition, topic.stream_id)
+        ssp = SystemStreamPartition(stream.system, stream.stream, partition)
+        log = admin.offsets([ssp])[ssp]
+        retention_ms, now_ms = delete_retention_ms(topic, config), self._clock.wall_ms()
+        local = self._logged.open_kept(
+            factory, settings, lambda marker: refusal(marker, identity, log, retention_ms, now_ms), now_ms
+        )
+        kept = local.marker is not None
+        return _Opened(
+            config,
+            local.engine,
+            identity,
+            ssp,
+            start=log.oldest if local.marker is None else local.marker.changelog_offset + 1,
+            bound=log.upcoming,
+            kept=kept,
+            reason=local.reason,
+            max_record_bytes=max_record_bytes(topic),
+        )
+
+    def _restore(self, opened: list[_Opened], on_progress: ProgressCallback | None) -> dict[str, RestoreResult]:
+        read: dict[str, tuple[int, float]] = {}
+        behind: dict[str, list[StoreRestore]] = {}
+        for store in opened:
+            if store.ssp is not None and store.start < store.bound:
+                restore = StoreRestore(store.engine, store.identity, store.ssp, store.start, store.bound)
+                behind.setdefault(store.ssp.system, []).append(restore)
+        for system, restores in behind.items():
+            consumer = self._clients.consumer_of(system)
+            try:
+                read.update(run_restores(restores, consumer, self._clock, on_progress))
+            finally:
+                consumer.close()
+        return {store.config.name: _result(store, read) for store in opened}
+
+    def _task_store(self, store: _Opened) -> TaskStore:
+        config = store.config
+        key_serde, msg_serde = self._serdes[config.key_serde], self._serdes[config.msg_serde]
+        stack = build_stack(config, store.engine, key_serde, msg_serde, store.max_record_bytes)
+        offset = max(store.bound, store.start) - 1
+        return TaskStore(stack, store.engine, store.identity, store.ssp, offset, self._clock)
+
+
+def _result(store: _Opened, read: Mapping[str, tuple[int, float]]) -> RestoreResult:
+    name = store.config.name
+    records, seconds = read.get(name, (0, 0.0))
+    if store.kept:
+        source = "local store + changelog" if name in read else "local store"
+    else:
+        source = "changelog" if records else "nothing"
+    return RestoreResult(name, records, seconds, source, store.reason)

@@ -1,0 +1,159 @@
+"""Stores brought up to date from their changelogs."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from samzapy.api.engine import StorageEngine
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import RecordBatch, SystemConsumer
+from samzapy.clock import Clock
+from samzapy.errors import RestoreError
+from samzapy.failpoints import reach
+from samzapy.storage.marker import Marker, StoreIdentity
+
+#: Called with (store, records read so far in offsets, offsets to read).
+ProgressCallback = Callable[[str, int, int], None]
+
+_CHUNK_BYTES = 33_554_432
+_POLL_S = 0.1
+_POLL_RECORDS = 50_000
+
+
+@dataclass(frozen=True)
+class RestoreResult:
+    """How a store got its contents. `source`: local store, local store + changelog, changelog, or nothing;
+    `records`: changelog records read; `reason`: why the local store was not used, empty if it was or there was none."""
+
+    store: str
+    records: int
+    seconds: float
+    source: str
+    reason: str = ""
+
+
+class StoreRestore:
+    """One store on its way from offset `start` to `bound` (exclusive) of its changelog partition.
+
+    Records are gathered in a dict, so that only a key's last value of a chunk is written, in key order. Each chunk goes in with a
+    marker of its own: a crash costs the chunk, not the restore. Until the bound is reached the marker carries the
+    time of the last record, because older deletions may still follow it in the log.
+    """
+
+    __slots__ = (
+        "_bytes", "_chunk_bytes", "_engine", "_identity", "_last", "_pending", "bound", "records", "ssp", "start",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        engine: StorageEngine,
+        identity: StoreIdentity,
+        ssp: SystemStreamPartition,
+        start: int,
+        bound: int,
+        chunk_bytes: int = _CHUNK_BYTES,
+    ) -> None:
+        self.ssp = ssp
+        self.start = start
+        self.bound = bound
+        self.records = 0
+        self._engine = engine
+        self._identity = identity
+        self._chunk_bytes = chunk_bytes
+        self._pending: dict[bytes, bytes | None] = {}
+        self._bytes = 0
+        self._last = (start - 1, 0)
+
+    @property
+    def store(self) -> str:
+        """The store's name."""
+        return self._identity.store
+
+    def add(self, batch: RecordBatch) -> None:
+        """Take the batch's records below the bound. Raises RestoreError for one without a key."""
+        count = len(batch.offsets)
+        if batch.offsets[-1] >= self.bound:
+            count = bisect_left(batch.offsets, self.bound)
+            if not count:
+                return
+        keys, values = batch.keys[:count], batch.values[:count]
+        if None in keys:
+            raise RestoreError(f"{self.ssp}@{batch.offsets[keys.index(None)]}: changelog record without a key")
+        self._pending.update(zip(keys, values, strict=True))  # type: ignore[arg-type]
+        self._bytes += sum(map(len, filter(None, keys))) + sum(map(len, filter(None, values)))
+        self.records += count
+        self._last = (batch.offsets[count - 1], batch.timestamps[count - 1])
+        if self._bytes > self._chunk_bytes:
+            self._write(*self._last)
+
+    def finish(self, now_ms: int) -> None:
+        """Write what is gathered: everything below the bound is in the store, as of `now_ms`."""
+        self._write(self.bound - 1, now_ms)
+
+    def _write(self, offset: int, time_ms: int) -> None:
+        marker = Marker(self._identity, offset, max(time_ms, 0))
+        reach("restore.chunk")
+        self._engine.write(dict(sorted(self._pending.items())), marker.to_bytes())
+        self._pending = {}
+        self._bytes = 0
+
+
+def run_restores(
+    restores: Sequence[StoreRestore],
+    consumer: SystemConsumer,
+    clock: Clock,
+    on_progress: ProgressCallback | None = None,
+    stall_s: float = 60.0,
+) -> dict[str, tuple[int, float]]:
+    """Read the partitions of one system with a consumer that was not started yet, until each is at its bound.
+
+    A partition is done when the consumer's position has reached the bound: what lies between may be control records
+    or holes. Returns (records, seconds) by store. Raises RestoreError when nothing moved for `stall_s` seconds.
+    """
+    began = moved = clock.monotonic()
+    as_of_ms = clock.wall_ms()
+    active = {restore.ssp: restore for restore in restores}
+    for restore in restores:
+        consumer.register(restore.ssp, restore.start)
+    consumer.start()
+    results: dict[str, tuple[int, float]] = {}
+    positions: dict[SystemStreamPartition, int] = {}
+    while active:
+        for batch in consumer.poll(_POLL_S, _POLL_RECORDS):
+            if batch.ssp in active:
+                active[batch.ssp].add(batch)
+        now = clock.monotonic()
+        if _advanced(active, consumer, positions, on_progress):
+            moved = now
+        for restore in [r for r in active.values() if positions[r.ssp] >= r.bound]:
+            restore.finish(as_of_ms)
+            consumer.pause([restore.ssp])
+            del active[restore.ssp]
+            results[restore.store] = (restore.records, clock.monotonic() - began)
+        if active and now - moved > stall_s:
+            raise RestoreError(_stalled(active.values(), positions, stall_s))
+    return results
+
+
+def _advanced(
+    active: dict[SystemStreamPartition, StoreRestore],
+    consumer: SystemConsumer,
+    positions: dict[SystemStreamPartition, int],
+    on_progress: ProgressCallback | None,
+) -> bool:
+    advanced = False
+    for ssp, restore in active.items():
+        position = consumer.position(ssp)
+        if position != positions.get(ssp):
+            positions[ssp] = position
+            advanced = True
+            if on_progress is not None:
+                on_progress(restore.store, min(position, restore.bound) - restore.start, restore.bound - restore.start)
+    return advanced
+
+
+def _stalled(active: Iterable[StoreRestore], positions: dict[SystemStreamPartition, int], stall_s: float) -> str:
+    where = ", ".join(f"{r.ssp} at {positions[r.ssp]} of {r.bound} (store '{r.store}')" for r in active)
+    return f"restore made no progress for {stall_s:g} s: {where}"

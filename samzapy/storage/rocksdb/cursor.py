@@ -1,0 +1,83 @@
+"""Reading ranges so that damage never looks like the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+from rocksdict import Rdict, RdictIter, ReadOptions, Snapshot
+
+from samzapy.errors import StoreClosed
+from samzapy.storage.rocksdb.failures import translated
+
+#: One reserved key in the data's own column family: memtables of several families are flushed independently, so only
+#: there is a commit's marker on disk exactly when its data is.
+MARKER_KEY = b"\x00samzapy\x00marker"
+
+#: Rows are read in chunks that grow, so that a short range stays cheap and a long one costs little a row.
+_FIRST_CHUNK, _LARGEST_CHUNK = 16, 512
+_CHUNK_BYTES = 1 << 20
+
+
+class RocksDbCursor:
+    """Pairs of a range as they were when it was made. Ends with a check of the iterator's status."""
+
+    __slots__ = ("__weakref__", "_ended", "_path", "_rows")
+
+    def __init__(self, source: Rdict | Snapshot, path: Path, lower: bytes | None, upper: bytes | None) -> None:
+        self._path = path
+        self._rows: RdictIter | None = None
+        # Nothing is below the empty key, but RocksDB takes an empty bound for none.
+        self._ended = upper == b""
+        options = ReadOptions()
+        if upper:
+            options.set_iterate_upper_bound(upper)
+        try:
+            rows = source.iter(options)
+            if lower is None:
+                rows.seek_to_first()
+            else:
+                rows.seek(lower)
+        except Exception as cause:
+            raise translated(cause, path, "reading a range") from cause
+        self._rows = rows
+
+    def __enter__(self) -> Iterator[tuple[bytes, bytes]]:
+        return self._pairs()
+
+    def _pairs(self) -> Iterator[tuple[bytes, bytes]]:
+        size = _FIRST_CHUNK
+        while not self._ended:
+            yield from self._chunk(size)
+            size = min(2 * size, _LARGEST_CHUNK)
+
+    def _chunk(self, size: int) -> list[tuple[bytes, bytes]]:
+        """The next pairs; the end is reached only if it was reached without damage."""
+        rows = self._rows
+        if rows is None:
+            raise StoreClosed(f"{self._path}: the iterator is closed")
+        chunk: list[tuple[bytes, bytes]] = []
+        valid, key_of, value_of, advance = rows.valid, rows.key, rows.value, rows.next
+        room = _CHUNK_BYTES
+        try:
+            while len(chunk) < size and room > 0 and valid():
+                key = key_of()
+                if key != MARKER_KEY:
+                    value = value_of()
+                    chunk.append((key, value))
+                    room -= len(value)
+                advance()
+            if not valid():
+                rows.status()
+                self._ended = True
+        except Exception as cause:
+            raise translated(cause, self._path, "reading a range") from cause
+        return chunk
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of RocksDB's iterator: the files stay locked until it is gone."""
+        self._rows = None

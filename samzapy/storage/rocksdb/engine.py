@@ -1,0 +1,188 @@
+"""One task's part of one store, in RocksDB."""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rocksdict import Rdict, Snapshot, WriteBatch, WriteOptions
+
+from samzapy.api.engine import Changes, Cursor, EngineSnapshot, StorageEngine
+from samzapy.errors import StoreClosed, StoreError
+from samzapy.storage.rocksdb.cursor import MARKER_KEY, RocksDbCursor
+from samzapy.storage.rocksdb.failures import translated
+from samzapy.storage.rocksdb.ownership import Ownership
+
+_GAUGES = {
+    "rocksdb.estimate-num-keys": "estimate-num-keys",
+    "rocksdb.cur-size-active-mem-table": "cur-size-active-mem-table",
+    "rocksdb.cur-size-all-mem-tables": "cur-size-all-mem-tables",
+    "rocksdb.size-all-mem-tables": "size-all-mem-tables",
+    "rocksdb.estimate-table-readers-mem": "estimate-table-readers-mem",
+    "rocksdb.total-sst-files-size": "total-sst-files-size",
+    "rocksdb.block-cache-usage": "block-cache-usage",
+}
+
+
+class RocksDbStorageEngine(StorageEngine):
+    """Committed state in one directory, without a write-ahead log.
+
+    RocksDB without WAL keeps a prefix of its batches: memtables are flushed in order, each with whole batches. The
+    marker is a key of the same column family and in the same batch as the data, so whatever prefix survives a kill,
+    the marker tells it. What a kill loses is what `flush` has not moved to disk.
+
+    One process, and no child forked from it, may use it; every cursor and snapshot is released before it closes.
+    """
+
+    __slots__ = ("_db", "_open", "_ownership", "_path", "_write_options")
+
+    def __init__(self, db: Rdict, path: Path, ownership: Ownership) -> None:
+        self._db: Any = db
+        self._path = path
+        self._ownership = ownership
+        self._open: weakref.WeakSet[RocksDbCursor | RocksDbSnapshot] = weakref.WeakSet()
+        self._write_options = WriteOptions()
+        self._write_options.disable_wal = True
+        ownership.watch(self)
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value, None if absent."""
+        try:
+            if key == MARKER_KEY:
+                return None
+            return self._db.get(key)  # type: ignore[no-any-return]
+        except Exception as cause:
+            raise self._failure(cause, "reading") from cause
+
+    def get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values in the order of `keys`."""
+        try:
+            found: list[bytes | None] = self._db.get(list(keys))
+        except Exception as cause:
+            raise self._failure(cause, "reading") from cause
+        if MARKER_KEY in keys:
+            return [None if key == MARKER_KEY else value for key, value in zip(keys, found, strict=True)]
+        return found
+
+    def iterate(self, lower: bytes | None, upper: bytes | None) -> Cursor:
+        """Pairs with lower <= key < upper, as they are now."""
+        cursor = RocksDbCursor(self._opened(), self._path, lower, upper)
+        self._open.add(cursor)
+        return cursor
+
+    def snapshot(self) -> EngineSnapshot:
+        """The contents as they are now."""
+        db = self._opened()
+        try:
+            snapshot = RocksDbSnapshot(db.snapshot(), self._path, self._open)
+        except Exception as cause:
+            raise self._failure(cause, "taking a snapshot") from cause
+        self._open.add(snapshot)
+        return snapshot
+
+    def write(self, changes: Changes, marker: bytes) -> None:
+        """One WriteBatch: `changes` and the marker. Raises StoreError for the one reserved key."""
+        if MARKER_KEY in changes:
+            raise StoreError(f"{self._path}: key {MARKER_KEY!r} is reserved")
+        batch = WriteBatch(raw_mode=True)
+        values = changes.values()
+        try:
+            if None in values:
+                for key, value in changes.items():
+                    if value is None:
+                        batch.delete(key)
+                    else:
+                        batch.put(key, value)
+            else:
+                # A map that is drained runs without a Python frame a record.
+                deque(map(batch.put, changes, values), maxlen=0)
+            batch.put(MARKER_KEY, marker)
+            self._db.write(batch, self._write_options)
+        except Exception as cause:
+            raise self._failure(cause, "writing a commit") from cause
+
+    def marker(self) -> bytes | None:
+        """The marker of the last write that survived."""
+        try:
+            return self._db.get(MARKER_KEY)  # type: ignore[no-any-return]
+        except Exception as cause:
+            raise self._failure(cause, "reading the marker") from cause
+
+    def flush(self) -> None:
+        """Flush the memtable and wait for it."""
+        try:
+            self._db.flush(True)
+        except Exception as cause:
+            raise self._failure(cause, "flushing") from cause
+
+    def close(self) -> None:
+        """Release cursors, snapshots, files and memory. RocksDB flushes its memtable on the way."""
+        if isinstance(self._db, _Gone):
+            return
+        for opened in list(self._open):
+            opened.close()
+        db, self._db = self._db, _Gone(StoreClosed(f"{self._path} is closed"))
+        try:
+            db.close()
+        except Exception as cause:
+            raise self._failure(cause, "closing") from cause
+        finally:
+            self._ownership.release()
+
+    def metrics(self) -> dict[str, float]:
+        """RocksDB's own properties, those that are worth a gauge."""
+        if isinstance(self._db, _Gone):
+            return {}
+        found = {name: self._db.property_int_value(key) for key, name in _GAUGES.items()}
+        return {name: float(value) for name, value in found.items() if value is not None}
+
+    def disown(self) -> Any:
+        """In a forked child: give the handle up without closing it, and refuse every further call."""
+        db, self._db = self._db, _Gone(StoreError(f"{self._path} was opened by the parent of this process"))
+        return db
+
+    def _opened(self) -> Rdict:
+        if isinstance(self._db, _Gone):
+            raise self._db.error
+        return self._db
+
+    def _failure(self, cause: Exception, doing: str) -> StoreError:
+        return cause if isinstance(cause, StoreError) else translated(cause, self._path, doing)
+
+
+class _Gone:
+    """In the place of the handle when there is none any more: any use of it raises, and nobody has to ask first."""
+
+    def __init__(self, error: StoreError) -> None:
+        self.error = error
+
+    def __getattr__(self, name: str) -> Any:
+        raise self.error
+
+
+class RocksDbSnapshot(EngineSnapshot):
+    """RocksDB's snapshot, until it or the engine is closed."""
+
+    __slots__ = ("__weakref__", "_open", "_path", "_snapshot")
+
+    def __init__(
+        self, snapshot: Snapshot, path: Path, opened: weakref.WeakSet[RocksDbCursor | RocksDbSnapshot]
+    ) -> None:
+        self._snapshot: Snapshot | None = snapshot
+        self._path = path
+        self._open = opened
+
+    def iterate(self, lower: bytes | None, upper: bytes | None) -> Cursor:
+        """Pairs with lower <= key < upper, as they were."""
+        if self._snapshot is None:
+            raise StoreClosed(f"{self._path}: the snapshot is closed")
+        cursor = RocksDbCursor(self._snapshot, self._path, lower, upper)
+        self._open.add(cursor)
+        return cursor
+
+    def close(self) -> None:
+        """Release it; cursors over it stay usable."""
+        self._snapshot = None

@@ -1,0 +1,73 @@
+"""Opens RocksDB stores; one factory per store and container, so that the container's tasks share its memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from rocksdict import AccessType, Cache, Rdict
+
+from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
+from samzapy.errors import ConfigError, ConfigProblem, StoreCorrupted, StoreError
+from samzapy.storage.rocksdb.engine import RocksDbStorageEngine
+from samzapy.storage.rocksdb.failures import noted_damage, translated
+from samzapy.storage.rocksdb.options import RocksDbOptions, problems
+from samzapy.storage.rocksdb.ownership import Ownership
+
+
+class RocksDbStorageEngineFactory(StorageEngineFactory):
+    """`stores.NAME.factory = rocksdb`. The block cache is made at the first open, in the process that opens."""
+
+    persistent = True
+
+    def __init__(self) -> None:
+        self._caches: dict[tuple[int, str, int], Cache] = {}
+
+    def check(self, settings: EngineSettings) -> Iterable[tuple[str, str, str]]:
+        """Problems of the `rocksdb.*` and memory keys."""
+        return problems(settings.properties)
+
+    def open(self, directory: Path | None, settings: EngineSettings) -> StorageEngine:
+        """Open the directory, creating what is missing. See `StorageEngineFactory.open`."""
+        wrong = problems(settings.properties)
+        if wrong:
+            raise ConfigError(
+                ConfigProblem(f"stores.{settings.store}.{key}", value, text) for key, value, text in wrong
+            )
+        if directory is None:
+            raise StoreError(f"store '{settings.store}': RocksDB needs a directory")
+        path = _private(directory)
+        damage = noted_damage(path)
+        if damage is not None:
+            raise StoreCorrupted(f"{path}: damage was found when it was last used: {damage}")
+        options = RocksDbOptions.parse(settings.properties, settings.tasks_in_container)
+        ownership = Ownership(path)
+        try:
+            db = Rdict(
+                str(path), options.to_options(self._cache(settings.store, options)), None, AccessType.read_write()
+            )
+            ownership.note_holder()
+        except Exception as cause:
+            failure = translated(cause, path, "opening")
+            ownership.release_claim()
+            raise failure from cause
+        return RocksDbStorageEngine(db, path, ownership)
+
+    def _cache(self, store: str, options: RocksDbOptions) -> Cache | None:
+        if not options.cache_bytes:
+            return None
+        key = (os.getpid(), store, options.cache_bytes)
+        if key not in self._caches:
+            self._caches[key] = Cache(options.cache_bytes)
+        return self._caches[key]
+
+
+def _private(directory: Path) -> Path:
+    try:
+        path = directory.resolve()
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.chmod(0o700)
+    except OSError as cause:
+        raise StoreError(f"{directory}: cannot make the store's directory: {cause.strerror or cause}") from cause
+    return path

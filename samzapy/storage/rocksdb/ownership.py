@@ -1,0 +1,74 @@
+"""Who may use an open directory: this process, once, and none of its children."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import weakref
+from pathlib import Path
+from typing import Any, Protocol
+
+from samzapy.errors import StoreLocked
+from samzapy.storage.rocksdb.failures import HOLDER_FILE
+
+#: Real paths open in this process (or in the one it was forked from), and by which pid. RocksDB's own table goes by
+#: path text, so a symlink would get past it.
+_OPEN: dict[Path, int] = {}
+
+
+class Disownable(Protocol):
+    """What holds a handle that a forked child must neither use nor close."""
+
+    def disown(self) -> Any:
+        """Give up the handle and return it."""
+        ...
+
+
+_HELD: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+class Ownership:
+    """A directory claimed for one engine."""
+
+    __slots__ = ("_path", "_pid")
+
+    def __init__(self, path: Path) -> None:
+        """Claim `path`, a real path. Raises StoreLocked if this process has it open already."""
+        if path in _OPEN:
+            raise StoreLocked(f"{path}: the store is open already in pid {_OPEN[path]}")
+        self._path = path
+        self._pid = os.getpid()
+        _OPEN[path] = self._pid
+
+    def note_holder(self) -> None:
+        """Write our pid beside RocksDB's lock, once the lock is ours; for whoever finds it locked."""
+        (self._path / HOLDER_FILE).write_text(f"{self._pid}\n", encoding="ascii")
+
+    def watch(self, engine: Disownable) -> None:
+        """Disown `engine` in every child of this process."""
+        _HELD.add(engine)
+
+    def release_claim(self) -> None:
+        """Let this process open the directory again; another holder's pid file is left alone."""
+        _OPEN.pop(self._path, None)
+
+    def release(self) -> None:
+        """Let the directory be opened again, by anyone."""
+        self.release_claim()
+        with contextlib.suppress(OSError):
+            (self._path / HOLDER_FILE).unlink()
+
+
+def _disown_all() -> None:
+    """In a child: RocksDB's threads did not come along, and closing would write to the parent's files.
+
+    The handles are leaked on purpose, past the interpreter's end.
+    """
+    for engine in list(_HELD):
+        handle = engine.disown()
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
+    _HELD.clear()
+
+
+os.register_at_fork(after_in_child=_disown_all)

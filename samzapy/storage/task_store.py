@@ -1,0 +1,100 @@
+"""One store of one task: its stack, its engine, and how far its changelog is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from samzapy.api.engine import StorageEngine
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import SystemProducer
+from samzapy.clock import Clock
+from samzapy.errors import StoreError
+from samzapy.storage.kv.stack import StoreStack
+from samzapy.storage.marker import Marker, StoreIdentity
+
+#: What is only in the engine's memory is read again from the changelog after a kill: move it to disk when it is that
+#: much, or that old. The age also keeps the marker on disk younger than the changelog's delete.retention.ms.
+_FLUSH_RECORDS = 1_000_000
+_FLUSH_S = 600.0
+
+
+class TaskStore:
+    """Brings a store's changes to its changelog and then to its engine, when it is told to."""
+
+    __slots__ = ("_clock", "_flushed_s", "_unflushed", "changelog", "engine", "identity", "offset", "stack")
+
+    def __init__(
+        self,
+        stack: StoreStack,
+        engine: StorageEngine,
+        identity: StoreIdentity,
+        changelog: SystemStreamPartition | None,
+        offset: int,
+        clock: Clock,
+    ) -> None:
+        """`offset`: the changelog offset up to which the engine is complete, -1 for none."""
+        self.stack = stack
+        self.engine = engine
+        self.identity = identity
+        self.changelog = changelog
+        self.offset = offset
+        self._clock = clock
+        self._unflushed = 0
+        self._flushed_s = clock.monotonic()
+
+    def send_changes(self, producer: SystemProducer) -> None:
+        """Queue one changelog record per changed key."""
+        changes = self.stack.uncommitted.changes
+        if changes and self.changelog is not None:
+            producer.send_changes(self.changelog.stream, self.changelog.partition, changes.items())
+
+    def acknowledged_offset(self, producer: SystemProducer) -> int:
+        """The changelog offset of this commit: the last acknowledged record's, or the one before if nothing changed."""
+        if not self.stack.uncommitted.changes or self.changelog is None:
+            return self.offset
+        last = producer.last_offset(self.changelog.stream, self.changelog.partition)
+        if last is None or last <= self.offset:
+            raise StoreError(
+                f"store '{self.identity.store}': changelog {self.changelog} acknowledged nothing after offset "
+                f"{self.offset} (last: {last})"
+            )
+        return last
+
+    def apply(self, offset: int, input_offsets: Mapping[SystemStreamPartition, int]) -> None:
+        """One write of the changes and their marker; nothing at all if there are none.
+
+        So the marker's input offsets may be older than the checkpoint's, its changelog offset never is.
+        """
+        changes = self.stack.uncommitted.changes
+        due = self._clock.monotonic() - self._flushed_s >= _FLUSH_S
+        if changes or due:
+            inputs = {str(ssp): position for ssp, position in input_offsets.items()}
+            marker = Marker(self.identity, offset, self._clock.wall_ms(), inputs)
+            self.engine.write(changes, marker.to_bytes())
+            self.offset = offset
+            self._unflushed += len(changes)
+            self.stack.uncommitted.clear()
+        if due or self._unflushed >= _FLUSH_RECORDS:
+            self.flush_engine()
+
+    def flush_engine(self) -> None:
+        """Move what is only in the engine's memory to disk."""
+        self.engine.flush()
+        self._unflushed = 0
+        self._flushed_s = self._clock.monotonic()
+
+    def discard(self) -> None:
+        """Go back to the last commit."""
+        self.stack.objects.discard()
+        self.stack.uncommitted.clear()
+
+    def close(self) -> None:
+        """Close the stack, then the engine."""
+        try:
+            self.stack.store.close()
+        finally:
+            self.engine.close()
+
+    def metrics(self) -> dict[str, float]:
+        """Of every layer, by name."""
+        return {**self.stack.objects.metrics(), **self.stack.uncommitted.metrics(), **self.engine.metrics()}
