@@ -17,7 +17,7 @@ from samzapy.storage.kv.ordered import KeyOrder
 class InMemoryStorageEngine(StorageEngine):
     """A dict and its sorted keys. Cursors and snapshots share the dict; a write copies it first while one is open."""
 
-    __slots__ = ("__weakref__", "_data", "_marker", "_open", "_order", "_store")
+    __slots__ = ("_data", "_marker", "_open", "_order", "_store")
 
     def __init__(self, store: str) -> None:
         self._store = store
@@ -92,7 +92,7 @@ class InMemoryStorageEngine(StorageEngine):
 class _View(EngineSnapshot):
     """The dict as it was, with its keys in order; one that is closed reads nothing."""
 
-    __slots__ = ("__weakref__", "_data", "_keys", "_store")
+    __slots__ = ("_data", "_keys", "_store")
 
     def __init__(self, store: str, data: Mapping[bytes, bytes], keys: list[bytes]) -> None:
         self._store = store

@@ -166,7 +166,7 @@ class _Gone:
 class RocksDbSnapshot(EngineSnapshot):
     """RocksDB's snapshot, until it or the engine is closed."""
 
-    __slots__ = ("__weakref__", "_open", "_path", "_snapshot")
+    __slots__ = ("_open", "_path", "_snapshot")
 
     def __init__(
         self, snapshot: Snapshot, path: Path, opened: weakref.WeakSet[RocksDbCursor | RocksDbSnapshot]
