@@ -1,0 +1,30 @@
+"""The systems that the contract suite runs over. A system is added in `SYSTEMS`, nowhere else."""
+
+import pytest
+from system_under_test import SystemUnderTest
+
+from samzapy.api.system import SystemSettings
+from samzapy.system.memory.cluster import MemoryCluster
+
+
+def memory_settings(request):
+    request.addfinalizer(MemoryCluster.reset_all)
+    return SystemSettings("memory", "samzapy.system.memory.factory:MemorySystemFactory")
+
+
+def local_settings(request):
+    path = request.getfixturevalue("tmp_path") / "state" / "local.db"
+    return SystemSettings("local", "samzapy.system.local.factory:LocalSystemFactory", properties={"path": str(path)})
+
+
+SYSTEMS = {
+    "memory": pytest.param(memory_settings, id="memory"),
+    "local": pytest.param(local_settings, id="local"),
+}
+
+
+@pytest.fixture(params=SYSTEMS.values())
+def system(request):
+    under_test = SystemUnderTest(request.param(request))
+    yield under_test
+    under_test.close()
