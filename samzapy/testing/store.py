@@ -1,0 +1,217 @@
+"""One store, exactly as a job would get it, on a messaging system inside the process."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from samzapy.api.kv import KeyValueStore
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.system import SystemConsumer, SystemProducer, SystemSettings
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.config.job import JobConfig
+from samzapy.config.loader import load_job
+from samzapy.config.stores import StoreConfig
+from samzapy.errors import ConfigError, ConfigProblem, StoreError
+from samzapy.serializers.registry import serde_registry
+from samzapy.storage.changelog import ensure_changelog
+from samzapy.storage.directory import store_directory
+from samzapy.storage.manager import TaskStores, load_engines, open_task_stores
+from samzapy.storage.restore import RestoreResult
+from samzapy.system.memory.factory import MemorySystemFactory
+
+_TASK = "Partition 0"
+_CHANGELOGS = "changelogs"
+
+
+@contextmanager
+def open_store(
+    config: JobConfig | Mapping[str, str] | Path | str, name: str, path: Path | str, clock: Clock = SYSTEM_CLOCK
+) -> Iterator[OpenStore]:
+    """Open store `name` of a job (its configuration, flat pairs, or a properties file) in the directory `path`.
+
+    The stack, its options and its serdes are the job's; the changelog, if it has one, is kept in this process and ends
+    with the context. Local files stay in `path`, but a later `open_store` does not use them: its changelog is another
+    one. Raises ConfigError for a job that has no such store.
+    """
+    job = config if isinstance(config, JobConfig) else load_job(config)
+    opened = OpenStore(_isolated(job, name, Path(path)), name, clock)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def _isolated(job: JobConfig, name: str, path: Path) -> JobConfig:
+    """The job with this one store, its state below `path` and its changelog on a system of its own."""
+    if name not in job.stores:
+        known = ", ".join(sorted(job.stores)) or "none"
+        raise ConfigError([ConfigProblem(f"stores.{name}.factory", None, f"no such store; the job has: {known}")])
+    store = job.stores[name]
+    if store.changelog is not None:
+        store = replace(store, changelog=SystemStream(_CHANGELOGS, store.changelog.stream))
+    return replace(job, stores={name: store}, logged_store_base_dir=path, non_logged_store_base_dir=path)
+
+
+class OpenStore:
+    """A store with the two things that happen to it from outside: a commit and a crash."""
+
+    def __init__(self, job: JobConfig, name: str, clock: Clock) -> None:
+        self._job = job
+        self._name = name
+        self._clock = clock
+        self._settings = SystemSettings(_CHANGELOGS, "memory", properties={"cluster": f"{_CHANGELOGS}-{uuid4()}"})
+        self._system = MemorySystemFactory()
+        self._admin = self._system.admin(self._settings, "open-store")
+        self._engines = load_engines(job)
+        self._serdes = serde_registry(job)
+        if self._config.changelog is not None:
+            ensure_changelog(self._admin, self._config, 1)
+        self._stores: TaskStores | None = None
+        self._producer: SystemProducer | None = None
+        self.reopen()
+
+    @property
+    def store(self) -> KeyValueStore[Any, Any]:
+        """The store; another object after `crash` or `reopen`."""
+        return self._opened().stores[self._name]
+
+    @property
+    def restored(self) -> RestoreResult:
+        """How the last opening got the contents."""
+        return self._opened().restored[self._name]
+
+    @property
+    def stores(self) -> TaskStores:
+        """What a container would hold."""
+        return self._opened()
+
+    def commit(self) -> None:
+        """Everything a commit does to a store: serialize, changelog, acknowledgement, engine."""
+        self.send_changes()
+        self.apply()
+
+    def send_changes(self) -> None:
+        """The first half of a commit: the changes are in the changelog, and not yet in the engine."""
+        stores = self._opened()
+        stores.flush()
+        stores.send_changes(self._producer_of)
+        self._producer_of(_CHANGELOGS).flush()
+
+    def apply(self) -> None:
+        """The second half of a commit: changes and marker into the engine."""
+        stores = self._opened()
+        stores.apply(stores.changelog_offsets(self._producer_of), {})
+
+    def crash(self) -> None:
+        """End as a SIGKILL would and start again: what a disk would have had at this instant is all that is left."""
+        stores, self._stores = self._opened(), None
+        directory = self.directory
+        if directory.exists():
+            image = directory.with_name(f"{directory.name}.image")
+            _copy_as_it_is(directory, image)
+            stores.close()
+            shutil.rmtree(directory)
+            image.rename(directory)
+        else:
+            stores.close()
+        self._new_producer()
+        self.reopen()
+
+    def reopen(self) -> None:
+        """Stop without a commit, if it is open, and start again."""
+        self.close()
+        self._stores = open_task_stores(
+            self._job,
+            _TASK,
+            0,
+            serdes=self._serdes,
+            engines=self._engines,
+            admin_of=lambda _: self._admin,
+            consumer_of=self._consumer_of,
+            tasks_in_container=1,
+            clock=self._clock,
+            lock_wait_s=0.0,
+        )
+
+    def lose_local_state(self) -> None:
+        """Crash on a machine whose disk is lost: everything comes back from the changelog."""
+        self.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+        self._new_producer()
+        self.reopen()
+
+    def changelog(self) -> list[tuple[bytes, bytes | None]]:
+        """Every record that is in the changelog, in order; None for a deletion."""
+        stream = self._config.changelog
+        if stream is None:
+            return []
+        ssp = SystemStreamPartition(_CHANGELOGS, stream.stream, 0)
+        oldest, upcoming = self._admin.offsets([ssp])[ssp]
+        consumer = self._consumer_of(_CHANGELOGS)
+        consumer.register(ssp, oldest)
+        consumer.start()
+        records: list[tuple[bytes, bytes | None]] = []
+        try:
+            while consumer.position(ssp) < upcoming:
+                for batch in consumer.poll(0.1, 10_000):
+                    records += [(key or b"", value) for key, value in zip(batch.keys, batch.values, strict=True)]
+        finally:
+            consumer.close()
+        return records
+
+    def compact(self) -> None:
+        """Clean the changelog now."""
+        if self._config.changelog is not None:
+            self._admin.compact(self._config.changelog.stream)
+
+    def close(self) -> None:
+        """Stop without a commit."""
+        if self._stores is not None:
+            self._stores.close()
+            self._stores = None
+
+    @property
+    def directory(self) -> Path:
+        """Where the local files are, if the engine keeps any."""
+        job = self._job
+        return store_directory(job.logged_store_base_dir, f"{job.name}-{job.id}", self._name, _TASK)
+
+    @property
+    def _config(self) -> StoreConfig:
+        return self._job.stores[self._name]
+
+    def _opened(self) -> TaskStores:
+        if self._stores is None:
+            raise StoreError(f"store '{self._name}' is closed")
+        return self._stores
+
+    def _consumer_of(self, system: str) -> SystemConsumer:
+        return self._system.consumer(self._settings, "open-store")
+
+    def _producer_of(self, system: str) -> SystemProducer:
+        return self._producer if self._producer is not None else self._new_producer()
+
+    def _new_producer(self) -> SystemProducer:
+        if self._producer is not None:
+            self._producer.close()
+        self._producer = self._system.producer(self._settings, "open-store")
+        return self._producer
+
+
+def _copy_as_it_is(directory: Path, image: Path) -> None:
+    """Copy files that an engine may be changing; again if one vanished under the copy."""
+    for attempts_left in range(9, -1, -1):
+        shutil.rmtree(image, ignore_errors=True)
+        try:
+            shutil.copytree(directory, image)
+        except shutil.Error:
+            if not attempts_left:
+                raise
+        else:
+            return
