@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from samzapy.config.kinds import Kind, class_path
+from samzapy.config.kinds import Kind, choice, class_path
 
 
 class KnownClasses:
@@ -68,15 +68,21 @@ CHECKPOINTS = KnownClasses(
     "my.module:MyCheckpointManagerFactory",
 )
 
-GROUPERS = KnownClasses(
-    {"partition": "partition", "ssp": "ssp", "single": "single"},
-    {
-        "GroupByPartitionFactory": "partition",
-        "GroupBySystemStreamPartitionFactory": "ssp",
-        "AllSspToSingleTaskGrouperFactory": "single",
-    },
-    "my.module:MyGrouperFactory",
-)
+_GROUPERS = {
+    "GroupByPartitionFactory": "partition",
+    "GroupBySystemStreamPartitionFactory": "ssp",
+    "AllSspToSingleTaskGrouperFactory": "single",
+}
+_GROUPER = choice("partition", "ssp", "single")
+
+
+def _grouper(text: str) -> str:
+    simple = text.rpartition(".")[2] if text.startswith("org.apache.samza.") else text
+    return _GROUPER.parse(_GROUPERS.get(simple, text))
+
+
+#: The groupers are ours alone: a task's name is the key to its state, so a foreign one could not be changed safely.
+GROUPER: Kind[str] = Kind(_GROUPER.allowed, _grouper)
 
 _STRING = "samzapy.serializers:StringSerde"
 _INTEGER = "samzapy.serializers:IntegerSerde"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import SystemSettings
-from samzapy.config.classes import GROUPERS
+from samzapy.config.classes import GROUPER as GROUPER_KIND
 from samzapy.config.keys import Key, collect
 from samzapy.config.kinds import NAME as NAME_KIND
 from samzapy.config.kinds import TEXT, integer
@@ -85,10 +85,10 @@ CONTAINER_COUNT = Key(
 )
 GROUPER = Key(
     "job.systemstreampartition.grouper.factory",
-    GROUPERS.kind,
+    GROUPER_KIND,
     "partition",
     "How partitions become tasks: partition (one task per partition number), ssp (one per partition of each stream), "
-    "single, a class, or Samza's Java class name.",
+    "single, or Samza's Java class name.",
 )
 LOGGED_STORE_BASE_DIR = Key(
     "job.logged.store.base.dir",

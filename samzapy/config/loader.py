@@ -87,7 +87,7 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
         stores=found_stores,
         serdes=serdes,
         container_count=reader.get(job.CONTAINER_COUNT),
-        grouper=reader.get(job.GROUPER) or "partition",
+        grouper=reader.get(job.GROUPER),
         default_system=default_system,
         logged_store_base_dir=logged,
         non_logged_store_base_dir=non_logged,

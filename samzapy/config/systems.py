@@ -45,6 +45,20 @@ DEFAULT_STREAM = Key(
     "systems.{system}.default.stream.*", TEXT, None, "Defaults for this system's streams, topic keys included."
 )
 PATH = Key("systems.{system}.path", TEXT, None, "local: the SQLite file that holds the streams.", ".samzapy/local.db")
+BUSY_TIMEOUT_MS = Key(
+    "systems.{system}.busy.timeout.ms",
+    TEXT,
+    None,
+    "local: milliseconds a writer waits for another's turn to end.",
+    "30000",
+)
+SYNCHRONOUS = Key(
+    "systems.{system}.synchronous",
+    TEXT,
+    None,
+    "local: normal survives killed processes, full a power cut too.",
+    "normal",
+)
 CLUSTER = Key(
     "systems.{system}.cluster", TEXT, None, "memory: the cluster's name in this process.", "the system's name"
 )

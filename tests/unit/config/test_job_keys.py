@@ -57,11 +57,16 @@ def test_an_empty_name_counts_as_none(problems):
         ("org.apache.samza.container.grouper.stream.GroupBySystemStreamPartitionFactory", "ssp"),
         ("org.apache.samza.container.grouper.stream.AllSspToSingleTaskGrouperFactory", "single"),
         ("ssp", "ssp"),
-        ("my.module:MyGrouperFactory", "my.module:MyGrouperFactory"),
     ],
 )
-def test_groupers_have_short_java_and_own_names(load, given, meant):
+def test_groupers_have_short_and_java_names(load, given, meant):
     assert load({"job.systemstreampartition.grouper.factory": given}).grouper == meant
+
+
+def test_a_grouper_of_ones_own_is_refused(problems):
+    assert problems({"job.systemstreampartition.grouper.factory": "my.module:MyGrouper"}) == [
+        "job.systemstreampartition.grouper.factory: one of partition, ssp, single, got 'my.module:MyGrouper'"
+    ]
 
 
 def test_older_names_are_read(load):

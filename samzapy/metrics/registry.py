@@ -1,0 +1,59 @@
+"""The metrics of one container."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from samzapy.api.metrics import Counter, Gauge, MetricsRegistry, Timer
+from samzapy.errors import SamzapyError
+
+M = TypeVar("M", Counter, Gauge, Timer)
+
+
+class Registry(MetricsRegistry):
+    """Metrics are made when they are first asked for, never reset and never removed: a reader takes differences.
+
+    Metrics are written by one thread. `snapshot` may be called by another and sees each number as it was at some moment
+    during the call. A name that has one kind cannot be asked for as another: SamzapyError.
+    """
+
+    def __init__(self) -> None:
+        self._metrics: dict[tuple[str, str], Counter | Gauge | Timer] = {}
+
+    def counter(self, group: str, name: str) -> Counter:
+        """The counter of that name."""
+        return self._metric(group, name, Counter)
+
+    def gauge(self, group: str, name: str) -> Gauge:
+        """The gauge of that name."""
+        return self._metric(group, name, Gauge)
+
+    def timer(self, group: str, name: str) -> Timer:
+        """The timer of that name."""
+        return self._metric(group, name, Timer)
+
+    def snapshot(self) -> dict[str, dict[str, float]]:
+        """All values now, by group and name."""
+        found: dict[str, dict[str, float]] = {}
+        # A list first: it is made in one step, whereas the run loop's thread may add a metric while we loop.
+        for (group, name), metric in list(self._metrics.items()):
+            values = found.setdefault(group, {})
+            if isinstance(metric, Counter):
+                values[name] = metric.count
+            elif isinstance(metric, Gauge):
+                values[name] = metric.value
+            else:
+                values[f"{name}.count"] = metric.count
+                values[f"{name}.total-s"] = metric.total
+                values[f"{name}.max-s"] = metric.max
+        return found
+
+    def _metric(self, group: str, name: str, kind: type[M]) -> M:
+        metric = self._metrics.get((group, name))
+        if metric is None:
+            metric = self._metrics[group, name] = kind()
+        if not isinstance(metric, kind):
+            raise SamzapyError(
+                f"metric {group}.{name} is a {type(metric).__name__.lower()}, not a {kind.__name__.lower()}"
+            )
+        return metric

@@ -1,0 +1,127 @@
+"""Snapshots of a registry as JSON lines, to a stream or to the log, every so many seconds."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import orjson
+
+from samzapy.api.metrics import MetricsRegistry
+from samzapy.api.stream import SystemStream
+from samzapy.clock import Clock
+from samzapy.config.metrics import ReporterConfig
+from samzapy.errors import SamzapyError
+from samzapy.version import VERSION
+
+logger = logging.getLogger(__name__)
+
+#: Takes a snapshot's bytes to where it is read.
+Publish = Callable[[bytes], None]
+
+
+@dataclass(frozen=True)
+class SnapshotHeader:
+    """Who reports."""
+
+    job_name: str
+    job_id: str
+    container: str
+    host: str
+
+
+class SnapshotReporter:
+    """Publishes snapshots in the shape of Samza's.
+
+    `{"header": {"job-name", "job-id", "container-name", "source", "host", "time", "reset-time", "version",
+    "samza-version"}, "metrics": {group: {name: value}}}`, the times in milliseconds since 1970.
+
+    `blacklist` is a regular expression for the whole of `group.name`. A snapshot that cannot be published is a warning in
+    the log, not the end of the job. One thread.
+    """
+
+    def __init__(
+        self,
+        registry: MetricsRegistry,
+        header: SnapshotHeader,
+        publish: Publish,
+        clock: Clock,
+        interval_s: float = 60,
+        blacklist: str | None = None,
+    ) -> None:
+        self._registry, self._header, self._publish, self._clock = registry, header, publish, clock
+        self._interval_s = interval_s
+        self._hidden = re.compile(blacklist) if blacklist else None
+        self._reset_ms = clock.wall_ms()
+        self._due = clock.monotonic() + interval_s
+
+    def tick(self) -> bool:
+        """Publish if an interval has passed; says whether it did. Intervals that were missed are not made up for."""
+        now = self._clock.monotonic()
+        if now < self._due:
+            return False
+        self._due = now + self._interval_s
+        self.report()
+        return True
+
+    def report(self) -> None:
+        """Publish now, as at the end."""
+        try:
+            self._publish(orjson.dumps(self._snapshot()))
+        except SamzapyError as cause:
+            logger.warning("The metrics of container %s were not published: %s", self._header.container, cause)
+
+    def _snapshot(self) -> dict[str, object]:
+        header = self._header
+        return {
+            "header": {
+                "job-name": header.job_name,
+                "job-id": header.job_id,
+                "container-name": f"samza-container-{header.container}",
+                "source": f"samza-container-{header.container}",
+                "host": header.host,
+                "time": self._clock.wall_ms(),
+                "reset-time": self._reset_ms,
+                "version": VERSION,
+                "samza-version": VERSION,
+            },
+            "metrics": self._shown(),
+        }
+
+    def _shown(self) -> dict[str, dict[str, float]]:
+        metrics = self._registry.snapshot()
+        hidden = self._hidden
+        if hidden is None:
+            return metrics
+        return {
+            group: {name: value for name, value in values.items() if not hidden.fullmatch(f"{group}.{name}")}
+            for group, values in metrics.items()
+        }
+
+
+def log_publisher(target: logging.Logger = logger) -> Publish:
+    """Publishes to the log, at level INFO."""
+    return lambda snapshot: target.info("%s", snapshot.decode())
+
+
+def reporters(
+    configs: Iterable[ReporterConfig],
+    registry: MetricsRegistry,
+    header: SnapshotHeader,
+    publisher_of: Callable[[SystemStream], Publish],
+    clock: Clock,
+) -> list[SnapshotReporter]:
+    """The reporters a job file asks for; `publisher_of` gives the way to a stream."""
+    return [
+        SnapshotReporter(
+            registry,
+            header,
+            log_publisher() if config.stream is None else publisher_of(config.stream),
+            clock,
+            config.interval_s,
+            config.blacklist,
+        )
+        for config in configs
+    ]

@@ -1,0 +1,133 @@
+"""Counting, and telling it."""
+
+import json
+import logging
+import threading
+
+import pytest
+
+from samzapy.api.stream import SystemStream
+from samzapy.config.metrics import ReporterConfig
+from samzapy.errors import ProducerError, SamzapyError
+from samzapy.metrics import Registry, SnapshotHeader, SnapshotReporter, log_publisher, reporters
+
+HEADER = SnapshotHeader("views", "1", "0", "here")
+
+
+class Hands:
+    """A clock set by hand."""
+
+    def __init__(self):
+        self.seconds = 0.0
+
+    def monotonic(self):
+        return self.seconds
+
+    def wall_ms(self):
+        return 1_000_000 + int(self.seconds * 1000)
+
+
+@pytest.fixture
+def clock():
+    return Hands()
+
+
+def test_asking_twice_gives_the_same_metric():
+    registry = Registry()
+    registry.counter("g", "n").inc(2)
+    registry.counter("g", "n").count += 1
+    registry.gauge("g", "level").set(0.5)
+    registry.timer("h", "commit").update(2.0)
+    registry.timer("h", "commit").update(1.0)
+    assert registry.snapshot() == {
+        "g": {"n": 3, "level": 0.5},
+        "h": {"commit.count": 2, "commit.total-s": 3.0, "commit.max-s": 2.0},
+    }
+
+
+def test_a_name_keeps_its_kind():
+    registry = Registry()
+    registry.counter("g", "n")
+    with pytest.raises(SamzapyError, match=r"metric g\.n is a counter, not a gauge"):
+        registry.gauge("g", "n")
+
+
+def test_a_snapshot_may_be_taken_while_metrics_are_added():
+    registry = Registry()
+
+    def add():
+        for number in range(20_000):
+            registry.counter("g", str(number))
+
+    thread = threading.Thread(target=add)
+    thread.start()
+    while thread.is_alive():
+        registry.snapshot()
+    thread.join()
+    assert len(registry.snapshot()["g"]) == 20_000
+
+
+def test_a_snapshot_has_samzas_shape(clock):
+    published = []
+    registry = Registry()
+    registry.counter("commit", "commits").inc()
+    reporter = SnapshotReporter(registry, HEADER, published.append, clock, 10)
+    clock.seconds = 12.5
+    reporter.report()
+    (snapshot,) = map(json.loads, published)
+    assert snapshot["metrics"] == {"commit": {"commits": 1}}
+    header = snapshot["header"]
+    assert (header["job-name"], header["job-id"], header["host"]) == ("views", "1", "here")
+    assert header["container-name"] == header["source"] == "samza-container-0"
+    assert (header["reset-time"], header["time"]) == (1_000_000, 1_012_500)
+    assert header["version"] == header["samza-version"]
+
+
+def test_a_reporter_is_due_once_an_interval_and_does_not_catch_up(clock):
+    published = []
+    reporter = SnapshotReporter(Registry(), HEADER, published.append, clock, 10)
+    told = []
+    for clock.seconds in (0, 9.9, 10, 10.1, 45, 46, 55):
+        told.append(reporter.tick())
+    assert told == [False, False, True, False, True, False, True]
+    assert len(published) == 3
+
+
+def test_metrics_on_the_blacklist_are_left_out(clock):
+    published = []
+    registry = Registry()
+    registry.counter("store", "gets")
+    registry.counter("commit", "commits")
+    SnapshotReporter(registry, HEADER, published.append, clock, 10, r"store\..*").report()
+    assert json.loads(published[0])["metrics"] == {"store": {}, "commit": {"commits": 0}}
+
+
+def test_what_cannot_be_published_is_a_warning(clock, caplog):
+    def refuse(_):
+        raise ProducerError("no broker")
+
+    SnapshotReporter(Registry(), HEADER, refuse, clock).report()
+    assert caplog.messages == ["The metrics of container 0 were not published: no broker"]
+
+
+def test_reporters_are_made_from_the_job_file(clock, caplog):
+    sent = {}
+
+    def publisher_of(stream):
+        return lambda snapshot: sent.setdefault(stream, []).append(snapshot)
+
+    stream = SystemStream("kafka", "metrics")
+    configs = (ReporterConfig("a", "snapshot", stream, 5), ReporterConfig("b", "log", None, 7))
+    made = reporters(configs, Registry(), HEADER, publisher_of, clock)
+    clock.seconds = 6
+    with caplog.at_level(logging.INFO):
+        assert [reporter.tick() for reporter in made] == [True, False]
+        made[1].report()
+    assert len(sent[stream]) == 1
+    assert json.loads(caplog.messages[0])["header"]["job-name"] == "views"
+
+
+def test_the_log_publisher_writes_text(caplog):
+    with caplog.at_level(logging.INFO):
+        log_publisher()(b"{}")
+    assert caplog.messages == ["{}"]
