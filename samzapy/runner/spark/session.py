@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
@@ -65,7 +66,9 @@ class SparkSession:
 
     def _start(self) -> None:
         settings = spark_settings(self._config, self._master, self._folder.log_settings(verbose=self._verbose))
-        with _environment(environment(self._master, self._folder.spark_home())):
+        with _environment(environment(self._master, self._folder.spark_home())), warnings.catch_warnings():
+            # pyspark looks whether pandas is there, and complains about its version; no container touches pandas.
+            warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
             self._jvm = DriverJvm(settings, verbose=self._verbose)
             conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
             interrupt = signal.getsignal(signal.SIGINT)

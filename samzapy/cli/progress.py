@@ -1,0 +1,110 @@
+"""How a run looks while it goes on: bars on a terminal, a line per phase elsewhere; on standard error, always."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import final
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from samzapy.coordinator.progress import ContainerStatus, JobStatus
+
+
+@final
+class RunDisplay:
+    """Shows statuses and events of one run; both may come from any thread.
+
+    Restores get a bar each container, a run with ends one for the messages to go, an endless run a count.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._lock = threading.Lock()
+        self._phases: dict[str, str] = {}
+        self._restored: set[tuple[str, int]] = set()
+        self._bars: dict[str, TaskID] = {}
+        self._most = 0
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[unit]}"),
+            TimeElapsedColumn(),
+        )
+        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+    def __enter__(self) -> RunDisplay:
+        self._progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._progress.stop()
+
+    def event(self, line: str) -> None:
+        """Print one line above the bars."""
+        with self._lock:
+            self._print(line)
+
+    def status(self, status: JobStatus) -> None:
+        """Show how the job stands now."""
+        with self._lock:
+            for container in status.containers:
+                self._phase(container)
+                self._restore_bar(container)
+            for store in status.restored:
+                if (store.store, store.epoch) not in self._restored:
+                    self._restored.add((store.store, store.epoch))
+                    self._print(
+                        f"{store.store}: restored {store.records:,} records in {store.seconds:.2f} s from {store.source}"
+                    )
+            self._main_bar(status)
+
+    def _phase(self, container: ContainerStatus) -> None:
+        if container.phase and self._phases.get(container.id) != container.phase:
+            self._phases[container.id] = container.phase
+            if not self._console.is_terminal:
+                self._print(f"container {container.id}: {container.phase}")
+
+    def _restore_bar(self, container: ContainerStatus) -> None:
+        name = f"restore {container.id}"
+        if container.phase == "restoring" and container.restoring is not None:
+            done, total = container.restoring
+            self._bar(name, f"container {container.id} restores", "records", done, total)
+        elif name in self._bars:
+            self._progress.remove_task(self._bars.pop(name))
+
+    def _main_bar(self, status: JobStatus) -> None:
+        if status.remaining is None:
+            if status.processed:
+                self._bar("main", status.name, "messages", status.processed, None)
+            return
+        self._most = max(self._most, status.remaining)
+        self._bar("main", status.name, "offsets", self._most - status.remaining, self._most)
+
+    def _bar(self, name: str, description: str, unit: str, done: int, total: int | None) -> None:
+        if name not in self._bars:
+            self._bars[name] = self._progress.add_task(description, total=total, unit=unit)
+        self._progress.update(self._bars[name], completed=done, total=total)
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def summary(status: JobStatus) -> str:
+    """One line about a whole run."""
+    rate = status.processed / status.seconds if status.seconds else 0.0
+    parts = [
+        f"{status.processed:,} messages in {status.seconds:.1f} s ({rate:,.0f} msg/s)",
+        f"{status.commits:,} commits",
+    ]
+    if status.restored:
+        records = sum(store.records for store in status.restored)
+        seconds = sum(store.seconds for store in status.restored)
+        sources = ", ".join(sorted({store.source for store in status.restored}))
+        parts.append(f"restored {records:,} records in {seconds:.2f} s from {sources}")
+    if status.failed:
+        parts.append(f"{status.failed:,} failed attempts")
+    return "; ".join(parts)

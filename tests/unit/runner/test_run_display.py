@@ -1,0 +1,47 @@
+import io
+
+from rich.console import Console
+
+from samzapy.cli.progress import RunDisplay, summary
+from samzapy.coordinator.progress import ContainerStatus, JobStatus, RestoredStore
+
+
+def status(phase="running", processed=0, remaining=None, restored=(), restoring=None) -> JobStatus:
+    container = ContainerStatus("0", "running", phase, 1, 5, processed, 2, remaining, restoring)
+    return JobStatus("job", False, 2.0, (container,), tuple(restored), ())
+
+
+RESTORED = RestoredStore("0", "Partition 0/s", 5, 1_200, 0.5, "changelog")
+
+
+def shown(*statuses: JobStatus, terminal: bool = False) -> str:
+    out = io.StringIO()
+    with RunDisplay(Console(file=out, force_terminal=terminal, width=120)) as display:
+        for each in statuses:
+            display.status(each)
+        display.event("a [bracket] is no markup")
+    return out.getvalue()
+
+
+def test_without_a_terminal_each_phase_and_restore_is_one_line():
+    told = shown(status("restoring"), status("restoring"), status(restored=[RESTORED]), status(restored=[RESTORED]))
+    assert told.splitlines() == [
+        "container 0: restoring",
+        "container 0: running",
+        "Partition 0/s: restored 1,200 records in 0.50 s from changelog",
+        "a [bracket] is no markup",
+    ]
+
+
+def test_on_a_terminal_there_are_bars_for_restores_and_for_the_way_to_the_end():
+    told = shown(status("restoring", restoring=(10, 100)), terminal=True)
+    assert "container 0 restores" in told
+    assert "10/100" in told
+    told = shown(status(remaining=80), status(remaining=20, processed=60), terminal=True)
+    assert "60/80" in told
+
+
+def test_the_summary_is_one_line_with_the_throughput_and_the_restores():
+    assert summary(status(processed=5_000, restored=[RESTORED])) == (
+        "5,000 messages in 2.0 s (2,500 msg/s); 2 commits; restored 1,200 records in 0.50 s from changelog"
+    )

@@ -1,0 +1,72 @@
+from pathlib import Path
+
+import pytest
+
+from samzapy.config.loader import load_job
+from samzapy.errors import ConfigError
+from samzapy.runner.spark.folder import RunFolder
+from samzapy.runner.spark.master import Master
+from samzapy.runner.spark.settings import spark_settings
+
+JOB = {
+    "job.name": "counts",
+    "task.class": "some.module:Task",
+    "task.inputs": "memory.in",
+    "systems.memory.samza.factory": "memory",
+}
+
+
+def settings(master: str = "local[1,4]", **conf: str) -> dict[str, str]:
+    given = {f"job.spark.conf.{key.replace('_', '.')}": value for key, value in conf.items()}
+    return spark_settings(load_job({**JOB, **given}, environ={}), Master.parse(master), Path("/log4j2.properties"))
+
+
+def test_spark_is_quiet_local_and_without_a_page_of_its_own_by_default():
+    made = settings()
+    assert made["spark.ui.enabled"] == "false"
+    assert made["spark.driver.host"] == made["spark.driver.bindAddress"] == "127.0.0.1"
+    assert made["spark.driver.memory"] == "1g"
+    assert made["spark.driver.extraJavaOptions"] == "-Dlog4j2.configurationFile=file:///log4j2.properties"
+    assert made["spark.app.name"] == "counts"
+
+
+def test_the_job_files_own_spark_keys_win_over_the_defaults():
+    made = settings(spark_ui_enabled="true", spark_driver_memory="2g", spark_driver_extraJavaOptions="-Xss4m")
+    assert made["spark.ui.enabled"] == "true"
+    assert made["spark.driver.memory"] == "2g"
+    assert made["spark.driver.extraJavaOptions"].startswith("-Xss4m -Dlog4j2")
+
+
+def test_a_remote_master_binds_where_spark_wants():
+    assert "spark.driver.host" not in settings("spark://host:7077")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("spark_speculation", "true"), ("spark_speculation", " TRUE "), ("spark_python_worker_reuse", "true")],
+)
+def test_what_would_break_a_promise_is_refused_by_its_full_key(key, value):
+    full = "job.spark.conf." + key.replace("_", ".")
+    with pytest.raises(ConfigError, match=rf"^{full}: must be false: "):
+        settings(**{key: value})
+
+
+def test_saying_what_is_needed_anyway_is_no_offence():
+    assert settings(spark_speculation="false")["spark.speculation"] == "false"
+
+
+def test_sparks_home_is_a_folder_of_links_that_disappears_with_the_run(monkeypatch):
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    with RunFolder() as folder:
+        home = folder.spark_home()
+        assert (home / "bin" / "spark-submit").is_file()
+        assert (home / "jars").is_symlink()
+        assert "rootLogger.level = off" in folder.log_settings(verbose=False).read_text()
+        assert folder.path.stat().st_mode & 0o777 == 0o700
+    assert not folder.path.exists()
+
+
+def test_a_given_spark_home_is_used_as_it_is(monkeypatch):
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    with RunFolder() as folder:
+        assert folder.spark_home() == Path("/opt/spark")

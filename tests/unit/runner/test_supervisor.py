@@ -1,0 +1,177 @@
+from collections.abc import Callable
+
+import pytest
+
+from samzapy.api.lease import ContainerReport
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.coordinator.coordinator import Coordinator, LocalLease
+from samzapy.coordinator.model import JobSpec
+from samzapy.coordinator.progress import ContainerFailure
+from samzapy.errors import EnvironmentFailure
+from samzapy.job.model import ContainerModel, JobModel, TaskModel
+from samzapy.runner.base import JobFailed, RunOptions
+from samzapy.runner.spark.backoff import Backoff
+from samzapy.runner.spark.supervisor import Supervisor
+
+SSP = SystemStreamPartition("m", "in", 0)
+MODEL = JobModel(tuple(ContainerModel(i, (TaskModel(f"Partition {i}", frozenset({SSP}), int(i)),)) for i in "01"))
+
+
+class QuickClock:
+    """Every look takes a second."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        self.now += 1.0
+        return self.now
+
+    def wall_ms(self) -> int:
+        return 1_000
+
+
+class Spark:
+    """Plays Spark: each submission is a function from the ids to an error or None, run at once or while looked at."""
+
+    def __init__(self, coordinator: Coordinator, *attempts: Callable[..., str | None]) -> None:
+        self.coordinator = coordinator
+        self.attempts = list(attempts)
+        self.submitted: list[tuple[str, ...]] = []
+        self.alive = True
+        self._running = False
+        self._reason: str | None = None
+
+    def submit(self, ids, ended):
+        self.submitted.append(ids)
+        self._reason = self.attempts.pop(0)(self, ids)
+        self._running = self._reason == "goes on"
+        ended()
+        return self
+
+    @property
+    def running(self) -> bool:
+        return self._running
+
+    def end(self) -> None:
+        self._running = False
+        self._reason = None
+
+    def error(self):
+        return self._reason
+
+    def report(self, container, phase="running", **told):
+        lease = LocalLease(self.coordinator, container)
+        lease.report(ContainerReport(container, lease.epoch, phase, **told))
+        return lease
+
+
+def well(spark, ids):
+    for container in ids:
+        spark.report(container, "done", processed=1)
+
+
+def fails(*containers, at=0, permanent=False, exit_code=1):
+    def attempt(spark, ids):
+        for container in ids:
+            if container in containers:
+                lease = spark.report(container, positions={"m.in[0]": at})
+                spark.coordinator.fail(
+                    ContainerFailure(container, lease.epoch, "TaskFailed", f"no {at}", exit_code, permanent)
+                )
+            else:
+                spark.report(container, "done")
+        return None if permanent else "Job aborted"
+
+    return attempt
+
+
+@pytest.fixture
+def coordinator():
+    return Coordinator("job", JobSpec(MODEL, {}), 15.0)
+
+
+@pytest.fixture
+def events():
+    return []
+
+
+@pytest.fixture
+def supervise(coordinator, events):
+    def make(spark, limit=8):
+        options = RunOptions(on_event=events.append)
+        return Supervisor(coordinator, spark.submit, spark, Backoff(limit, 1.0, 30.0), QuickClock(), options, 30.0)
+
+    return make
+
+
+def test_a_run_ends_when_every_container_is_done(coordinator, supervise):
+    spark = Spark(coordinator, well)
+    assert supervise(spark).run().processed == 2
+    assert spark.submitted == [("0", "1")]
+
+
+def test_what_is_not_done_is_submitted_again(coordinator, supervise, events):
+    spark = Spark(coordinator, fails("1"), well)
+    supervise(spark).run()
+    assert spark.submitted == [("0", "1"), ("1",)]
+    assert events == ["container 1 failed: no 0", "Spark gave up; submitting again in 1 s (1. time)"]
+
+
+def test_a_job_that_fails_at_the_same_place_is_given_up(coordinator, supervise):
+    spark = Spark(coordinator, *[fails("0", at=7, exit_code=3)] * 3)
+    with pytest.raises(JobFailed, match="gave up after 2 resubmissions without progress: no 7") as failed:
+        supervise(spark, limit=2).run()
+    assert failed.value.exit_code == 3
+
+
+def test_a_job_that_gets_further_each_time_is_never_given_up(coordinator, supervise):
+    spark = Spark(coordinator, *[fails("0", at=at) for at in range(1, 20)], well)
+    assert supervise(spark, limit=2).run().failed == 19
+
+
+def test_a_permanent_failure_stops_the_others_and_is_not_tried_again(coordinator, supervise):
+    spark = Spark(coordinator, fails("0", permanent=True, exit_code=2))
+    with pytest.raises(JobFailed, match="container 0: no 0") as failed:
+        supervise(spark).run()
+    assert failed.value.exit_code == 2
+    assert len(spark.submitted) == 1
+
+
+def test_a_stop_is_passed_on_and_ends_the_run_when_no_container_runs_any_more(coordinator, supervise):
+    def attempt(spark, ids):
+        spark.leases = [spark.report(container) for container in ids]
+        return "goes on"
+
+    spark = Spark(coordinator, attempt)
+    supervisor = supervise(spark)
+    supervisor.stop()
+
+    def obey(status):
+        if status.stopping:
+            for container, lease in zip("01", spark.leases, strict=True):
+                lease.report(ContainerReport(container, lease.epoch, "done"))
+
+    supervisor._options = RunOptions(on_status=obey)
+    assert supervisor.run().stopping
+    assert supervisor.stopped
+
+
+def test_containers_that_do_not_stop_in_time_are_a_failure(coordinator, supervise):
+    def attempt(spark, ids):
+        spark.report("0")
+        return "goes on"
+
+    supervisor = supervise(Spark(coordinator, attempt))
+    supervisor.stop()
+    with pytest.raises(JobFailed, match=r"task\.shutdown\.ms: containers did not stop within 30 s"):
+        supervisor.run()
+
+
+def test_a_driver_jvm_that_has_ended_is_not_submitted_to_again(coordinator, supervise):
+    def attempt(spark, ids):
+        spark.alive = False
+        return "connection refused"
+
+    with pytest.raises(EnvironmentFailure, match="driver JVM has ended"):
+        supervise(Spark(coordinator, attempt)).run()
