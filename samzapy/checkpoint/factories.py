@@ -11,7 +11,7 @@ from samzapy.api.system import StreamSpec, SystemAdmin, SystemConsumer, SystemPr
 from samzapy.checkpoint.files import FileCheckpointManager
 from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.config.job import JobConfig
-from samzapy.config.task import CheckpointConfig
+from samzapy.config.checkpoint import CheckpointConfig
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import PluginError, load_class
 

@@ -11,3 +11,7 @@ One file a system, shared by the processes of one machine. Tables (`schema` has 
 A record of an open transaction is in `records`, takes its offset and counts in `upcoming`; readers stop at the first
 open range of a partition, so what they return is decided. Commit removes the ranges, abort their records as well.
 """
+
+from samzapy.system.local.factory import LocalSystemFactory
+
+__all__ = ["LocalSystemFactory"]
