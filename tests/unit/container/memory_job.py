@@ -1,0 +1,165 @@
+"""A small job on the memory system, run container by container in this process."""
+
+import json
+import threading
+from dataclasses import replace
+from uuid import uuid4
+
+from samzapy import (
+    ClosableTask,
+    EndOfStreamListenerTask,
+    InitableTask,
+    OutgoingMessageEnvelope,
+    RequestScope,
+    StreamTask,
+    SystemStream,
+    SystemStreamPartition,
+    WindowableTask,
+)
+from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.config.loader import load_job
+from samzapy.container.factory import build_container
+from samzapy.coordinator.coordinator import Coordinator, LocalLease
+from samzapy.coordinator.model import JobSpec
+from samzapy.runner.prepare import prepare
+from samzapy.system.factories import system_factory
+
+OUT = SystemStream("mem", "out")
+
+
+class Calls(list):
+    """What was called, in order; a test can wait for it."""
+
+    def __init__(self):
+        super().__init__()
+        self._changed = threading.Condition()
+
+    def append(self, call):
+        with self._changed:
+            super().append(call)
+            self._changed.notify_all()
+
+    def wait_for(self, call, times):
+        """Block until `call` was made so many times."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: sum(made[: len(call)] == call for made in self) >= times, 30)
+
+
+class CountingTask(StreamTask, InitableTask, WindowableTask, ClosableTask, EndOfStreamListenerTask):
+    """Counts by key; a message may carry an order to the task in `do`. `calls` is what happened, over all instances."""
+
+    calls = Calls()
+
+    def init(self, context):
+        self.name = context.task.task_name
+        self.counts = context.get_store("counts")
+        self.calls.append(("init", self.name))
+
+    def process(self, envelope, collector, coordinator):
+        self.calls.append(("process", self.name, envelope.offset))
+        count = (self.counts.get(envelope.key) or 0) + 1
+        self.counts.put(envelope.key, count)
+        collector.send(OutgoingMessageEnvelope(OUT, {"count": count, "id": envelope.message["id"]}, key=envelope.key))
+        order = envelope.message.get("do")
+        if order == "fail":
+            raise ValueError("told to")
+        if order == "exit":
+            raise SystemExit(3)
+        if order == "commit":
+            coordinator.commit()
+        if order == "commit-all":
+            coordinator.commit(RequestScope.ALL_TASKS_IN_CONTAINER)
+        if order == "vote":
+            coordinator.shutdown()
+        if order == "shutdown":
+            coordinator.shutdown(RequestScope.ALL_TASKS_IN_CONTAINER)
+
+    def window(self, collector, coordinator):
+        self.calls.append(("window", self.name))
+
+    def on_end_of_stream(self, collector, coordinator):
+        self.calls.append(("end", self.name))
+
+    def close(self):
+        self.calls.append(("close", self.name))
+
+
+class MemoryJob:
+    """Topics `in` and `out` on a cluster of its own, and a job that counts from the one to the other."""
+
+    def __init__(self, folder, partitions=2, task=CountingTask, **keys):
+        task.calls = Calls()
+        self.task = task
+        self.flat = {
+            "job.name": "counting",
+            "job.default.system": "mem",
+            "task.class": f"{task.__module__}:{task.__name__}",
+            "task.inputs": "mem.in",
+            "task.commit.ms": "-1",
+            "systems.mem.samza.factory": "memory",
+            "systems.mem.cluster": str(uuid4()),
+            "systems.mem.default.stream.samza.key.serde": "string",
+            "systems.mem.default.stream.samza.msg.serde": "json",
+            "systems.mem.default.stream.samza.offset.default": "oldest",
+            "stores.counts.factory": "rocksdb",
+            "stores.counts.key.serde": "string",
+            "stores.counts.msg.serde": "json",
+            "stores.counts.changelog": "mem.counts-changelog",
+            "stores.counts.write.batch.size": "3",
+            "stores.counts.object.cache.size": "5",
+            "job.logged.store.base.dir": str(folder),
+        } | keys
+        self.config = load_job(self.flat)
+        settings = self.config.systems["mem"]
+        factory = system_factory(settings)
+        self.admin = factory.admin(settings, "test")
+        self.producer = factory.producer(settings, "test")
+        self._new_consumer = lambda: factory.consumer(settings, "test")
+        for stream in ("in", "out"):
+            self.admin.create(StreamSpec(stream, partitions))
+
+    def send(self, *messages, stream="in"):
+        """Append (partition, key, message) triples."""
+        self.producer.send(
+            [OutgoingRecord(stream, key.encode(), json.dumps(m).encode(), partition) for partition, key, m in messages]
+        )
+        self.producer.flush()
+
+    def container(self, until_end=True, **overrides):
+        """A container with every task of the job, and the coordinator it reports to."""
+        config = load_job(self.flat | overrides)
+        prepared = prepare(config, until_end=until_end)
+        model = replace(prepared.model.containers[0], tasks=prepared.model.tasks)
+        coordinator = Coordinator(config.name, JobSpec(prepared.model, config.raw, prepared.ends), 5.0)
+        return build_container(config, model, LocalLease(coordinator, "0"), ends=prepared.ends), coordinator
+
+    def run(self, **overrides):
+        """Run a container to the ends of the inputs; returns its last report."""
+        return self.container(**overrides)[0].run()
+
+    def read(self, stream):
+        """Every (partition, key, value) of a stream, in order per partition."""
+        description = self.admin.describe(stream)
+        ssps = [SystemStreamPartition("mem", stream, p) for p in range(description.partitions)]
+        ranges = self.admin.offsets(ssps)
+        consumer = self._new_consumer()
+        for ssp in ssps:
+            consumer.register(ssp, ranges[ssp].oldest)
+        consumer.start()
+        records = []
+        while any(consumer.position(ssp) < ranges[ssp].upcoming for ssp in ssps):
+            for batch in consumer.poll(0.1, 1_000):
+                records += [(batch.ssp.partition, k.decode(), v) for k, v in zip(batch.keys, batch.values, strict=True)]
+        consumer.close()
+        return records
+
+    def outputs(self):
+        """Every output as (key, message)."""
+        return [(key, json.loads(value)) for _, key, value in self.read("out")]
+
+    def changelog(self):
+        """The changelog replayed: what a store restored from it alone would hold."""
+        state = {}
+        for _, key, value in self.read("counts-changelog"):
+            state[key] = None if value is None else json.loads(value)
+        return {key: value for key, value in state.items() if value is not None}

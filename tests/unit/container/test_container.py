@@ -1,0 +1,287 @@
+"""A container from start to stop, on the memory system, with real stores."""
+
+import threading
+from collections import Counter
+
+import pytest
+from memory_job import CountingTask, MemoryJob
+
+from samzapy import StreamTask, SystemStreamPartition
+from samzapy.api.lease import Directive
+from samzapy.errors import ConfigError, OffsetOutOfRange, SerdeError, TaskFailed, TaskMigrated, UnknownStream
+
+
+def messages(n, keys=3, partitions=2):
+    return [(i % partitions, f"key-{i % keys}-{i % partitions}", {"id": i}) for i in range(n)]
+
+
+def expected(sent):
+    return dict(Counter(key for _, key, _ in sent))
+
+
+def test_every_message_is_processed_once_and_counted_in_store_changelog_and_output(tmp_path):
+    job, sent = MemoryJob(tmp_path), messages(100)
+    job.send(*sent)
+    report = job.run()
+    assert (report.phase, report.processed) == ("done", 100)
+    assert sorted(message["id"] for _, message in job.outputs()) == list(range(100))
+    assert job.changelog() == expected(sent)
+
+
+def test_a_commit_writes_one_changelog_record_a_changed_key(tmp_path):
+    job, sent = MemoryJob(tmp_path), messages(100)
+    job.send(*sent)
+    job.run()
+    assert len(job.read("counts-changelog")) == len(expected(sent))
+
+
+def test_a_task_lives_through_init_process_end_and_close_in_this_order(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1)
+    job.send((0, "a", {"id": 1}))
+    job.run()
+    assert job.task.calls == [
+        (what, "Partition 0", *at) for what, *at in (["init"], ["process", 0], ["end"], ["close"])
+    ]
+
+
+def test_a_second_run_goes_on_where_the_first_one_stopped(tmp_path):
+    job = MemoryJob(tmp_path)
+    job.send(*messages(10))
+    job.run()
+    job.send(*messages(10))
+    report = job.run()
+    assert report.processed == 10
+    assert job.changelog() == expected(messages(10) * 2)
+    assert all(records == 0 for records, _, _ in report.restored.values())
+
+
+def test_state_comes_back_from_the_changelog_when_the_local_files_are_gone(tmp_path):
+    job = MemoryJob(tmp_path / "first")
+    job.send(*messages(10))
+    job.run()
+    job.send(*messages(10))
+    report = job.run(**{"job.logged.store.base.dir": str(tmp_path / "second")})
+    assert job.changelog() == expected(messages(10) * 2)
+    assert {source for _, _, source in report.restored.values()} == {"changelog"}
+
+
+@pytest.mark.parametrize("local", ["kept", "lost"])
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 5, 6, 7])
+def test_a_crash_after_any_commit_step_loses_nothing(tmp_path, monkeypatch, step, local):
+    job, sent = MemoryJob(tmp_path), messages(40)
+    job.send(*sent[:20])
+    job.run()
+    job.send(*sent[20:])
+    monkeypatch.setenv("SAMZAPY_FAIL", f"commit.{step}:1:raise")
+    with pytest.raises(Exception, match=f"commit.{step}"):
+        job.run()
+    monkeypatch.delenv("SAMZAPY_FAIL")
+    job.run(**({"job.logged.store.base.dir": str(tmp_path / "other")} if local == "lost" else {}))
+    ids = Counter(message["id"] for _, message in job.outputs())
+    assert set(ids) == set(range(40)), "lost"
+    assert max(ids.values()) <= 2, "repeated more often than once per crash"
+    counts, exact = job.changelog(), expected(sent)
+    assert counts.keys() == exact.keys()
+    assert all(exact[key] <= counts[key] <= exact[key] + 20 for key in exact)
+    if step <= 3 or step >= 5:
+        assert counts == exact, "only records that no checkpoint covers can be counted twice"
+
+
+@pytest.mark.parametrize("step", [1, 3, 5, 6, 7])
+def test_a_crash_while_starting_changes_nothing(tmp_path, monkeypatch, step):
+    job, sent = MemoryJob(tmp_path), messages(20)
+    job.send(*sent)
+    monkeypatch.setenv("SAMZAPY_FAIL", f"start.{step}:1:raise")
+    with pytest.raises(Exception, match=f"start.{step}"):
+        job.run()
+    monkeypatch.delenv("SAMZAPY_FAIL")
+    assert job.run().processed == 20
+    assert job.changelog() == expected(sent)
+
+
+def test_a_failing_task_names_the_message_and_commits_nothing(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1)
+    job.send((0, "a", {"id": 1}), (0, "a", {"id": 2, "do": "fail"}), (0, "a", {"id": 3}))
+    with pytest.raises(TaskFailed, match=r"^Partition 0: process of mem\.in\[0\]@1 failed: ValueError: told to$"):
+        job.run()
+    assert job.changelog() == {}
+    assert ("close", "Partition 0") in job.task.calls
+
+
+def test_a_task_that_exits_fails_its_attempt_and_not_the_process(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1)
+    job.send((0, "a", {"id": 1, "do": "exit"}))
+    with pytest.raises(TaskFailed, match="SystemExit: 3"):
+        job.run()
+
+
+@pytest.mark.parametrize(("order", "counts"), [("commit", {"a": 1}), ("commit-all", {"a": 1, "b": 1})])
+def test_a_commit_takes_effect_before_the_next_message(tmp_path, order, counts):
+    job = MemoryJob(tmp_path)
+    job.send((0, "b", {"id": 0}))
+    job.run()
+    job.send((0, "b", {"id": 1}), (1, "a", {"id": 2, "do": order}), (1, "a", {"id": 3, "do": "fail"}))
+    with pytest.raises(TaskFailed):
+        job.run()
+    committed = job.changelog()
+    assert committed["a"] == counts["a"]
+    assert committed["b"] in ({1, 2} if order == "commit-all" else {1})
+
+
+def test_a_shutdown_of_all_tasks_stops_the_container_with_a_commit(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1)
+    job.send((0, "a", {"id": 1, "do": "shutdown"}), (0, "a", {"id": 2}))
+    container, _ = job.container(until_end=False)
+    assert container.run().processed == 1
+    assert job.changelog() == {"a": 1}
+    assert job.run().processed == 1
+
+
+def test_a_container_stops_when_every_task_has_voted_and_not_before(tmp_path):
+    job = MemoryJob(tmp_path)
+    job.send((0, "a", {"id": 1, "do": "vote"}), (0, "a", {"id": 2}), (1, "b", {"id": 3, "do": "vote"}))
+    container, _ = job.container(until_end=False)
+    report = container.run()
+    assert report.phase == "done"
+    assert job.changelog()["b"] == 1
+
+
+def test_a_stop_request_commits_what_was_processed(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1)
+    job.send(*messages(5, partitions=1))
+    container, coordinator = job.container(until_end=False, **{"task.commit.ms": "60000"})
+    runner = threading.Thread(target=container.run)
+    runner.start()
+    job.task.calls.wait_for(("process",), 5)
+    container.stop()
+    runner.join(30)
+    assert not runner.is_alive()
+    assert sum(job.changelog().values()) == 5
+    assert coordinator.status().processed == 5
+
+
+def test_a_container_that_lost_its_lease_lets_go_without_a_commit(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1)
+    job.send(*messages(5, partitions=1))
+    container, coordinator = job.container(until_end=False)
+    coordinator.register("0")
+    with pytest.raises(TaskMigrated, match="newer attempt"):
+        container.run()
+    assert job.changelog() == {}
+
+
+def test_the_first_start_commits_its_position_so_that_upcoming_means_the_first_start(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1, **{"systems.mem.default.stream.samza.offset.default": "upcoming"})
+    job.send((0, "old", {"id": 0}))
+    assert job.run().processed == 0
+    job.send((0, "a", {"id": 1}))
+    assert job.run().processed == 1
+
+
+def test_a_window_is_called_every_period_and_its_changes_are_committed(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1)
+    container, _ = job.container(until_end=False, **{"task.window.ms": "1"})
+    runner = threading.Thread(target=container.run)
+    runner.start()
+    job.task.calls.wait_for(("window",), 3)
+    container.stop()
+    runner.join(30)
+    assert not runner.is_alive()
+
+
+def test_undecodable_input_is_named_and_not_skipped_unless_told_so(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1)
+    job.send((0, "a", {"id": 1}))
+    job.producer.send_changes("in", 0, [(b"a", b"{not json")])
+    job.producer.flush()
+    job.send((0, "a", {"id": 2}))
+    with pytest.raises(SerdeError, match=r"^mem\.in\[0\]@1: message: "):
+        job.run()
+    report = job.run(**{"task.drop.deserialization.errors": "true"})
+    assert report.processed == 2
+    assert report.metrics["messages"]["dropped-deserialization"] == 1
+
+
+class UnserializableTask(StreamTask):
+    calls: list = []
+
+    def process(self, envelope, collector, coordinator):
+        from samzapy import OutgoingMessageEnvelope, SystemStream
+
+        collector.send(OutgoingMessageEnvelope(SystemStream("mem", "out"), object(), key="k"))
+
+
+def test_an_output_that_does_not_serialize_fails_at_its_send_unless_told_to_drop(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1, task=UnserializableTask)
+    job.send((0, "a", {"id": 1}))
+    with pytest.raises(SerdeError, match=r"^mem\.out: cannot serialize"):
+        job.run()
+    report = job.run(**{"task.drop.serialization.errors": "true"})
+    assert report.metrics["messages"]["dropped-serialization"] == 1
+    assert job.outputs() == []
+
+
+class CoroutineTask(StreamTask):
+    calls: list = []
+
+    async def process(self, envelope, collector, coordinator):
+        pass
+
+
+def test_a_coroutine_is_no_process(tmp_path):
+    job = MemoryJob(tmp_path, task=CoroutineTask)
+    with pytest.raises((TaskFailed, ConfigError), match="coroutine"):
+        job.run()
+
+
+def test_a_committed_offset_that_retention_has_taken_fails_with_the_repair(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1)
+    job.send(*messages(10, partitions=1))
+    job.run()
+    job.send(*messages(10, partitions=1))
+    job.admin.delete_records(SystemStreamPartition("mem", "in", 0), 15)
+    with pytest.raises(OffsetOutOfRange, match=r"mem\.in\[0\]@10: the log holds offsets 15 to 20 .*reset\.offset=true"):
+        job.run()
+    repair = {
+        "systems.mem.streams.in.samza.reset.offset": "true",
+        "systems.mem.streams.in.samza.offset.default": "oldest",
+    }
+    assert job.run(**repair).processed == 5
+
+
+def test_a_missing_input_is_refused_before_anything_is_written(tmp_path):
+    job = MemoryJob(tmp_path)
+    before = job.admin.list_streams()
+    with pytest.raises(UnknownStream, match=r"topic 'nope' does not exist .* samzapy topic create"):
+        job.run(**{"task.inputs": "mem.nope"})
+    assert job.admin.list_streams() == before
+
+
+def test_a_broadcast_partition_reaches_every_task_each_from_its_own_position(tmp_path):
+    job = MemoryJob(tmp_path, **{"task.broadcast.inputs": "mem.rules#0"})
+    from samzapy.api.system import StreamSpec
+
+    job.admin.create(StreamSpec("rules", 1))
+    job.send((0, "rule", {"id": 1}), stream="rules")
+    report = job.run()
+    assert report.processed == 2
+    assert [call for call in CountingTask.calls if call[0] == "process"] == [
+        ("process", "Partition 0", 0),
+        ("process", "Partition 1", 0),
+    ]
+
+
+def test_a_small_budget_of_uncommitted_bytes_commits_early(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1, **{"stores.counts.uncommitted.max.bytes": "64"})
+    job.send(*[(0, f"key-{i}", {"id": i}) for i in range(3_000)])
+    report = job.run()
+    assert report.commits > 2
+    assert len(job.changelog()) == 3_000
+
+
+def test_directives_of_the_coordinator_reach_the_container(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1)
+    container, coordinator = job.container(until_end=False)
+    coordinator.stop()
+    assert container.run().phase == "done"
+    assert Directive.STOP is not Directive.ABANDON
