@@ -33,9 +33,9 @@ class KnownClasses:
 
 
 _KAFKA = "samzapy.system.kafka:KafkaSystemFactory"
-_MEMORY = "samzapy.system.memory:MemorySystemFactory"
+_MEMORY = "samzapy.system.memory.factory:MemorySystemFactory"
 SYSTEMS = KnownClasses(
-    {"kafka": _KAFKA, "local": "samzapy.system.local:LocalSystemFactory", "memory": _MEMORY},
+    {"kafka": _KAFKA, "local": "samzapy.system.local.factory:LocalSystemFactory", "memory": _MEMORY},
     {"KafkaSystemFactory": _KAFKA, "InMemorySystemFactory": _MEMORY},
     "my.module:MySystemFactory",
 )

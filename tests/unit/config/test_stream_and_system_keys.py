@@ -12,8 +12,8 @@ VIEWS = SystemStream("kafka", "page-views")
     ("given", "factory"),
     [
         ("org.apache.samza.system.kafka.KafkaSystemFactory", "samzapy.system.kafka:KafkaSystemFactory"),
-        ("org.apache.samza.system.inmemory.InMemorySystemFactory", "samzapy.system.memory:MemorySystemFactory"),
-        ("local", "samzapy.system.local:LocalSystemFactory"),
+        ("org.apache.samza.system.inmemory.InMemorySystemFactory", "samzapy.system.memory.factory:MemorySystemFactory"),
+        ("local", "samzapy.system.local.factory:LocalSystemFactory"),
         ("my.module.MyFactory", "my.module.MyFactory"),
     ],
 )
