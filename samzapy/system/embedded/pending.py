@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import count, repeat
+from itertools import count
 
 from samzapy.api.envelope import Headers
 from samzapy.api.stream import SystemStreamPartition
@@ -105,7 +105,7 @@ class PendingRecords:
             raise UnknownPartition(self._system, target.stream, target.partition, topic.partitions)
         if topic.compacted and None in keys:
             raise ProducerError(f"{target}: a record of a compacted stream needs a key, got None")
-        sizes = list(map(_size, keys, values, headers if any(headers) else repeat(None)))
+        sizes = list(map(_size, keys, values, headers)) if any(headers) else list(map(_plain_size, keys, values))
         if max(sizes) > topic.max_message_bytes:
             raise RecordTooLarge(str(target), max(sizes), topic.max_message_bytes)
         columns = self._columns.get(target)
@@ -125,8 +125,12 @@ class PendingRecords:
         return found
 
 
+def _plain_size(key: bytes | None, value: bytes | None) -> int:
+    return (len(key) if key else 0) + (len(value) if value else 0)
+
+
 def _size(key: bytes | None, value: bytes | None, headers: Headers | None) -> int:
-    size = (len(key) if key else 0) + (len(value) if value else 0)
+    size = _plain_size(key, value)
     if headers:
         size += sum(len(name.encode()) + len(content) for name, content in headers)
     return size

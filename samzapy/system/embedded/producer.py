@@ -150,6 +150,10 @@ class LogProducer(SystemProducer):
         except SamzapyError as error:
             self._error = error
             raise
+        except BaseException as error:
+            # An interrupt, too: the records that were on their way are in no queue any more.
+            self._error = ProducerError(f"{self._name()} failed ({type(error).__name__}: {error})")
+            raise
 
     def _write(
         self, write: Callable[[Batches, ProducerIdentity | None], LastOffsets], *, even_if_empty: bool = False

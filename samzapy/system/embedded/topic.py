@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from samzapy.api.system import StreamSpec
 from samzapy.errors import ConfigError, ConfigProblem
 
-_NAME = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _POLICIES = frozenset({"delete", "compact", "compact,delete", "delete,compact"})
 
 #: Kafka's defaults, but for `retention.ms`: an embedded log keeps everything unless it is told for how long.
@@ -50,7 +50,7 @@ class Topic:
 def topic(spec: StreamSpec, stream_id: str) -> Topic:
     """The topic that `spec` asks for. Raises ConfigError with everything that is wrong with it."""
     problems = []
-    if not _NAME.match(spec.stream) or spec.stream in {".", ".."}:
+    if not _NAME.fullmatch(spec.stream) or spec.stream in {".", ".."}:
         problems.append(ConfigProblem("stream", spec.stream, "a name is 1 to 249 of A-Z a-z 0-9 . _ -"))
     if spec.partitions < 1:
         problems.append(ConfigProblem(f"{spec.stream}: partitions", str(spec.partitions), "integer >= 1"))

@@ -6,9 +6,10 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from samzapy.errors import EnvironmentFailure, RetriableError
 from samzapy.system.local.schema import create_tables, is_ready
@@ -149,7 +150,17 @@ def _create_file(path: Path) -> None:
     missing = [folder for folder in path.parents if not folder.exists()]
     for folder in reversed(missing):
         folder.mkdir(mode=0o700, exist_ok=True)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    if path.exists():
+        return
+    # Made under another name and linked: closing a descriptor of the real file would drop the locks that another
+    # connection of this process may hold on it by then.
+    draft = path.with_name(f".{path.name}.{uuid4().hex}")
+    os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    try:
+        with suppress(FileExistsError):
+            path.hardlink_to(draft)
+    finally:
+        draft.unlink()
 
 
 def _translated(settings: LocalSettings, cause: sqlite3.Error) -> RetriableError | EnvironmentFailure:

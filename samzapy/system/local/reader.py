@@ -27,7 +27,7 @@ _VALUE = itemgetter(2)
 
 #: A waiting reader looks at the file's version after 1 ms, then ever more seldom, at least this often (seconds).
 _FIRST_PAUSE_S = 0.001
-_LONGEST_PAUSE_S = 0.016
+_LONGEST_PAUSE_S = 0.032
 
 
 class LocalReader(LogReader):

@@ -1,0 +1,379 @@
+import os
+import sqlite3
+import stat
+from threading import Event, Thread
+
+import pytest
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
+from samzapy.errors import (
+    EnvironmentFailure,
+    ProducerError,
+    ProducerFenced,
+    RetriableError,
+    TransactionAborted,
+    UnknownStream,
+)
+from samzapy.system.local.factory import LocalSystemFactory
+from samzapy.system.local.headers import decode, encode
+
+SSP = SystemStreamPartition("local", "s", 0)
+
+
+class StoppedClock:
+    def __init__(self):
+        self.ms = 1_700_000_000_000
+
+    def monotonic(self):
+        return self.ms / 1000
+
+    def wall_ms(self):
+        return self.ms
+
+
+class Local:
+    def __init__(self, path, **properties):
+        self.clock = StoppedClock()
+        self.path = path
+        self.settings = SystemSettings("local", "", properties={"path": str(path), **properties})
+        self.factory = LocalSystemFactory(self.clock)
+        self.clients = []
+
+    def admin(self):
+        return self._kept(self.factory.admin(self.settings, "a"))
+
+    def producer(self, transactional_id=None, timeout_ms=1000):
+        made = self._kept(self.factory.producer(self.settings, "p", transactional_id, timeout_ms))
+        if transactional_id:
+            made.init_transactions()
+            made.begin()
+        return made
+
+    def consumer(self, offset=0):
+        made = self._kept(self.factory.consumer(self.settings, "c"))
+        made.register(SSP, offset)
+        made.start()
+        return made
+
+    def read(self):
+        consumer = self.consumer()
+        found = [value for batch in consumer.poll(0.0, 100_000) for value in batch.values]
+        return found, consumer.position(SSP)
+
+    def _kept(self, client):
+        self.clients.append(client)
+        return client
+
+
+@pytest.fixture
+def make(tmp_path):
+    made = []
+
+    def local(path=tmp_path / "local.db", **properties):
+        made.append(Local(path, **properties))
+        return made[-1]
+
+    yield local
+    for system in made:
+        for client in system.clients:
+            client.close()
+
+
+@pytest.fixture
+def local(make):
+    found = make()
+    found.admin().create(StreamSpec("s", 1))
+    return found
+
+
+def send(producer, *values, stream="s"):
+    producer.send([OutgoingRecord(stream, b"k", value, 0) for value in values])
+
+
+# The file
+
+
+def test_the_file_and_its_new_folders_are_the_owners_alone(make, tmp_path):
+    path = tmp_path / "new" / "folder" / "local.db"
+    make(path).admin().create(StreamSpec("s", 1))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in path.parents[:2]] == [0o700, 0o700]
+    assert [found.name for found in path.parent.iterdir() if found.name.startswith(".")] == []
+
+
+def test_the_default_is_a_file_below_the_current_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    admin = LocalSystemFactory().admin(SystemSettings("local", ""), "a")
+    admin.create(StreamSpec("s", 1))
+    admin.close()
+    assert (tmp_path / ".samzapy" / "local.db").exists()
+
+
+def test_looking_does_not_make_a_file(make, tmp_path):
+    local = make(tmp_path / "none" / "local.db")
+    assert local.admin().list_streams() == []
+    assert local.admin().describe("s") is None
+    with pytest.raises(UnknownStream):
+        local.admin().offsets([SSP])
+    with pytest.raises(UnknownStream):
+        local.consumer()
+    with pytest.raises(UnknownStream):
+        send(local.producer(), b"v")
+    assert not (tmp_path / "none").exists()
+
+
+def test_what_was_flushed_is_there_for_the_next_process_to_open_the_file(make, local):
+    producer = local.producer()
+    send(producer, b"a", b"b")
+    producer.flush()
+    for client in local.clients:
+        client.close()
+    assert make().read() == ([b"a", b"b"], 2)
+
+
+def test_a_file_of_another_program_is_refused(make, tmp_path):
+    path = tmp_path / "other.db"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE t (x)")
+    connection.close()
+    with pytest.raises(EnvironmentFailure, match="some other program"):
+        make(path).admin().list_streams()
+
+
+def test_a_file_that_is_no_database_is_refused(make, tmp_path):
+    path = tmp_path / "text.db"
+    path.write_text("hello " * 1000)
+    with pytest.raises(EnvironmentFailure, match="not a database"):
+        make(path).admin().list_streams()
+
+
+def test_a_file_of_a_later_format_is_refused(make, local):
+    for client in local.clients:
+        client.close()
+    connection = sqlite3.connect(local.path)
+    connection.execute("PRAGMA user_version=99")
+    connection.close()
+    with pytest.raises(EnvironmentFailure, match="format 99, this version reads 1"):
+        make().admin().list_streams()
+
+
+def test_a_path_that_cannot_be_made_is_named(make, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentFailure, match="local\\.db"):
+        make(tmp_path / "file" / "local.db").admin().create(StreamSpec("s", 1))
+
+
+def test_a_damaged_page_is_an_error_and_no_short_read(make, local):
+    producer = local.producer()
+    send(producer, *[b"v" * 100] * 5000)
+    producer.flush()
+    for client in local.clients:
+        client.close()
+    data = bytearray(local.path.read_bytes())
+    data[-3 * 8192 : -2 * 8192] = b"\xff" * 8192
+    local.path.write_bytes(data)
+    with pytest.raises(EnvironmentFailure, match="malformed"):
+        make().read()
+
+
+# Locks
+
+
+@pytest.fixture
+def locked(local):
+    holder = sqlite3.connect(local.path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    yield holder
+    holder.close()
+
+
+def test_a_flush_that_does_not_get_the_lock_fails_by_name(make, locked):
+    producer = make(**{"busy.timeout.ms": "20"}).producer()
+    send(producer, b"v")
+    with pytest.raises(ProducerError, match="locked by another process for 20 ms"):
+        producer.flush()
+
+
+def test_an_admin_that_does_not_get_the_lock_may_try_again(make, locked):
+    admin = make(**{"busy.timeout.ms": "20"}).admin()
+    with pytest.raises(RetriableError, match="locked by another process"):
+        admin.create(StreamSpec("t", 1))
+    locked.execute("ROLLBACK")
+    assert admin.create(StreamSpec("t", 1))
+
+
+def test_a_commit_that_does_not_get_the_lock_can_be_aborted_and_repeated(make, local):
+    producer = make(**{"busy.timeout.ms": "20"}).producer("id")
+    send(producer, b"v")
+    holder = sqlite3.connect(local.path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with pytest.raises(TransactionAborted):
+        producer.commit()
+    holder.close()
+    producer.abort()
+    producer.begin()
+    send(producer, b"again")
+    producer.commit()
+    assert local.read()[0] == [b"again"]
+
+
+def test_reading_goes_on_while_another_process_writes(local):
+    producer = local.producer()
+    send(producer, b"v")
+    producer.flush()
+    holder = sqlite3.connect(local.path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    holder.execute("DELETE FROM records")
+    assert local.read() == ([b"v"], 1)
+    holder.close()
+
+
+def test_a_connection_is_refused_after_a_fork(local):
+    admin = local.admin()
+    admin.list_streams()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            admin.list_streams()
+        except EnvironmentFailure as error:
+            os._exit(0 if "after a fork" in str(error) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+# Reading
+
+
+def test_a_waiting_reader_wakes_when_another_connection_writes(local):
+    waiting, got = Event(), []
+    consumer = local.consumer()
+
+    def wait():
+        waiting.set()
+        got.extend(value for batch in consumer.poll(30.0, 10) for value in batch.values)
+
+    reader = Thread(target=wait)
+    reader.start()
+    assert waiting.wait(30)
+    producer = local.producer()
+    send(producer, b"v")
+    producer.flush()
+    reader.join(30)
+    assert got == [b"v"]
+
+
+def test_a_stream_deleted_under_its_reader_is_unknown_and_not_empty(local):
+    consumer = local.consumer()
+    consumer.poll(0.0, 1)
+    local.admin().delete("s")
+    local.admin().create(StreamSpec("s", 1))
+    with pytest.raises(UnknownStream):
+        consumer.poll(0.0, 1)
+
+
+def test_a_stream_deleted_under_its_producer_is_unknown(local):
+    producer = local.producer()
+    send(producer, b"v")
+    local.admin().delete("s")
+    with pytest.raises(UnknownStream):
+        producer.flush()
+
+
+# Transactions
+
+
+def test_an_abort_leaves_a_hole_and_no_rows(local):
+    producer = local.producer("id")
+    send(producer, b"a", b"b")
+    producer.flush()
+    producer.abort()
+    other = local.producer()
+    send(other, b"c")
+    other.flush()
+    assert local.read() == ([b"c"], 3)
+    assert other.last_offset("s", 0) == 2
+
+
+def test_a_transaction_past_its_time_out_is_ended_by_a_reader(local):
+    slow = local.producer("id", timeout_ms=1000)
+    send(slow, b"slow")
+    slow.flush()
+    consumer = local.consumer()
+    assert consumer.poll(0.0, 10) == []
+    assert consumer.position(SSP) == 0
+    local.clock.ms += 1000
+    consumer.poll(0.0, 10)
+    consumer.poll(0.0, 10)
+    assert consumer.position(SSP) == 1
+    with pytest.raises(ProducerFenced):
+        slow.commit()
+
+
+def test_a_time_out_counts_from_the_first_write_of_each_transaction(local):
+    producer = local.producer("id", timeout_ms=1000)
+    for value in (b"1", b"2", b"3"):
+        send(producer, value)
+        producer.flush()
+        local.clock.ms += 999
+        producer.commit()
+        producer.begin()
+    assert local.read()[0] == [b"1", b"2", b"3"]
+
+
+# Cleaning
+
+
+def test_tombstones_go_when_their_first_compaction_is_old_enough(local):
+    admin = local.admin()
+    admin.create(StreamSpec("compacted", 1, {"cleanup.policy": "compact", "delete.retention.ms": "1000"}))
+    producer = local.producer()
+    producer.send([OutgoingRecord("compacted", b"k", value, 0, timestamp=0) for value in (b"1", None)])
+    producer.flush()
+    assert admin.compact("compacted") == 1
+    local.clock.ms += 999
+    assert admin.compact("compacted") == 0
+    local.clock.ms += 1
+    assert admin.compact("compacted") == 1
+
+
+def test_an_open_transaction_is_not_compacted(local):
+    admin = local.admin()
+    admin.create(StreamSpec("compacted", 1, {"cleanup.policy": "compact"}))
+    producer = local.producer("id")
+    send(producer, b"1", b"2", stream="compacted")
+    producer.flush()
+    assert admin.compact("compacted") == 0
+    producer.commit()
+    assert admin.compact("compacted") == 1
+
+
+def test_retention_drops_what_is_older(local):
+    admin = local.admin()
+    admin.create(StreamSpec("expiring", 1, {"retention.ms": "1000"}))
+    producer = local.producer()
+    times = (local.clock.ms - 1001, local.clock.ms - 1000)
+    producer.send([OutgoingRecord("expiring", b"k", b"v", 0, timestamp=time) for time in times])
+    producer.flush()
+    ssp = SystemStreamPartition("local", "expiring", 0)
+    assert admin.compact("expiring") == 1
+    assert admin.offsets([ssp])[ssp] == (1, 2)
+
+
+def test_closing_a_producer_compacts_a_log_that_has_grown_a_lot(local):
+    admin = local.admin()
+    admin.create(StreamSpec("compacted", 1, {"cleanup.policy": "compact"}))
+    producer = local.producer()
+    producer.send_changes("compacted", 0, [(b"k", b"v")] * 60_000)
+    producer.flush()
+    producer.close()
+    assert admin.compact("compacted") == 0
+
+
+# Headers
+
+
+def test_headers_survive_their_encoding():
+    headers = [("", b""), ("a", b"\0\xff"), ("a", b"x" * 300), ("\N{SNOWMAN}", b"1")]
+    assert decode(encode(headers)) == headers
+    assert decode(encode([])) == []

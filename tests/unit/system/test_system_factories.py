@@ -1,0 +1,51 @@
+import pytest
+
+from samzapy.api.system import SystemFactory, SystemSettings
+from samzapy.errors import ConfigError
+from samzapy.system.factories import system_factory
+from samzapy.system.local.factory import LocalSystemFactory
+from samzapy.system.memory.factory import MemorySystemFactory
+
+
+@pytest.mark.parametrize("factory", [MemorySystemFactory, LocalSystemFactory])
+def test_a_factory_is_found_by_its_class_path(factory):
+    path = f"{factory.__module__}:{factory.__name__}"
+    assert isinstance(system_factory(SystemSettings("s", path)), factory)
+
+
+class NeedsArguments(SystemFactory):
+    def __init__(self, something):
+        self.something = something
+
+    consumer = producer = admin = None
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("no.such.module:Factory", "cannot import no.such.module"),
+        ("samzapy.system.memory.factory:MemorySystemFactry", "did you mean MemorySystemFactory?"),
+        ("samzapy.system.memory.cluster:MemoryCluster", "must name a subclass of"),
+        ("not a path", "expected an importable class"),
+        (f"{__name__}:NeedsArguments", "cannot be made without arguments"),
+    ],
+)
+def test_what_is_no_factory_is_refused_with_the_key_in_one_line(path, message):
+    with pytest.raises(ConfigError) as raised:
+        system_factory(SystemSettings("orders", path))
+    text = str(raised.value)
+    assert text.startswith("systems.orders.samza.factory: ")
+    assert message in text
+    assert "\n" not in text
+
+
+def test_bad_settings_are_refused_with_every_key():
+    properties = {"path": " ", "busy.timeout.ms": "soon", "synchronous": "off"}
+    settings = SystemSettings("s", "samzapy.system.local.factory:LocalSystemFactory", properties=properties)
+    with pytest.raises(ConfigError) as raised:
+        system_factory(settings)
+    assert {problem.key for problem in raised.value.problems} == {
+        "systems.s.path",
+        "systems.s.busy.timeout.ms",
+        "systems.s.synchronous",
+    }
