@@ -1,0 +1,1 @@
+"""samzapy beside loops written by hand, on a real Kafka, in the same run: `python -m benchmarks`."""

@@ -1,0 +1,89 @@
+"""Count JSON events by user, keep the counts in RocksDB and in a changelog.
+
+With --expected it is the loop of the latency benchmark: it runs until it has seen that many events, and notes for
+each how long ago it was written (the event's own `at_ns`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from array import array
+from pathlib import Path
+
+import orjson
+from confluent_kafka import Producer
+
+from benchmarks.bare.checkpoints import COMMIT_S, Checkpoints
+from benchmarks.bare.clients import assigned_consumer, consume, flush, producer
+from benchmarks.bare.counts import Counts
+from benchmarks.bare.stopwatch import Stopwatch
+
+
+class Committer:
+    """The commit: changelog, acks, checkpoint, ack, RocksDB."""
+
+    def __init__(self, bootstrap: str, changelog: str, checkpoints: str, counts: dict[int, Counts]) -> None:
+        self._out, self._on_delivery, self._failures = producer(bootstrap)
+        self._checkpoints = Checkpoints(self._out, self._on_delivery, checkpoints, "keyed-count")
+        self._changelog = changelog
+        self._counts = counts
+        self.records = 0
+
+    def commit(self, positions: dict[int, int]) -> None:
+        changes = {partition: counts.changes() for partition, counts in self._counts.items()}
+        for partition, changed in changes.items():
+            self._send(self._out, partition, changed)
+            self.records += len(changed)
+        flush(self._out, self._failures)
+        self._checkpoints.write(positions)
+        flush(self._out, self._failures)
+        for partition, changed in changes.items():
+            self._counts[partition].commit(changed, positions[partition])
+
+    def _send(self, out: Producer, partition: int, changed: list[tuple[bytes, bytes]]) -> None:
+        records = [{"key": key, "value": value} for key, value in changed]
+        for first in range(0, len(records), 10_000):
+            out.produce_batch(self._changelog, records[first : first + 10_000], partition, self._on_delivery)
+            out.poll(0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("--bootstrap", "--input", "--changelog", "--checkpoints", "--folder"):
+        parser.add_argument(name, required=True)
+    parser.add_argument("--expected", type=int, default=0)
+    options = parser.parse_args()
+    watch = Stopwatch()
+    consumer, positions, ends = assigned_consumer(options.bootstrap, options.input)
+    counts = {partition: Counts(Path(options.folder) / str(partition)) for partition in positions}
+    committer = Committer(options.bootstrap, options.changelog, options.checkpoints, counts)
+    latencies = array("q")
+    loads, done, due, expected = orjson.loads, 0, 0.0, options.expected
+    while done < expected if expected else any(positions[p] < end for p, end in ends.items()):
+        messages = consume(consumer)
+        for message in messages:
+            event = loads(message.value())
+            partition = message.partition()
+            of_partition = counts[partition]
+            dirty, user = of_partition.dirty, event["user"]
+            count = dirty.get(user)
+            dirty[user] = (of_partition.read(user) if count is None else count) + 1
+            positions[partition] = message.offset() + 1
+            if expected:
+                latencies.append(time.time_ns() - event["at_ns"])
+        done += len(messages)
+        now = watch.lap(done)
+        due = due or now + COMMIT_S
+        if now >= due:
+            committer.commit(positions)
+            due = now + COMMIT_S
+    committer.commit(positions)
+    for of_partition in counts.values():
+        of_partition.close()
+    consumer.close()
+    watch.report(done, changelog_records=committer.records, latencies_ns=sorted(latencies))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Runs one job in this process and says, in one line of JSON, what `samzapy.bench.measuring` wants to know."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from samzapy.bench.marks import MARKS_KEY, Stretch, read_stretch
+from samzapy.bench.processes import MAIN, WORKER
+from samzapy.config.job import JobConfig
+from samzapy.config.loader import load_job
+from samzapy.errors import SamzapyError
+from samzapy.runner.base import JobOutcome, RunOptions
+from samzapy.runner.choice import runner_of
+from samzapy.runner.prepare import prepare
+
+LOCAL, SPARK = "local", "spark"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The program; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m samzapy.bench.child")
+    parser.add_argument("job")
+    parser.add_argument("--config", action="append", default=[])
+    parser.add_argument("--runner", choices=(LOCAL, SPARK), default=LOCAL)
+    parser.add_argument("--endless", action="store_true", help="run until the tasks stop the job")
+    options = parser.parse_args(arguments)
+    overrides = {key: value for key, _, value in (override.partition("=") for override in options.config)}
+    try:
+        config = load_job(options.job, overrides)
+        told = run(config, options.runner, until_end=not options.endless)
+    except SamzapyError as failure:
+        print(f"error: {failure}", file=sys.stderr)  # noqa: T201
+        return failure.exit_code
+    print(json.dumps(told))  # noqa: T201
+    return 0
+
+
+def run(config: JobConfig, runner: str, *, until_end: bool) -> dict[str, Any]:
+    """Run the job and describe the run: from the tasks' marks where they leave any, else as the runner saw it."""
+    prepared = prepare(config, until_end=until_end)
+    start, cpu = time.monotonic(), time.process_time()
+    outcome = runner_of(runner).run(prepared, RunOptions())
+    end, used = time.monotonic(), time.process_time() - cpu
+    marks = config.resolved.get(MARKS_KEY)
+    stretch = read_stretch(Path(marks)) if marks else None
+    told = {"messages": outcome.status.processed, "more": _more(outcome, stretch, end - start)}
+    if stretch is not None:
+        exact = {"cpu_s": stretch.cpu_s, "cpu_of": [MAIN if runner == LOCAL else WORKER]}
+        return {**told, **exact, "start": stretch.start, "end": stretch.end, "timeline": stretch.timeline}
+    exact = {"cpu_s": used, "cpu_of": [MAIN]}
+    return {**told, **exact, "start": start, "end": end}
+
+
+def _more(outcome: JobOutcome, stretch: Stretch | None, seconds: float) -> dict[str, Any]:
+    status = outcome.status
+    restored = status.restored
+    more: dict[str, Any] = {
+        "run_s": seconds,
+        "commits": status.commits,
+        "restored_records": sum(store.records for store in restored),
+        "restored_s": sum(store.seconds for store in restored),
+        "restored_from": sorted({store.source for store in restored}),
+    }
+    if stretch is not None:
+        more["cpu_before_s"] = stretch.cpu_before_s
+        if stretch.latencies_ns:
+            more["latencies_ns"] = list(stretch.latencies_ns)
+    return more
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""Runs a program in a process of its own, samples its process tree, and makes one measurement of both.
+
+The program's last line of output is JSON, the measured stretch as it saw it:
+
+start, end    `time.monotonic` seconds
+cpu_s         CPU seconds, user and system, of the processes whose roles are in cpu_of (default: main) in that stretch
+messages      how many were processed
+timeline      [time, partition, next offset], in the order of time
+more          anything else worth keeping
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from samzapy.bench.processes import MAIN, ProcessTree
+from samzapy.errors import SamzapyError
+
+#: Messages of one phase are those between two entries of the timeline that are at least this many seconds apart.
+PHASE_S = 0.25
+
+
+class MeasurementFailed(SamzapyError):
+    """Raised when the measured program failed or said nothing; the message holds the end of what it wrote."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of the measured stretch; `open_partitions` have messages left at its end."""
+
+    seconds: float
+    messages_per_s: float
+    open_partitions: int
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One run. `seconds` and `cpu_s` are of the measured stretch, `cpu_whole_s` of all processes from start to end;
+    `peak_rss` is in bytes by role (main, jvm, worker) and of the whole `tree`."""
+
+    messages: int
+    seconds: float
+    cpu_s: float
+    cpu_whole_s: float
+    peak_rss: Mapping[str, int]
+    phases: tuple[Phase, ...] = ()
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def messages_per_s(self) -> float:
+        """Throughput of the measured stretch."""
+        return self.messages / self.seconds if self.seconds else 0.0
+
+    @property
+    def cpu_s_per_million(self) -> float:
+        """CPU seconds per million messages."""
+        return self.cpu_s / self.messages * 1e6 if self.messages else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {**asdict(self), "messages_per_s": self.messages_per_s, "cpu_s_per_million": self.cpu_s_per_million}
+
+
+def measure(command: Sequence[str], timeout_s: float = 600.0) -> Measurement:
+    """Run `command` (after this process's Python) and measure it. Raises MeasurementFailed."""
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen([sys.executable, *command], stdout=output, stderr=errors, stdin=subprocess.DEVNULL)
+        tree = ProcessTree(process.pid)
+        tree.start()
+        try:
+            code = process.wait(timeout_s)
+        except BaseException as cause:
+            process.terminate()
+            process.wait()
+            if isinstance(cause, subprocess.TimeoutExpired):
+                raise MeasurementFailed(f"{' '.join(command)}: not done after {timeout_s:.0f} s") from cause
+            raise
+        finally:
+            tree.stop()
+        output.seek(0)
+        errors.seek(0)
+        lines, said = output.read().splitlines(), errors.read()
+    if code or not lines:
+        told = " | ".join((said.splitlines() or lines)[-5:])
+        raise MeasurementFailed(f"{' '.join(command)}: exit code {code}: {told}")
+    return _measurement(json.loads(lines[-1]), tree)
+
+
+def phases(timeline: Sequence[Sequence[float]], start: float) -> tuple[Phase, ...]:
+    """Throughput between the entries of a timeline, which are merged where they are close together."""
+    final: dict[float, float] = {partition: offset for _, partition, offset in timeline}
+    reached = dict.fromkeys(final, 0.0)
+    found: list[Phase] = []
+    since, before = start, 0.0
+    for index, (at, partition, offset) in enumerate(timeline):
+        reached[partition] = offset
+        last = index == len(timeline) - 1
+        if at - since < PHASE_S and not last:
+            continue
+        done = sum(reached.values())
+        if done > before and at > since:
+            still_open = sum(reached[each] < final[each] for each in final)
+            found.append(Phase(at - since, (done - before) / (at - since), still_open))
+            since, before = at, done
+    return tuple(found)
+
+
+def _measurement(told: Mapping[str, Any], tree: ProcessTree) -> Measurement:
+    start, end = told["start"], told["end"]
+    exact = set(told.get("cpu_of", [MAIN]))
+    sampled = sum(tree.cpu_s(role, start, end) for role in tree.roles - exact)
+    return Measurement(
+        messages=told["messages"],
+        seconds=end - start,
+        cpu_s=told["cpu_s"] + sampled,
+        cpu_whole_s=tree.cpu_s(),
+        peak_rss={**{role: tree.peak_rss(role) for role in sorted(tree.roles)}, "tree": tree.peak_rss()},
+        phases=phases(told.get("timeline", ()), start),
+        more=told.get("more", {}),
+    )

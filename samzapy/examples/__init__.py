@@ -1,0 +1,1 @@
+"""The tasks behind `configs/`: importable on every executor, and meant to be read."""

@@ -1,0 +1,104 @@
+"""Writes flights and planes into a job's inputs, on whatever system its file names.
+
+python -m samzapy.examples.flights.load JOB.properties [--config key=value]...
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OutgoingRecord, StreamSpec, SystemAdmin
+from samzapy.config.job import JobConfig
+from samzapy.errors import EnvironmentFailure, SamzapyError
+from samzapy.examples.flights.dataset import Event, flights, planes
+from samzapy.examples.flights.job_file import job_from_arguments
+from samzapy.examples.flights.task import PLANES
+from samzapy.serializers import serde_registry
+from samzapy.system.factories import system_factory
+
+FLIGHTS = "flights"
+#: Partitions of both inputs.
+PARTITIONS = 4
+#: Records a call of the producer.
+BATCH = 5_000
+
+
+def load(
+    job: JobConfig,
+    events: Sequence[tuple[str, Sequence[Event]]],
+    on_progress: Callable[[int, int], None] | None = None,
+) -> int:
+    """Create the streams named in `events` on the job's default system and write their events; returns how many.
+
+    The records of a stream keep their order within a partition. `on_progress` hears of records written and records to
+    write. Raises EnvironmentFailure, before anything is written, if one of the streams already holds records.
+    """
+    system = job.default_system or job.task.inputs[0].system
+    settings = job.systems[system]
+    factory = system_factory(settings)
+    admin = factory.admin(settings, "flights-load")
+    try:
+        for stream, _ in events:
+            _create(admin, system, stream)
+    finally:
+        admin.close()
+    total = sum(len(of_stream) for _, of_stream in events)
+    producer = factory.producer(settings, "flights-load")
+    done = 0
+    try:
+        for stream, of_stream in events:
+            records = _records(job, system, stream, of_stream)
+            while batch := list(islice(records, BATCH)):
+                producer.send(batch)
+                done += len(batch)
+                if on_progress is not None:
+                    on_progress(done, total)
+        producer.flush()
+    finally:
+        producer.close()
+    return done
+
+
+def dataset() -> list[tuple[str, Sequence[Event]]]:
+    """Everything there is to load: planes, then flights."""
+    return [(PLANES, planes()), (FLIGHTS, flights())]
+
+
+def _create(admin: SystemAdmin, system: str, stream: str) -> None:
+    if admin.create(StreamSpec(stream, PARTITIONS)):
+        return
+    description = admin.describe(stream)
+    count = description.partitions if description else 0
+    ranges = admin.offsets(SystemStreamPartition(system, stream, partition) for partition in range(count))
+    held = sum(found.upcoming - found.oldest for found in ranges.values())
+    if held:
+        raise EnvironmentFailure(
+            f"topic '{stream}' on system '{system}' holds {held:,} records; loading again would count them twice"
+        )
+
+
+def _records(job: JobConfig, system: str, stream: str, events: Sequence[Event]) -> Iterator[OutgoingRecord]:
+    config = next(job.stream(known) for known in job.task.inputs if known.system == system and known.stream == stream)
+    serdes = serde_registry(job)
+    key_bytes = serdes[config.key_serde or "bytes"].to_bytes
+    value_bytes = serdes[config.msg_serde or "bytes"].to_bytes
+    for key, value, time_ms in events:
+        yield OutgoingRecord(stream, None if key is None else key_bytes(key), value_bytes(value), timestamp=time_ms)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns the exit code."""
+    try:
+        count = load(job_from_arguments("load", arguments), dataset())
+    except SamzapyError as failure:
+        print(f"error: {failure}", file=sys.stderr)  # noqa: T201
+        return failure.exit_code
+    print(f"{count:,} records written")  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
