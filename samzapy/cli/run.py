@@ -11,6 +11,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from samzapy.cli.pairs import pairs
 from samzapy.cli.progress import RunDisplay, summary
 
 
@@ -29,7 +30,7 @@ class RunFlags:
 
 @click.command()
 @click.argument("job", type=click.Path(path_type=Path), metavar="JOB.properties")
-@click.option("--config", "-c", "pairs", multiple=True, metavar="KEY=VALUE", help="Override a key of the job file.")
+@click.option("--config", "-c", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the job file.")
 @click.option("--master", metavar="URL", help="Spark master (job.spark.master); default local[N,4], N the containers.")
 @click.option("--runner", type=click.Choice(["spark", "local"]), default="spark", show_default=True, help="Where.")
 @click.option("--until-end", is_flag=True, help="Stop at the ends the inputs have now.")
@@ -37,23 +38,24 @@ class RunFlags:
 @click.option("--strict", is_flag=True, help="Refuse unknown keys.")
 @click.option("--verbose", is_flag=True, help="Show the log of Spark, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as a line of JSON.")
-def run(job: Path, pairs: tuple[str, ...], **given: Any) -> None:
+def run(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
     """Run a job until it ends or is stopped.
 
     SIGTERM or Ctrl-C: every task commits and stops, and the exit code is 0. A second one ends it at once. Exit codes
     otherwise: 1 the job failed, 2 the job file is wrong, 3 something around it is.
     """
     flags = RunFlags(**given)
-    overrides = dict(map(_pair, pairs))
+    keys = pairs(overrides)
     if flags.master is not None:
-        overrides["job.spark.master"] = flags.master
+        keys["job.spark.master"] = flags.master
     if flags.py_files is not None:
-        overrides["job.spark.py.files"] = flags.py_files
-    run_job(job, overrides, flags)
+        keys["job.spark.py.files"] = flags.py_files
+    run_job(job, keys, flags)
 
 
 def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
     """Load, prepare and run the job, showing how it goes; the outcome is printed on standard output."""
+    from samzapy.cli.imports import check_task_class
     from samzapy.config.loader import load_job
     from samzapy.runner.base import RunOptions
     from samzapy.runner.choice import runner_of
@@ -62,6 +64,7 @@ def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
 
     config = load_job(job, overrides, strict=flags.strict)
     add_import_paths(config.spark.py_files)
+    check_task_class(config.task.task_class)
     prepared = prepare(config, until_end=flags.until_end)
     display = RunDisplay(Console(stderr=True))
     for warning in prepared.warnings:
@@ -73,10 +76,3 @@ def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
         click.echo(json.dumps({**outcome.status.to_json(), "stopped": outcome.stopped}))
     else:
         click.echo(summary(outcome.status))
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, separator, value = text.partition("=")
-    if not separator or not key.strip():
-        raise click.BadParameter(f"expected KEY=VALUE, got {text!r}", param_hint="--config")
-    return key.strip(), value

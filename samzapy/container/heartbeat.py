@@ -16,9 +16,12 @@ from samzapy.errors import RetriableError, TaskMigrated
 
 logger = logging.getLogger(__name__)
 
+#: Seconds between reports at the most, however long the lease: a stop is heard, and progress seen, within them.
+LONGEST_SILENCE_S = 1.0
+
 
 class Heartbeat:
-    """Reports three times a lease; `should_stop` is what the run loop asks."""
+    """Reports three times a lease, and every second at least; `should_stop` is what the run loop asks."""
 
     def __init__(
         self,
@@ -74,7 +77,7 @@ class Heartbeat:
         return report
 
     def _beat(self) -> None:
-        while not self._closed.wait(self._lease.duration_s / 3):
+        while not self._closed.wait(min(self._lease.duration_s / 3, LONGEST_SILENCE_S)):
             if self._lost is None:
                 self._tell()
             elif self._on_lost is not None and self._clock.monotonic() - self._lost_at > self._lease.duration_s:
