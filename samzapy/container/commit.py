@@ -45,6 +45,7 @@ class Committer:
         self._checkpoints = checkpoints
         self._epoch = epoch
         self._clock = clock
+        self._metrics = metrics
         self._commits = metrics.counter("commit", "commits")
         self._commit_time = metrics.timer("commit", "commit")
         self.count = 0
@@ -90,6 +91,7 @@ class Committer:
         # 7  count it
         for task in tasks:
             task.touched = False
+            task.publish(self._metrics)
         self.count += 1
         self._commits.inc()
         reach("commit.7")

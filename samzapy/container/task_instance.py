@@ -9,6 +9,7 @@ from operator import attrgetter
 
 from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import ClosableTask, EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
 from samzapy.container.collector import BufferingCollector
@@ -113,6 +114,13 @@ class TaskInstance:
                 raise
             except BaseException as cause:
                 raise self._failed("on_end_of_stream", cause) from cause
+
+    def publish(self, metrics: MetricsRegistry) -> None:
+        """Set the task's gauges: what it processed and sent, and its stores' own."""
+        metrics.gauge(self.name, "processed").set(self.processed)
+        metrics.gauge(self.name, "sent").set(self.collector.sent)
+        for name, value in self.stores.metrics().items():
+            metrics.gauge(self.name, f"store.{name}").set(value)
 
     def close(self) -> None:
         """Call the user's `close`, if there is one."""

@@ -2,6 +2,7 @@
 
 import threading
 from collections import Counter
+from typing import ClassVar
 
 import pytest
 from memory_job import CountingTask, MemoryJob
@@ -203,7 +204,7 @@ def test_undecodable_input_is_named_and_not_skipped_unless_told_so(tmp_path):
 
 
 class UnserializableTask(StreamTask):
-    calls: list = []
+    calls: ClassVar[list] = []
 
     def process(self, envelope, collector, coordinator):
         from samzapy import OutgoingMessageEnvelope, SystemStream
@@ -222,7 +223,7 @@ def test_an_output_that_does_not_serialize_fails_at_its_send_unless_told_to_drop
 
 
 class CoroutineTask(StreamTask):
-    calls: list = []
+    calls: ClassVar[list] = []
 
     async def process(self, envelope, collector, coordinator):
         pass
