@@ -103,8 +103,7 @@ class LogConsumer(SystemConsumer):
     def _read(self, reader: LogReader, max_records: int) -> list[RecordBatch]:
         positions, paused = self._positions, self._paused
         wanted = [(ssp, positions[ssp]) for ssp in self._order if ssp not in paused]
-        if not wanted:
-            return []
+        # Also when all are paused: the reader then knows what it has seen, and waits for more than that.
         fetched = reader.read(wanted, max_records)
         batches = []
         for ssp, (position, batch) in fetched.items():

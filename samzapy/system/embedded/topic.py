@@ -43,8 +43,8 @@ class Topic:
     dirty_ratio: float
 
     def needs_cleaning(self, dirty: int, total: int) -> bool:
-        """Whether `dirty` records since the last cleaning, of `total` now, are worth a compaction."""
-        return self.compacted and dirty >= _LEAST_DIRTY and dirty >= total * self.dirty_ratio
+        """Whether `dirty` records since the last cleaning, of `total` now, are worth another one."""
+        return (self.compacted or self.expires) and dirty >= _LEAST_DIRTY and dirty >= total * self.dirty_ratio
 
 
 def topic(spec: StreamSpec, stream_id: str) -> Topic:
