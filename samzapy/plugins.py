@@ -26,7 +26,7 @@ def load_class(path: str) -> type:
     module_name, name = split_path(path)
     try:
         module = importlib.import_module(module_name)
-    except Exception as cause:
+    except (Exception, SystemExit) as cause:  # a module may call sys.exit, which must not end us without a word
         raise PluginError(f"cannot import {module_name} ({type(cause).__name__}: {cause})") from cause
     found = getattr(module, name, None)
     if isinstance(found, type):

@@ -1,0 +1,127 @@
+"""`samzapy check`: what a job file means, without doing any of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from samzapy.cli.output import table, warn
+from samzapy.cli.pairs import pairs
+from samzapy.config.job import JobConfig
+from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.job.model import JobModel
+
+
+@click.command()
+@click.argument("job", type=click.Path(path_type=Path), metavar="JOB.properties")
+@click.option("--config", "-c", "texts", multiple=True, metavar="KEY=VALUE", help="Override a key of the job file.")
+@click.option("--strict", is_flag=True, help="Refuse unknown keys.")
+@click.option("--show", is_flag=True, help="List every key in force, defaults included.")
+@click.option("--offline", is_flag=True, help="Ask no system: leaves the job model out.")
+def check(job: Path, texts: tuple[str, ...], *, strict: bool, show: bool, offline: bool) -> None:
+    """Show what a job file means, and everything that is wrong with it.
+
+    Reads the file, imports the task class, and asks the systems how many partitions the inputs have. Starts nothing,
+    creates nothing, writes nothing.
+    """
+    from samzapy.config.loader import load_job
+    from samzapy.runner.import_path import add_import_paths
+
+    config = load_job(job, pairs(texts), strict=strict)
+    for warning in config.warnings:
+        warn(warning)
+    add_import_paths(config.spark.py_files)
+    _check_plugins(config)
+    model = None if offline else _model(config)
+    _show_job(config)
+    if show:
+        _show_keys(config)
+    if model is not None:
+        _show_model(model)
+
+
+def _check_plugins(config: JobConfig) -> None:
+    """Raise one ConfigError with whatever the classes named in the file have to say."""
+    from samzapy.cli.imports import check_task_class
+    from samzapy.serializers import serde_registry
+    from samzapy.storage.manager import load_engines
+    from samzapy.system.factories import system_factory
+
+    registry = serde_registry(config)
+    calls: list[Callable[[], object]] = [lambda: check_task_class(config.task.task_class), lambda: load_engines(config)]
+    calls += [lambda s=settings: system_factory(s) for settings in config.systems.values()]  # type: ignore[misc]
+    calls += [lambda n=name: registry[n] for name in _serdes(config)]  # type: ignore[misc]
+    problems: dict[ConfigProblem, None] = {}
+    for call in calls:
+        try:
+            call()
+        except ConfigError as error:
+            problems.update(dict.fromkeys(error.problems))
+    if problems:
+        raise ConfigError(problems)
+
+
+def _serdes(config: JobConfig) -> list[str]:
+    streams = [name for stream in config.streams.values() for name in (stream.key_serde, stream.msg_serde)]
+    stores = [name for store in config.stores.values() for name in (store.key_serde, store.msg_serde)]
+    return sorted({name for name in [*streams, *stores] if name})
+
+
+def _model(config: JobConfig) -> JobModel | None:
+    """The job model; None, with a warning, if a system does not answer. Raises what is wrong with inputs and changelogs."""
+    from samzapy.cli.surroundings import NotReachable, look_around
+
+    try:
+        return look_around(config)
+    except NotReachable as error:
+        warn(f"the job model is left out: {error}")
+        return None
+
+
+def _show_job(config: JobConfig) -> None:
+    task, checkpoint = config.task, config.task.checkpoint
+    where = "none" if checkpoint is None else checkpoint.path or f"a topic on {checkpoint.system}"
+    rows = [
+        ("job", f"{config.name} (id {config.id})"),
+        ("task class", task.task_class),
+        ("guarantee", task.guarantee.value),
+        ("inputs", ", ".join(map(str, task.inputs))),
+        ("broadcast inputs", ", ".join(map(str, sorted(task.broadcast_inputs))) or "none"),
+        ("commit every", f"{task.commit_ms:,} ms" if task.commit_ms > 0 else "only when asked for"),
+        ("window every", f"{task.window_ms:,} ms" if task.window_ms > 0 else "never"),
+        ("checkpoints", where),
+        ("containers", str(config.container_count)),
+        ("Spark master", config.spark.master or f"local[{config.container_count},4]"),
+    ]
+    table("Job", ("", ""), rows)
+    systems = [(name, settings.factory) for name, settings in config.systems.items()]
+    table("Systems", ("system", "factory"), systems)
+    streams = [
+        (s.system_stream, s.key_serde or "bytes", s.msg_serde or "bytes", s.offset_default)
+        for s in config.streams.values()
+    ]
+    table("Streams", ("stream", "key", "message", "starts at"), streams)
+    stores = [
+        (s.name, s.factory.rpartition(":")[2], s.key_serde, s.msg_serde, s.changelog or "none", s.object_cache_size)
+        for s in config.stores.values()
+    ]
+    table("Stores", ("store", "engine", "key", "value", "changelog", "cache"), stores)
+
+
+def _show_keys(config: JobConfig) -> None:
+    from samzapy.config.effective import effective
+    from samzapy.config.loader import ALL_KEYS
+
+    rows = [(key, value, "file" if given else "default") for key, value, given in effective(config, ALL_KEYS)]
+    table("Keys in force", ("key", "value", "from"), rows)
+
+
+def _show_model(model: JobModel) -> None:
+    rows = [
+        (container.id, task.name, ", ".join(map(str, sorted(task.ssps))))
+        for container in model.containers
+        for task in container.tasks
+    ]
+    table(f"Job model ({len(rows)} tasks in {len(model.containers)} containers)", ("container", "task", "reads"), rows)

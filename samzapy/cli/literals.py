@@ -1,0 +1,73 @@
+"""Keys and messages as people type and read them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from samzapy.api.serde import Serde
+from samzapy.errors import SerdeError
+from samzapy.serializers import decode_failure, encode_failure
+
+
+def _json(text: str) -> Any:
+    return orjson.loads(text)
+
+
+_FROM_TEXT: dict[str, Callable[[str], Any]] = {
+    "string": str,
+    "integer": int,
+    "long": int,
+    "double": float,
+    "uuid": uuid.UUID,
+    "bytes": str.encode,
+    "byte": str.encode,
+    "bytebuffer": str.encode,
+}
+
+
+class Literal:
+    """One serde, between bytes and text: strings as they are, numbers in decimal, everything structured as JSON."""
+
+    def __init__(self, name: str, serde: Serde) -> None:
+        self._name, self._serde = name, serde
+        self._from_text = _FROM_TEXT.get(name, _json)
+
+    def encode(self, text: str, where: str, part: str) -> bytes:
+        """The bytes of what `text` says. Raises SerdeError that names `where` and `part`."""
+        try:
+            return self._serde.to_bytes(self._from_text(text))
+        except Exception as cause:
+            raise encode_failure(self._name, where, part, text, cause) from cause
+
+    def decode(self, data: bytes | None, where: str, part: str) -> Any:
+        """The object, None for None. Raises SerdeError that names `where` and `part`."""
+        if data is None:
+            return None
+        try:
+            return self._serde.from_bytes(data)
+        except Exception as cause:
+            raise decode_failure(self._name, where, part, cause) from cause
+
+
+def as_json(value: object) -> str:
+    """One line of JSON; bytes in hexadecimal, what JSON cannot say as its text."""
+    option = orjson.OPT_NON_STR_KEYS
+    try:
+        return orjson.dumps(value, _other, option).decode()
+    except TypeError as cause:
+        raise SerdeError(f"cannot be shown as JSON ({cause})") from cause
+
+
+def as_text(value: object) -> str:
+    """A string as it is, anything else as JSON; nothing for None."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else as_json(value)
+
+
+def _other(value: object) -> str:
+    return value.hex() if isinstance(value, (bytes, bytearray)) else str(value)

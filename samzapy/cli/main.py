@@ -1,0 +1,115 @@
+"""`samzapy`: its commands, loaded when they are called, and what becomes of errors."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+from samzapy.errors import SamzapyError
+from samzapy.version import VERSION
+
+_COMMANDS = {
+    "run": "Run a job until it ends or is stopped.",
+    "check": "Show what a job file means, and everything that is wrong with it.",
+    "topic": "Create, list, describe, read and write streams.",
+    "kafka": "Start and stop a development Kafka on this machine.",
+    "demo": "Run the flights job on real departures and print its table.",
+    "bench": "Measure stores and jobs.",
+}
+#: What a shell reports of a process that SIGINT or SIGPIPE ended.
+_INTERRUPTED, _BROKEN_PIPE = 130, 141
+
+
+class Commands(click.Group):
+    """Imports a command when it is called, so that `--help` and `--version` are quick; turns errors into a line
+    (`error: ...`, one each problem) on standard error and the exit code of the error's class."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands whose module is installed."""
+        return [name for name in _COMMANDS if importlib.util.find_spec(f"samzapy.cli.{name}")]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command = getattr(importlib.import_module(f"samzapy.cli.{cmd_name}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _COMMANDS[name]) for name in self.list_commands(ctx)])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; that whoever read its output has gone is no error of its own."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The interpreter flushes at its end, too, and would complain.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(_BROKEN_PIPE)
+        return result
+
+    def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
+        """Run a command line and exit."""
+        given = list(sys.argv[1:] if args is None else args)
+        debug, given = _take_debug(given)
+        extra["standalone_mode"] = False
+        try:
+            code = super().main(args=given, **extra)
+        except Exception as error:  # noqa: BLE001  # the last place that can say anything
+            code = _told(error, debug=debug)
+        except KeyboardInterrupt:
+            code = _INTERRUPTED
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _take_debug(args: list[str]) -> tuple[bool, list[str]]:
+    """`--debug` may stand anywhere before `--`."""
+    end = args.index("--") if "--" in args else len(args)
+    kept = [arg for arg in args[:end] if arg != "--debug"]
+    return len(kept) < end, [*kept, *args[end:]]
+
+
+def _told(error: Exception, *, debug: bool) -> int:
+    """Say on standard error what went wrong; the exit code."""
+    if isinstance(error, click.Abort):
+        return _INTERRUPTED
+    if debug:
+        traceback.print_exception(error)
+    if isinstance(error, click.ClickException):
+        error.show()
+        return error.exit_code
+    if isinstance(error, SamzapyError):
+        for line in str(error).splitlines() or [type(error).__name__]:
+            click.echo(f"error: {line}", err=True)
+        return error.exit_code
+    hint = "" if debug else " (--debug shows where)"
+    click.echo(f"error: internal: {type(error).__name__}: {' '.join(str(error).split())}{hint}", err=True)
+    return 1
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(VERSION, prog_name="samzapy", message="%(prog)s %(version)s")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+def cli() -> None:
+    """Stateful stream processing in Python, on Spark.
+
+    Exit codes: 0 done, 1 the job failed, 2 the job file or the command line is wrong, 3 something around it is missing.
+    """
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+
+
+def main() -> NoReturn:
+    """The console script's entry."""
+    cli.main(prog_name="samzapy")

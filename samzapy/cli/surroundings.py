@@ -1,0 +1,81 @@
+"""What stands around a job, looked at and not touched: its inputs and changelogs as they are now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from samzapy.api.stream import SystemStream
+from samzapy.api.system import StreamDescription, SystemAdmin
+from samzapy.config.job import JobConfig
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RetriableError, SamzapyError, UnknownStream
+from samzapy.job.model import JobModel
+from samzapy.job.planner import changelog_partition_count, plan
+from samzapy.storage.changelog import check_changelog
+from samzapy.system.factories import system_factory
+
+
+class NotReachable(SamzapyError):
+    """Raised when a system does not answer, so that nothing can be said about what is on it."""
+
+    exit_code = 3
+
+
+def look_around(config: JobConfig) -> JobModel:
+    """The model the job would have today, were it new.
+
+    Raises UnknownStream for an input that does not exist, ConfigError for a broadcast partition that does not,
+    EnvironmentFailure for a changelog that could not hold the state, NotReachable when a system does not answer.
+    """
+    with _admins(config) as admins:
+        broadcast = sorted(config.task.broadcast_inputs)
+        inputs = dict.fromkeys([*config.task.inputs, *(ssp.system_stream for ssp in broadcast)])
+        counts = {stream: _existing(admins, stream).partitions for stream in inputs}
+        for ssp in broadcast:
+            if ssp.partition >= counts[ssp.system_stream]:
+                message = f"{ssp.system_stream} has partitions 0 to {counts[ssp.system_stream] - 1}"
+                raise ConfigError([ConfigProblem("task.broadcast.inputs", str(ssp), message)])
+        model = plan(config, {stream: counts[stream] for stream in config.task.inputs})
+        _check_changelogs(config, admins, changelog_partition_count(model))
+    return model
+
+
+@contextmanager
+def _admins(config: JobConfig) -> Iterator[dict[str, SystemAdmin]]:
+    made: dict[str, SystemAdmin] = {}
+    try:
+        for name, settings in config.systems.items():
+            made[name] = system_factory(settings).admin(settings, f"{config.name}-{config.id}-check")
+        yield made
+    finally:
+        for admin in made.values():
+            admin.close()
+
+
+def _existing(admins: dict[str, SystemAdmin], stream: SystemStream) -> StreamDescription:
+    description = _describe(admins, stream)
+    if description is None:
+        raise UnknownStream(stream.system, stream.stream)
+    return description
+
+
+def _describe(admins: dict[str, SystemAdmin], stream: SystemStream) -> StreamDescription | None:
+    try:
+        return admins[stream.system].describe(stream.stream)
+    except (EnvironmentFailure, RetriableError) as cause:
+        raise NotReachable(str(cause)) from cause
+
+
+def _check_changelogs(config: JobConfig, admins: dict[str, SystemAdmin], tasks: int) -> None:
+    for store in config.stores.values():
+        if store.changelog is None:
+            continue
+        description = _describe(admins, store.changelog)
+        if description is None:
+            continue  # the first run makes it
+        check_changelog(description)
+        # More may be right: a job that once had more tasks keeps their partitions.
+        if description.partitions < tasks:
+            raise EnvironmentFailure(
+                f"changelog {description.stream} has {description.partitions} partitions, job has {tasks} tasks"
+            )
