@@ -53,12 +53,15 @@ def main() -> None:
     for name in ("--bootstrap", "--input", "--changelog", "--checkpoints", "--folder"):
         parser.add_argument(name, required=True)
     parser.add_argument("--expected", type=int, default=0)
+    parser.add_argument("--ready", help="a file to create when the loop is about to read")
     options = parser.parse_args()
     watch = Stopwatch()
     consumer, positions, ends = assigned_consumer(options.bootstrap, options.input)
     counts = {partition: Counts(Path(options.folder) / str(partition)) for partition in positions}
     committer = Committer(options.bootstrap, options.changelog, options.checkpoints, counts)
     latencies = array("q")
+    if options.ready:
+        Path(options.ready).touch()
     loads, done, due, expected = orjson.loads, 0, 0.0, options.expected
     while done < expected if expected else any(positions[p] < end for p, end in ends.items()):
         messages = consume(consumer)
@@ -73,7 +76,7 @@ def main() -> None:
             if expected:
                 latencies.append(time.time_ns() - event["at_ns"])
         done += len(messages)
-        now = watch.lap(done)
+        now = watch.lap(positions)
         due = due or now + COMMIT_S
         if now >= due:
             committer.commit(positions)
@@ -82,7 +85,7 @@ def main() -> None:
     for of_partition in counts.values():
         of_partition.close()
     consumer.close()
-    watch.report(done, changelog_records=committer.records, latencies_ns=sorted(latencies))
+    watch.report(done, positions, changelog_records=committer.records, latencies_ns=sorted(latencies))
 
 
 if __name__ == "__main__":

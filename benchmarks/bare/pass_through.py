@@ -26,7 +26,7 @@ def main() -> None:
             positions[message.partition()] = message.offset() + 1
         out.poll(0)
         done += len(messages)
-        now = watch.lap(done)
+        now = watch.lap(positions)
         due = due or now + COMMIT_S
         if now >= due:
             flush(out, failures)
@@ -37,7 +37,7 @@ def main() -> None:
     checkpoints.write(positions)
     flush(out, failures)
     consumer.close()
-    watch.report(done)
+    watch.report(done, positions)
 
 
 if __name__ == "__main__":

@@ -16,9 +16,9 @@ def main() -> None:
         for message in messages:
             positions[message.partition()] = message.offset() + 1
         done += len(messages)
-        watch.lap(done)
+        watch.lap(positions)
     consumer.close()
-    watch.report(done)
+    watch.report(done, positions)
 
 
 if __name__ == "__main__":

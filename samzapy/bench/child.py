@@ -49,28 +49,26 @@ def run(config: JobConfig, runner: str, *, until_end: bool) -> dict[str, Any]:
     end, used = time.monotonic(), time.process_time() - cpu
     marks = config.resolved.get(MARKS_KEY)
     stretch = read_stretch(Path(marks)) if marks else None
-    told = {"messages": outcome.status.processed, "more": _more(outcome, stretch, end - start)}
+    told: dict[str, Any] = {"messages": outcome.status.processed, "more": _more(outcome, stretch)}
+    told["more"]["run_s"] = end - start
     if stretch is not None:
+        told["more"]["cpu_to_ready_s"] = stretch.cpu_before_s - (cpu if runner == LOCAL else 0.0)
         exact = {"cpu_s": stretch.cpu_s, "cpu_of": [MAIN if runner == LOCAL else WORKER]}
         return {**told, **exact, "start": stretch.start, "end": stretch.end, "timeline": stretch.timeline}
-    exact = {"cpu_s": used, "cpu_of": [MAIN]}
-    return {**told, **exact, "start": start, "end": end}
+    return {**told, "cpu_s": used, "cpu_of": [MAIN], "start": start, "end": end}
 
 
-def _more(outcome: JobOutcome, stretch: Stretch | None, seconds: float) -> dict[str, Any]:
+def _more(outcome: JobOutcome, stretch: Stretch | None) -> dict[str, Any]:
     status = outcome.status
     restored = status.restored
     more: dict[str, Any] = {
-        "run_s": seconds,
         "commits": status.commits,
         "restored_records": sum(store.records for store in restored),
         "restored_s": sum(store.seconds for store in restored),
         "restored_from": sorted({store.source for store in restored}),
     }
     if stretch is not None:
-        more["cpu_before_s"] = stretch.cpu_before_s
-        if stretch.latencies_ns:
-            more["latencies_ns"] = list(stretch.latencies_ns)
+        more["latencies_ns"] = list(stretch.latencies_ns)
     return more
 
 

@@ -17,12 +17,13 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from typing import Any
 
 from samzapy.bench.processes import MAIN, ProcessTree
 from samzapy.errors import SamzapyError
 
-#: Messages of one phase are those between two entries of the timeline that are at least this many seconds apart.
+#: Seconds of a phase, about.
 PHASE_S = 0.25
 
 
@@ -92,20 +93,19 @@ def measure(command: Sequence[str], timeout_s: float = 600.0) -> Measurement:
     return _measurement(json.loads(lines[-1]), tree)
 
 
-def phases(timeline: Sequence[Sequence[float]], start: float) -> tuple[Phase, ...]:
-    """Throughput between the entries of a timeline, which are merged where they are close together."""
-    final: dict[float, float] = {partition: offset for _, partition, offset in timeline}
-    reached = dict.fromkeys(final, 0.0)
+def phases(timeline: Sequence[Sequence[float]]) -> tuple[Phase, ...]:
+    """Throughput between the entries of a timeline, those of the same PHASE_S taken together."""
+    final = {partition: offset for _, partition, offset in timeline}
+    reached = {partition: offset for _, partition, offset in reversed(timeline)}
     found: list[Phase] = []
-    since, before = start, 0.0
-    for index, (at, partition, offset) in enumerate(timeline):
-        reached[partition] = offset
-        last = index == len(timeline) - 1
-        if at - since < PHASE_S and not last:
-            continue
+    since, before = (timeline[0][0] if timeline else 0.0), sum(reached.values())
+    for _, entries in groupby(timeline, key=lambda entry: entry[0] // PHASE_S):
+        at = since
+        for at, partition, offset in entries:  # noqa: B007  # the last one's time is the phase's end
+            reached[partition] = offset
         done = sum(reached.values())
-        if done > before and at > since:
-            still_open = sum(reached[each] < final[each] for each in final)
+        if done > before:
+            still_open = sum(reached[partition] < end for partition, end in final.items())
             found.append(Phase(at - since, (done - before) / (at - since), still_open))
             since, before = at, done
     return tuple(found)
@@ -121,6 +121,6 @@ def _measurement(told: Mapping[str, Any], tree: ProcessTree) -> Measurement:
         cpu_s=told["cpu_s"] + sampled,
         cpu_whole_s=tree.cpu_s(),
         peak_rss={**{role: tree.peak_rss(role) for role in sorted(tree.roles)}, "tree": tree.peak_rss()},
-        phases=phases(told.get("timeline", ()), start),
+        phases=phases(told.get("timeline", ())),
         more=told.get("more", {}),
     )

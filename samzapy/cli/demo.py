@@ -44,7 +44,7 @@ def demo(folder: Path, runner: str, verbose: bool) -> None:
     out = Console()
     out = out if out.is_terminal else Console(width=WIDTH)
     out.print(results_table(results, airlines()))
-    out.print(totals_line(results))
+    out.print(totals_line(results), soft_wrap=True)
     out.print(f"{summary(outcome.status)}; logs and state are in {folder}", soft_wrap=True, highlight=False)
 
 

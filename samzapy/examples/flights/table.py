@@ -30,6 +30,8 @@ def results_table(results: Results, names: dict[str, str], shown: int = SHOWN) -
         caption=f"delays in minutes; model: the highest mean of models with {ENOUGH} flights or more",
         title_style="bold",
         box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
     )
     table.add_column("airline", max_width=19, no_wrap=True)
     for name in ("hour", "flights", "canc.", "mean", "max"):
@@ -80,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return failure.exit_code
     console = Console()
     console.print(results_table(results, airlines()))
-    console.print(totals_line(results))
+    console.print(totals_line(results), soft_wrap=True)
     return 0
 
 

@@ -1,0 +1,62 @@
+"""`python -m benchmarks`: measure samzapy beside loops written by hand, on a Kafka started for it."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.kafka import broker
+from benchmarks.results import write
+from benchmarks.tables import ratios_table, results_table
+from benchmarks.workloads import VARIANTS, WORKLOADS
+from samzapy.bench.measuring import Measurement
+
+LATEST = Path(__file__).parent / "results" / "latest.json"
+
+
+def main() -> None:
+    options = _options()
+    console = Console()
+    progress = Console(stderr=True, highlight=False)
+    repeats: dict[str, dict[str, list[Measurement]]] = {}
+    with (
+        tempfile.TemporaryDirectory(prefix="samzapy-benchmarks-") as folder,
+        broker(Path(folder), options.bootstrap) as kafka,
+    ):
+        for name in options.workload or WORKLOADS:
+            workload = WORKLOADS[name](kafka, options.events)
+            progress.print(f"{name}: preparing")
+            workload.prepare()
+            runs = repeats[name] = {variant: [] for variant in options.variant or VARIANTS}
+            for number in range(1, options.repeats + 1):
+                for variant, measured in runs.items():
+                    measured.append(workload.run(variant))
+                    progress.print(
+                        f"{name} {number}/{options.repeats} {variant}: {measured[-1].messages_per_s:,.0f} msg/s"
+                    )
+    console.print(results_table(repeats))
+    console.print(ratios_table(repeats))
+    if options.output:
+        write(options.output, repeats, options.events)
+        console.print(f"every repeat is in {options.output}", soft_wrap=True)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--workload", action="append", choices=list(WORKLOADS), help="only this one; may be repeated")
+    parser.add_argument("--variant", action="append", choices=VARIANTS, help="only this one; may be repeated")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--bootstrap", help="measure on this broker (default: one of its own)")
+    parser.add_argument("--output", type=Path, help=f"where to keep the results (default, for all workloads: {LATEST})")
+    options = parser.parse_args()
+    if options.output is None and not options.workload and not options.variant:
+        options.output = LATEST
+    return options
+
+
+if __name__ == "__main__":
+    main()

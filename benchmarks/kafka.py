@@ -1,0 +1,85 @@
+"""The broker that everything is measured on, and its topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from samzapy.devkafka import DevBroker
+
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.system import StreamSpec, SystemSettings
+from samzapy.bench.events import Events
+from samzapy.bench.load import load_events
+from samzapy.config.loader import load_job
+from samzapy.system.factories import system_factory
+
+PARTITIONS = 4
+CONFIGS = Path(__file__).parent.parent / "configs" / "bench"
+_CHANGELOG = {"cleanup.policy": "compact"}
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """A broker to measure on, and a folder for what the measured programs keep."""
+
+    bootstrap: str
+    folder: Path
+    _numbers: Iterator[int]
+
+    @property
+    def overrides(self) -> dict[str, str]:
+        """What makes a job file of configs/bench use this broker."""
+        servers = "bootstrap.servers"
+        return {f"systems.kafka.{side}.{servers}": self.bootstrap for side in ("consumer", "producer")}
+
+    @property
+    def settings(self) -> SystemSettings:
+        """The broker as a system of samzapy."""
+        return load_job(CONFIGS / "keyed-count.properties", self.overrides).systems["kafka"]
+
+    def unique(self, name: str) -> str:
+        """A name that was not used before in this run."""
+        return f"{name}-{next(self._numbers)}"
+
+    def create(self, name: str, *, compacted: bool = False) -> str:
+        """A new topic; returns its name."""
+        topic = self.unique(name)
+        admin = system_factory(self.settings).admin(self.settings, "benchmark")
+        try:
+            admin.create(StreamSpec(topic, PARTITIONS, _CHANGELOG if compacted else {}))
+        finally:
+            admin.close()
+        return topic
+
+    def load(self, name: str, events: Events) -> str:
+        """A new topic with events in it; returns its name."""
+        topic = self.unique(name)
+        load_events(self.settings, SystemStream("kafka", topic), events, partitions=PARTITIONS)
+        return topic
+
+    def records(self, topic: str) -> int:
+        """How many offsets a topic has given out."""
+        admin = system_factory(self.settings).admin(self.settings, "benchmark")
+        try:
+            found = admin.offsets(SystemStreamPartition("kafka", topic, number) for number in range(PARTITIONS))
+        finally:
+            admin.close()
+        return sum(each.upcoming for each in found.values())
+
+
+@contextmanager
+def broker(folder: Path, bootstrap: str | None) -> Iterator[Kafka]:
+    """The broker at `bootstrap`, or one of our own while the context lasts."""
+    if bootstrap:
+        yield Kafka(bootstrap, folder, count())
+        return
+    own = DevBroker(folder / "kafka")
+    own.start()
+    try:
+        yield Kafka(own.bootstrap, folder, count())
+    finally:
+        own.stop()

@@ -1,0 +1,88 @@
+"""All repeats of a run, what they come to, and the file they are kept in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.kafka import PARTITIONS
+from benchmarks.workloads import BARE, VARIANTS
+from samzapy.bench.child import LOCAL
+from samzapy.bench.events import Events
+from samzapy.bench.machine import describe_machine, describe_versions
+from samzapy.bench.measuring import Measurement
+
+#: Repeats by workload and variant.
+Repeats = Mapping[str, Mapping[str, Sequence[Measurement]]]
+PERCENTILES = ("p50_ms", "p99_ms", "p99.9_ms")
+_FIGURES: dict[str, Callable[[Measurement], float]] = {
+    "messages_per_s": lambda measured: measured.messages_per_s,
+    "cpu_s_per_million": lambda measured: measured.cpu_s_per_million,
+    "peak_rss_bytes": lambda measured: measured.peak_rss["tree"],
+}
+
+
+def figures(repeats: Sequence[Measurement]) -> dict[str, list[float]]:
+    """Every figure of every repeat, by its name."""
+    found = {name: [figure(measured) for measured in repeats] for name, figure in _FIGURES.items()}
+    for name in (*PERCENTILES, "changelog_records_per_put"):
+        if all(name in measured.more for measured in repeats):
+            found[name] = [measured.more[name] for measured in repeats]
+    return found
+
+
+def summary(repeats: Sequence[Measurement]) -> dict[str, dict[str, float]]:
+    """Minimum, median and maximum of every figure."""
+    return {
+        name: {"min": min(values), "median": median(values), "max": max(values)}
+        for name, values in figures(repeats).items()
+    }
+
+
+def ratios(repeats: Repeats) -> dict[str, float]:
+    """samzapy over the bare loop, by medians. `<workload>.throughput` and `.cpu` are of the local runner, those of
+    Spark have `.spark` in their names; latencies are `<workload>.p50` and so on."""
+    found: dict[str, float] = {}
+    for workload, variants in repeats.items():
+        if BARE not in variants:
+            continue
+        bare = summary(variants[BARE])
+        for variant in VARIANTS:
+            if variant == BARE or variant not in variants:
+                continue
+            ours = summary(variants[variant])
+            prefix = workload if variant == LOCAL else f"{workload}.{variant}"
+            for name, figure in _ratio_names(ours).items():
+                found[f"{prefix}.{name}"] = round(ours[figure]["median"] / bare[figure]["median"], 3)
+    return found
+
+
+def _ratio_names(ours: Mapping[str, object]) -> dict[str, str]:
+    if PERCENTILES[0] in ours:
+        return {name.removesuffix("_ms"): name for name in PERCENTILES} | {"cpu": "cpu_s_per_million"}
+    return {"throughput": "messages_per_s", "cpu": "cpu_s_per_million"}
+
+
+def write(path: Path, repeats: Repeats, events: int) -> None:
+    """Keep everything as JSON."""
+    made = Events(events)
+    content: dict[str, Any] = {
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "machine": describe_machine(),
+        "versions": describe_versions(),
+        "settings": {**vars(made), "partitions": PARTITIONS, "commit_ms": 2_000, "object.cache.size": 1_000},
+        "ratios": ratios(repeats),
+        "workloads": {
+            workload: {
+                variant: {"summary": summary(runs), "repeats": [run.to_json() for run in runs]}
+                for variant, runs in variants.items()
+            }
+            for workload, variants in repeats.items()
+        },
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
