@@ -40,6 +40,8 @@ def check_task_class(path: str, timeout_s: float = 60.0) -> type[StreamTask]:
     if isinstance(found, BaseException):
         raise _problem(f"cannot import {path} ({type(found).__name__}: {found})") from found
     _check_constructor(found)
+    if inspect.iscoroutinefunction(found.process):
+        raise _problem(f"{found.__name__}.process must not be async: nobody would await it")
     return found
 
 

@@ -87,8 +87,13 @@ def _told(error: Exception, *, debug: bool) -> int:
         return _INTERRUPTED
     if debug:
         traceback.print_exception(error)
-    if isinstance(error, click.ClickException):
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
+        return error.exit_code
+    if isinstance(error, click.ClickException):
+        usage = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else ""
+        hint = f" ({usage} --help)" if usage else ""
+        click.echo(f"error: {' '.join(error.format_message().split())}{hint}", err=True)
         return error.exit_code
     if isinstance(error, SamzapyError):
         for line in str(error).splitlines() or [type(error).__name__]:

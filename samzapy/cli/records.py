@@ -6,8 +6,8 @@ from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.system import SystemFactory, SystemSettings
-from samzapy.errors import ConfigError, ConfigProblem, UnknownStream
+from samzapy.api.system import OffsetRange, SystemFactory, SystemSettings
+from samzapy.errors import ConfigError, ConfigProblem, OffsetOutOfRange, UnknownStream
 
 _BATCH = 1_000
 #: How long a read that follows waits for the next record; only the latency of Ctrl-C depends on it.
@@ -50,7 +50,7 @@ def records(
     try:
         ends = {}
         for ssp in ssps:
-            start = _start(what.start, *ranges[ssp])
+            start = _start(what.start, ssp, ranges[ssp])
             consumer.register(ssp, start)
             if start < ranges[ssp].upcoming:
                 ends[ssp] = ranges[ssp].upcoming
@@ -75,13 +75,13 @@ def _chosen(stream: SystemStream, count: int, partitions: Sequence[int]) -> list
     return [SystemStreamPartition(*stream, partition) for partition in partitions or range(count)]
 
 
-def _start(text: str, oldest: int, upcoming: int) -> int:
-    if text == "oldest":
-        return oldest
-    if text == "newest":
-        return max(oldest, upcoming - 1)
-    if text == "upcoming":
-        return upcoming
-    if text.isdecimal() and len(text) < 20:
-        return int(text)
-    raise ConfigError([ConfigProblem("--from", text, "oldest, newest, upcoming or an offset")])
+def _start(text: str, ssp: SystemStreamPartition, known: OffsetRange) -> int:
+    oldest, upcoming = known
+    places = {"oldest": oldest, "newest": max(oldest, upcoming - 1), "upcoming": upcoming}
+    if text in places:
+        return places[text]
+    if not text.isdecimal() or len(text) > 19:
+        raise ConfigError([ConfigProblem("--from", text, "oldest, newest, upcoming or an offset")])
+    if not oldest <= int(text) <= upcoming:
+        raise OffsetOutOfRange(ssp, int(text), oldest, upcoming)
+    return int(text)

@@ -1,0 +1,71 @@
+"""Tasks with something wrong, by name."""
+
+from samzapy.api.task import InitableTask, StreamTask
+
+
+class Idle(StreamTask):
+    def process(self, envelope, collector, coordinator):
+        pass
+
+
+class Counting(StreamTask, InitableTask):
+    def init(self, context):
+        self.store = context.get_store("s")
+
+    def process(self, envelope, collector, coordinator):
+        self.store.put(envelope.key, (self.store.get(envelope.key) or 0) + 1)
+
+
+class NullKey(Counting):
+    def process(self, envelope, collector, coordinator):
+        self.store.put(None, 1)
+
+
+class NullValue(Counting):
+    def process(self, envelope, collector, coordinator):
+        self.store.put("k", None)
+
+
+class Oversize(Counting):
+    def process(self, envelope, collector, coordinator):
+        self.store.put("big", "x" * 2_000_000)
+
+
+class UnknownStore(StreamTask, InitableTask):
+    def init(self, context):
+        context.get_store("sessions")
+
+    def process(self, envelope, collector, coordinator):
+        pass
+
+
+class Raising(StreamTask):
+    def process(self, envelope, collector, coordinator):
+        raise ValueError("no such airline")
+
+
+class Exiting(StreamTask):
+    def process(self, envelope, collector, coordinator):
+        raise SystemExit(0)
+
+
+class Asynchronous(StreamTask):
+    async def process(self, envelope, collector, coordinator):
+        pass
+
+
+class NeedsArguments(Idle):
+    def __init__(self, airport):
+        self.airport = airport
+
+
+class Abstract(StreamTask):
+    pass
+
+
+class NoTask:
+    def process(self, envelope, collector, coordinator):
+        pass
+
+
+NOT_A_CLASS = Idle()

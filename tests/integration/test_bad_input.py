@@ -1,0 +1,477 @@
+"""What a user may get wrong, through the command: one line that says what and what is allowed, the exit code, and
+nothing written."""
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import StreamSpec, SystemSettings
+from samzapy.cli.main import cli
+from samzapy.system.local.factory import LocalSystemFactory
+
+SETTINGS = SystemSettings("local", "local", properties={"path": "log.db"})
+JOB = {
+    "job.name": "bad",
+    "task.class": "bad_tasks:Idle",
+    "task.inputs": "local.in",
+    "systems.local.samza.factory": "local",
+    "systems.local.path": "log.db",
+    "systems.local.samza.key.serde": "string",
+    "systems.local.samza.msg.serde": "string",
+    "systems.local.samza.offset.default": "oldest",
+}
+STORE = {
+    "stores.s.factory": "inmemory",
+    "stores.s.key.serde": "string",
+    "stores.s.msg.serde": "json",
+    "stores.s.changelog": "local.s-changes",
+}
+COMMANDS = {
+    "check": ["check", "job.properties"],
+    "run": ["run", "job.properties", "--runner", "local", "--until-end"],
+}
+both_commands = pytest.mark.parametrize("command", COMMANDS)
+
+
+class Workplace:
+    """A folder with a local system (one input of four partitions) and a job file."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.admin = LocalSystemFactory().admin(SETTINGS, "test")
+        self.admin.create(StreamSpec("in", 4))
+
+    def write(self, changes=()):
+        pairs = {**JOB, **dict(changes)}
+        text = "".join(f"{key}={value}\n" for key, value in pairs.items() if value is not None)
+        (self.folder / "job.properties").write_text(text)
+
+    def call(self, *arguments, changes=(), stdin=None):
+        """Write the job with these changes and run a command line; (exit code, standard error's lines, output)."""
+        self.write(changes)
+        done = CliRunner().invoke(cli, list(arguments), input=stdin)
+        return done.exit_code, done.stderr.splitlines(), done.stdout
+
+    def contents(self):
+        """Every file and every stream with its offsets."""
+        files = sorted(
+            str(p.relative_to(self.folder)) for p in self.folder.rglob("*") if not p.name.startswith("log.db-")
+        )
+        streams = {}
+        for stream in self.admin.list_streams():
+            count = self.admin.describe(stream).partitions
+            ssps = [SystemStreamPartition("local", stream, number) for number in range(count)]
+            streams[stream] = self.admin.offsets(ssps)
+        return files, streams
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LOGGED_STORE_BASE_DIR", raising=False)
+    made = Workplace(tmp_path)
+    yield made
+    made.admin.close()
+
+
+@pytest.fixture
+def refused(place):
+    """Calls a command and checks that it wrote nothing; its exit code and error lines."""
+
+    def call(command, changes=(), code=2):
+        place.write(changes)
+        before = place.contents()
+        found, lines, _ = place.call(*COMMANDS[command], changes=changes)
+        assert found == code, lines
+        assert place.contents() == before
+        assert not any("Traceback" in line for line in lines)
+        return lines
+
+    return call
+
+
+CONFIGURATION = [
+    ({"job.name": None}, "job.name: required, e.g. page-views"),
+    ({"job.name": ""}, "job.name: required, e.g. page-views"),
+    ({"job.name": "../x"}, "job.name: only A-Za-z0-9._- up to 100 characters, and not '.' or '..', got '../x'"),
+    ({"job.name": "a b"}, "job.name: only A-Za-z0-9._- up to 100 characters, and not '.' or '..', got 'a b'"),
+    ({"job.id": "x" * 101}, f"job.id: only A-Za-z0-9._- up to 100 characters, and not '.' or '..', got '{'x' * 101}'"),
+    ({"task.class": None}, "task.class: required, e.g. my.module:MyTask"),
+    ({"task.class": "http://x/y"}, "task.class: expected an importable class like my.module:MyTask, got 'http://x/y'"),
+    ({"task.inputs": ""}, "task.inputs: required, e.g. kafka.page-views"),
+    ({"task.inputs": "kafka"}, "task.inputs: expected system.stream[,..] or the id of a stream, got 'kafka'"),
+    (
+        {"task.inputs": "locl.in"},
+        "task.inputs: system 'locl' has no systems.locl.samza.factory; known: local; did you mean local?",
+    ),
+    (
+        {"systems.local.samza.msg.serde": "jsno"},
+        (
+            "systems.local.samza.msg.serde: serde 'jsno' unknown; known: string, integer, long, double, bytes, byte, "
+            "bytebuffer, uuid, json, msgpack; did you mean json?"
+        ),
+    ),
+    (
+        {"stores.a/b.factory": "rocksdb"},
+        "stores.a/b.factory: store 'a/b': only A-Za-z0-9._- up to 100 characters, and not '.' or '..'",
+    ),
+    (
+        {"stores.default.factory": "rocksdb"},
+        "stores.default.factory: store name 'default' is reserved for the defaults of all stores",
+    ),
+    *(
+        (
+            {**STORE, "stores.s.write.batch.size": size},
+            f"stores.s.write.batch.size: integer from 1 to 2147483647, got {size!r}",
+        )
+        for size in ("-1", "0", "abc", "1e99", "10MB")
+    ),
+    (
+        {**STORE, "stores.s.object.cache.size": "100"},
+        "stores.s.object.cache.size: object.cache.size (100) must be >= write.batch.size (500), or 0 for no cache",
+    ),
+    (
+        {"task.guarantee": "exactly-once", "task.commit.ms": "90000"},
+        "task.commit.ms: (90000) must be > 0 and < task.transaction.timeout.ms (60000) with exactly-once",
+    ),
+    (
+        {"task.guarantee": "exactly-onse"},
+        "task.guarantee: one of at-most-once, at-least-once, effectively-once, exactly-once, got 'exactly-onse'",
+    ),
+    (
+        {"task.transaction.timeout.ms": "1000000"},
+        "task.transaction.timeout.ms: integer from 1000 to 900000, got '1000000'",
+    ),
+    *(
+        ({"task.drop.deserialization.errors": text}, f"task.drop.deserialization.errors: true or false, got {text!r}")
+        for text in ("yes", "1")
+    ),
+    ({"job.id": "${env:SAMZAPY_NOPE}"}, "job.id: variable SAMZAPY_NOPE not set"),
+    ({"job.id": "${job.id}"}, "job.id: recursive reference: job.id -> job.id"),
+    (
+        {"job.spark.conf.spark.speculation": "true"},
+        "job.spark.conf.spark.speculation: must be false: two attempts of one task would write, got 'true'",
+    ),
+    (
+        {"task.class": "no_such_module:MyTask"},
+        "task.class: cannot import no_such_module (ModuleNotFoundError: No module",
+    ),
+    ({"task.class": "bad_tasks:Idel"}, "task.class: bad_tasks has no Idel; did you mean Idle?"),
+    ({"task.class": "bad_tasks:NOT_A_CLASS"}, "task.class: bad_tasks.NOT_A_CLASS is not a class"),
+    ({"task.class": "bad_tasks:NoTask"}, "task.class: NoTask must be a StreamTask that defines process("),
+    ({"task.class": "bad_tasks:Abstract"}, "task.class: Abstract must define process("),
+    ({"systems.local.busy.timeout.ms": "0"}, "systems.local.busy.timeout.ms: integer >= 1, got '0'"),
+    ({"systems.local.samza.factory": "no_such:Factory"}, "systems.local.samza.factory: cannot import no_such"),
+]
+
+
+@both_commands
+@pytest.mark.parametrize(("changes", "message"), CONFIGURATION)
+def test_a_wrong_job_file_is_refused_with_the_key_the_value_and_what_is_allowed(refused, command, changes, message):
+    lines = [line for line in refused(command, changes) if line.startswith("error: ")]
+    assert [line for line in lines if line.startswith(f"error: {message}")], lines
+
+
+@both_commands
+def test_all_problems_are_said_at_once(refused, command):
+    lines = refused(
+        command, {"job.name": "", "task.commit.ms": "soon", "task.inputs": "kafka", "job.container.count": "0"}
+    )
+    assert [line.split(":")[1].strip() for line in lines] == [
+        "job.name",
+        "task.inputs",
+        "task.commit.ms",
+        "job.container.count",
+    ]
+
+
+@both_commands
+def test_secrets_are_masked_in_messages(refused, command, monkeypatch):
+    monkeypatch.setenv("DB_PASSWORD", "hunter2")
+    lines = refused(command, {"job.id": "${env:DB_PASSWORD}/x", "task.commit.ms": "${env:DB_PASSWORD}"})
+    assert not any("hunter2" in line for line in lines)
+    assert any("'********'" in line for line in lines)
+
+
+@both_commands
+def test_a_missing_file_is_named(place, command):
+    code, lines, _ = place.call(COMMANDS[command][0], "none.properties")
+    assert (code, lines) == (2, ["error: config: file not found: none.properties"])
+
+
+@both_commands
+def test_a_directory_and_text_that_is_not_utf_8_are_named(place, command):
+    code, lines, _ = place.call(COMMANDS[command][0], ".")
+    assert (code, lines) == (2, ["error: config: .: cannot read (Is a directory)"])
+    Path("latin.properties").write_bytes(b"job.name=a\n# caf\xe9\n")
+    code, lines, _ = place.call(COMMANDS[command][0], "latin.properties")
+    assert (code, lines) == (2, ["error: config: latin.properties: cannot read (not UTF-8: byte 0xe9) line 2"])
+
+
+@both_commands
+def test_a_store_defined_twice_is_refused(place, command):
+    place.write({**STORE})
+    with Path("job.properties").open("a") as file:
+        file.write("stores.s.factory=rocksdb\n")
+    done = CliRunner().invoke(cli, COMMANDS[command])
+    assert done.exit_code == 2
+    assert "error: stores.s.factory: store 's' defined twice (lines 9 and 13)" in done.stderr.splitlines()
+
+
+def test_a_byte_order_mark_crlf_and_trailing_blanks_change_nothing(place):
+    text = "".join(f"{key}={value} \r\n" for key, value in JOB.items())
+    Path("windows.properties").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    code, lines, _ = place.call("check", "windows.properties")
+    assert (code, lines) == (0, [])
+
+
+def test_an_unknown_key_warns_and_strict_refuses(place):
+    changes = {"task.comit.ms": "1000"}
+    code, lines, _ = place.call(*COMMANDS["check"], changes=changes)
+    assert (code, lines) == (0, ["warning: task.comit.ms: unknown key; did you mean task.commit.ms?"])
+    for command in COMMANDS.values():
+        code, lines, _ = place.call(*command, "--strict", changes=changes)
+        assert (code, lines) == (2, ["error: task.comit.ms: unknown key; did you mean task.commit.ms?"])
+
+
+@both_commands
+def test_no_cache_is_allowed_with_any_batch_size(place, command):
+    code, lines, _ = place.call(*COMMANDS[command], changes={**STORE, "stores.s.object.cache.size": "0"})
+    assert code == 0, lines
+
+
+@both_commands
+@pytest.mark.parametrize("commit", ["-5", "0"])
+def test_no_periodic_commit_is_allowed(place, command, commit):
+    code, lines, _ = place.call(*COMMANDS[command], changes={"task.commit.ms": commit})
+    assert code == 0, lines
+
+
+@both_commands
+@pytest.mark.parametrize("body", ["raise OSError('no licence')", "import sys; sys.exit(0)", "1/0"])
+def test_a_module_that_raises_is_named_with_the_cause(refused, command, body, monkeypatch, tmp_path):
+    name = f"module_that_raises_{next(_numbers)}"
+    (tmp_path / f"{name}.py").write_text(body)
+    monkeypatch.syspath_prepend(tmp_path)
+    lines = refused(command, {"task.class": f"{name}:MyTask"})
+    assert lines[0].startswith(f"error: task.class: cannot import {name} (")
+
+
+_numbers = itertools.count()
+
+
+def test_what_a_module_prints_does_not_mix_with_the_output(place, monkeypatch, tmp_path):
+    (tmp_path / "module_that_prints.py").write_text("print('noise')\nfrom bad_tasks import Idle\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    code, lines, output = place.call(*COMMANDS["check"], changes={"task.class": "module_that_prints:Idle"})
+    assert (code, lines) == (0, ["noise"])
+    assert "noise" not in output
+
+
+def test_an_async_process_is_refused(refused):
+    (line,) = refused("check", {"task.class": "bad_tasks:Asynchronous"})
+    assert line == "error: task.class: Asynchronous.process must not be async: nobody would await it"
+
+
+def test_a_task_that_cannot_be_made_without_arguments_is_refused(refused):
+    (line,) = refused("check", {"task.class": "bad_tasks:NeedsArguments"})
+    assert line.startswith("error: task.class: NeedsArguments() must take no arguments (missing a required argument")
+
+
+@both_commands
+def test_a_missing_input_names_the_command_that_creates_it(refused, command):
+    (line,) = refused(command, {"task.inputs": "local.no-such"}, code=3)
+    assert line.startswith("error: topic 'no-such' does not exist on system 'local'")
+    assert line.endswith("create it with: samzapy topic create local.no-such --partitions N")
+
+
+@both_commands
+def test_a_broadcast_partition_that_does_not_exist_is_refused(refused, command):
+    (line,) = refused(command, {"task.broadcast.inputs": "local.in#7"})
+    assert line == "error: task.broadcast.inputs: local.in has partitions 0 to 3, got 'local.in[7]'"
+
+
+def test_inputs_of_different_partition_counts_are_a_warning(place):
+    place.admin.create(StreamSpec("small", 3))
+    code, lines, _ = place.call(*COMMANDS["run"], changes={"task.inputs": "local.in,local.small"})
+    assert code == 0
+    assert any("partition counts differ: local.in=4 local.small=3" in line for line in lines)
+
+
+@both_commands
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (
+            StreamSpec("s-changes", 3, {"cleanup.policy": "compact"}),
+            "changelog s-changes has 3 partitions, job has 4 tasks",
+        ),
+        (
+            StreamSpec("s-changes", 4, {"cleanup.policy": "delete"}),
+            "changelog s-changes must be compact (is delete): state would be lost",
+        ),
+    ],
+)
+def test_a_changelog_that_cannot_hold_the_state_is_refused(place, command, spec, message):
+    place.admin.create(spec)
+    code, lines, _ = place.call(*COMMANDS[command], changes=STORE)
+    assert (code, lines) == (3, [f"error: {message}"])
+
+
+def test_endless_containers_that_no_slot_would_run_are_refused(place):
+    before = place.contents()[1]
+    code, lines, _ = place.call("run", "job.properties", "--master", "local[1]", changes={"job.container.count": "4"})
+    assert code == 2
+    assert lines[0].startswith(
+        "error: job.spark.master: 4 endless containers need 4 slots, local[1] has 1: 3 would never run"
+    )
+    assert set(place.contents()[1]) - set(before) <= {"__samza_checkpoint_ver_1_for_bad_1"}
+
+
+def test_a_missing_java_is_named_with_what_to_install(place, monkeypatch):
+    monkeypatch.setenv("PATH", str(place.folder))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    code, lines, _ = place.call("run", "job.properties", "--until-end")
+    assert code == 3
+    assert lines[-1].startswith("error: Spark 4 needs Java 17+, found none: ")
+
+
+def test_a_guarantee_that_cannot_be_kept_yet_is_refused_before_anything_is_written(refused):
+    (line,) = refused("run", {"task.guarantee": "exactly-once", "task.commit.ms": "1000"})
+    assert line == "error: task.guarantee: this version runs at-least-once only, got 'exactly-once'"
+
+
+def test_an_undecodable_message_is_named_with_its_position(place):
+    place.call("topic", "write", "local.in", "--path", "log.db", "--partition", "2", stdin="abc\tv\n")
+    changes = {"systems.local.samza.key.serde": "integer"}
+    code, lines, _ = place.call(*COMMANDS["run"], changes=changes)
+    assert code == 1
+    assert any("local.in[2]@0: key: integer serde needs 4 bytes, got 3" in line for line in lines), lines
+    code, lines, _ = place.call(*COMMANDS["run"], changes={**changes, "task.drop.deserialization.errors": "true"})
+    assert code == 0, lines
+
+
+FAILING_TASKS = [
+    ("NullKey", 1, "store 's': key must not be None"),
+    ("NullValue", 1, "store 's': value of key 'k' must not be None"),
+    ("Oversize", 1, "max.message.bytes 1,000,012"),
+    ("UnknownStore", 1, "sessions"),
+    ("Raising", 1, "ValueError: no such airline"),
+    ("Exiting", 1, "SystemExit"),
+]
+
+
+@pytest.mark.parametrize(("name", "code", "message"), FAILING_TASKS)
+def test_a_task_that_fails_ends_the_run_with_its_cause_and_commits_nothing(place, name, code, message):
+    place.call("topic", "write", "local.in", "--path", "log.db", stdin="k\tv\n")
+    changes = {**STORE, "task.class": f"bad_tasks:{name}"}
+    found, lines, _ = place.call(*COMMANDS["run"], changes=changes)
+    assert found == code, lines
+    assert any(line.startswith("error: ") and message in line for line in lines), lines
+    changelog = [SystemStreamPartition("local", "s-changes", number) for number in range(4)]
+    assert all(ends.upcoming == 0 for ends in place.admin.offsets(changelog).values())
+
+
+COMMAND_LINES = [
+    (["tpoic"], "No such command 'tpoic'"),
+    (["check"], "Missing argument 'JOB.properties'"),
+    (["check", "job.properties", "--sctrict"], "No such option '--sctrict'. Did you mean '--strict'?"),
+    (["check", "job.properties", "--config"], "Option '--config' requires an argument"),
+    (["check", "job.properties", "--config", "novalue"], "expected KEY=VALUE, got 'novalue'"),
+    (["run", "job.properties", "--runner", "yarn"], "'yarn' is not one of"),
+    (["topic", "read", "in"], "expected system.stream, got 'in'"),
+    (["topic", "create", "local.new"], "Missing option '--partitions'"),
+    (["topic", "create", "local.new", "--partitions", "0"], "0 is not in the range"),
+    (["topic", "list", "--job", "job.properties", "--path", "x"], "--job says where the systems are"),
+    (["topic", "list", "--path", "x", "--bootstrap", "b:1"], "--path is for a local system, --bootstrap for kafka"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), COMMAND_LINES)
+def test_a_wrong_command_line_is_refused(place, arguments, message):
+    before = place.contents()
+    code, lines, _ = place.call(*arguments)
+    assert code == 2
+    assert len(lines) == 1
+    assert lines[0].startswith("error: ")
+    assert message in lines[0]
+    assert place.contents()[1] == before[1]
+
+
+def test_of_two_equal_overrides_the_last_one_counts(place):
+    code, _, output = place.call(*COMMANDS["check"], "--config", "job.name=one", "--config", "job.name=two")
+    assert code == 0
+    assert "two (id 1)" in output
+
+
+TOPIC_ERRORS = [
+    (["describe", "local.none"], 3, "topic 'none' does not exist on system 'local'"),
+    (["read", "local.none"], 3, "topic 'none' does not exist on system 'local'"),
+    (["write", "local.none"], 3, "topic 'none' does not exist on system 'local'"),
+    (["create", "local.in", "--partitions", "4"], 3, "local.in exists already"),
+    (["read", "local.in", "--from", "yesterday"], 2, "--from: oldest, newest, upcoming or an offset, got 'yesterday'"),
+    (["read", "local.in", "--partition", "4"], 2, "--partition: local.in has partitions 0 to 3, got '4'"),
+    (["read", "local.in", "--from", "99"], 3, "local.in[0]@99: the log holds offsets 0 to 0 (exclusive)"),
+    (["read", "local.in", "--msg-serde", "jsno"], 2, "serde 'jsno' unknown"),
+    (["write", "local.in", "--msg-serde", "json"], 1, "line 1: message: json serde does not take str"),
+    (["write", "local.in", "--key-serde", "integer"], 1, "line 1: key: integer serde does not take str 'k'"),
+    (["write", "local.in", "--partition", "9"], 3, "partitions 0 to 3"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "message"), TOPIC_ERRORS)
+def test_a_topic_command_that_cannot_work_says_why(place, arguments, code, message):
+    before = place.contents()[1]
+    found, lines, _ = place.call("topic", *arguments, "--path", "log.db", stdin="k\tv\n")
+    assert found == code, lines
+    assert any(line.startswith("error: ") and message in line for line in lines), lines
+    assert place.contents()[1] == before
+
+
+def test_a_topic_of_a_system_the_job_does_not_have_is_refused(place):
+    code, lines, _ = place.call("topic", "list", "other", "--job", "job.properties")
+    assert (code, lines) == (2, ["error: address: the job's systems are local, got 'other'"])
+
+
+def samzapy(*arguments, **options):
+    """A process of the command."""
+    return subprocess.Popen(
+        [str(Path(sys.executable).with_name("samzapy")), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        **options,
+    )
+
+
+def test_a_reader_that_goes_away_is_no_error(place):
+    place.call("topic", "write", "local.in", "--path", "log.db", stdin="k\tv\n" * 50_000)
+    process = samzapy("topic", "read", "local.in", "--path", "log.db")
+    assert process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == 141
+
+
+def test_an_interrupt_ends_quietly_with_130(place):
+    place.call("topic", "write", "local.in", "--path", "log.db", stdin="k\tv\n")
+    process = samzapy("topic", "read", "local.in", "--path", "log.db", "--follow")
+    assert process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    assert process.communicate()[1].strip() == b""
+    assert process.returncode == 130
+
+
+def test_debug_shows_the_traceback_wherever_it_stands(place):
+    for arguments in (["--debug", "check", "none.properties"], ["check", "none.properties", "--debug"]):
+        code, lines, _ = place.call(*arguments)
+        assert code == 2
+        assert "Traceback (most recent call last):" in lines
+        assert lines[-1] == "error: config: file not found: none.properties"
