@@ -42,7 +42,6 @@ class SystemMachine(RuleBasedStateMachine):
         self.log = {0: [], 1: []}
         self.pending = {}
         self.producers = {}
-        self.seen = {}
 
     @initialize()
     def create(self):
@@ -74,16 +73,17 @@ class SystemMachine(RuleBasedStateMachine):
         self.pending[name] = []
 
     @precondition(lambda self: self.producers)
-    @rule(data=st.data(), partition=PARTITIONS, pairs=PAIRS, flush=st.booleans())
-    def write_in_a_transaction(self, data, partition, pairs, flush):
+    @rule(data=st.data(), partition=PARTITIONS, writes=st.lists(PAIRS, min_size=1, max_size=2), flush=st.booleans())
+    def write_in_a_transaction(self, data, partition, writes, flush):
         name = data.draw(st.sampled_from(sorted(self.producers)))
-        for producer in self.producers[name]:
-            producer.send_changes("t", partition, pairs)
+        for pairs in writes:
+            for producer in self.producers[name]:
+                producer.send_changes("t", partition, pairs)
+                if flush:
+                    producer.flush()
+            self.pending[name] += [(partition, key, value) for key, value in pairs]
             if flush:
-                producer.flush()
-        self.pending[name] += [(partition, key, value) for key, value in pairs]
-        if flush:
-            self._flush(name)
+                self._flush(name)
 
     @precondition(lambda self: self.producers)
     @rule(data=st.data())
@@ -182,5 +182,5 @@ class SystemMachine(RuleBasedStateMachine):
         return {key: value for key, value in found.items() if value is not None}
 
 
-SystemMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+SystemMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=25, deadline=None)
 TestSystemMachine = SystemMachine.TestCase
