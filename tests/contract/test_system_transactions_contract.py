@@ -61,6 +61,20 @@ def test_an_aborted_transaction_is_never_seen_and_a_reader_passes_it(system):
     assert system.values(stream) == [b"before", b"after"]
 
 
+def test_an_abort_removes_every_write_of_the_transaction_and_nothing_between_them(system):
+    stream = system.create(partitions=2)
+    producer = system.transactional()
+    producer.begin()
+    for value in (b"1", b"2", b"3"):
+        for partition in (0, 1):
+            send(producer, stream, value, partition=partition)
+        producer.flush()
+        system.write(stream, b"other " + value)
+    producer.abort()
+    assert system.values(stream, 0) == [b"other 1", b"other 2", b"other 3"]
+    assert system.values(stream, 1) == []
+
+
 def test_a_producer_goes_on_after_an_abort(system):
     stream = system.create()
     producer = system.transactional()
