@@ -1,0 +1,151 @@
+"""A real Kafka on this machine: one node, loopback only, its data in one folder."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.devkafka import state
+from samzapy.devkafka.java import find_java
+from samzapy.devkafka.probe import answers, free_port, is_free
+from samzapy.devkafka.resolve import kafka_class_path
+from samzapy.devkafka.server import JVM_OPTIONS, new_cluster_id, server_properties
+from samzapy.errors import EnvironmentFailure
+
+_LONGEST_START_S = 90.0
+_LONGEST_STOP_S = 30.0
+_POLL_S = 0.05
+
+
+class DevBroker:
+    """The broker of `folder`; several objects, in several processes, may stand for the same one.
+
+    `port` 0 means the folder's last port, or a free one. A broker outlives its starter unless it is `tied` to it.
+    """
+
+    def __init__(self, folder: Path, port: int = 0, *, tied: bool = False, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._folder = folder.absolute()
+        self._port = port
+        self._tied = tied
+        self._clock = clock
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> DevBroker:  # noqa: PYI034  typing.Self is newer than Python 3.10
+        self.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    @property
+    def running(self) -> state.RunningBroker | None:
+        """The process, port and bootstrap string; None if no broker serves the folder."""
+        return state.running(self._folder)
+
+    @property
+    def log(self) -> Path:
+        """The broker's warnings and errors."""
+        return self._folder / "broker.log"
+
+    def start(self) -> str:
+        """Start it unless it runs, wait until it answers, and return its bootstrap string.
+
+        Raises EnvironmentFailure without Java 17, if the port is taken, or if the broker does not come up.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.chmod(0o700)
+        with state.locked(self._folder):
+            running = self.running
+            if running is None:
+                running = self._launch()
+            elif self._port not in {0, running.port}:
+                message = f"port {self._port}: the broker of {self._folder} runs on {running.bootstrap} already"
+                raise EnvironmentFailure(message)
+            self._wait_until_it_answers(running)
+            return running.bootstrap
+
+    def stop(self) -> bool:
+        """Stop it in good order, within 30 s; False if it did not run."""
+        return self._end(signal.SIGTERM)
+
+    def kill(self) -> bool:
+        """Stop it as a crash would; False if it did not run."""
+        return self._end(signal.SIGKILL)
+
+    def restart(self) -> str:
+        """Stop and start on the same port with the same data."""
+        self.stop()
+        return self.start()
+
+    def _launch(self) -> state.RunningBroker:
+        port = self._port or state.last_port(self._folder) or free_port()
+        if not is_free(port):
+            raise EnvironmentFailure(f"port {port}: something else listens on 127.0.0.1:{port}; choose another port")
+        java = [str(find_java()), *JVM_OPTIONS, "-cp", kafka_class_path()]
+        properties = self._folder / "server.properties"
+        data = self._folder / "data"
+        properties.write_text(server_properties(data, port, free_port()))
+        with self.log.open("ab") as log:
+            if not (data / "meta.properties").is_file():
+                self._format(java, properties)
+            # Without a session of its own it would get the Ctrl-C that is meant for the job beside it.
+            self._child = subprocess.Popen(
+                [*self._tie(), *java, "kafka.Kafka", str(properties)],
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        return state.remember(self._folder, self._child.pid, port)
+
+    def _tie(self) -> list[str]:
+        tie = shutil.which("setpriv") if self._tied else None
+        return [tie, "--pdeathsig", "KILL"] if tie else []
+
+    def _format(self, java: list[str], properties: Path) -> None:
+        command = [*java, "kafka.tools.StorageTool", "format", "-t", new_cluster_id(), "-c", str(properties)]
+        done = subprocess.run(command, cwd=self._folder, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode:
+            last = (done.stderr or done.stdout).strip().rpartition("\n")[2]
+            raise EnvironmentFailure(f"{self._folder / 'data'}: cannot be formatted for Kafka: {last}")
+
+    def _wait_until_it_answers(self, running: state.RunningBroker) -> None:
+        deadline = self._clock.monotonic() + _LONGEST_START_S
+        while not answers(running.port):
+            if state.process(running) is None:
+                raise EnvironmentFailure(f"Kafka on {running.bootstrap} ended while it started, see {self.log}")
+            if self._clock.monotonic() > deadline:
+                waited = f"{_LONGEST_START_S:.0f} s"
+                raise EnvironmentFailure(f"Kafka on {running.bootstrap} does not answer after {waited}, see {self.log}")
+            time.sleep(_POLL_S)
+
+    def _end(self, how: signal.Signals) -> bool:
+        if not self._folder.is_dir():
+            return False
+        with state.locked(self._folder):
+            running = self.running
+            process = None if running is None else state.process(running)
+            if process is None:
+                return False
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(how)
+            self._wait_until_it_has_ended(process)
+            return True
+
+    def _wait_until_it_has_ended(self, process: psutil.Process) -> None:
+        try:
+            if self._child is not None and self._child.pid == process.pid:
+                self._child.wait(_LONGEST_STOP_S)
+            else:
+                process.wait(_LONGEST_STOP_S)
+        except (psutil.TimeoutExpired, subprocess.TimeoutExpired):
+            process.kill()
+            process.wait(_LONGEST_STOP_S)

@@ -1,0 +1,59 @@
+"""What several suites share: the real development broker, started once and only if a test asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from samzapy.api.system import SystemAdmin, SystemSettings
+from samzapy.devkafka import DevBroker
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevBroker]:
+    """A broker of this test run on a free port; it ends with the run."""
+    folder: Path = tmp_path_factory.mktemp("kafka")
+    broker = DevBroker(folder, tied=True)
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka(kafka_broker: DevBroker) -> str:
+    """The bootstrap string of the run's broker."""
+    return kafka_broker.start()
+
+
+@pytest.fixture(scope="session")
+def kafka_settings(kafka: str) -> SystemSettings:
+    """A system named `kafka` on the run's broker."""
+    return SystemSettings("kafka", "samzapy.system.kafka:KafkaSystemFactory", consumer={"bootstrap.servers": kafka})
+
+
+@pytest.fixture(scope="session")
+def kafka_admin(kafka_settings: SystemSettings) -> Iterator[SystemAdmin]:
+    """An admin of the run's broker."""
+    from samzapy.system.kafka import KafkaSystemFactory
+
+    admin = KafkaSystemFactory().admin(kafka_settings, "tests")
+    yield admin
+    admin.close()
+
+
+_topics = count()
+
+
+@pytest.fixture
+def unique_topic(request: pytest.FixtureRequest) -> Callable[..., str]:
+    """Names no other test uses: `unique_topic()`, `unique_topic("changelog")`."""
+
+    def name(what: str = "topic") -> str:
+        return f"{request.node.originalname or 'test'}-{what}-{next(_topics)}"[-200:]
+
+    return name
