@@ -275,13 +275,15 @@ def test_what_a_module_prints_does_not_mix_with_the_output(place, monkeypatch, t
     assert "noise" not in output
 
 
-def test_an_async_process_is_refused(refused):
-    (line,) = refused("check", {"task.class": "bad_tasks:Asynchronous"})
+@both_commands
+def test_an_async_process_is_refused(refused, command):
+    (line,) = refused(command, {"task.class": "bad_tasks:Asynchronous"})
     assert line == "error: task.class: Asynchronous.process must not be async: nobody would await it"
 
 
-def test_a_task_that_cannot_be_made_without_arguments_is_refused(refused):
-    (line,) = refused("check", {"task.class": "bad_tasks:NeedsArguments"})
+@both_commands
+def test_a_task_that_cannot_be_made_without_arguments_is_refused(refused, command):
+    (line,) = refused(command, {"task.class": "bad_tasks:NeedsArguments"})
     assert line.startswith("error: task.class: NeedsArguments() must take no arguments (missing a required argument")
 
 

@@ -1,0 +1,105 @@
+"""`samzapy check` on a job that is right."""
+
+from pathlib import Path
+
+import pytest
+
+from samzapy.cli.imports import check_task_class
+from samzapy.errors import ConfigError
+
+JOB = """\
+job.name=views
+task.class=tasks_of_check:Idle
+task.inputs=local.in
+systems.local.samza.factory=local
+systems.local.samza.msg.serde=json
+job.container.count=2
+stores.s.factory=rocksdb
+stores.s.key.serde=string
+stores.s.msg.serde=json
+stores.s.changelog=local.s-changes
+my.password=hunter2
+"""
+TASKS = """\
+from samzapy.api.task import StreamTask
+
+class Idle(StreamTask):
+    def process(self, envelope, collector, coordinator):
+        pass
+"""
+
+
+@pytest.fixture
+def job(tmp_path, monkeypatch):
+    (tmp_path / "tasks_of_check.py").write_text(TASKS)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "job.properties").write_text(JOB)
+    return "job.properties"
+
+
+def test_the_job_and_its_model_are_shown(samzapy, job):
+    samzapy("topic", "create", "local.in", "--partitions", "3")
+    code, output, errors = samzapy("check", job)
+    assert (code, errors) == (0, "")
+    assert "task class        tasks_of_check:Idle\n" in output
+    assert "Job model (3 tasks in 2 containers)" in output
+    assert "  0          Partition 2  local.in[2]\n" in output
+    assert "hunter2" not in output
+
+
+def test_checking_creates_nothing(samzapy, job, tmp_path):
+    before = {path for path in tmp_path.rglob("*") if "__pycache__" not in path.parts}
+    samzapy("check", job, "--offline")
+    samzapy("check", job)
+    assert {path for path in tmp_path.rglob("*") if "__pycache__" not in path.parts} == before
+
+
+def test_offline_leaves_the_model_out(samzapy, job):
+    code, output, _ = samzapy("check", job, "--offline")
+    assert code == 0
+    assert "Job model" not in output
+
+
+def test_show_lists_every_key_in_force_with_secrets_hidden(samzapy, job):
+    _, output, _ = samzapy("check", job, "--offline", "--show")
+    rows = {line.split()[0]: line.split()[1:] for line in output.splitlines() if line.startswith("  ") and line.split()}
+    assert rows["task.commit.ms"] == ["60000", "default"]
+    assert rows["job.container.count"] == ["2", "file"]
+    assert rows["systems.local.samza.msg.serde"] == ["json", "file"]
+    assert rows["stores.s.rocksdb.compression"] == ["snappy", "default"]
+    assert rows["my.password"] == ["********", "file"]
+
+
+def test_overrides_win(samzapy, job):
+    _, output, _ = samzapy("check", job, "--offline", "-c", "job.name=other", "-c", "job.id=7")
+    assert "other (id 7)" in output
+
+
+def test_a_system_that_does_not_answer_leaves_the_model_out_with_a_warning(samzapy, job):
+    Path(".samzapy").mkdir()
+    Path(".samzapy/local.db").write_bytes(b"this is not a database, but long enough to be read as one" * 20)
+    code, output, errors = samzapy("check", job)
+    assert code == 0
+    assert errors.startswith("warning: the job model is left out: ")
+    assert "Job model" not in output
+
+
+def test_an_import_that_does_not_end_is_given_up(tmp_path, monkeypatch):
+    import sys
+    import threading
+    import types
+
+    release = threading.Event()
+    gate = types.ModuleType("gate_of_import")
+    gate.wait = release.wait
+    monkeypatch.setitem(sys.modules, "gate_of_import", gate)
+    (tmp_path / "module_that_hangs.py").write_text("import gate_of_import\ngate_of_import.wait(60)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        with pytest.raises(ConfigError) as caught:
+            check_task_class("module_that_hangs:MyTask", timeout_s=0.05)
+    finally:
+        release.set()
+    assert str(caught.value) == (
+        "task.class: module_that_hangs:MyTask was not imported within 0.05 s: work belongs in init, not in the module"
+    )

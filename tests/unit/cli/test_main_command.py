@@ -1,0 +1,100 @@
+"""The command as a whole: help, version, what becomes of errors."""
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+from samzapy.cli.main import cli
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, StoreLocked, TaskFailed
+from samzapy.version import VERSION
+
+
+def test_the_version_is_printed(samzapy):
+    assert samzapy("--version") == (0, f"samzapy {VERSION}\n", "")
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_lists_the_commands(samzapy, flag):
+    code, output, _ = samzapy(flag)
+    assert code == 0
+    for name in ("check", "topic", "kafka"):
+        assert f"\n  {name}  " in output
+
+
+def test_help_needs_none_of_what_commands_run():
+    script = (
+        "import sys\n"
+        "from samzapy.cli.main import cli\n"
+        "try: cli.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'pyspark', 'confluent_kafka', 'rocksdict', 'uvicorn', 'starlette'} & set(sys.modules)\n"
+        "sys.exit(repr(heavy) if heavy else 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_command_shows_the_help(samzapy):
+    code, _, errors = samzapy()
+    assert code == 2
+    assert "Commands:" in errors
+
+
+FAILURES = [
+    (
+        ConfigError([ConfigProblem("a", "1", "x"), ConfigProblem("b", None, "y")]),
+        2,
+        "error: a: x, got '1'\nerror: b: y\n",
+    ),
+    (EnvironmentFailure("no broker"), 3, "error: no broker\n"),
+    (StoreLocked("held by 7"), 3, "error: held by 7\n"),
+    (TaskFailed("k.s[0]@1: ValueError"), 1, "error: k.s[0]@1: ValueError\n"),
+    (ValueError("two\nlines"), 1, "error: internal: ValueError: two lines (--debug shows where)\n"),
+    (KeyboardInterrupt(), 130, ""),
+    (click.Abort(), 130, ""),
+    (click.UsageError("no"), 2, "error: no (samzapy check --help)\n"),
+]
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """Makes `samzapy check` raise."""
+
+    def set_up(error):
+        @click.command()
+        def check():
+            raise error
+
+        monkeypatch.setattr("samzapy.cli.check.check", check)
+
+    return set_up
+
+
+@pytest.mark.parametrize(("error", "code", "said"), FAILURES)
+def test_an_error_becomes_a_line_each_and_the_exit_code_of_its_class(samzapy, failing, error, code, said):
+    failing(error)
+    found, output, errors = samzapy("check")
+    assert (found, output) == (code, "")
+    assert errors.strip() == said.strip()
+
+
+@pytest.mark.parametrize("arguments", [["--debug", "check"], ["check", "--debug"]])
+def test_debug_shows_where(samzapy, failing, arguments):
+    failing(TaskFailed("k.s[0]@1: ValueError"))
+    code, _, errors = samzapy(*arguments)
+    assert code == 1
+    assert errors.startswith("Traceback (most recent call last):")
+    assert errors.endswith("error: k.s[0]@1: ValueError\n")
+
+
+def test_after_two_dashes_nothing_is_an_option(samzapy):
+    code, _, errors = samzapy("check", "--", "--debug")
+    assert (code, errors) == (2, "error: config: file not found: --debug\n")
+
+
+def test_every_command_listed_can_be_imported():
+    context = click.Context(cli)
+    for name in cli.list_commands(context):
+        assert isinstance(cli.get_command(context, name), click.Command)

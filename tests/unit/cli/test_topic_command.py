@@ -1,0 +1,124 @@
+"""`samzapy topic` on a local system."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture
+def topic(samzapy):
+    def call(*arguments, stdin=None):
+        code, output, errors = samzapy("topic", *arguments, stdin=stdin)
+        assert code == 0, errors
+        return output
+
+    return call
+
+
+def lines(output):
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def test_what_was_written_is_read(topic):
+    topic("create", "local.a", "--partitions", "2")
+    topic("write", "local.a", stdin="k1\tone\nk2\ttwo\tthree\nno key\nk1\t\n")
+    found = lines(topic("read", "local.a"))
+    assert sorted((r["key"] or "", r["message"]) for r in found) == [
+        ("", "no key"),
+        ("k1", ""),
+        ("k1", "one"),
+        ("k2", "two\tthree"),
+    ]
+    assert [r["message"] for r in found if r["key"] == "k1"] == ["one", ""]
+    assert set(found[0]) == {"partition", "offset", "timestamp", "key", "message"}
+
+
+def test_text_is_key_tab_message(topic):
+    topic("create", "local.a", "--partitions", "1")
+    topic("write", "local.a", stdin="k\tv\nalone\n")
+    assert topic("read", "local.a", "--format", "text") == "k\tv\n\talone\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"), [("oldest", [0, 1, 2]), ("newest", [2]), ("upcoming", []), ("1", [1, 2]), ("3", [])]
+)
+def test_reading_starts_where_it_is_told(topic, start, expected):
+    topic("create", "local.a", "--partitions", "1")
+    topic("write", "local.a", stdin="a\nb\nc\n")
+    assert [r["offset"] for r in lines(topic("read", "local.a", "--from", start))] == expected
+
+
+def test_reading_stops_after_the_maximum_and_keeps_to_its_partitions(topic):
+    topic("create", "local.a", "--partitions", "3")
+    for partition in ("0", "1", "2"):
+        topic("write", "local.a", "--partition", partition, stdin="a\nb\n")
+    assert len(lines(topic("read", "local.a", "--max", "4"))) == 4
+    assert topic("read", "local.a", "--max", "0") == ""
+    chosen = lines(topic("read", "local.a", "--partition", "1", "--partition", "2"))
+    assert {r["partition"] for r in chosen} == {1, 2}
+    assert len(chosen) == 4
+
+
+@pytest.mark.parametrize(
+    ("serde", "text", "shown"),
+    [
+        ("string", "grün", "grün"),
+        ("integer", "-7", -7),
+        ("long", str(2**40), 2**40),
+        ("double", "1.5", 1.5),
+        ("uuid", "00112233-4455-6677-8899-aabbccddeeff", "00112233-4455-6677-8899-aabbccddeeff"),
+        ("json", '{"a":[1,null]}', {"a": [1, None]}),
+        ("msgpack", '{"a":[1,null]}', {"a": [1, None]}),
+        ("bytes", "ab", "6162"),
+    ],
+)
+def test_every_serde_can_be_written_and_read(topic, serde, text, shown):
+    topic("create", "local.a", "--partitions", "1")
+    topic("write", "local.a", "--msg-serde", serde, stdin=f"k\t{text}\n")
+    (record,) = lines(topic("read", "local.a", "--msg-serde", serde))
+    assert record["message"] == shown
+
+
+def test_one_key_for_all_lines_and_a_text_for_null(topic):
+    topic("create", "local.a", "--partitions", "1")
+    topic("write", "local.a", "--key", "k", "--null", "-", stdin="a\tb\n-\n")
+    assert [(r["key"], r["message"]) for r in lines(topic("read", "local.a"))] == [("k", "a\tb"), ("k", None)]
+
+
+def test_streams_are_listed_with_partitions_and_policy(topic):
+    topic("create", "local.b", "--partitions", "2", "--config", "cleanup.policy=compact")
+    topic("create", "local.a", "--partitions", "1")
+    rows = [line.split() for line in topic("list").splitlines()[2:] if line]
+    assert rows == [["local.a", "1", "delete"], ["local.b", "2", "compact"]]
+
+
+def test_a_system_without_streams_lists_none(topic, tmp_path):
+    assert topic("list").splitlines()[:2] == ["Streams of local", "  none"]
+    assert not (tmp_path / ".samzapy").exists()
+
+
+def test_a_stream_is_described_with_offsets_and_configuration(topic):
+    topic("create", "local.a", "--partitions", "1", "--config", "max.message.bytes=5000")
+    topic("write", "local.a", stdin="a\nb\n")
+    output = topic("describe", "local.a")
+    assert ["0", "0", "2", "2"] in [line.split() for line in output.splitlines()]
+    assert ["max.message.bytes", "5000"] in [line.split() for line in output.splitlines()]
+
+
+def test_the_path_says_which_local_system(topic, tmp_path):
+    topic("create", "local.a", "--partitions", "1", "--path", "other.db")
+    assert (tmp_path / "other.db").exists()
+    assert "local.a" in topic("list", "--path", "other.db")
+    assert "local.a" not in topic("list")
+
+
+def test_a_job_file_says_where_its_systems_are_and_which_serdes_they_have(topic, tmp_path):
+    (tmp_path / "job.properties").write_text(
+        "job.name=j\ntask.class=a:B\ntask.inputs=log.in\nsystems.log.samza.factory=local\nsystems.log.path=log.db\n"
+        "systems.log.samza.key.serde=integer\nstreams.in.samza.system=log\nstreams.in.samza.msg.serde=json\n"
+    )
+    topic("create", "log.in", "--partitions", "1", "--job", "job.properties")
+    topic("write", "log.in", "--job", "job.properties", stdin='7\t{"a":1}\n')
+    (record,) = lines(topic("read", "log.in", "--job", "job.properties"))
+    assert (record["key"], record["message"]) == (7, {"a": 1})
+    assert "log.in" in topic("list", "--job", "job.properties")
