@@ -24,6 +24,19 @@ _DEFAULTS = {
     "spark.task.maxFailures": "4",
 }
 
+_DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
+
+#: Spark's JVMs carry task ids and nothing else: they should start quickly and stay out of the tasks' way. Measured on
+#: two busy cores, these options halve the time to the first task.
+_LIGHT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+_ON_THIS_MACHINE = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    _DRIVER_OPTIONS: _LIGHT_JVM,
+    "spark.executor.extraJavaOptions": _LIGHT_JVM,
+}
+
 #: What would break a promise, with the reason. A value equal to the one we need is no offence.
 _FIXED = {
     "spark.speculation": ("false", "a second copy of a running task would write the same state"),
@@ -39,13 +52,11 @@ def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dic
     settings = {**_DEFAULTS, **given, **{key: value for key, (value, _) in _FIXED.items()}}
     settings["spark.app.name"] = config.name
     settings["spark.master"] = master.address
-    options = f"-Dlog4j2.configurationFile={log_settings.as_uri()}"
-    settings["spark.driver.extraJavaOptions"] = " ".join(
-        filter(None, (given.get("spark.driver.extraJavaOptions"), options))
-    )
     if master.on_this_machine:
-        settings.setdefault("spark.driver.host", "127.0.0.1")
-        settings.setdefault("spark.driver.bindAddress", "127.0.0.1")
+        for key, value in _ON_THIS_MACHINE.items():
+            settings.setdefault(key, value)
+    logging = f"-Dlog4j2.configurationFile={log_settings.as_uri()}"
+    settings[_DRIVER_OPTIONS] = f"{settings.get(_DRIVER_OPTIONS, '')} {logging}".strip()
     return settings
 
 
