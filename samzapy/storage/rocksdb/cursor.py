@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-from rocksdict import Rdict, RdictIter, ReadOptions, Snapshot
+from rocksdict import Rdict, RdictIter, ReadOptions
 
 from samzapy.errors import StoreClosed
 from samzapy.storage.rocksdb.failures import translated
@@ -21,54 +21,58 @@ _CHUNK_BYTES = 1 << 20
 
 
 class RocksDbCursor:
-    """Pairs of a range as they were when it was made. Ends with a check of the iterator's status."""
+    """Pairs of a range as they were when RocksDB's iterator was made. Ends with a check of the iterator's status.
 
-    __slots__ = ("__weakref__", "_ended", "_path", "_rows")
+    `shared`: other cursors use the same iterator, so this one takes its place again before each chunk.
+    """
 
-    def __init__(self, source: Rdict | Snapshot, path: Path, lower: bytes | None, upper: bytes | None) -> None:
+    __slots__ = ("__weakref__", "_ended", "_lower", "_path", "_rows", "_shared", "_upper")
+
+    def __init__(self, rows: RdictIter, path: Path, lower: bytes | None, upper: bytes | None, shared: bool) -> None:
+        self._rows: RdictIter | None = rows
         self._path = path
-        self._rows: RdictIter | None = None
+        self._lower = b"" if lower is None else lower
+        self._upper = upper
+        self._shared = shared
         # Nothing is below the empty key, but RocksDB takes an empty bound for none.
         self._ended = upper == b""
-        options = ReadOptions()
-        if upper:
-            options.set_iterate_upper_bound(upper)
-        try:
-            rows = source.iter(options)
-            if lower is None:
-                rows.seek_to_first()
-            else:
-                rows.seek(lower)
-        except Exception as cause:
-            raise translated(cause, path, "reading a range") from cause
-        self._rows = rows
 
     def __enter__(self) -> Iterator[tuple[bytes, bytes]]:
         return self._pairs()
 
     def _pairs(self) -> Iterator[tuple[bytes, bytes]]:
         size = _FIRST_CHUNK
+        placed = False
         while not self._ended:
-            yield from self._chunk(size)
+            chunk = self._chunk(size, place=self._shared or not placed)
+            yield from chunk
+            placed = True
+            if chunk:
+                self._lower = chunk[-1][0] + b"\x00"
             size = min(2 * size, _LARGEST_CHUNK)
 
-    def _chunk(self, size: int) -> list[tuple[bytes, bytes]]:
+    def _chunk(self, size: int, place: bool) -> list[tuple[bytes, bytes]]:
         """The next pairs; the end is reached only if it was reached without damage."""
         rows = self._rows
         if rows is None:
             raise StoreClosed(f"{self._path}: the iterator is closed")
         chunk: list[tuple[bytes, bytes]] = []
         valid, key_of, value_of, advance = rows.valid, rows.key, rows.value, rows.next
-        room = _CHUNK_BYTES
+        room, upper = _CHUNK_BYTES, self._upper
         try:
+            if place:
+                rows.seek(self._lower)
             while len(chunk) < size and room > 0 and valid():
                 key = key_of()
+                if upper is not None and key >= upper:
+                    self._ended = True
+                    break
                 if key != MARKER_KEY:
                     value = value_of()
                     chunk.append((key, value))
                     room -= len(value)
                 advance()
-            if not valid():
+            if self._ended or not valid():
                 rows.status()
                 self._ended = True
         except Exception as cause:
@@ -81,3 +85,14 @@ class RocksDbCursor:
     def close(self) -> None:
         """Let go of RocksDB's iterator: the files stay locked until it is gone."""
         self._rows = None
+
+
+def pinned_rows(db: Rdict, path: Path, upper: bytes | None = None) -> RdictIter:
+    """RocksDB's iterator over what is there now, whatever is written later; it need not look beyond `upper`."""
+    options = ReadOptions()
+    if upper:
+        options.set_iterate_upper_bound(upper)
+    try:
+        return db.iter(options)
+    except Exception as cause:
+        raise translated(cause, path, "reading a range") from cause

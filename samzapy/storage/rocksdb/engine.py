@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rocksdict import Rdict, Snapshot, WriteBatch, WriteOptions
+from rocksdict import Rdict, RdictIter, WriteBatch, WriteOptions
 
 from samzapy.api.engine import Changes, Cursor, EngineSnapshot, StorageEngine
 from samzapy.errors import StoreClosed, StoreError
-from samzapy.storage.rocksdb.cursor import MARKER_KEY, RocksDbCursor
+from samzapy.storage.rocksdb.cursor import MARKER_KEY, RocksDbCursor, pinned_rows
 from samzapy.storage.rocksdb.failures import translated
 from samzapy.storage.rocksdb.ownership import Ownership
 
@@ -69,17 +69,14 @@ class RocksDbStorageEngine(StorageEngine):
 
     def iterate(self, lower: bytes | None, upper: bytes | None) -> Cursor:
         """Pairs with lower <= key < upper, as they are now."""
-        cursor = RocksDbCursor(self._opened(), self._path, lower, upper)
+        rows = pinned_rows(self._opened(), self._path, upper)
+        cursor = RocksDbCursor(rows, self._path, lower, upper, shared=False)
         self._open.add(cursor)
         return cursor
 
     def snapshot(self) -> EngineSnapshot:
         """The contents as they are now."""
-        db = self._opened()
-        try:
-            snapshot = RocksDbSnapshot(db.snapshot(), self._path, self._open)
-        except Exception as cause:
-            raise self._failure(cause, "taking a snapshot") from cause
+        snapshot = RocksDbSnapshot(pinned_rows(self._opened(), self._path), self._path, self._open)
         self._open.add(snapshot)
         return snapshot
 
@@ -164,25 +161,27 @@ class _Gone:
 
 
 class RocksDbSnapshot(EngineSnapshot):
-    """RocksDB's snapshot, until it or the engine is closed."""
+    """The contents at one instant, until it or the engine is closed.
 
-    __slots__ = ("_open", "_path", "_snapshot")
+    An iterator of RocksDB's, which is pinned to the instant it was made at, shared by every cursor: the iterators of
+    rocksdict's own snapshots read the present.
+    """
 
-    def __init__(
-        self, snapshot: Snapshot, path: Path, opened: weakref.WeakSet[RocksDbCursor | RocksDbSnapshot]
-    ) -> None:
-        self._snapshot: Snapshot | None = snapshot
+    __slots__ = ("_open", "_path", "_rows")
+
+    def __init__(self, rows: RdictIter, path: Path, opened: weakref.WeakSet[RocksDbCursor | RocksDbSnapshot]) -> None:
+        self._rows: RdictIter | None = rows
         self._path = path
         self._open = opened
 
     def iterate(self, lower: bytes | None, upper: bytes | None) -> Cursor:
         """Pairs with lower <= key < upper, as they were."""
-        if self._snapshot is None:
+        if self._rows is None:
             raise StoreClosed(f"{self._path}: the snapshot is closed")
-        cursor = RocksDbCursor(self._snapshot, self._path, lower, upper)
+        cursor = RocksDbCursor(self._rows, self._path, lower, upper, shared=True)
         self._open.add(cursor)
         return cursor
 
     def close(self) -> None:
         """Release it; cursors over it stay usable."""
-        self._snapshot = None
+        self._rows = None

@@ -1,0 +1,127 @@
+"""What every storage engine does."""
+
+import pytest
+
+from samzapy.api.engine import EngineSettings
+from samzapy.errors import StoreClosed
+from samzapy.storage.kv import InMemoryStorageEngineFactory
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+
+FACTORIES = [InMemoryStorageEngineFactory, RocksDbStorageEngineFactory]
+
+
+@pytest.fixture(params=FACTORIES, ids=["memory", "rocksdb"])
+def engine(request, tmp_path):
+    factory = request.param()
+    engine = factory.open(tmp_path / "store" if factory.persistent else None, EngineSettings("s"))
+    yield engine
+    engine.close()
+
+
+def pairs(cursor):
+    with cursor as found:
+        return list(found)
+
+
+def test_a_new_engine_is_empty_and_has_no_marker(engine):
+    assert engine.marker() is None
+    assert engine.get(b"a") is None
+    assert pairs(engine.iterate(None, None)) == []
+
+
+def test_a_write_brings_values_deletions_and_the_marker(engine):
+    engine.write({b"a": b"1", b"b": b"2"}, b"first")
+    engine.write({b"a": None, b"c": b"", b"never": None}, b"second")
+    assert engine.get_all([b"c", b"a", b"b", b"zz"]) == [b"", None, b"2", None]
+    assert engine.marker() == b"second"
+
+
+def test_a_write_without_changes_replaces_the_marker(engine):
+    engine.write({b"a": b"1"}, b"first")
+    engine.write({}, b"second")
+    assert engine.marker() == b"second"
+    assert engine.get(b"a") == b"1"
+
+
+def test_pairs_come_in_unsigned_byte_order_without_the_marker(engine):
+    keys = [b"\xff", b"", b"\x00", b"\x7f", b"\x80", b"a\x00", b"a", b"\x00t"]
+    engine.write(dict.fromkeys(keys, b"v"), b"marker")
+    assert [key for key, _ in pairs(engine.iterate(None, None))] == sorted(keys)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "expected"),
+    [
+        (b"b", b"d", [b"b", b"c"]),
+        (None, b"b", [b"a"]),
+        (b"d", None, [b"d"]),
+        (b"b", b"b", []),
+        (b"c", b"a", []),
+        (b"", b"", []),
+        (None, b"", []),
+        (b"bb", b"cc", [b"c"]),
+    ],
+)
+def test_a_range_includes_its_lower_bound_only(engine, lower, upper, expected):
+    engine.write(dict.fromkeys([b"a", b"b", b"c", b"d"], b"v"), b"m")
+    assert [key for key, _ in pairs(engine.iterate(lower, upper))] == expected
+
+
+def test_a_long_range_is_complete(engine):
+    wanted = [(b"%06d" % i, b"%d" % i) for i in range(5_000)]
+    engine.write(dict(reversed(wanted)), b"m")
+    assert pairs(engine.iterate(None, None)) == wanted
+
+
+def test_a_cursor_shows_what_was_there_when_it_was_made(engine):
+    engine.write({b"a": b"1", b"b": b"2"}, b"m")
+    cursor = engine.iterate(None, None)
+    engine.write({b"a": b"9", b"b": None, b"c": b"3"}, b"m")
+    assert pairs(cursor) == [(b"a", b"1"), (b"b", b"2")]
+    assert pairs(engine.iterate(None, None)) == [(b"a", b"9"), (b"c", b"3")]
+
+
+def test_a_snapshot_can_be_read_again_after_writes(engine):
+    engine.write({b"a": b"1", b"b": b"2"}, b"m")
+    snapshot = engine.snapshot()
+    engine.write({b"a": None, b"c": b"3"}, b"m")
+    for _ in range(2):
+        assert pairs(snapshot.iterate(b"a", b"z")) == [(b"a", b"1"), (b"b", b"2")]
+    snapshot.close()
+    snapshot.close()
+    with pytest.raises(StoreClosed):
+        snapshot.iterate(None, None)
+
+
+def test_deleted_keys_that_come_back_keep_their_order(engine):
+    engine.write(dict.fromkeys([b"a", b"b", b"c"], b"1"), b"m")
+    assert len(pairs(engine.iterate(None, None))) == 3
+    engine.write({b"b": None}, b"m")
+    engine.write({b"b": b"2", b"aa": b"2"}, b"m")
+    assert [key for key, _ in pairs(engine.iterate(None, None))] == [b"a", b"aa", b"b", b"c"]
+
+
+def test_every_call_after_close_says_that_the_store_is_closed(engine):
+    engine.write({b"a": b"1"}, b"m")
+    snapshot, cursor = engine.snapshot(), engine.iterate(None, None)
+    engine.close()
+    engine.close()
+    calls = [
+        lambda: engine.get(b"a"),
+        lambda: engine.get_all([b"a"]),
+        lambda: engine.iterate(None, None),
+        engine.snapshot,
+        lambda: engine.write({}, b"m"),
+        engine.marker,
+        engine.flush,
+        lambda: snapshot.iterate(None, None),
+        lambda: pairs(cursor),
+    ]
+    for call in calls:
+        with pytest.raises(StoreClosed):
+            call()
+
+
+def test_metrics_are_numbers_by_name(engine):
+    engine.write({b"a": b"1"}, b"m")
+    assert all(isinstance(value, (int, float)) for value in engine.metrics().values())

@@ -1,0 +1,325 @@
+"""What every store does, whatever its engine and its cache."""
+
+import pytest
+
+from samzapy.errors import RecordTooLarge, SerdeError, StoreClosed, StoreError
+from samzapy.testing import open_store
+
+STACKS = {
+    "cached": {},
+    "tiny-cache": {"object.cache.size": "2", "write.batch.size": "1"},
+    "no-cache": {"object.cache.size": "0"},
+    "copies": {"object.cache.mode": "copy"},
+}
+
+
+@pytest.fixture(params=["rocksdb", "inmemory"])
+def engine(request):
+    return request.param
+
+
+@pytest.fixture(params=STACKS)
+def stack(request):
+    return request.param
+
+
+@pytest.fixture
+def job(engine, stack):
+    def properties(**serdes):
+        keys = {"factory": engine, "key.serde": "string", "msg.serde": "json", "changelog": "memory.s-log"}
+        keys |= STACKS[stack] | {f"{part}.serde": name for part, name in serdes.items()}
+        return {
+            "job.name": "contract",
+            "task.class": "some.module:Task",
+            "task.inputs": "memory.in",
+            "systems.memory.samza.factory": "memory",
+            **{f"stores.s.{key}": value for key, value in keys.items()},
+        }
+
+    return properties
+
+
+@pytest.fixture
+def opened(job, tmp_path):
+    with open_store(job(), "s", tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def store(opened):
+    return opened.store
+
+
+def test_a_put_is_visible_before_the_commit(store):
+    store.put("a", [1])
+    assert store.get("a") == [1]
+    assert store.get("b") is None
+
+
+def test_a_delete_hides_what_was_committed(opened):
+    opened.store.put("a", 1)
+    opened.commit()
+    opened.store.delete("a")
+    opened.store.delete("never there")
+    assert opened.store.get("a") is None
+    assert list(opened.store.all()) == []
+
+
+def test_absent_keys_read_as_none_in_a_batch(opened):
+    opened.store.put("a", 1)
+    opened.commit()
+    opened.store.put_all({"b": 2, "c": 3})
+    opened.store.delete("c")
+    assert opened.store.get_all(["d", "c", "b", "a", "a"]) == {"d": None, "c": None, "b": 2, "a": 1}
+    assert opened.store.get_all([]) == {}
+
+
+def test_entries_may_be_a_mapping_or_pairs(store):
+    store.put_all({"a": 1})
+    store.put_all(iter([("b", 2), ("b", 3)]))
+    assert list(store.all()) == [("a", 1), ("b", 3)]
+
+
+@pytest.mark.parametrize("call", ["get", "delete", "prefix"])
+def test_none_is_no_key(store, call):
+    with pytest.raises(StoreError, match="store 's': key must not be None"):
+        getattr(store, call)(None)
+
+
+def test_none_is_no_value(store):
+    with pytest.raises(StoreError, match="store 's': value of key 'a' must not be None"):
+        store.put("a", None)
+
+
+def test_a_key_must_be_hashable(job, tmp_path):
+    with open_store(job(key="json"), "s", tmp_path) as opened, pytest.raises(StoreError, match="must be hashable"):
+        opened.store.put([1], 1)
+
+
+@pytest.mark.parametrize("entries", [[("a", 1), (None, 2)], [("a", 1), ("b", None)]])
+def test_a_put_of_many_is_checked_before_the_first_is_written(store, entries):
+    with pytest.raises(StoreError):
+        store.put_all(entries)
+    assert store.get("a") is None
+
+
+def test_a_delete_of_many_is_checked_before_the_first_is_removed(store):
+    store.put("a", 1)
+    with pytest.raises(StoreError):
+        store.delete_all(["a", None])
+    assert store.get("a") == 1
+
+
+def test_a_key_of_the_wrong_type_is_named(store):
+    with pytest.raises(SerdeError, match="store 's': key 5"):
+        store.get(5)
+
+
+def test_a_value_that_does_not_serialize_is_named(store):
+    with pytest.raises(SerdeError, match="store 's': value of key 'bad'"):  # noqa: PT012
+        store.put("good", 1)
+        store.put("bad", object())
+        store.flush()
+
+
+def test_keys_that_python_finds_equal_stay_apart(job, tmp_path):
+    with open_store(job(key="json"), "s", tmp_path) as opened:
+        store = opened.store
+        for key in (1, 1.0, True, 0.0, -0.0, "1"):
+            store.put(key, repr(key))
+        for _ in range(2):
+            assert [store.get(key) for key in (1, 1.0, True, 0.0, -0.0)] == ["1", "1.0", "True", "0.0", "-0.0"]
+            assert store.get_all(["1"]) == {"1": "'1'"}
+            assert len(list(store.all())) == 6
+            opened.commit()
+        store.delete(True)
+        assert store.get(1) == "1"
+        assert store.get(True) is None
+
+
+def test_a_key_of_a_subclass_is_the_key_its_bytes_say(job, tmp_path):
+    class Name(str):
+        __slots__ = ()
+
+    with open_store(job(), "s", tmp_path) as opened:
+        opened.store.put("a", 1)
+        opened.store.put(Name("a"), 2)
+        assert opened.store.get("a") == opened.store.get(Name("a")) == 2
+
+
+def test_a_range_goes_by_the_bytes_of_its_keys(job, tmp_path):
+    with open_store(job(key="integer"), "s", tmp_path) as opened:
+        opened.store.put_all({n: n for n in (-1, 0, 1, 256)})
+        opened.commit()
+        opened.store.put(2, 2)
+        assert [key for key, _ in opened.store.all()] == [0, 1, 2, 256, -1]
+        assert [key for key, _ in opened.store.range(1, 256)] == [1, 2]
+
+
+def test_a_prefix_scan_sees_committed_and_uncommitted_keys(opened):
+    opened.store.put_all({"a/1": 1, "a0": 1, "b": 1})
+    opened.commit()
+    opened.store.put("a/2", 2)
+    assert [key for key, _ in opened.store.prefix("a/")] == ["a/1", "a/2"]
+    assert len(list(opened.store.prefix(""))) == 4
+
+
+def test_a_prefix_scan_needs_a_serde_that_keeps_prefixes(job, tmp_path):
+    with open_store(job(key="json"), "s", tmp_path) as opened, pytest.raises(StoreError, match="keeps prefixes"):
+        opened.store.prefix("a")
+
+
+def test_an_iterator_is_not_moved_by_writes_and_commits(opened):
+    store = opened.store
+    store.put_all({"a": 1, "b": 2})
+    opened.commit()
+    store.put("c", 3)
+    entries = store.all()
+    assert next(entries) == ("a", 1)
+    store.put_all({"b": 9, "d": 4})
+    store.delete("c")
+    opened.commit()
+    assert list(entries) == [("b", 2), ("c", 3)]
+    assert list(store.all()) == [("a", 1), ("b", 9), ("d", 4)]
+
+
+def test_a_snapshot_holds_uncommitted_writes(opened):
+    store = opened.store
+    store.put("a", 1)
+    with store.snapshot("a", "z") as snapshot:
+        store.put("a", 2)
+        opened.commit()
+        assert list(snapshot.iterator()) == list(snapshot.iterator()) == [("a", 1)]
+    with pytest.raises(StoreClosed):
+        snapshot.iterator()
+
+
+def test_an_iterator_can_be_closed_twice_and_then_refuses(store):
+    store.put("a", 1)
+    with store.all() as entries:
+        pass
+    entries.close()
+    with pytest.raises(StoreClosed):
+        next(entries)
+
+
+def test_every_call_after_close_says_that_the_store_is_closed(opened):
+    store = opened.store
+    store.put("a", 1)
+    entries, snapshot = store.all(), store.snapshot("a", "b")
+    opened.close()
+    store.close()
+    calls = [
+        lambda: store.get("a"),
+        lambda: store.get_all(["a"]),
+        lambda: store.put("a", 1),
+        lambda: store.put_all({"a": 1}),
+        lambda: store.delete("a"),
+        lambda: store.delete_all(["a"]),
+        lambda: store.range("a", "b"),
+        lambda: store.prefix("a"),
+        store.all,
+        lambda: store.snapshot("a", "b"),
+        store.flush,
+        lambda: next(entries),
+        snapshot.iterator,
+    ]
+    for call in calls:
+        with pytest.raises(StoreClosed):
+            call()
+
+
+def test_a_commit_writes_one_changelog_record_a_key(opened):
+    for number in range(5):
+        opened.store.put("a", number)
+    opened.store.put("b", 1)
+    opened.store.delete("b")
+    opened.commit()
+    assert sorted(opened.changelog()) == [(b"a", b"4"), (b"b", None)]
+    opened.commit()
+    assert len(opened.changelog()) == 2
+
+
+def test_what_was_not_committed_is_gone_after_a_crash(opened):
+    opened.store.put("a", 1)
+    opened.commit()
+    opened.store.put("a", 2)
+    opened.store.put("b", 2)
+    opened.crash()
+    assert list(opened.store.all()) == [("a", 1)]
+
+
+def test_a_crash_between_changelog_and_engine_comes_back_with_the_changelog(opened):
+    opened.store.put("a", 1)
+    opened.commit()
+    opened.store.put("a", 2)
+    opened.send_changes()
+    opened.crash()
+    assert opened.store.get("a") == 2
+    assert opened.restored.records >= 1
+
+
+def test_everything_comes_back_when_the_disk_is_lost(opened):
+    opened.store.put_all({f"k{n}": n for n in range(100)})
+    opened.store.delete("k7")
+    opened.commit()
+    opened.lose_local_state()
+    assert opened.restored.source == "changelog"
+    assert opened.store.get("k7") is None
+    assert len(list(opened.store.all())) == 99
+
+
+def test_discarding_goes_back_to_the_last_commit(opened):
+    opened.store.put("a", 1)
+    opened.commit()
+    opened.store.put("a", 2)
+    opened.store.flush()
+    opened.store.put("b", 3)
+    opened.stores.discard()
+    assert opened.store.get_all(["a", "b"]) == {"a": 1, "b": None}
+
+
+def test_a_record_that_the_changelog_would_not_take_is_refused(job, tmp_path):
+    config = job() | {"stores.s.changelog.max.message.bytes": "1000"}
+    with open_store(config, "s", tmp_path) as opened:
+        with pytest.raises(RecordTooLarge, match=r"store 's': key b'big'.* > max.message.bytes 1,000"):  # noqa: PT012
+            opened.store.put("big", "x" * 1000)
+            opened.store.flush()
+        with pytest.raises(RecordTooLarge):  # noqa: PT012
+            opened.store.put_all({"small": 1, "big": "x" * 1000})
+            opened.store.flush()
+
+
+def test_too_many_uncommitted_bytes_ask_for_a_commit(job, tmp_path):
+    with open_store(job() | {"stores.s.uncommitted.max.bytes": "1000"}, "s", tmp_path) as opened:
+        for _ in range(100):
+            opened.store.put("a", "x" * 50)
+            opened.store.flush()
+        assert not opened.stores.over_budget()
+        opened.store.put_all({str(n): "x" * 50 for n in range(30)})
+        opened.store.flush()
+        assert opened.stores.over_budget()
+        opened.commit()
+        assert not opened.stores.over_budget()
+
+
+def test_a_failed_step_stops_every_later_one(opened):
+    def broken(system):
+        raise ConnectionError(system)
+
+    opened.store.put("a", 1)
+    opened.stores.flush()
+    with pytest.raises(ConnectionError):
+        opened.stores.send_changes(broken)
+    for step in (opened.stores.flush, opened.commit, opened.stores.flush_engines, lambda: opened.stores.apply({}, {})):
+        with pytest.raises(StoreError, match="failed before"):
+            step()
+
+
+def test_counts_tell_gets_puts_and_changes(opened):
+    opened.store.put("a", 1)
+    opened.store.get("a")
+    opened.store.get("b")
+    metrics = opened.stores.metrics()
+    assert metrics["s.gets"] == 2
+    assert metrics["s.puts"] == 1
