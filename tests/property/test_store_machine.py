@@ -184,9 +184,7 @@ class StoreMachine(RuleBasedStateMachine):
     @invariant()
     def changelog_tells_what_is_logged(self):
         if hasattr(self, "opened"):
-            told: dict = {}
-            for key, value in self.opened.changelog():
-                told[key] = value
+            told = dict(self.opened.changelog())
             assert {k.decode() for k, v in told.items() if v is not None} == set(self.logged)
 
     def teardown(self):

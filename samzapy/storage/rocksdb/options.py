@@ -24,10 +24,10 @@ _COMPRESSIONS: Mapping[str, Callable[[], DBCompressionType]] = {
     "zstd": DBCompressionType.zstd,
     "none": DBCompressionType.none,
 }
+#: Not fifo: it drops the oldest files when the store grows, deletions and marker included.
 _STYLES: Mapping[str, Callable[[], DBCompactionStyle]] = {
     "universal": DBCompactionStyle.universal,
     "level": DBCompactionStyle.level,
-    "fifo": DBCompactionStyle.fifo,
 }
 _STOP_STYLES = {"similar": "similar", "total": "total"}
 

@@ -1,0 +1,295 @@
+"""What lies on this machine: used, set aside, or refused."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from samzapy.api.engine import EngineSettings
+from samzapy.errors import ConfigError, StoreCorrupted, StoreError, StoreLocked
+from samzapy.storage.directory import set_asides, store_directory
+from samzapy.storage.local import LocalStores
+from samzapy.storage.marker import Marker, StoreIdentity
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+
+FACTORY = RocksDbStorageEngineFactory()
+SETTINGS = EngineSettings("s")
+MARKER = Marker(StoreIdentity("job-1", "s", 0, "t"), 5, 1).to_bytes()
+
+
+@pytest.fixture
+def stores(tmp_path):
+    return LocalStores(tmp_path, "job-1", "Partition 0", lock_wait_s=0.0)
+
+
+def directory(stores) -> Path:
+    return store_directory(stores.base, "job-1", "s", "Partition 0")
+
+
+def opened(stores, refuse=lambda marker: None):
+    return stores.open_kept(FACTORY, SETTINGS, refuse, now_ms=17)
+
+
+def filled(stores, rows=3_000):
+    local = opened(stores)
+    local.engine.write({b"%06d" % n: b"v" * 100 for n in range(rows)}, MARKER)
+    local.engine.flush()
+    local.engine.close()
+
+
+def test_the_directory_is_private_and_named_after_job_store_and_task(stores):
+    opened(stores).engine.close()
+    path = stores.base / "job-1" / "s" / "Partition_0"
+    for part in (path, path.parent, path.parent.parent):
+        assert stat.S_IMODE(part.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("name", ["..", "a/b", "", "a\0b", "é", "a" * 201])
+def test_unsafe_names_are_no_directories(tmp_path, name):
+    with pytest.raises(StoreError, match="cannot name a directory"):
+        store_directory(tmp_path, "job-1", name, "Partition 0")
+
+
+def test_a_link_that_leads_out_of_the_base_is_refused(tmp_path):
+    (tmp_path / "base" / "job-1").mkdir(parents=True)
+    (tmp_path / "base" / "job-1" / "s").symlink_to(tmp_path)
+    with pytest.raises(StoreError, match="leads out of"):
+        store_directory(tmp_path / "base", "job-1", "s", "Partition 0")
+
+
+def test_a_store_that_may_be_used_is_used(stores):
+    filled(stores)
+    local = opened(stores)
+    assert local.marker == Marker.from_bytes(MARKER)
+    assert local.engine.get(b"000001") == b"v" * 100
+    local.engine.close()
+
+
+def test_a_refused_store_is_set_aside_and_only_the_last_one_kept(stores):
+    for _ in range(2):
+        filled(stores)
+        local = opened(stores, lambda marker: "it is old")
+        assert (local.marker, local.reason, local.engine.get(b"000001")) == (None, "it is old", None)
+        local.engine.close()
+    assert [path.name for path in set_asides(directory(stores))] == ["Partition_0.stale-17"]
+
+
+def test_a_store_without_a_changelog_starts_empty(stores):
+    filled(stores)
+    engine = stores.open_empty(FACTORY, SETTINGS)
+    assert engine.marker() is None
+    assert engine.get(b"000001") is None
+    engine.close()
+
+
+def test_a_marker_that_cannot_be_read_sets_the_store_aside(stores):
+    local = opened(stores)
+    local.engine.write({}, b"garbage")
+    local.engine.close()
+    local = opened(stores)
+    assert local.marker is None
+    assert "its marker cannot be read" in local.reason
+    local.engine.close()
+
+
+def flip_a_byte(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0xFF
+    path.write_bytes(data)
+
+
+def test_a_damaged_block_is_never_a_short_scan_and_the_store_is_set_aside(stores):
+    filled(stores)
+    flip_a_byte(next(directory(stores).glob("*.sst")), 2_000)
+    local = opened(stores)
+    with pytest.raises(StoreCorrupted, match="Corruption"), local.engine.iterate(None, None) as pairs:
+        list(pairs)
+    local.engine.close()
+    again = opened(stores)
+    assert again.marker is None
+    assert "it is damaged" in again.reason
+    again.engine.close()
+    assert [path.name for path in set_asides(directory(stores))] == ["Partition_0.corrupt-17"]
+
+
+def test_a_missing_table_is_damage_at_the_opening(stores):
+    filled(stores)
+    next(directory(stores).glob("*.sst")).unlink()
+    local = opened(stores)
+    assert "it is damaged" in local.reason
+    local.engine.close()
+
+
+def test_a_store_open_in_this_process_is_locked_even_through_a_link(tmp_path, stores):
+    local = opened(stores)
+    link = tmp_path / "link"
+    link.symlink_to(directory(stores))
+    with pytest.raises(StoreLocked, match=str(os.getpid())):
+        FACTORY.open(link, SETTINGS)
+    local.engine.close()
+    FACTORY.open(link, SETTINGS).close()
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from samzapy.api.engine import EngineSettings
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+engine = RocksDbStorageEngineFactory().open(Path(sys.argv[1]), EngineSettings("s"))
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_store_locked_by_another_process_names_it_and_is_left_alone(stores):
+    filled(stores)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(directory(stores))], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert holder.stdout.readline() == "open\n"
+        for attempt in (lambda: opened(stores), lambda: stores.open_empty(FACTORY, SETTINGS)):
+            with pytest.raises(StoreLocked, match=f"locked by pid {holder.pid}"):
+                attempt()
+    finally:
+        holder.communicate("")
+    local = opened(stores)
+    assert local.engine.get(b"000001") is not None
+    local.engine.close()
+
+
+def test_a_forked_child_can_neither_use_nor_close_the_store(stores):
+    local = opened(stores)
+    local.engine.write({b"a": b"1"}, MARKER)
+    cursor = local.engine.iterate(None, None)
+    child = os.fork()
+    if child == 0:
+        try:
+            local.engine.get(b"a")
+        except StoreError as error:
+            local.engine.close()
+            os._exit(0 if "parent" in str(error) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with cursor as pairs:
+        assert list(pairs) == [(b"a", b"1")]
+    local.engine.close()
+
+
+DISK_FULL = """
+import resource, signal, sys
+from pathlib import Path
+from samzapy.api.engine import EngineSettings
+from samzapy.errors import StoreError
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+engine = RocksDbStorageEngineFactory().open(Path(sys.argv[1]), EngineSettings("s"))
+engine.write({b"first": b"1"}, b"first")
+engine.flush()
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
+import os
+try:
+    for round in range(50):
+        engine.write({b"%d-%d" % (round, n): os.urandom(1000) for n in range(1000)}, b"%d" % round)
+        engine.flush()
+except StoreError as error:
+    print(error, flush=True)
+os._exit(0)
+"""
+
+
+def test_a_full_disk_is_an_error_that_names_the_path(stores):
+    filled(stores)
+    run = subprocess.run(
+        [sys.executable, "-c", DISK_FULL, str(directory(stores))], capture_output=True, text=True, check=False
+    )
+    assert str(directory(stores)) in run.stdout
+    assert "File too large" in run.stdout
+    assert "B free" in run.stdout
+    local = FACTORY.open(directory(stores), SETTINGS)
+    assert local.get(b"first") == b"1"
+    assert local.marker() == b"first"
+    local.close()
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from samzapy.api.engine import EngineSettings
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+properties = {"container.write.buffer.size.bytes": "65536"}
+engine = RocksDbStorageEngineFactory().open(Path(sys.argv[1]), EngineSettings("s", properties))
+number = int(engine.marker() or 0)
+print("open", flush=True)
+while True:
+    number += 1
+    text = b"%d" % number
+    engine.write({b"key-%03d" % k: text + b" " * 50 for k in range(20)}, text)
+    if number % 100 == 0:
+        print(number, flush=True)
+"""
+
+
+def test_after_a_kill_data_and_marker_are_of_the_same_commit(stores):
+    opened(stores).engine.close()
+    path = directory(stores)
+    reached = 0
+    for round_ in range(5):
+        writer = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True)
+        assert writer.stdout.readline() == "open\n"
+        for _ in range(20 + 7 * round_):
+            writer.stdout.readline()
+        writer.kill()
+        writer.communicate()
+        engine = FACTORY.open(path, SETTINGS)
+        marker = engine.marker()
+        with engine.iterate(None, None) as pairs:
+            values = {value.strip() for _, value in pairs}
+        assert values == ({marker} if marker else set())
+        assert int(marker or 0) >= reached
+        reached = int(marker or 0)
+        engine.close()
+    assert reached > 0
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot make the store's directory"):
+        FACTORY.open(tmp_path / "file" / "s", SETTINGS)
+
+
+def test_every_bad_option_is_listed_with_what_is_allowed(tmp_path):
+    properties = {
+        "rocksdb.compression": "gzip",
+        "rocksdb.block.size.bytes": "4k",
+        "rocksdb.wal.enabled": "true",
+        "rocksdb.ttl.ms": "1000",
+        "container.cache.size.bytes": "-1",
+        "rocksdb.max.open.files": "-1",
+    }
+    found = {key: allowed for key, _, allowed in FACTORY.check(EngineSettings("s", properties))}
+    assert set(found) == set(properties) - {"rocksdb.max.open.files"}
+    assert found["rocksdb.compression"].startswith("one of snappy, ")
+    with pytest.raises(ConfigError, match="stores.s.rocksdb.block.size.bytes"):
+        FACTORY.open(tmp_path, EngineSettings("s", properties))
+
+
+def test_a_store_opens_with_every_option_that_is_known(tmp_path):
+    from samzapy.storage.rocksdb.options import _INTEGERS
+
+    given = {key: str(max(low, 8)) for key, (low, _) in _INTEGERS.items()}
+    given |= {
+        "container.cache.size.bytes": "0",
+        "rocksdb.compression": "lz4",
+        "rocksdb.compaction.universal.compaction.stop.style": "similar",
+    }
+    for style in ("universal", "level"):
+        properties = given | {"rocksdb.compaction.style": style}
+        engine = FACTORY.open(tmp_path / style, EngineSettings("s", properties, tasks_in_container=4))
+        engine.write({b"a": b"1"}, b"m")
+        engine.flush()
+        assert engine.get(b"a") == b"1"
+        engine.close()
