@@ -27,25 +27,30 @@ def kafka() -> None:
 @_folder
 @click.option("--port", type=click.IntRange(1, 65535), default=9092, show_default=True, help="The port on 127.0.0.1.")
 def start(folder: Path, port: int) -> None:
-    """Start the broker, unless it runs already; prints its address."""
-    from samzapy import devkafka
+    """Start the broker, unless it runs already, and say where it answers."""
+    from samzapy.devkafka import start as start_broker
 
-    click.echo(devkafka.start(folder, port))
+    click.echo(f"Kafka answers at {start_broker(folder, port)}; its data and log are in {folder}")
 
 
 @kafka.command()
 @_folder
 def stop(folder: Path) -> None:
     """Stop the broker; its data stays."""
-    from samzapy import devkafka
+    from samzapy.devkafka import stop as stop_broker
 
-    devkafka.stop(folder)
+    click.echo("stopped" if stop_broker(folder) else f"no broker runs in {folder}")
 
 
 @kafka.command()
 @_folder
-def status(folder: Path) -> None:
-    """Say whether the broker runs, and where."""
-    from samzapy import devkafka
+@click.pass_context
+def status(ctx: click.Context, folder: Path) -> None:
+    """Say whether the broker runs, and where; the exit code is 3 if it does not."""
+    from samzapy.devkafka import status as status_of_broker
 
-    click.echo(devkafka.status(folder))
+    running = status_of_broker(folder)
+    if running is None:
+        click.echo(f"no broker runs in {folder}")
+        ctx.exit(3)
+    click.echo(f"Kafka answers at {running.bootstrap} (process {running.pid})")

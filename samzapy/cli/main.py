@@ -19,6 +19,7 @@ from samzapy.version import VERSION
 _COMMANDS = {
     "run": "Run a job until it ends or is stopped.",
     "check": "Show what a job file means, and everything that is wrong with it.",
+    "keys": "List what may stand in a job file.",
     "topic": "Create, list, describe, read and write streams.",
     "kafka": "Start and stop a development Kafka on this machine.",
     "demo": "Run the flights job on real departures and print its table.",

@@ -1,0 +1,21 @@
+"""`samzapy keys`: what may stand in a job file."""
+
+from __future__ import annotations
+
+import click
+
+from samzapy.cli.output import table
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="[WORD]...")
+def keys(words: tuple[str, ...]) -> None:
+    """List the keys of job files with their defaults and meanings; with WORDs, those that have all of them."""
+    from samzapy.config.loader import ALL_KEYS
+
+    rows = [
+        (key.name, key.default_text, key.kind.allowed, key.doc)
+        for key in ALL_KEYS
+        if all(word.lower() in f"{key.name} {key.doc}".lower() for word in words)
+    ]
+    table("Keys of job files", ("key", "default", "value", "meaning"), rows)

@@ -1,0 +1,22 @@
+"""`samzapy keys`."""
+
+from samzapy.config.loader import ALL_KEYS
+
+
+def test_every_key_is_listed_with_default_and_meaning(samzapy):
+    code, output, _ = samzapy("keys")
+    rows = output.splitlines()[2:-1]
+    assert code == 0
+    assert len(rows) == len(ALL_KEYS)
+    (commit,) = (row for row in rows if row.startswith("  task.commit.ms "))
+    assert "60000" in commit
+    assert commit.endswith("Milliseconds between commits; <= 0: only when asked for, and at the end.")
+
+
+def test_words_narrow_the_list(samzapy):
+    _, output, _ = samzapy("keys", "OBJECT.cache")
+    assert [row.split()[0] for row in output.splitlines()[2:-1]] == [
+        "stores.{store}.object.cache.size",
+        "stores.{store}.object.cache.mode",
+    ]
+    assert samzapy("keys", "no such thing")[1] == "Keys of job files\n  none\n\n"
