@@ -77,9 +77,5 @@ def broker(folder: Path, bootstrap: str | None) -> Iterator[Kafka]:
     if bootstrap:
         yield Kafka(bootstrap, folder, count())
         return
-    own = DevBroker(folder / "kafka")
-    own.start()
-    try:
-        yield Kafka(own.bootstrap, folder, count())
-    finally:
-        own.stop()
+    with DevBroker(folder / "kafka", tied=True) as own:
+        yield Kafka(own.start(), folder, count())

@@ -1,0 +1,19 @@
+"""The job files that the repository ships."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from samzapy.config.loader import load_job
+from samzapy.container.factory import load_task_class
+
+CONFIGS = Path(__file__).parents[3] / "configs"
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.properties")), ids=lambda path: path.stem)
+def test_a_shipped_job_file_loads_without_a_warning_and_names_a_task(path):
+    job = load_job(path, strict=True)
+    assert job.warnings == ()
+    load_task_class(job.task.task_class)
