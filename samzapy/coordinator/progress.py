@@ -81,11 +81,6 @@ class JobStatus:
         known = [c.remaining for c in self.containers]
         return None if None in known else sum(filter(None, known))
 
-    @property
-    def furthest(self) -> int:
-        """The sum of all positions: grows exactly when some partition gets further."""
-        return sum(sum(container.positions.values()) for container in self.containers)
-
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
         return {

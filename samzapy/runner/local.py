@@ -5,13 +5,29 @@ from __future__ import annotations
 from samzapy.container.factory import build_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
+from samzapy.coordinator.progress import JobStatus
 from samzapy.job.model import ContainerModel, JobModel
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
 from samzapy.runner.feed import StatusFeed
-from samzapy.runner.signals import StopSignals
+from samzapy.runner.signals import STOPPING, StopSignals
 
 #: Here the coordinator always answers, so the lease only sets the pace of the reports: a third of it.
 LEASE_S = 1.5
+
+
+class _Listener:
+    """Passes the status on, and says once that a signal was heard."""
+
+    def __init__(self, options: RunOptions, signals: StopSignals) -> None:
+        self._options = options
+        self._signals = signals
+        self._told = False
+
+    def __call__(self, status: JobStatus) -> None:
+        if self._signals.received and not self._told:
+            self._told = True
+            self._options.on_event(STOPPING)
+        self._options.on_status(status)
 
 
 class LocalRunner(Runner):
@@ -28,6 +44,6 @@ class LocalRunner(Runner):
         coordinator = Coordinator(config.name, spec, LEASE_S)
         lease = LocalLease(coordinator, model.id)
         container = build_container(config, model, lease, ends=prepared.ends)
-        with StatusFeed(coordinator, options.on_status), StopSignals(container.stop) as signals:
+        with StopSignals(container.stop) as signals, StatusFeed(coordinator, _Listener(options, signals)):
             container.run()
         return JobOutcome(coordinator.status(), signals.received)

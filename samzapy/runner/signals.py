@@ -9,6 +9,9 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, final
 
+#: What an operator is told after the first signal.
+STOPPING = "stopping: every task commits first; a second signal ends the job at once"
+
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 

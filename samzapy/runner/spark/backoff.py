@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+#: A run that lasted this many times the longest delay was sound; what ends it is a new trouble.
+SOUND = 10
+
 
 class Backoff:
     """Delays that double from `first_s` to `longest_s`, at most `limit` in a row.
 
-    A job that has got further than ever before since the last failure starts over: its trouble is a new one. A message
-    that cannot be processed stops it at the same place each time, so that counts.
+    A run that has lasted ten times the longest delay starts the count over. How far it got says less: beside a
+    partition with a message that cannot be processed, the others get further with every attempt.
     """
 
     def __init__(self, limit: int, first_s: float, longest_s: float) -> None:
         self._limit = limit
         self._first_s = first_s
         self._longest_s = longest_s
-        self._furthest = 0
         self.failures = 0
 
-    def after(self, furthest: int) -> float | None:
-        """Seconds to wait after a failure; None to give up. `furthest`: how far the job has got, in any measure that
-        only grows with progress."""
-        if furthest > self._furthest and self.failures:
+    def after(self, lasted_s: float) -> float | None:
+        """Seconds to wait after a run that failed and had lasted `lasted_s`; None to give up."""
+        if lasted_s >= SOUND * self._longest_s:
             self.failures = 0
-        self._furthest = max(self._furthest, furthest)
         if self.failures >= self._limit:
             return None
         self.failures += 1

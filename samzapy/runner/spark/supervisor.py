@@ -16,6 +16,7 @@ from samzapy.coordinator.leases import ContainerState
 from samzapy.coordinator.progress import ContainerFailure, JobStatus
 from samzapy.errors import EnvironmentFailure
 from samzapy.runner.base import JobFailed, RunOptions
+from samzapy.runner.signals import STOPPING
 from samzapy.runner.spark.backoff import Backoff
 from samzapy.runner.spark.submission import Submission
 
@@ -61,6 +62,7 @@ class Supervisor:
     def run(self) -> JobStatus:
         """Until every container is done. Raises JobFailed, EnvironmentFailure."""
         while True:
+            started = self._clock.monotonic()
             submission = self._submit(self._open(), self._wake.set)
             while submission.running:
                 status = self._look()
@@ -76,7 +78,7 @@ class Supervisor:
             self._check_spark()
             if self.stopped:
                 raise JobFailed(f"stopped, but not every container could commit: {self._newest(status) or reason}")
-            self._wait(status, reason)
+            self._wait(status, reason, started)
 
     def _open(self) -> tuple[str, ...]:
         """The containers that are not done."""
@@ -88,7 +90,8 @@ class Supervisor:
         status = self._tell()
         if self._permanent(status) is not None:
             self._coordinator.stop()
-        if self._stop_asked:
+        if self._stop_asked and not self._coordinator.stopping:
+            self._options.on_event(STOPPING)
             self._coordinator.stop()
         self._check_spark()
         if self._coordinator.stopping:
@@ -108,13 +111,13 @@ class Supervisor:
         elif now > self._deadline:
             raise JobFailed(f"task.shutdown.ms: containers did not stop within {self._shutdown_s:g} s")
 
-    def _wait(self, status: JobStatus, reason: str) -> None:
-        """Wait before the next submission. Raises JobFailed when it is time to give up."""
+    def _wait(self, status: JobStatus, reason: str, started: float) -> None:
+        """Wait before the submission after the one of `started`. Raises JobFailed when it is time to give up."""
         why = self._newest(status) or reason
-        delay = self._backoff.after(status.furthest)
+        delay = self._backoff.after(self._clock.monotonic() - started)
         if delay is None:
             code = status.failures[-1].exit_code if status.failures else 1
-            raise JobFailed(f"gave up after {self._backoff.failures} resubmissions without progress: {why}", code)
+            raise JobFailed(f"gave up after {self._backoff.failures} resubmissions in a row: {why}", code)
         self._options.on_event(f"Spark gave up; submitting again in {delay:g} s ({self._backoff.failures}. time)")
         until = self._clock.monotonic() + delay
         while not self.stopped and self._clock.monotonic() < until:
