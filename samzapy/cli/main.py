@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.util
 import logging
@@ -38,8 +39,12 @@ class Commands(click.Group):
         return [name for name in _COMMANDS if importlib.util.find_spec(f"samzapy.cli.{name}")]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, imported."""
-        if cmd_name not in self.list_commands(ctx):
+        """The command of that name, imported; a slip ends in a usage error that says what was probably meant."""
+        known = self.list_commands(ctx)
+        if cmd_name not in known:
+            near = difflib.get_close_matches(cmd_name, known, n=1)
+            if near:
+                ctx.fail(f"No such command {cmd_name!r}; did you mean {near[0]}?")
             return None
         command = getattr(importlib.import_module(f"samzapy.cli.{cmd_name}"), cmd_name)
         assert isinstance(command, click.Command)

@@ -15,7 +15,7 @@ from samzapy.cli.literals import Literal
 from samzapy.cli.output import table
 from samzapy.cli.pairs import pairs
 from samzapy.config.job import JobConfig
-from samzapy.errors import EnvironmentFailure, UnknownStream
+from samzapy.errors import EnvironmentFailure, SerdeError, UnknownStream
 from samzapy.system.factories import system_factory
 
 _BATCH = 1_000
@@ -159,9 +159,9 @@ def write(address: str, where: Addressing, **options: Any) -> None:
     keys, messages = _literals(config, stream, options["key_serde"], options["msg_serde"])
 
     def outgoing() -> Iterator[OutgoingRecord]:
-        for number, text in enumerate(sys.stdin, 1):
-            key, message = _split(text.rstrip("\r\n"), options["key"])
+        for number, line in enumerate(sys.stdin.buffer, 1):
             place = f"line {number}"
+            key, message = _split(_text(line, place), options["key"])
             yield OutgoingRecord(
                 stream.stream,
                 None if key is None else keys.encode(key, place, "key"),
@@ -177,6 +177,11 @@ def write(address: str, where: Addressing, **options: Any) -> None:
             producer.send(batch)
             written += len(batch)
         producer.flush()
+    except SerdeError as error:
+        if not written:
+            raise
+        producer.flush()
+        raise SerdeError(f"{error}; the first {written} records were written") from error
     finally:
         producer.close()
     click.echo(f"wrote {written} records to {stream}", err=True)
@@ -193,6 +198,13 @@ def _literals(
     key = key_serde or (known.key_serde or "bytes" if known else "string")
     message = msg_serde or (known.msg_serde or "bytes" if known else "string")
     return Literal(key, registry[key]), Literal(message, registry[message])
+
+
+def _text(line: bytes, place: str) -> str:
+    try:
+        return line.rstrip(b"\r\n").decode()
+    except UnicodeDecodeError as cause:
+        raise SerdeError(f"{place}: not UTF-8 (byte 0x{line[cause.start]:02x})") from cause
 
 
 def _split(line: str, key: str | None) -> tuple[str | None, str]:

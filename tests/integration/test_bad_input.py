@@ -382,7 +382,7 @@ def test_a_task_that_fails_ends_the_run_with_its_cause_and_commits_nothing(place
 
 
 COMMAND_LINES = [
-    (["tpoic"], "No such command 'tpoic'"),
+    (["tpoic"], "No such command 'tpoic'; did you mean topic? (cli --help)"),
     (["check"], "Missing argument 'JOB.properties'"),
     (["check", "job.properties", "--sctrict"], "No such option '--sctrict'. Did you mean '--strict'?"),
     (["check", "job.properties", "--config"], "Option '--config' requires an argument"),

@@ -122,3 +122,19 @@ def test_a_job_file_says_where_its_systems_are_and_which_serdes_they_have(topic,
     (record,) = lines(topic("read", "log.in", "--job", "job.properties"))
     assert (record["key"], record["message"]) == (7, {"a": 1})
     assert "log.in" in topic("list", "--job", "job.properties")
+
+
+def test_a_bad_line_says_its_number_and_what_was_written_before(samzapy, topic):
+    topic("create", "local.a", "--partitions", "1")
+    good = "".join(f"{number}\n" for number in range(1_500))
+    code, _, errors = samzapy("topic", "write", "local.a", "--msg-serde", "integer", stdin=f"{good}x\n")
+    assert code == 1
+    assert errors.startswith("error: line 1501: message: integer serde does not take str 'x'")
+    assert errors.endswith("; the first 1000 records were written\n")
+    assert len(lines(topic("read", "local.a", "--msg-serde", "integer"))) == 1_000
+
+
+def test_input_that_is_not_utf_8_is_refused(samzapy, topic):
+    topic("create", "local.a", "--partitions", "1")
+    assert samzapy("topic", "write", "local.a", stdin=b"a\nb\xe9\n")[2] == "error: line 2: not UTF-8 (byte 0xe9)\n"
+    assert topic("read", "local.a") == ""
