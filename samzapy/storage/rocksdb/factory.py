@@ -44,9 +44,9 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
         options = RocksDbOptions.parse(settings.properties, settings.tasks_in_container)
         ownership = Ownership(path)
         try:
-            db = Rdict(
-                str(path), options.to_options(self._cache(settings.store, options)), None, AccessType.read_write()
-            )
+            wanted = options.to_options(self._cache(settings.store, options))
+            # Without its column family named, rocksdict opens an existing store with the options it was made with.
+            db = Rdict(str(path), wanted, {"default": wanted}, AccessType.read_write())
             ownership.note_holder()
         except Exception as cause:
             failure = translated(cause, path, "opening")

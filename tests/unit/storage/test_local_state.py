@@ -273,7 +273,7 @@ def test_every_bad_option_is_listed_with_what_is_allowed(tmp_path):
     found = {key: allowed for key, _, allowed in FACTORY.check(EngineSettings("s", properties))}
     assert set(found) == set(properties) - {"rocksdb.max.open.files"}
     assert found["rocksdb.compression"].startswith("one of snappy, ")
-    with pytest.raises(ConfigError, match="stores.s.rocksdb.block.size.bytes"):
+    with pytest.raises(ConfigError, match=r"stores\.s\.rocksdb\.block\.size\.bytes"):
         FACTORY.open(tmp_path, EngineSettings("s", properties))
 
 
@@ -292,4 +292,24 @@ def test_a_store_opens_with_every_option_that_is_known(tmp_path):
         engine.write({b"a": b"1"}, b"m")
         engine.flush()
         assert engine.get(b"a") == b"1"
+        engine.close()
+
+
+def test_a_store_is_opened_again_with_the_options_of_today(tmp_path):
+    for size in ("33554432", "65536"):
+        engine = FACTORY.open(tmp_path / "s", EngineSettings("s", {"container.write.buffer.size.bytes": size}))
+        engine.close()
+    assert "Options.write_buffer_size: 65536" in " ".join((tmp_path / "s" / "LOG").read_text().split())
+
+
+def test_the_tasks_of_a_container_share_one_block_cache(tmp_path):
+    factory = RocksDbStorageEngineFactory()
+    engines = [factory.open(tmp_path / str(n), EngineSettings("s", tasks_in_container=2)) for n in range(2)]
+    engines[0].write({b"%06d" % n: b"v" * 100 for n in range(20_000)}, b"m")
+    engines[0].flush()
+    for n in range(20_000):
+        engines[0].get(b"%06d" % n)
+    usage = [engine.metrics()["block-cache-usage"] for engine in engines]
+    assert usage[0] == usage[1] > 1_000_000
+    for engine in engines:
         engine.close()
