@@ -13,6 +13,7 @@ from samzapy.config import checkpoint, job, metrics, rocksdb, serializers, sourc
 from samzapy.config.classes import ENGINES, SYSTEMS
 from samzapy.config.job import JobConfig
 from samzapy.config.keys import Key
+from samzapy.config.kinds import split_list
 from samzapy.config.reader import Reader
 from samzapy.config.references import References
 from samzapy.config.secrets import Masked
@@ -144,7 +145,7 @@ def _names(config: JobConfig) -> dict[str, frozenset[str]]:
         "physical": frozenset(stream.stream for stream in config.streams),
         "store": frozenset(config.stores),
         "serde": frozenset(config.serdes),
-        "reporter": frozenset(reporter.name for reporter in config.metrics_reporters),
+        "reporter": frozenset(split_list(config.resolved.get(metrics.REPORTERS.name, ""))),
     }
 
 

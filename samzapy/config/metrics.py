@@ -25,13 +25,19 @@ class ReporterConfig:
     blacklist: str | None = None
 
 
-_JAVA = {"MetricsSnapshotReporterFactory": "snapshot", "LoggingMetricsReporterFactory": "log"}
+_JAVA = {
+    "MetricsSnapshotReporterFactory": "snapshot",
+    "LoggingMetricsReporterFactory": "log",
+    "JmxReporterFactory": "jmx",
+}
 _KIND = choice("snapshot", "log")
+_JMX = "jmx"
 
 
 def _kind(text: str) -> str:
     simple = text.rpartition(".")[2] if text.startswith("org.apache.samza.") else text
-    return _KIND.parse(_JAVA.get(simple, text))
+    found = _JAVA.get(simple, text)
+    return _JMX if found == _JMX else _KIND.parse(found)
 
 
 def _pattern(text: str) -> str | None:
@@ -63,8 +69,12 @@ KEYS = collect(globals())
 def parse_metrics(
     reader: Reader, ids: Mapping[str, SystemStream], default_system: str | None, systems: Collection[str]
 ) -> tuple[ReporterConfig, ...]:
-    """The reporters, in order."""
-    return tuple(_reporter(reader, name, ids, default_system, systems) for name in reader.get(REPORTERS))
+    """The reporters, in order; JMX, which is Java's, is left out with a warning."""
+    found = tuple(_reporter(reader, name, ids, default_system, systems) for name in reader.get(REPORTERS))
+    for reporter in found:
+        if reporter.kind == _JMX:
+            reader.warn(f"{CLASS.at(reporter=reporter.name)}: has no effect in samzapy: there is no JMX without a JVM")
+    return tuple(reporter for reporter in found if reporter.kind != _JMX)
 
 
 def _reporter(

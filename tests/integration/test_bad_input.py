@@ -381,6 +381,36 @@ def test_a_task_that_fails_ends_the_run_with_its_cause_and_commits_nothing(place
     assert all(ends.upcoming == 0 for ends in place.admin.offsets(changelog).values())
 
 
+HOLDER = """
+import sys
+from pathlib import Path
+from samzapy.api.engine import EngineSettings
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+engine = RocksDbStorageEngineFactory().open(Path(sys.argv[1]), EngineSettings("s"))
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.slow
+def test_a_store_that_another_process_holds_is_waited_for_and_its_holder_named(place):
+    changes = {**STORE, "stores.s.factory": "rocksdb", "task.class": "bad_tasks:Counting"}
+    place.admin.create(StreamSpec("one", 1))
+    changes["task.inputs"] = "local.one"
+    code, lines, _ = place.call(*COMMANDS["run"], changes=changes)
+    assert code == 0, lines
+    (folder,) = (path.parent for path in place.folder.rglob("CURRENT"))
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout.readline() == "open\n"
+        code, lines, _ = place.call(*COMMANDS["run"], changes=changes)
+        holder.stdin.close()
+    assert code == 3, lines
+    assert any(line.startswith("error: ") and str(holder.pid) in line for line in lines), lines
+    assert (folder / "CURRENT").exists()
+
+
 COMMAND_LINES = [
     (["tpoic"], "No such command 'tpoic'; did you mean topic? (cli --help)"),
     (["check"], "Missing argument 'JOB.properties'"),
