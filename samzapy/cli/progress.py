@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from types import TracebackType
 from typing import final
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from samzapy.coordinator.progress import ContainerStatus, JobStatus
+from samzapy.coordinator.progress import ContainerStatus, JobStatus, RestoredStore
 
 
 @final
@@ -23,7 +24,7 @@ class RunDisplay:
         self._console = console
         self._lock = threading.Lock()
         self._phases: dict[str, str] = {}
-        self._restored: set[tuple[str, int]] = set()
+        self._told: set[int] = set()
         self._bars: dict[str, TaskID] = {}
         self._most = 0
         columns = (
@@ -54,12 +55,7 @@ class RunDisplay:
             for container in status.containers:
                 self._phase(container)
                 self._restore_bar(container)
-            for store in status.restored:
-                if (store.store, store.epoch) not in self._restored:
-                    self._restored.add((store.store, store.epoch))
-                    self._print(
-                        f"{store.store}: restored {store.records:,} records in {store.seconds:.2f} s from {store.source}"
-                    )
+                self._restores(container, status.restored)
             self._main_bar(status)
 
     def _phase(self, container: ContainerStatus) -> None:
@@ -67,6 +63,18 @@ class RunDisplay:
             self._phases[container.id] = container.phase
             if not self._console.is_terminal:
                 self._print(f"container {container.id}: {container.phase}")
+
+    def _restores(self, container: ContainerStatus, restored: Iterable[RestoredStore]) -> None:
+        """One line an attempt, when all its stores are there; nothing about stores that began empty."""
+        epoch = container.epoch
+        if epoch is None or epoch in self._told or container.phase in {"", "starting", "restoring"}:
+            return
+        reported = [store for store in restored if store.epoch == epoch]
+        if reported:
+            self._told.add(epoch)
+        stores = [store for store in reported if store.source != "nothing"]
+        if stores:
+            self._print(f"container {container.id}: restored {_restored(stores)}")
 
     def _restore_bar(self, container: ContainerStatus) -> None:
         name = f"restore {container.id}"
@@ -100,11 +108,16 @@ def summary(status: JobStatus) -> str:
         f"{status.processed:,} messages in {status.seconds:.1f} s ({rate:,.0f} msg/s)",
         f"{status.commits:,} commits",
     ]
-    if status.restored:
-        records = sum(store.records for store in status.restored)
-        seconds = sum(store.seconds for store in status.restored)
-        sources = ", ".join(sorted({store.source for store in status.restored}))
-        parts.append(f"restored {records:,} records in {seconds:.2f} s from {sources}")
+    stores = [store for store in status.restored if store.source != "nothing"]
+    if stores:
+        parts.append(f"restored {_restored(stores)}")
     if status.failed:
         parts.append(f"{status.failed:,} failed attempts")
     return "; ".join(parts)
+
+
+def _restored(stores: list[RestoredStore]) -> str:
+    records = sum(store.records for store in stores)
+    seconds = sum(store.seconds for store in stores)
+    sources = ", ".join(sorted({store.source for store in stores}))
+    return f"{records:,} records in {seconds:.2f} s from {sources}"

@@ -109,7 +109,7 @@ def test_a_job_runs_to_its_end_on_spark_one_container_after_the_other_and_spark_
     assert [c["state"] for c in outcome["containers"]] == ["done", "done"]
     assert scene.outputs() == Counter(range(5_000))
     scene.check_state(5_000)
-    ours = ("status page: ", "container ", "Partition ")
+    ours = ("status page: ", "container ")
     assert [line for line in run.errors.splitlines() if not line.startswith(ours)] == []
     assert list((scene.folder / "tmp").glob("samzapy-*")) == []
 
@@ -149,7 +149,7 @@ def test_a_failing_task_is_told_at_once_and_given_up_in_one_line(scene):
     assert run.wait() == 1
     lines = run.errors.splitlines()
     assert sum(line.startswith("container ") and "ValueError: seven is too many" in line for line in lines) == 2
-    assert lines[-1].startswith("error: gave up after 1 resubmissions in a row: local.in[")
+    assert lines[-1].startswith("error: gave up after 2 failed runs in a row: Partition ")
     assert "Traceback" not in run.errors
 
 

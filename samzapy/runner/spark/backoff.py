@@ -14,7 +14,7 @@ class Backoff:
     """
 
     def __init__(self, limit: int, first_s: float, longest_s: float) -> None:
-        self._limit = limit
+        self.limit = limit
         self._first_s = first_s
         self._longest_s = longest_s
         self.failures = 0
@@ -23,7 +23,7 @@ class Backoff:
         """Seconds to wait after a run that failed and had lasted `lasted_s`; None to give up."""
         if lasted_s >= SOUND * self._longest_s:
             self.failures = 0
-        if self.failures >= self._limit:
+        if self.failures >= self.limit:
             return None
         self.failures += 1
         return float(min(self._longest_s, self._first_s * 2 ** (self.failures - 1)))

@@ -117,8 +117,9 @@ class Supervisor:
         delay = self._backoff.after(self._clock.monotonic() - started)
         if delay is None:
             code = status.failures[-1].exit_code if status.failures else 1
-            raise JobFailed(f"gave up after {self._backoff.failures} resubmissions in a row: {why}", code)
-        self._options.on_event(f"Spark gave up; submitting again in {delay:g} s ({self._backoff.failures}. time)")
+            raise JobFailed(f"gave up after {self._backoff.failures + 1} failed runs in a row: {why}", code)
+        count = f"{self._backoff.failures} of {self._backoff.limit}"
+        self._options.on_event(f"Spark gave up; submitting again in {delay:g} s ({count})")
         until = self._clock.monotonic() + delay
         while not self.stopped and self._clock.monotonic() < until:
             self._wake.clear()

@@ -28,7 +28,7 @@ def test_without_a_terminal_each_phase_and_restore_is_one_line():
     assert told.splitlines() == [
         "container 0: restoring",
         "container 0: running",
-        "Partition 0/s: restored 1,200 records in 0.50 s from changelog",
+        "container 0: restored 1,200 records in 0.50 s from changelog",
         "a [bracket] is no markup",
     ]
 

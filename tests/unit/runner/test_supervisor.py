@@ -120,12 +120,12 @@ def test_what_is_not_done_is_submitted_again(coordinator, supervise, events):
     spark = Spark(coordinator, fails("1"), well)
     supervise(spark).run()
     assert spark.submitted == [("0", "1"), ("1",)]
-    assert events == ["container 1 failed: no 0", "Spark gave up; submitting again in 1 s (1. time)"]
+    assert events == ["container 1 failed: no 0", "Spark gave up; submitting again in 1 s (1 of 8)"]
 
 
 def test_a_job_that_fails_at_the_same_place_is_given_up(coordinator, supervise):
     spark = Spark(coordinator, *[fails("0", at=7, exit_code=3)] * 3)
-    with pytest.raises(JobFailed, match="gave up after 2 resubmissions in a row: no 7") as failed:
+    with pytest.raises(JobFailed, match="gave up after 3 failed runs in a row: no 7") as failed:
         supervise(spark, limit=2).run()
     assert failed.value.exit_code == 3
 
