@@ -1,0 +1,167 @@
+import sys
+
+import pytest
+
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.api.task import StreamTask
+from samzapy.config.loader import load_job
+from samzapy.errors import ConfigError, EnvironmentFailure, UnknownStream
+from samzapy.runner.base import RunOptions
+from samzapy.runner.import_path import add_import_paths
+from samzapy.runner.local import LocalRunner
+from samzapy.runner.prepare import prepare
+from samzapy.system.factories import system_factory
+from samzapy.system.memory.cluster import MemoryCluster
+
+
+class Ignoring(StreamTask):
+    def process(self, envelope, collector, coordinator):
+        pass
+
+
+JOB = {
+    "job.name": "prepared",
+    "job.default.system": "memory",
+    "task.class": f"{__name__}:Ignoring",
+    "task.inputs": "memory.in",
+    "systems.memory.samza.factory": "memory",
+    "systems.memory.default.stream.samza.offset.default": "oldest",
+}
+STORE = {
+    "stores.s.factory": "inmemory",
+    "stores.s.key.serde": "string",
+    "stores.s.msg.serde": "string",
+    "stores.s.changelog": "memory.s-changelog",
+}
+CHECKPOINTS = "__samza_checkpoint_ver_1_for_prepared_1"
+
+
+@pytest.fixture(autouse=True)
+def admin():
+    MemoryCluster.reset_all()
+    settings = load_job(JOB).systems["memory"]
+    yield system_factory(settings).admin(settings, "test")
+    MemoryCluster.reset_all()
+
+
+def write(stream: str, partition: int, count: int) -> None:
+    settings = load_job(JOB).systems["memory"]
+    producer = system_factory(settings).producer(settings, "test")
+    producer.send([OutgoingRecord(stream, None, b"x", partition)] * count)
+    producer.flush()
+    producer.close()
+
+
+def test_the_model_has_a_task_for_each_partition_and_the_changelogs_are_created_to_match(admin):
+    admin.create(StreamSpec("in", 3))
+    prepared = prepare(load_job({**JOB, **STORE, "job.container.count": "2"}))
+    assert [[t.name for t in c.tasks] for c in prepared.model.containers] == [
+        ["Partition 0", "Partition 2"],
+        ["Partition 1"],
+    ]
+    assert prepared.ends is None
+    changelog = admin.describe("s-changelog")
+    assert (changelog.partitions, changelog.config["cleanup.policy"]) == (3, "compact")
+    assert admin.describe(CHECKPOINTS).partitions == 1
+
+
+def test_tasks_keep_their_changelog_partitions_when_another_input_joins(admin):
+    admin.create(StreamSpec("in", 2))
+    grouped = {**JOB, "job.systemstreampartition.grouper.factory": "ssp"}
+    before = {t.name: t.changelog_partition for t in prepare(load_job(grouped)).model.tasks}
+    admin.create(StreamSpec("an-earlier-name", 2))
+    both = {**grouped, "task.inputs": "memory.an-earlier-name,memory.in"}
+    after = {t.name: t.changelog_partition for t in prepare(load_job(both)).model.tasks}
+    assert before.items() <= after.items()
+    assert sorted(after.values()) == [0, 1, 2, 3]
+
+
+def test_a_guarantee_that_does_not_run_yet_is_refused_before_anything_is_written(admin):
+    admin.create(StreamSpec("in", 1))
+    with pytest.raises(
+        ConfigError, match=r"^task\.guarantee: this version runs at-least-once only, got 'exactly-once'"
+    ):
+        prepare(load_job({**JOB, "task.guarantee": "exactly-once", "task.commit.ms": "1000"}))
+    assert admin.describe(CHECKPOINTS) is None
+
+
+def test_a_missing_input_is_named_and_nothing_is_written(admin):
+    admin.create(StreamSpec("in", 1))
+    with pytest.raises(UnknownStream, match="topic 'gone' does not exist on system 'memory'"):
+        prepare(load_job({**JOB, **STORE, "task.inputs": "memory.in,memory.gone"}))
+    assert admin.list_streams() == ["in"]
+
+
+def test_a_broadcast_partition_beyond_the_stream_is_refused(admin):
+    admin.create(StreamSpec("in", 1))
+    admin.create(StreamSpec("rates", 1))
+    with pytest.raises(
+        ConfigError, match=r"task\.broadcast\.inputs: memory\.rates has partitions 0 to 0, got 'memory\.rates\[3\]'"
+    ):
+        prepare(load_job({**JOB, "task.broadcast.inputs": "memory.rates#3"}))
+
+
+def test_different_partition_counts_are_a_warning_and_the_largest_gives_the_tasks(admin):
+    admin.create(StreamSpec("in", 2))
+    admin.create(StreamSpec("other", 4))
+    prepared = prepare(load_job({**JOB, "task.inputs": "memory.in,memory.other"}))
+    assert len(prepared.model.tasks) == 4
+    assert any("partition counts differ: memory.in=2 memory.other=4" in warning for warning in prepared.warnings)
+
+
+def test_a_changelog_that_would_lose_state_is_refused(admin):
+    admin.create(StreamSpec("in", 1))
+    admin.create(StreamSpec("s-changelog", 1, {"cleanup.policy": "delete"}))
+    with pytest.raises(EnvironmentFailure, match="must be compact"):
+        prepare(load_job({**JOB, **STORE}))
+
+
+def test_until_end_takes_the_ends_as_they_are_now(admin):
+    admin.create(StreamSpec("in", 2))
+    write("in", 1, 5)
+    prepared = prepare(load_job(JOB), until_end=True)
+    write("in", 1, 5)
+    assert prepared.ends == {SystemStreamPartition("memory", "in", n): (0, 5)[n] for n in (0, 1)}
+
+
+def test_a_bounded_stream_has_an_end_in_every_run(admin):
+    admin.create(StreamSpec("in", 1))
+    admin.create(StreamSpec("rows", 1))
+    keys = {
+        "task.inputs": "memory.in,rows",
+        "streams.rows.samza.system": "memory",
+        "streams.rows.samza.bounded": "true",
+    }
+    prepared = prepare(load_job({**JOB, **keys}))
+    assert {ssp.system_stream for ssp in prepared.ends} == {SystemStream("memory", "rows")}
+
+
+def test_the_local_runner_puts_all_tasks_into_one_container_and_tells_how_it_went(admin):
+    admin.create(StreamSpec("in", 3))
+    for partition in range(3):
+        write("in", partition, 10)
+    prepared = prepare(load_job({**JOB, **STORE, "job.container.count": "3"}), until_end=True)
+    heard = []
+    outcome = LocalRunner().run(prepared, RunOptions(on_status=heard.append))
+    assert not outcome.stopped
+    assert outcome.status.processed == 30
+    assert outcome.rate > 0
+    assert [container.state for container in outcome.status.containers] == ["done"]
+    assert heard[-1] == outcome.status
+    again = LocalRunner().run(prepare(load_job({**JOB, **STORE}), until_end=True), RunOptions())
+    assert again.status.processed == 0
+
+
+def test_shipped_code_is_importable_here_and_a_missing_file_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    module = tmp_path / "shipped.py"
+    module.write_text("")
+    add_import_paths([str(module), str(module)])
+    assert sys.path.count(str(tmp_path)) == 1
+    with pytest.raises(ConfigError) as refused:
+        add_import_paths([str(tmp_path / "gone.zip"), "code.tar"])
+    assert str(refused.value) == (
+        f"job.spark.py.files: file not found, got '{tmp_path}/gone.zip'\n"
+        "job.spark.py.files: expected .py, .zip or .egg files, got 'code.tar'"
+    )
