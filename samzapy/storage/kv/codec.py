@@ -12,6 +12,8 @@ from samzapy.errors import SerdeError, StoreError
 #: What serdes are tried with to learn which kinds of keys come back as they went in.
 _PROBES: tuple[Any, ...] = ("Ab 1", b"Ab 1", 1)
 
+_view: Callable[[bytes], Any] = memoryview
+
 
 class EntryCodec:
     """The key and value serdes of one store. The single conversions are the serdes' own functions, unwrapped.
@@ -83,7 +85,7 @@ class EntryCodec:
             if with_deletions:
                 data = [None if value is None else bytes(memoryview(to_bytes(value))) for value in entries.values()]
             else:
-                data = list(map(bytes, map(memoryview, map(to_bytes, entries.values()))))
+                data = list(map(bytes, map(_view, map(to_bytes, entries.values()))))
         except Exception:  # noqa: BLE001 - found again, and named, one by one
             data = []
         if len(data) != len(entries) or not set(map(type, data)) <= {bytes, type(None)}:

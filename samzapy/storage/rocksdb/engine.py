@@ -37,15 +37,17 @@ class RocksDbStorageEngine(StorageEngine):
     One process, and no child forked from it, may use it; every cursor and snapshot is released before it closes.
     """
 
-    __slots__ = ("_db", "_open", "_ownership", "_path", "_write_options")
+    __slots__ = ("_db", "_gauges", "_open", "_ownership", "_path", "_write_options")
 
-    def __init__(self, db: Rdict, path: Path, ownership: Ownership) -> None:
+    def __init__(self, db: Rdict, path: Path, ownership: Ownership, properties: Sequence[str] = ()) -> None:
+        """`properties`: names of further integer properties of RocksDB (without `rocksdb.`) to publish."""
         self._db: Any = db
         self._path = path
         self._ownership = ownership
         self._open: weakref.WeakSet[RocksDbCursor | RocksDbSnapshot] = weakref.WeakSet()
         self._write_options = WriteOptions()
         self._write_options.disable_wal = True
+        self._gauges = _GAUGES | {f"rocksdb.{name}": name for name in properties}
         ownership.watch(self)
 
     def get(self, key: bytes) -> bytes | None:
@@ -133,7 +135,7 @@ class RocksDbStorageEngine(StorageEngine):
         """RocksDB's own properties, those that are worth a gauge."""
         if isinstance(self._db, _Gone):
             return {}
-        found = {name: self._db.property_int_value(key) for key, name in _GAUGES.items()}
+        found = {name: self._db.property_int_value(key) for key, name in self._gauges.items()}
         return {name: float(value) for name, value in found.items() if value is not None}
 
     def disown(self) -> Any:

@@ -52,7 +52,9 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
             failure = translated(cause, path, "opening")
             ownership.release_claim()
             raise failure from cause
-        return RocksDbStorageEngine(db, path, ownership)
+        extra = settings.properties.get("rocksdb.metrics.list", "").split(",")
+        names = [name.strip().removeprefix("rocksdb.") for name in extra]
+        return RocksDbStorageEngine(db, path, ownership, [name for name in names if name])
 
     def _cache(self, store: str, options: RocksDbOptions) -> Cache | None:
         if not options.cache_bytes:

@@ -313,3 +313,11 @@ def test_the_tasks_of_a_container_share_one_block_cache(tmp_path):
     assert usage[0] == usage[1] > 1_000_000
     for engine in engines:
         engine.close()
+
+
+def test_further_properties_are_published_when_listed(tmp_path):
+    properties = {"rocksdb.metrics.list": "rocksdb.num-immutable-mem-table, num-running-flushes,no-such-property"}
+    engine = FACTORY.open(tmp_path / "s", EngineSettings("s", properties))
+    assert {"num-immutable-mem-table", "num-running-flushes"} < set(engine.metrics())
+    assert "no-such-property" not in engine.metrics()
+    engine.close()

@@ -1,0 +1,206 @@
+"""Stores read back from changelogs of every shape."""
+
+from pathlib import Path
+
+import pytest
+
+from samzapy.api.engine import EngineSettings
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import RecordBatch, StreamSpec, SystemSettings
+from samzapy.config.stores import StoreConfig
+from samzapy.errors import ConfigError, EnvironmentFailure, RestoreError
+from samzapy.storage.changelog import ensure_changelog
+from samzapy.storage.kv import InMemoryStorageEngineFactory
+from samzapy.storage.marker import Marker, StoreIdentity
+from samzapy.storage.restore import StoreRestore, run_restores
+from samzapy.system.memory.cluster import MemoryCluster
+from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.testing import open_store
+
+SSP = SystemStreamPartition("log", "s", 0)
+IDENTITY = StoreIdentity("job-1", "s", 0, "t")
+COMPACT = {"cleanup.policy": "compact"}
+
+
+class SteppingClock:
+    """Ten seconds a look."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        self.now += 10.0
+        return self.now
+
+    def wall_ms(self):
+        return 5_000
+
+
+@pytest.fixture
+def system():
+    MemoryCluster.reset_all()
+    factory, settings = MemorySystemFactory(), SystemSettings("log", "memory")
+
+    class System:
+        admin = factory.admin(settings, "test")
+
+        def producer(self, transactional_id=None):
+            return factory.producer(settings, "test", transactional_id)
+
+        def consumer(self):
+            return factory.consumer(settings, "test")
+
+    yield System()
+    MemoryCluster.reset_all()
+
+
+def restored(system, start=0, chunk_bytes=1 << 20, progress=None):
+    engine = InMemoryStorageEngineFactory().open(None, EngineSettings("s"))
+    log = system.admin.offsets([SSP])[SSP]
+    restore = StoreRestore(engine, IDENTITY, SSP, max(start, log.oldest), log.upcoming, chunk_bytes)
+    run_restores([restore], system.consumer(), SteppingClock(), progress)
+    with engine.iterate(None, None) as pairs:
+        return dict(pairs), Marker.from_bytes(engine.marker())
+
+
+def logged(system, changes):
+    system.admin.create(StreamSpec("s", 1, COMPACT))
+    producer = system.producer()
+    producer.send_changes("s", 0, changes)
+    producer.flush()
+
+
+def test_the_last_value_of_a_key_wins_over_many_chunks(system):
+    logged(system, [(b"k%d" % (n % 7), b"%d" % n if n % 5 else None) for n in range(1_000)])
+    expected: dict = {}
+    for n in range(1_000):
+        expected[b"k%d" % (n % 7)] = b"%d" % n if n % 5 else None
+    contents, marker = restored(system, chunk_bytes=100)
+    assert contents == {key: value for key, value in expected.items() if value is not None}
+    assert (marker.changelog_offset, marker.time_ms) == (999, 5_000)
+
+
+def test_progress_is_told_up_to_the_end(system):
+    logged(system, [(b"k", b"v")] * 10)
+    told = []
+    restored(system, start=4, progress=lambda *step: told.append(step))
+    assert told[-1] == ("s", 6, 6)
+
+
+def test_a_tail_of_aborted_records_is_passed(system):
+    logged(system, [(b"a", b"1")])
+    producer = system.producer("writer")
+    producer.init_transactions()
+    producer.begin()
+    producer.send_changes("s", 0, [(b"a", b"never")])
+    producer.abort()
+    contents, marker = restored(system)
+    assert contents == {b"a": b"1"}
+    assert marker.changelog_offset == system.admin.offsets([SSP])[SSP].upcoming - 1
+
+
+def test_an_open_transaction_is_a_typed_error_that_names_position_and_bound(system):
+    logged(system, [(b"a", b"1")])
+    producer = system.producer("writer")
+    producer.init_transactions()
+    producer.begin()
+    producer.send_changes("s", 0, [(b"a", b"2")])
+    if system.admin.offsets([SSP])[SSP].upcoming == 1:
+        producer.commit()
+        assert restored(system)[0] == {b"a": b"2"}
+        return
+    with pytest.raises(RestoreError, match=r"no progress for 60 s: log\.s\[0\] at 1 of 2"):
+        restored(system)
+
+
+def test_a_truncated_changelog_is_read_from_its_oldest_record(system):
+    logged(system, [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")])
+    system.admin.delete_records(SSP, 2)
+    assert restored(system)[0] == {b"c": b"3"}
+
+
+def test_records_beyond_the_bound_are_left_out():
+    engine = InMemoryStorageEngineFactory().open(None, EngineSettings("s"))
+    restore = StoreRestore(engine, IDENTITY, SSP, 0, 2)
+    restore.add(RecordBatch(SSP, [0, 1, 2], [b"a", b"b", b"c"], [b"1"] * 3, [1] * 3))
+    restore.add(RecordBatch(SSP, [3], [b"d"], [b"1"], [1]))
+    restore.finish(9)
+    assert engine.get_all([b"a", b"b", b"c", b"d"]) == [b"1", b"1", None, None]
+
+
+def test_a_record_without_a_key_is_named():
+    restore = StoreRestore(InMemoryStorageEngineFactory().open(None, EngineSettings("s")), IDENTITY, SSP, 0, 9)
+    with pytest.raises(RestoreError, match=r"log\.s\[0\]@4: changelog record without a key"):
+        restore.add(RecordBatch(SSP, [3, 4], [b"a", None], [b"1", b"1"], [1, 1]))
+
+
+def test_a_chunk_before_the_bound_is_as_old_as_its_last_record():
+    engine = InMemoryStorageEngineFactory().open(None, EngineSettings("s"))
+    restore = StoreRestore(engine, IDENTITY, SSP, 0, 100, chunk_bytes=1)
+    restore.add(RecordBatch(SSP, [0, 1], [b"a", b"b"], [b"1", b"1"], [70, 80]))
+    assert Marker.from_bytes(engine.marker()) == Marker(IDENTITY, 1, 80)
+
+
+def store_config(**other):
+    from samzapy.api.stream import SystemStream
+
+    return StoreConfig("s", "inmemory", "string", "json", changelog=SystemStream("log", "s"), **other)
+
+
+def test_a_missing_changelog_is_created_compacted(system):
+    description = ensure_changelog(system.admin, store_config(changelog_delete_retention_ms=7), 4)
+    assert description.partitions == 4
+    assert description.config["cleanup.policy"] == "compact"
+    assert description.config["delete.retention.ms"] == "7"
+    assert ensure_changelog(system.admin, store_config(), 4) == description
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_a_changelog_that_forgets_is_refused(system, policy):
+    system.admin.create(StreamSpec("s", 4, {"cleanup.policy": policy}))
+    with pytest.raises(EnvironmentFailure, match=f"changelog s must be compact .is {policy}.: state would be lost"):
+        ensure_changelog(system.admin, store_config(), 4)
+
+
+def test_a_changelog_with_other_partitions_than_tasks_is_refused(system):
+    ensure_changelog(system.admin, store_config(), 3)
+    with pytest.raises(EnvironmentFailure, match="changelog s has 3 partitions, job has 4 tasks"):
+        ensure_changelog(system.admin, store_config(), 4)
+
+
+def test_a_changelog_is_never_configured_to_forget(system):
+    with pytest.raises(ConfigError, match="must be compact"):
+        ensure_changelog(system.admin, store_config(changelog_properties={"cleanup.policy": "delete"}), 1)
+
+
+JOB = {
+    "job.name": "restore",
+    "task.class": "some.module:Task",
+    "task.inputs": "memory.in",
+    "systems.memory.samza.factory": "memory",
+    "stores.s.factory": "rocksdb",
+    "stores.s.key.serde": "string",
+    "stores.s.msg.serde": "json",
+    "stores.s.changelog": "memory.s-log",
+}
+
+
+def test_a_graceful_stop_leaves_nothing_to_read(tmp_path: Path):
+    with open_store(JOB, "s", tmp_path) as opened:
+        opened.store.put("a", 1)
+        opened.commit()
+        opened.reopen()
+        assert (opened.restored.source, opened.restored.records) == ("local store", 0)
+        assert opened.store.get("a") == 1
+
+
+def test_only_the_tail_is_read_after_a_kill(tmp_path: Path):
+    with open_store(JOB, "s", tmp_path) as opened:
+        opened.store.put("a", 1)
+        opened.commit()
+        opened.stores.flush_engines()
+        opened.store.put("b", 2)
+        opened.commit()
+        opened.crash()
+        assert (opened.restored.source, opened.restored.records) == ("local store + changelog", 1)
+        assert dict(opened.store.all()) == {"a": 1, "b": 2}
