@@ -1,0 +1,14 @@
+"""Kafka, over confluent-kafka; nothing else in samzapy imports that library.
+
+factory   settings -> clients
+settings  job file keys -> librdkafka properties; keys that carry a guarantee are refused
+client    one librdkafka handle: its log, its alarms, and whether it reaches the cluster
+consumer  assigned partitions -> columns of committed records
+producer  records -> topics, every one acknowledged; transactions
+admin     topics and offsets
+errors    librdkafka's errors -> samzapy's, by what is to be done about them
+"""
+
+from samzapy.system.kafka.factory import KafkaSystemFactory
+
+__all__ = ["KafkaSystemFactory"]

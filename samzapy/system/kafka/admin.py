@@ -1,0 +1,170 @@
+"""Looks at and changes a Kafka cluster's topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, SystemAdmin
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.errors import (
+    ConfigError,
+    ConfigProblem,
+    EnvironmentFailure,
+    OffsetOutOfRange,
+    RetriableError,
+    UnknownPartition,
+    UnknownStream,
+)
+from samzapy.system.kafka.client import Alarms, make_client, reach
+from samzapy.system.kafka.errors import UNKNOWN_TOPIC, error_of, general_error, one_line
+
+_REQUEST_S = 15.0
+#: How long a topic's creation or deletion may take to show in the metadata.
+_SETTLE_S = 30.0
+_PAUSE_S = 0.05
+_IMPOSSIBLE = frozenset(
+    {
+        KafkaError.INVALID_CONFIG,
+        KafkaError.INVALID_PARTITIONS,
+        KafkaError.INVALID_REPLICATION_FACTOR,
+        KafkaError.INVALID_REPLICA_ASSIGNMENT,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError._INVALID_ARG,  # noqa: SLF001
+    }
+)
+
+
+class KafkaAdmin(SystemAdmin):
+    """Every call waits at most 30 s and raises EnvironmentFailure or RetriableError after that."""
+
+    def __init__(self, properties: Mapping[str, str], alarms: Alarms, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._properties = properties
+        self._alarms = alarms
+        self._clock = clock
+        self._made: Any = None
+        self._closed = False
+
+    def create(self, spec: StreamSpec) -> bool:
+        if spec.partitions < 1:
+            raise ConfigError([ConfigProblem(f"{spec.stream}: partitions", str(spec.partitions), "integer >= 1")])
+        factor = -1 if spec.replication_factor is None else spec.replication_factor
+        topic = NewTopic(spec.stream, spec.partitions, factor, config=dict(spec.config))
+        client = self._client
+        try:
+            client.create_topics([topic], request_timeout=_REQUEST_S)[spec.stream].result(_SETTLE_S)
+        except KafkaException as cause:
+            error = error_of(cause)
+            if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                return False
+            if error.code() in _IMPOSSIBLE:
+                raise ConfigError([ConfigProblem(spec.stream, None, one_line(error))]) from cause
+            raise general_error(error, self._alarms.system, spec.stream) from cause
+        self._wait(f"topic '{spec.stream}' has no leaders", lambda: _has_leaders(self._topic(spec.stream), spec))
+        return True
+
+    def describe(self, stream: str) -> StreamDescription | None:
+        client = self._client
+        answer = client.describe_topics(TopicCollection([stream]), request_timeout=_REQUEST_S)[stream]
+        try:
+            found = answer.result(_SETTLE_S)
+        except KafkaException as cause:
+            error = error_of(cause)
+            if error.code() in UNKNOWN_TOPIC or error.code() == KafkaError.TOPIC_EXCEPTION:
+                return None
+            raise general_error(error, self._alarms.system, stream) from cause
+        resource = ConfigResource(ResourceType.TOPIC, stream)
+        configs = self._result(client.describe_configs([resource], request_timeout=_REQUEST_S)[resource], stream)
+        config = {name: entry.value for name, entry in configs.items() if entry.value is not None}
+        return StreamDescription(stream, len(found.partitions), str(found.topic_id), config)
+
+    def list_streams(self) -> list[str]:
+        return sorted(name for name in reach(self._client, self._alarms).topics if not name.startswith("__"))
+
+    def offsets(self, ssps: Iterable[SystemStreamPartition]) -> dict[SystemStreamPartition, OffsetRange]:
+        chosen = list(ssps)
+        oldest = self._list_offsets(chosen, OffsetSpec.earliest())
+        upcoming = self._list_offsets(chosen, OffsetSpec.latest())
+        return {ssp: OffsetRange(oldest[ssp], upcoming[ssp]) for ssp in chosen}
+
+    def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
+        chosen = list(ssps)
+        found = self._list_offsets(chosen, OffsetSpec.for_timestamp(int(time_ms)))
+        none = [ssp for ssp, offset in found.items() if offset < 0]
+        return {**found, **self._list_offsets(none, OffsetSpec.latest())}
+
+    def delete_records(self, ssp: SystemStreamPartition, before: int) -> None:
+        oldest, upcoming = self.offsets([ssp])[ssp]
+        if before > upcoming:
+            raise OffsetOutOfRange(ssp, before, oldest, upcoming)
+        if before > oldest:
+            at = TopicPartition(ssp.stream, ssp.partition, before)
+            answer = self._client.delete_records([at], request_timeout=_REQUEST_S)
+            self._result(next(iter(answer.values())), str(ssp))
+
+    def delete(self, stream: str) -> None:
+        self._result(self._client.delete_topics([stream], request_timeout=_REQUEST_S)[stream], stream)
+        self._wait(f"topic '{stream}' is still there", lambda: self.describe(stream) is None)
+
+    def close(self) -> None:
+        self._closed = True
+        self._made = None
+
+    @property
+    def _client(self) -> Any:
+        if self._closed:
+            raise EnvironmentFailure(f"the admin of system '{self._alarms.system}' is closed")
+        if self._made is None:
+            client = make_client(AdminClient, self._properties, self._alarms)
+            reach(client, self._alarms)
+            self._made = client
+        return self._made
+
+    def _topic(self, stream: str) -> Any:
+        return reach(self._client, self._alarms).topics.get(stream)
+
+    def _list_offsets(self, ssps: list[SystemStreamPartition], spec: Any) -> dict[SystemStreamPartition, int]:
+        if not ssps:
+            return {}
+        wanted = {TopicPartition(ssp.stream, ssp.partition): spec for ssp in ssps}
+        self._check_partitions(ssps)
+        answers = self._client.list_offsets(
+            wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=_REQUEST_S
+        )
+        by_partition = {(at.topic, at.partition): answer for at, answer in answers.items()}
+        return {ssp: int(self._result(by_partition[ssp[1:]], str(ssp)).offset) for ssp in ssps}
+
+    def _check_partitions(self, ssps: list[SystemStreamPartition]) -> None:
+        topics = reach(self._client, self._alarms).topics
+        for ssp in ssps:
+            found = topics.get(ssp.stream)
+            if found is None or not found.partitions:
+                raise UnknownStream(ssp.system, ssp.stream, self._alarms.servers)
+            if ssp.partition not in found.partitions:
+                raise UnknownPartition(ssp.system, ssp.stream, ssp.partition, len(found.partitions))
+
+    def _result(self, answer: Any, where: str) -> Any:
+        try:
+            return answer.result(_SETTLE_S)
+        except KafkaException as cause:
+            raise general_error(error_of(cause), self._alarms.system, where) from cause
+        except TimeoutError as cause:
+            raise RetriableError(f"{where}: no answer from {self._alarms.servers} within {_SETTLE_S:.0f} s") from cause
+
+    def _wait(self, otherwise: str, done: Callable[[], bool]) -> None:
+        deadline = self._clock.monotonic() + _SETTLE_S
+        while not done():
+            if self._clock.monotonic() > deadline:
+                raise EnvironmentFailure(f"{otherwise} after {_SETTLE_S:.0f} s on {self._alarms.servers}")
+            self._client.poll(_PAUSE_S)
+
+
+def _has_leaders(topic: Any, spec: StreamSpec) -> bool:
+    if topic is None or len(topic.partitions) < spec.partitions:
+        return False
+    return all(partition.leader >= 0 and partition.error is None for partition in topic.partitions.values())

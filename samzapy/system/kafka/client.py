@@ -1,0 +1,81 @@
+"""One librdkafka handle: where its log lines go, what alarms it has raised, and whether it reaches the cluster."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SamzapyError
+from samzapy.system.kafka.errors import error_of, general_error, is_refused, one_line
+
+#: What librdkafka logs; quiet unless a program gives it a handler.
+LOGGER = logging.getLogger("samzapy.kafka")
+LOGGER.addHandler(logging.NullHandler())
+
+#: How long a client may try to reach its cluster, in seconds.
+REACH_S = 10.0
+_ATTEMPT_S = 2.0
+_PAUSE_S = 0.1
+
+
+class Alarms:
+    """The errors a handle reports beside its calls: those no waiting cures are raised by the next check.
+
+    `system` and `servers` are what the messages name.
+    """
+
+    def __init__(self, system: str, servers: str) -> None:
+        self.system = system
+        self.servers = servers
+        self.refusal: KafkaError | None = None
+        self.last = ""
+
+    def note(self, error: KafkaError) -> None:
+        """What librdkafka calls as its `error_cb`."""
+        # Behind the reason for a lost connection comes the news that all are lost, which says less.
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+            self.last = one_line(error)
+        if is_refused(error):
+            self.refusal = error
+
+    def check(self) -> None:
+        """Raise EnvironmentFailure if the cluster has refused us."""
+        if self.refusal is not None:
+            raise general_error(self.refusal, self.system, self.servers)
+
+    def unreachable(self, waited_s: float) -> SamzapyError:
+        """The error for a cluster that did not answer in time."""
+        reason = f" ({self.last})" if self.last else ""
+        return EnvironmentFailure(f"cannot reach {self.servers} within {waited_s:.0f} s{reason}")
+
+
+def make_client(kind: type, properties: Mapping[str, str], alarms: Alarms) -> Any:
+    """A Consumer, Producer or AdminClient. Raises ConfigError for what librdkafka does not take."""
+    try:
+        return kind({**properties, "error_cb": alarms.note, "logger": LOGGER})
+    except KafkaException as cause:
+        side = "producer" if kind.__name__ == "Producer" else "consumer"
+        key = f"systems.{alarms.system}.{side}"
+        raise ConfigError([ConfigProblem(key, None, one_line(error_of(cause)))]) from cause
+
+
+def reach(client: Any, alarms: Alarms, clock: Clock = SYSTEM_CLOCK, topic: str | None = None) -> Any:
+    """The cluster's metadata, of all topics or of one.
+
+    Raises EnvironmentFailure if the cluster refuses us, or does not answer within 10 s.
+    """
+    deadline = clock.monotonic() + REACH_S
+    while True:
+        left = deadline - clock.monotonic()
+        try:
+            return client.list_topics(topic, timeout=max(0.1, min(left, _ATTEMPT_S)))
+        except KafkaException as cause:
+            # Alarms are delivered by poll, which also keeps a refused connection from being retried in a spin.
+            client.poll(_PAUSE_S)
+            alarms.check()
+            if clock.monotonic() >= deadline:
+                raise alarms.unreachable(REACH_S) from cause

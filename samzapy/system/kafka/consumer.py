@@ -1,0 +1,147 @@
+"""Reads assigned partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import RecordBatch, SystemConsumer
+from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, SamzapyError, UnknownPartition, UnknownStream
+from samzapy.system.kafka.client import Alarms, make_client, reach
+from samzapy.system.kafka.columns import batches, split_errors
+from samzapy.system.kafka.errors import error_of, general_error
+
+#: What librdkafka takes in one call.
+_MOST_RECORDS = 1_000_000
+_WATERMARKS_S = 5.0
+
+
+class KafkaConsumer(SystemConsumer):
+    """A consumer without a group's rebalances: `assign` only.
+
+    A broker that is away for a while is waited for by librdkafka: polls return nothing meanwhile.
+    """
+
+    def __init__(self, properties: Mapping[str, str], alarms: Alarms) -> None:
+        self._properties = properties
+        self._alarms = alarms
+        self._client: Any = None
+        self._positions: dict[SystemStreamPartition, int] = {}
+        self._paused: set[SystemStreamPartition] = set()
+        self._one_topic = True
+        self._failure: SamzapyError | None = None
+
+    def register(self, ssp: SystemStreamPartition, offset: int) -> None:
+        if self._client is not None:
+            raise EnvironmentFailure(f"{ssp}: partitions are registered before start")
+        self._positions[ssp] = offset
+
+    def start(self) -> None:
+        self._client = make_client(Consumer, self._properties, self._alarms)
+        self._check_partitions()
+        self._one_topic = len({ssp.stream for ssp in self._positions}) < 2
+        self._call(lambda client: client.assign([_at(ssp, offset) for ssp, offset in self._positions.items()]))
+
+    def poll(self, timeout_s: float, max_records: int) -> list[RecordBatch]:
+        client = self._client
+        if client is None or self._failure is not None:
+            raise self._why_not()
+        most = min(max_records, _MOST_RECORDS)
+        try:
+            messages = client.consume(most, 0)
+            if not messages:
+                # consume(n, t) would wait all of t for n records; poll returns with the first.
+                first = client.poll(timeout_s)
+                if first is None:
+                    self._alarms.check()
+                    return []
+                messages = [first, *client.consume(most - 1, 0)] if most > 1 else [first]
+        except KafkaException as cause:
+            raise general_error(error_of(cause), self._alarms.system, self._alarms.servers) from cause
+        return self._batches(messages)
+
+    def position(self, ssp: SystemStreamPartition) -> int:
+        known = self._positions[ssp]
+        if self._client is None:
+            return known
+        # librdkafka's own position also passes what it never hands out: control records and aborted transactions.
+        found: int = self._call(lambda client: client.position([_at(ssp)]))[0].offset
+        return max(known, found)
+
+    def seek(self, ssp: SystemStreamPartition, offset: int) -> None:
+        if ssp not in self._positions:
+            raise EnvironmentFailure(f"{ssp}: not registered with this consumer")
+        self._positions[ssp] = offset
+        self._failure = None
+        if self._client is None:
+            return
+        # librdkafka's seek fails on a partition that has not begun to fetch; assigning anew always works, drops what
+        # was fetched, and forgets the old position.
+        self._call(lambda client: client.incremental_unassign([_at(ssp)]))
+        self._call(lambda client: client.incremental_assign([_at(ssp, offset)]))
+        if ssp in self._paused:
+            self.pause([ssp])
+
+    def pause(self, ssps: Iterable[SystemStreamPartition]) -> None:
+        chosen = list(ssps)
+        self._paused.update(chosen)
+        self._call(lambda client: client.pause(list(map(_at, chosen))))
+
+    def resume(self, ssps: Iterable[SystemStreamPartition]) -> None:
+        chosen = [ssp for ssp in ssps if ssp in self._paused]
+        self._paused.difference_update(chosen)
+        self._call(lambda client: client.resume(list(map(_at, chosen))))
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _batches(self, messages: list[Any]) -> list[RecordBatch]:
+        records, errors = split_errors(messages)
+        if errors:
+            self._failure = self._error(errors[0])
+            if not records:
+                raise self._failure
+        found = list(batches(self._alarms.system, records, one_topic=self._one_topic))
+        positions = self._positions
+        for batch in found:
+            positions[batch.ssp] = batch.offsets[-1] + 1
+        return found
+
+    def _error(self, event: Any) -> SamzapyError:
+        error = event.error()
+        ssp = SystemStreamPartition(self._alarms.system, event.topic() or "", event.partition())
+        if error.code() == KafkaError._AUTO_OFFSET_RESET and ssp in self._positions:  # noqa: SLF001
+            low, high = self._call(lambda client: client.get_watermark_offsets(_at(ssp), timeout=_WATERMARKS_S))
+            return OffsetOutOfRange(ssp, self._positions[ssp], low, high)
+        return general_error(error, self._alarms.system, str(ssp) if event.topic() else self._alarms.servers)
+
+    def _check_partitions(self) -> None:
+        topics = reach(self._client, self._alarms).topics
+        for system, stream, partition in self._positions:
+            found = topics.get(stream)
+            if found is None or not found.partitions:
+                raise UnknownStream(system, stream, self._alarms.servers)
+            if partition not in found.partitions:
+                raise UnknownPartition(system, stream, partition, len(found.partitions))
+
+    def _call(self, call: Any) -> Any:
+        if self._client is None:
+            raise self._why_not()
+        try:
+            return call(self._client)
+        except KafkaException as cause:
+            raise general_error(error_of(cause), self._alarms.system, self._alarms.servers) from cause
+
+    def _why_not(self) -> SamzapyError:
+        if self._failure is not None:
+            return self._failure
+        return EnvironmentFailure(f"the consumer of system '{self._alarms.system}' is not started, or closed")
+
+
+def _at(ssp: SystemStreamPartition, offset: int | None = None) -> Any:
+    return TopicPartition(ssp.stream, ssp.partition) if offset is None else TopicPartition(*ssp[1:], offset)

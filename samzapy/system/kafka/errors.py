@@ -1,0 +1,113 @@
+"""librdkafka's errors as ours, by what is to be done about them."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, KafkaException
+
+from samzapy.errors import (
+    EnvironmentFailure,
+    ProducerError,
+    ProducerFenced,
+    RecordTooLarge,
+    RetriableError,
+    SamzapyError,
+    TransactionAborted,
+    TransactionIndeterminate,
+    UnknownStream,
+)
+
+UNKNOWN_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})  # noqa: SLF001
+TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+
+#: Another producer has taken over, or the broker has ended our transaction: either way this one is finished.
+_FENCED = frozenset(
+    {
+        KafkaError._FENCED,  # noqa: SLF001
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+        KafkaError.TRANSACTION_COORDINATOR_FENCED,
+    }
+)
+_UNREACHABLE = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._RESOLVE,  # noqa: SLF001
+    }
+)
+_TIMED_OUT = frozenset(
+    {KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError.REQUEST_TIMED_OUT}  # noqa: SLF001
+)
+_UNAUTHORISED = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "topic",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "group",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "cluster",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "TransactionalId",
+}
+#: Waiting does not help against these: the file or the broker has to be changed.
+_REFUSED = {
+    KafkaError._SSL: "TLS handshake failed",  # noqa: SLF001
+    KafkaError._AUTHENTICATION: "authentication failed",  # noqa: SLF001
+    KafkaError.SASL_AUTHENTICATION_FAILED: "authentication failed",
+    KafkaError.UNSUPPORTED_SASL_MECHANISM: "authentication failed",
+}
+
+
+def error_of(cause: KafkaException | KafkaError) -> KafkaError:
+    """The KafkaError inside a KafkaException, which is its only argument."""
+    found = cause.args[0] if isinstance(cause, KafkaException) else cause
+    return found if isinstance(found, KafkaError) else KafkaError(KafkaError._FAIL, str(found))  # noqa: SLF001
+
+
+def one_line(error: KafkaError) -> str:
+    """What librdkafka says, on one line."""
+    return " ".join(str(error.str()).split())
+
+
+def is_refused(error: KafkaError) -> bool:
+    """Whether the cluster was reached but will not talk to us: TLS or authentication."""
+    return error.code() in _REFUSED
+
+
+def general_error(error: KafkaError, system: str, where: str) -> SamzapyError:
+    """The class for an error that did not come from a transactional call; `where` is a topic, an SSP or an address."""
+    code = error.code()
+    if code in _REFUSED:
+        return EnvironmentFailure(f"{where}: {_REFUSED[code]}: {one_line(error)}")
+    if code in _UNAUTHORISED:
+        return EnvironmentFailure(f"{where}: not authorised: {_UNAUTHORISED[code]} ({one_line(error)})")
+    if code in UNKNOWN_TOPIC:
+        return UnknownStream(system, where.removeprefix(f"{system}.").partition("[")[0])
+    if code in _UNREACHABLE or code in _TIMED_OUT or error.retriable():
+        return RetriableError(f"{where}: {one_line(error)}")
+    return EnvironmentFailure(f"{where}: {one_line(error)}")
+
+
+def delivery_error(error: KafkaError, system: str, where: str, size: int, limit: int | None = None) -> SamzapyError:
+    """The class for a record that was not acknowledged."""
+    code = error.code()
+    if code in TOO_LARGE:
+        return RecordTooLarge(where, size, limit)
+    if code in _FENCED:
+        return ProducerFenced(f"{where}: the producer was fenced: {one_line(error)}")
+    if code in UNKNOWN_TOPIC or code in _UNAUTHORISED:
+        return general_error(error, system, where)
+    return ProducerError(f"{where}: record of {size:,} B was not acknowledged: {one_line(error)}")
+
+
+def transaction_error(error: KafkaError, call: str) -> SamzapyError:
+    """What a transactional call's failure means: let go, abort and rewind, or nobody knows."""
+    code = error.code()
+    text = f"{call}: {one_line(error)}"
+    if code in _REFUSED or code in _UNAUTHORISED:
+        return general_error(error, "", call)
+    if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+        return EnvironmentFailure(f"{text}: more than the broker's transaction.max.timeout.ms (900000 unless changed)")
+    if code in _FENCED or error.fatal():
+        return ProducerFenced(text)
+    if error.txn_requires_abort():
+        return TransactionAborted(text)
+    if code == KafkaError._STATE:  # noqa: SLF001
+        return ProducerError(text)
+    return TransactionIndeterminate(text)

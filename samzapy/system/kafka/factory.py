@@ -1,0 +1,39 @@
+"""`systems.NAME.samza.factory=kafka`."""
+
+from __future__ import annotations
+
+from samzapy.api.system import SystemAdmin, SystemConsumer, SystemFactory, SystemProducer, SystemSettings
+from samzapy.system.kafka.admin import KafkaAdmin
+from samzapy.system.kafka.client import Alarms
+from samzapy.system.kafka.consumer import KafkaConsumer
+from samzapy.system.kafka.producer import KafkaProducer
+from samzapy.system.kafka.settings import (
+    admin_properties,
+    bootstrap_servers,
+    check_settings,
+    consumer_properties,
+    producer_properties,
+)
+
+
+class KafkaSystemFactory(SystemFactory):
+    """Clients of one Kafka cluster; each connects at its first call, so they may be made before a fork."""
+
+    def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:
+        return KafkaConsumer(consumer_properties(settings, client_id), _alarms(settings))
+
+    def producer(
+        self, settings: SystemSettings, client_id: str, transactional_id: str | None = None, timeout_ms: int = 60_000
+    ) -> SystemProducer:
+        properties = producer_properties(settings, client_id, transactional_id, timeout_ms)
+        return KafkaProducer(properties, _alarms(settings), transactional_id)
+
+    def admin(self, settings: SystemSettings, client_id: str) -> SystemAdmin:
+        return KafkaAdmin(admin_properties(settings, client_id), _alarms(settings))
+
+    def check(self, settings: SystemSettings) -> None:
+        check_settings(settings)
+
+
+def _alarms(settings: SystemSettings) -> Alarms:
+    return Alarms(settings.name, bootstrap_servers(settings))

@@ -1,0 +1,255 @@
+"""Writes records, every one acknowledged, in transactions or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from samzapy.api.envelope import Headers
+from samzapy.api.system import OutgoingRecord, SystemProducer
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.errors import (
+    ProducerError,
+    ProducerFenced,
+    SamzapyError,
+    TransactionAborted,
+    TransactionIndeterminate,
+    UnknownPartition,
+    UnknownStream,
+)
+from samzapy.system.kafka.client import Alarms, make_client, reach
+from samzapy.system.kafka.errors import delivery_error, error_of, transaction_error
+from samzapy.system.kafka.reports import Callback, DeliveryReports
+from samzapy.system.partitioner import KeyHashes
+
+#: How long one transactional call may take; then nobody knows its outcome.
+_TRANSACTION_S = 30.0
+#: How long sending may wait for room in a full queue.
+_QUEUE_S = 60.0
+_FULL_PAUSE_S = 0.05
+#: librdkafka's default for `message.max.bytes`.
+_LARGEST_RECORD = 1_000_000
+_CHOSEN_BY_KEY = -1
+_FINAL = (ProducerFenced, TransactionIndeterminate)
+
+
+class KafkaProducer(SystemProducer):
+    """An idempotent producer. An error poisons it; inside a transaction `abort` heals it, unless it was fenced."""
+
+    def __init__(
+        self, properties: Mapping[str, str], alarms: Alarms, transactional_id: str | None, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._properties = properties
+        self._alarms = alarms
+        self._transactional_id = transactional_id
+        self._clock = clock
+        self._made: Any = None
+        self._partitions: dict[str, int] = {}
+        self._hashes = KeyHashes()
+        self._reports = DeliveryReports()
+        self._error: SamzapyError | None = None
+        self._initialised = False
+        self._in_transaction = False
+        self._closed = False
+
+    def send(self, records: Sequence[OutgoingRecord]) -> None:
+        with self._poisoning():
+            self._must_take_records()
+            client = self._client
+            produce = client.produce
+            targets: dict[tuple[str, int | None], tuple[int, Callback]] = {}
+            for stream, key, value, partition, partition_key, headers, timestamp in records:
+                if partition is None and partition_key is not None:
+                    partition = self._hashes[partition_key] % self._partition_count(stream)  # noqa: PLW2901
+                target = targets.get((stream, partition))
+                if target is None:
+                    target = targets[stream, partition] = self._target(stream, partition)
+                number, report = target
+                try:
+                    if headers is None and timestamp is None:
+                        produce(stream, value, key, number, report)
+                    else:
+                        produce(stream, value, key, number, report, report, timestamp or 0, headers)
+                except (BufferError, KafkaException) as cause:
+                    self._try_again((stream, value, key, number, report, report, timestamp or 0, headers), cause)
+            client.poll(0)
+
+    def send_changes(
+        self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None = None
+    ) -> None:
+        with self._poisoning():
+            self._must_take_records()
+            client = self._client
+            produce, carried = client.produce, list(headers) if headers else None
+            _, report = self._target(stream, partition)
+            for key, value in changes:
+                try:
+                    if carried is None:
+                        produce(stream, value, key, partition, report)
+                    else:
+                        produce(stream, value, key, partition, report, report, 0, carried)
+                except (BufferError, KafkaException) as cause:
+                    self._try_again((stream, value, key, partition, report, report, 0, carried), cause)
+            client.poll(0)
+
+    def flush(self, timeout_s: float = 60.0) -> None:
+        with self._poisoning():
+            self._flush(timeout_s)
+
+    def last_offset(self, stream: str, partition: int) -> int | None:
+        return self._reports.last_offset(stream, partition)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            client, self._made = self._made, None
+            if client is not None:
+                client.purge()
+
+    def init_transactions(self) -> None:
+        with self._poisoning():
+            if self._transactional_id is None or self._initialised:
+                state = "has no transactional id" if self._transactional_id is None else "is initialised already"
+                raise ProducerError(f"init_transactions: {self._name()} {state}")
+            reach(self._client, self._alarms)
+            self._transaction("init_transactions", lambda client: client.init_transactions(_TRANSACTION_S))
+            self._initialised = True
+
+    def begin(self) -> None:
+        with self._poisoning():
+            if not self._initialised or self._in_transaction:
+                state = "is in a transaction already" if self._in_transaction else "needs init_transactions first"
+                raise ProducerError(f"begin: {self._name()} {state}")
+            self._transaction("begin", lambda client: client.begin_transaction())
+            self._in_transaction = True
+
+    def commit(self) -> None:
+        with self._poisoning():
+            self._must_be_in_transaction("commit")
+            self._flush(_TRANSACTION_S)
+            self._transaction("commit", lambda client: client.commit_transaction(_TRANSACTION_S))
+            self._in_transaction = False
+
+    def abort(self) -> None:
+        if isinstance(self._error, _FINAL):
+            raise self._error.with_traceback(None)
+        self._error = None
+        with self._poisoning():
+            self._must_be_in_transaction("abort")
+            self._client.purge()
+            self._transaction("abort", lambda client: client.abort_transaction(_TRANSACTION_S))
+            self._reports.clear()
+            self._in_transaction = False
+
+    @property
+    def _client(self) -> Any:
+        if self._made is None:
+            self._made = make_client(Producer, self._properties, self._alarms)
+        return self._made
+
+    @contextmanager
+    def _poisoning(self) -> Iterator[None]:
+        if self._error is not None:
+            raise self._error.with_traceback(None)
+        if self._closed:
+            raise ProducerError(f"{self._name()} is closed")
+        try:
+            yield
+        except SamzapyError as error:
+            self._error = error
+            raise
+
+    def _flush(self, timeout_s: float) -> None:
+        left = self._client.flush(timeout_s)
+        failure = next(self._reports.failures(), None)
+        if failure is not None:
+            raise self._undelivered(*failure)
+        self._alarms.check()
+        if left:
+            where = f"after {timeout_s:.0f} s on {self._alarms.servers}"
+            raise self._timed_out(f"{self._name()}: {left:,} records were not acknowledged {where}")
+        self._reports.settle()
+
+    def _timed_out(self, text: str) -> SamzapyError:
+        return TransactionAborted(text) if self._in_transaction else ProducerError(text)
+
+    def _undelivered(self, error: Any, message: Any) -> SamzapyError:
+        where = f"{self._alarms.system}.{message.topic()}[{message.partition()}]"
+        size = len(message.value() or b"") + len(message.key() or b"")
+        return self._after_a_failure(delivery_error(error, self._alarms.system, where, size))
+
+    def _after_a_failure(self, found: SamzapyError) -> SamzapyError:
+        """The reason behind a failed record: a fenced producer's records fail with what the fence did to them."""
+        if not self._in_transaction or isinstance(found, ProducerFenced):
+            return found
+        try:
+            self._client.commit_transaction(_TRANSACTION_S)
+        except KafkaException as cause:
+            verdict = transaction_error(error_of(cause), "commit")
+            return verdict if isinstance(verdict, ProducerFenced) else found
+        return found
+
+    def _try_again(self, arguments: tuple[Any, ...], cause: Exception) -> None:
+        """Wait for room in the queue and produce what did not fit; any other `cause` is raised as one of ours."""
+        client = self._client
+        deadline = self._clock.monotonic() + _QUEUE_S
+        while isinstance(cause, BufferError):
+            if self._clock.monotonic() > deadline:
+                text = f"{self._name()}: its queue stayed full for {_QUEUE_S:.0f} s, is {self._alarms.servers} up?"
+                raise self._timed_out(text) from cause
+            client.poll(_FULL_PAUSE_S)
+            try:
+                client.produce(*arguments)
+            except (BufferError, KafkaException) as again:
+                cause = again
+            else:
+                return
+        stream, value, key, partition = arguments[:4]
+        raise self._refused(error_of(cause), stream, partition, len(value or b"") + len(key or b"")) from cause
+
+    def _refused(self, error: KafkaError, stream: str, partition: int, size: int) -> SamzapyError:
+        where = f"{self._alarms.system}.{stream}" + (f"[{partition}]" if partition >= 0 else "")
+        if error.fatal():
+            return transaction_error(error, where)
+        limit = int(self._properties.get("message.max.bytes", _LARGEST_RECORD))
+        return delivery_error(error, self._alarms.system, where, size, limit)
+
+    def _target(self, stream: str, partition: int | None) -> tuple[int, Callback]:
+        """The partition's number for librdkafka, and the callback of its records; raises UnknownStream."""
+        count = self._partition_count(stream)
+        if partition is None:
+            return _CHOSEN_BY_KEY, self._reports.spread_callback(stream)
+        if not 0 <= partition < count:
+            raise UnknownPartition(self._alarms.system, stream, partition, count)
+        return partition, self._reports.callback(stream, partition)
+
+    def _partition_count(self, stream: str) -> int:
+        count = self._partitions.get(stream)
+        if count is None:
+            topics = reach(self._client, self._alarms).topics
+            self._partitions = {name: len(topic.partitions) for name, topic in topics.items() if topic.partitions}
+            count = self._partitions.get(stream)
+            if count is None:
+                raise UnknownStream(self._alarms.system, stream, self._alarms.servers)
+        return count
+
+    def _transaction(self, name: str, call: Callable[[Any], None]) -> None:
+        try:
+            call(self._client)
+        except KafkaException as cause:
+            raise transaction_error(error_of(cause), f"{name} of {self._name()}") from cause
+
+    def _must_take_records(self) -> None:
+        if self._transactional_id is not None and not self._in_transaction:
+            raise ProducerError(f"send: {self._name()} is outside a transaction, call begin first")
+
+    def _must_be_in_transaction(self, call: str) -> None:
+        if not self._in_transaction:
+            raise ProducerError(f"{call}: {self._name()} is in no transaction")
+
+    def _name(self) -> str:
+        owner = "" if self._transactional_id is None else f" '{self._transactional_id}'"
+        return f"the producer{owner} of system '{self._alarms.system}'"

@@ -1,0 +1,195 @@
+"""What a job file says about a Kafka system, as librdkafka's properties."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from confluent_kafka import Consumer, KafkaException, Producer
+
+from samzapy.api.system import SystemSettings
+from samzapy.config.secrets import MASK, is_secret
+from samzapy.errors import ConfigError, ConfigProblem
+
+#: What the properties that carry a guarantee are, and why nobody else may set them.
+_CARRIES_A_GUARANTEE = {
+    "acks": "always all: a record that is acknowledged must not be lost",
+    "auto.offset.reset": "always error; see streams.STREAM.samza.offset.default and samza.reset.offset",
+    "client.id": "set by samzapy",
+    "enable.auto.commit": "always false: offsets are in samzapy's checkpoints",
+    "enable.auto.offset.store": "always false: offsets are in samzapy's checkpoints",
+    "enable.idempotence": "always true",
+    "enable.partition.eof": "always false",
+    "group.id": "set by samzapy: partitions are assigned by the job model",
+    "group.instance.id": "partitions are assigned by the job model",
+    "isolation.level": "always read_committed",
+    "partitioner": "always murmur2_random, as in Java",
+    "plugin.library.paths": "loads code",
+    "request.required.acks": "always all: a record that is acknowledged must not be lost",
+    "transactional.id": "set by samzapy: it is what fences an older attempt",
+    "transaction.timeout.ms": "see task.transaction.timeout.ms",
+}
+#: In Samza's job files, and without a meaning here.
+_IGNORED = frozenset({"zookeeper.connect", "producer.type"})
+_CALLBACK = re.compile(r"(^logger$|^on_|_cb$|^default\.topic\.config$)")
+
+_CONSUMER = {
+    # librdkafka pauses a partition for this long once its queue is full: a second would cap the rate.
+    "fetch.queue.backoff.ms": "5",
+    "queued.min.messages": "200000",
+    "queued.max.messages.kbytes": "65536",
+    "reconnect.backoff.max.ms": "1000",
+}
+_CONSUMER_FIXED = {
+    "auto.offset.reset": "error",
+    "enable.auto.commit": "false",
+    "enable.auto.offset.store": "false",
+    "enable.partition.eof": "false",
+    "isolation.level": "read_committed",
+}
+_PRODUCER = {
+    "linger.ms": "5",
+    "queue.buffering.max.messages": "250000",
+    "queue.buffering.max.kbytes": "131072",
+    "reconnect.backoff.max.ms": "1000",
+}
+_PRODUCER_FIXED = {"acks": "all", "enable.idempotence": "true", "partitioner": "murmur2_random"}
+_ADMIN = {"reconnect.backoff.max.ms": "1000"}
+#: An admin connects as the consumer or the producer does; of their properties it takes these.
+_CONNECTION = re.compile(
+    r"^(bootstrap\.servers|security\.|ssl\.|sasl\.|socket\.|broker\.address\.|client\.dns|reconnect\.)"
+)
+
+
+def bootstrap_servers(settings: SystemSettings) -> str:
+    """The cluster's address; raises ConfigError if neither side names one."""
+    found = settings.consumer.get("bootstrap.servers") or settings.producer.get("bootstrap.servers")
+    if found:
+        return found
+    key = f"systems.{settings.name}.consumer.bootstrap.servers"
+    raise ConfigError([ConfigProblem(key, None, "is required, e.g. localhost:9092")])
+
+
+def consumer_properties(settings: SystemSettings, client_id: str) -> dict[str, str]:
+    """For a consumer of assigned partitions. Raises ConfigError for refused keys."""
+    _raise_if_any(_refused(settings.name, "consumer", settings.consumer))
+    return {
+        **_CONSUMER,
+        **_fetch_thresholds(settings),
+        **_passed(settings.consumer),
+        "bootstrap.servers": bootstrap_servers(settings),
+        "client.id": client_id,
+        "group.id": client_id,
+        **_CONSUMER_FIXED,
+    }
+
+
+def producer_properties(
+    settings: SystemSettings, client_id: str, transactional_id: str | None, timeout_ms: int
+) -> dict[str, str]:
+    """For an idempotent producer, transactional if it is given an id. Raises ConfigError for refused keys."""
+    _raise_if_any(_refused(settings.name, "producer", settings.producer))
+    transactional = {}
+    if transactional_id is not None:
+        transactional = {"transactional.id": transactional_id, "transaction.timeout.ms": str(timeout_ms)}
+    return {
+        **_PRODUCER,
+        **_passed(settings.producer),
+        "bootstrap.servers": bootstrap_servers(settings),
+        "client.id": client_id,
+        **_PRODUCER_FIXED,
+        **transactional,
+    }
+
+
+def admin_properties(settings: SystemSettings, client_id: str) -> dict[str, str]:
+    """For an admin: how the consumer, or else the producer, connects."""
+    both = {**_passed(settings.producer), **_passed(settings.consumer)}
+    connection = {key: value for key, value in both.items() if _CONNECTION.match(key)}
+    return {**_ADMIN, **connection, "bootstrap.servers": bootstrap_servers(settings), "client.id": client_id}
+
+
+def check_settings(settings: SystemSettings) -> None:
+    """Raise ConfigError with everything that librdkafka or a guarantee forbids. Connects to nothing."""
+    problems: list[ConfigProblem] = []
+    try:
+        bootstrap_servers(settings)
+    except ConfigError as missing:
+        problems.extend(missing.problems)
+    for side, given in (("consumer", settings.consumer), ("producer", settings.producer)):
+        refused = _refused(settings.name, side, given)
+        problems.extend(refused)
+        known = {problem.key for problem in refused}
+        rest = {k: v for k, v in _passed(given).items() if f"systems.{settings.name}.{side}.{k}" not in known}
+        problems.extend(_tried(settings.name, side, rest))
+    problems.extend(_unknown_thresholds(settings))
+    _raise_if_any(problems)
+
+
+def _passed(given: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in given.items() if key not in _IGNORED}
+
+
+def _fetch_thresholds(settings: SystemSettings) -> dict[str, str]:
+    """Samza's read-ahead limits; the one in bytes wins if it is positive."""
+    records = settings.properties.get("samza.fetch.threshold")
+    size = int(settings.properties.get("samza.fetch.threshold.bytes", "-1"))
+    found = {"queued.max.messages.kbytes": str(max(1, size // 1024))} if size > 0 else {}
+    return found if records is None or size > 0 else {"queued.min.messages": str(max(1, int(records)))}
+
+
+def _unknown_thresholds(settings: SystemSettings) -> list[ConfigProblem]:
+    problems = []
+    for key in ("samza.fetch.threshold", "samza.fetch.threshold.bytes"):
+        value = settings.properties.get(key)
+        if value is not None and not re.fullmatch(r"-?\d{1,18}", value):
+            problems.append(ConfigProblem(f"systems.{settings.name}.{key}", value, "integer"))
+    return problems
+
+
+def _refused(system: str, side: str, given: Mapping[str, str]) -> list[ConfigProblem]:
+    problems = []
+    for key, value in given.items():
+        reason = _CARRIES_A_GUARANTEE.get(key)
+        if reason is None and _CALLBACK.search(key):
+            reason = f'No such configuration property: "{key}"'
+        if reason is not None:
+            problems.append(_problem(system, side, key, value, f"cannot be set ({reason})"))
+    return problems
+
+
+def _tried(system: str, side: str, given: Mapping[str, str]) -> list[ConfigProblem]:
+    """What librdkafka says to the properties, together and then one by one, on a client without an address."""
+    rest = {key: value for key, value in given.items() if key != "bootstrap.servers"}
+    if _reason(side, rest) is None:
+        return []
+    alone = {key: _reason(side, {key: value}) for key, value in rest.items()}
+    found = [_problem(system, side, key, rest[key], reason) for key, reason in alone.items() if reason is not None]
+    if found:
+        return found
+    return [ConfigProblem(f"systems.{system}.{side}", None, str(_reason(side, rest)))]
+
+
+def _reason(side: str, properties: dict[str, str]) -> str | None:
+    try:
+        if side == "consumer":
+            Consumer({**_CONSUMER, **properties, **_CONSUMER_FIXED, "group.id": "check", "log_level": "0"}).close()
+        else:
+            Producer({**_PRODUCER, **properties, **_PRODUCER_FIXED, "log_level": "0"})
+    except KafkaException as refusal:
+        return " ".join(str(refusal.args[0].str()).split())
+    except (TypeError, ValueError) as refusal:
+        return str(refusal)
+    return None
+
+
+def _problem(system: str, side: str, key: str, value: str, message: str) -> ConfigProblem:
+    name = f"systems.{system}.{side}.{key}"
+    if is_secret(name):
+        return ConfigProblem(name, MASK, message.replace(value, MASK) if value else message)
+    return ConfigProblem(name, value, message)
+
+
+def _raise_if_any(problems: list[ConfigProblem]) -> None:
+    if problems:
+        raise ConfigError(problems)
