@@ -17,9 +17,14 @@ def local_settings(request):
     return SystemSettings("local", "samzapy.system.local.factory:LocalSystemFactory", properties={"path": str(path)})
 
 
+def kafka_settings(request):
+    return request.getfixturevalue("kafka_settings")
+
+
 SYSTEMS = {
     "memory": pytest.param(memory_settings, id="memory"),
     "local": pytest.param(local_settings, id="local"),
+    "kafka": pytest.param(kafka_settings, id="kafka", marks=pytest.mark.kafka),
 }
 
 
