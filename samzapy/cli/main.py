@@ -30,6 +30,14 @@ _COMMANDS = {
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
 
 
+class _Log(logging.Handler):
+    """To whatever standard error is at that moment."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one line."""
+        click.echo(self.format(record), err=True)
+
+
 class Commands(click.Group):
     """Imports a command when it is called, so that `--help` and `--version` are quick; turns errors into a line
     (`error: ...`, one each problem) on standard error and the exit code of the error's class."""
@@ -70,6 +78,9 @@ class Commands(click.Group):
         """Run a command line and exit."""
         given = list(sys.argv[1:] if args is None else args)
         debug, given = _take_debug(given)
+        if debug:
+            # Otherwise Python's own last resort prints our warnings, and the clients' log lines stay out.
+            logging.basicConfig(level=logging.INFO, handlers=[_Log()], format="%(levelname)s %(name)s: %(message)s")
         extra["standalone_mode"] = False
         try:
             code = super().main(args=given, **extra)
@@ -112,13 +123,12 @@ def _told(error: Exception, *, debug: bool) -> int:
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(VERSION, prog_name="samzapy", message="%(prog)s %(version)s")
-@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the log, and the traceback of an error.")
 def cli() -> None:
     """Stateful stream processing in Python, on Spark.
 
     Exit codes: 0 done, 1 the job failed, 2 the job file or the command line is wrong, 3 something around it is missing.
     """
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
 
 
 def main() -> NoReturn:
