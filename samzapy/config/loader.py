@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def load_job(
     _check_unknown(reader, config, strict=strict)
     if reader.problems:
         raise ConfigError(reader.problems)
-    return JobConfig(**{**vars(config), "warnings": tuple(reader.warnings)})
+    return replace(config, warnings=tuple(reader.warnings))
 
 
 def _read(given: Path | str | Mapping[str, str], overrides: Mapping[str, str]) -> source.Source:
