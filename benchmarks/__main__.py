@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 from pathlib import Path
 
@@ -13,12 +14,23 @@ from benchmarks.results import write
 from benchmarks.tables import ratios_table, results_table
 from benchmarks.workloads import VARIANTS, WORKLOADS
 from samzapy.bench.measuring import Measurement
+from samzapy.errors import SamzapyError
 
 LATEST = Path(__file__).parent / "results" / "latest.json"
 
 
-def main() -> None:
+def main() -> int:
+    """The program; returns the exit code."""
     options = _options()
+    try:
+        run(options)
+    except SamzapyError as failure:
+        print(f"error: {failure}", file=sys.stderr)
+        return failure.exit_code
+    return 0
+
+
+def run(options: argparse.Namespace) -> None:
     console = Console()
     progress = Console(stderr=True, highlight=False)
     repeats: dict[str, dict[str, list[Measurement]]] = {}
@@ -59,4 +71,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from samzapy.devkafka import DevBroker
-
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamSpec, SystemSettings
 from samzapy.bench.events import Events
 from samzapy.bench.load import load_events
 from samzapy.config.loader import load_job
+from samzapy.devkafka import DevBroker
 from samzapy.system.factories import system_factory
 
 PARTITIONS = 4

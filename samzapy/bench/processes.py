@@ -79,10 +79,11 @@ class ProcessTree:
                 with process.oneshot():
                     cpu = process.cpu_times()
                     rss = process.memory_info().rss
-                    series = self._series.get(process.pid) or _Series(self._role(process))
+                    role = self._role(process)
             except psutil.Error:
                 continue  # it ended while being looked at
-            self._series[process.pid] = series
+            series = self._series.setdefault(process.pid, _Series(role))
+            series.role = role  # a launcher's shell becomes the JVM
             series.times.append(now)
             series.cpu_s.append(cpu.user + cpu.system)
             series.rss.append(rss)
