@@ -24,6 +24,7 @@ class RunDisplay:
         self._console = console
         self._lock = threading.Lock()
         self._phases: dict[str, str] = {}
+        self._attempts: dict[str, int] = {}
         self._told: set[int] = set()
         self._bars: dict[str, TaskID] = {}
         self._most = 0
@@ -53,10 +54,16 @@ class RunDisplay:
         """Show how the job stands now."""
         with self._lock:
             for container in status.containers:
+                self._attempt(container)
                 self._phase(container)
                 self._restore_bar(container)
                 self._restores(container, status.restored)
             self._main_bar(status)
+
+    def _attempt(self, container: ContainerStatus) -> None:
+        if container.attempts > max(1, self._attempts.get(container.id, 1)):
+            self._attempts[container.id] = container.attempts
+            self._print(f"container {container.id}: attempt {container.attempts}")
 
     def _phase(self, container: ContainerStatus) -> None:
         if container.phase and self._phases.get(container.id) != container.phase:

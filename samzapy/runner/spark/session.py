@@ -59,6 +59,17 @@ class SparkSession:
         """Whether the driver's JVM runs."""
         return self._jvm is not None and self._jvm.alive
 
+    def check(self) -> None:
+        """Raise EnvironmentFailure when this Spark takes no more work."""
+        if not self.alive:
+            raise EnvironmentFailure(
+                "Spark's driver JVM has ended; started again, the job goes on from its last commit"
+            )
+        if self.context._jsc.sc().isStopped():  # noqa: SLF001  # pyspark does not tell otherwise
+            raise EnvironmentFailure(
+                f"Spark has ended the application: {self._master.address} is not reachable, or it was killed there"
+            )
+
     def kill(self) -> None:
         """End the driver's JVM at once; executors follow."""
         if self._jvm is not None:

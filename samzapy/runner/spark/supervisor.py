@@ -14,7 +14,6 @@ from samzapy.clock import Clock
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.leases import ContainerState
 from samzapy.coordinator.progress import ContainerFailure, JobStatus
-from samzapy.errors import EnvironmentFailure
 from samzapy.runner.base import JobFailed, RunOptions
 from samzapy.runner.signals import STOPPING
 from samzapy.runner.spark.backoff import Backoff
@@ -37,7 +36,8 @@ class Supervisor:
         options: RunOptions,
         shutdown_s: float,
     ) -> None:
-        """`submit` starts a Spark job for the containers of these ids; `session.alive` says whether Spark is there."""
+        """`submit` starts a Spark job for the containers of these ids; `session.check` raises when
+        Spark takes no more of them."""
         self._coordinator = coordinator
         self._submit = submit
         self._session = session
@@ -49,6 +49,7 @@ class Supervisor:
         self._deadline: float | None = None
         self._wake = threading.Event()
         self._failures_told = 0
+        self._failed_before_stop = 0
 
     def stop(self) -> None:
         """Ask for a commit and a graceful stop."""
@@ -60,25 +61,34 @@ class Supervisor:
         return self._stop_asked or self._coordinator.stopping
 
     def run(self) -> JobStatus:
-        """Until every container is done. Raises JobFailed, EnvironmentFailure."""
-        while True:
+        """Until every container is done, or has let go after a stop. Raises JobFailed, EnvironmentFailure."""
+        while not self.stopped:
             started = self._clock.monotonic()
             submission = self._submit(self._open(), self._wake.set)
-            while submission.running:
-                status = self._look()
-                if self.stopped and not self._any_running(status):
-                    return status
-            reason = submission.error()
-            status = self._tell()
+            status = self._watch(submission)
             permanent = self._permanent(status)
             if permanent is not None:
                 raise JobFailed(f"container {permanent.container_id}: {permanent.message}", permanent.exit_code)
-            if reason is None or (self.stopped and not self._any_running(status)):
+            if self.stopped and not self._any_running(status):
+                return self._stopped(status)
+            reason = submission.error()
+            if reason is None:
                 return status
-            self._check_spark()
-            if self.stopped:
-                raise JobFailed(f"stopped, but not every container could commit: {self._newest(status) or reason}")
+            self._session.check()
             self._wait(status, reason, started)
+        return self._tell()
+
+    def _watch(self, submission: Submission) -> JobStatus:
+        """Until Spark has ended the submission, or a stop has left no container running."""
+        status = self._look()
+        while submission.running and not (self.stopped and not self._any_running(status)):
+            status = self._look()
+        return self._tell()
+
+    def _stopped(self, status: JobStatus) -> JobStatus:
+        if status.failed > self._failed_before_stop:
+            raise JobFailed(f"stopped, but not every container could commit: {self._newest(status)}")
+        return status
 
     def _open(self) -> tuple[str, ...]:
         """The containers that are not done."""
@@ -90,19 +100,16 @@ class Supervisor:
         status = self._tell()
         if self._permanent(status) is not None:
             self._coordinator.stop()
-        if self._stop_asked and not self._coordinator.stopping:
+        if not self.stopped:
+            self._failed_before_stop = status.failed
+        elif not self._coordinator.stopping:
             self._options.on_event(STOPPING)
             self._coordinator.stop()
-        self._check_spark()
+        if not self._session.alive:
+            self._session.check()
         if self._coordinator.stopping:
             self._hurry()
         return status
-
-    def _check_spark(self) -> None:
-        if not self._session.alive:
-            raise EnvironmentFailure(
-                "Spark's driver JVM has ended; started again, the job goes on from its last commit"
-            )
 
     def _hurry(self) -> None:
         now = self._clock.monotonic()

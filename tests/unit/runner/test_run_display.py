@@ -41,6 +41,12 @@ def test_on_a_terminal_there_are_bars_for_restores_and_for_the_way_to_the_end():
     assert "60/80" in told
 
 
+def test_another_attempt_is_told():
+    again = ContainerStatus("0", "running", "starting", 2, 6, 0, 0, None, None)
+    told = shown(status(), JobStatus("job", False, 2.0, (again,), (), ()))
+    assert "container 0: attempt 2" in told.splitlines()
+
+
 def test_the_summary_is_one_line_with_the_throughput_and_the_restores():
     assert summary(status(processed=5_000, restored=[RESTORED])) == (
         "5,000 messages in 2.0 s (2,500 msg/s); 2 commits; restored 1,200 records in 0.50 s from changelog"

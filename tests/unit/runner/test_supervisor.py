@@ -49,6 +49,10 @@ class Spark:
         ended()
         return self
 
+    def check(self) -> None:
+        if not self.alive:
+            raise EnvironmentFailure("driver JVM has ended")
+
     @property
     def running(self) -> bool:
         return self._running
@@ -147,14 +151,53 @@ def test_a_permanent_failure_stops_the_others_and_is_not_tried_again(coordinator
     assert len(spark.submitted) == 1
 
 
-def test_a_stop_is_passed_on_and_ends_the_run_when_no_container_runs_any_more(coordinator, supervise):
+def test_a_permanent_failure_of_the_only_container_that_runs_is_a_failure_and_not_a_stop(coordinator, supervise):
     def attempt(spark, ids):
-        spark.leases = [spark.report(container) for container in ids]
+        spark.report("1", "done")
+        fails("0", permanent=True, exit_code=3)(spark, ("0",))
+        return "goes on"
+
+    with pytest.raises(JobFailed, match="container 0: no 0") as failed:
+        supervise(Spark(coordinator, attempt)).run()
+    assert failed.value.exit_code == 3
+
+
+def test_a_stop_while_waiting_to_submit_again_ends_the_run(coordinator, supervise):
+    spark = Spark(coordinator, fails("0"))
+    supervisor = supervise(spark)
+    supervisor._options = RunOptions(on_event=lambda line: supervisor.stop() if "again" in line else None)
+    assert supervisor.run().failed == 1
+    assert len(spark.submitted) == 1
+
+
+def test_a_container_that_fails_while_it_stops_is_a_failure(coordinator, supervise):
+    def attempt(spark, ids):
+        spark.lease = spark.report("0")
+        spark.report("1", "done")
         return "goes on"
 
     spark = Spark(coordinator, attempt)
     supervisor = supervise(spark)
-    supervisor.stop()
+
+    def disobey(status):
+        if status.stopping and not status.failed:
+            coordinator.fail(ContainerFailure("0", spark.lease.epoch, "ProducerError", "no ack", 1))
+        elif status.containers[0].state == "running":
+            supervisor.stop()
+
+    supervisor._options = RunOptions(on_status=disobey)
+    with pytest.raises(JobFailed, match="stopped, but not every container could commit: no ack"):
+        supervisor.run()
+
+
+def test_a_stop_is_passed_on_and_ends_the_run_when_no_container_runs_any_more(coordinator, supervise):
+    def attempt(spark, ids):
+        spark.leases = [spark.report(container) for container in ids]
+        supervisor.stop()
+        return "goes on"
+
+    spark = Spark(coordinator, attempt)
+    supervisor = supervise(spark)
 
     def obey(status):
         if status.stopping:
@@ -166,13 +209,21 @@ def test_a_stop_is_passed_on_and_ends_the_run_when_no_container_runs_any_more(co
     assert supervisor.stopped
 
 
+def test_a_stop_before_anything_was_submitted_submits_nothing(coordinator, supervise):
+    spark = Spark(coordinator)
+    supervisor = supervise(spark)
+    supervisor.stop()
+    supervisor.run()
+    assert spark.submitted == []
+
+
 def test_containers_that_do_not_stop_in_time_are_a_failure(coordinator, supervise):
     def attempt(spark, ids):
         spark.report("0")
+        supervisor.stop()
         return "goes on"
 
     supervisor = supervise(Spark(coordinator, attempt))
-    supervisor.stop()
     with pytest.raises(JobFailed, match=r"task\.shutdown\.ms: containers did not stop within 30 s"):
         supervisor.run()
 
