@@ -65,6 +65,8 @@ def verify(jars: Path, pinned: Mapping[str, str], memory: Path) -> None:
         known = json.loads(memory.read_text())
     except (OSError, ValueError):
         known = {}
+    if not isinstance(known, dict):
+        known = {}
     seen = {}
     for name, digest in pinned.items():
         jar = jars / name

@@ -75,7 +75,7 @@ class KafkaProducer(SystemProducer):
                         produce(stream, value, key, number, report, report, timestamp or 0, headers)
                 except (BufferError, KafkaException) as cause:
                     self._try_again((stream, value, key, number, report, report, timestamp or 0, headers), cause)
-            client.poll(0)
+            self._serve(0)
 
     def send_changes(
         self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None = None
@@ -93,7 +93,7 @@ class KafkaProducer(SystemProducer):
                         produce(stream, value, key, partition, report, report, 0, carried)
                 except (BufferError, KafkaException) as cause:
                     self._try_again((stream, value, key, partition, report, report, 0, carried), cause)
-            client.poll(0)
+            self._serve(0)
 
     def flush(self, timeout_s: float = 60.0) -> None:
         with self._poisoning():
@@ -115,7 +115,7 @@ class KafkaProducer(SystemProducer):
                 state = "has no transactional id" if self._transactional_id is None else "is initialised already"
                 raise ProducerError(f"init_transactions: {self._name()} {state}")
             reach(self._client, self._alarms)
-            self._transaction("init_transactions", lambda client: client.init_transactions(_TRANSACTION_S))
+            self._call("init_transactions", lambda client: client.init_transactions(_TRANSACTION_S))
             self._initialised = True
 
     def begin(self) -> None:
@@ -123,14 +123,14 @@ class KafkaProducer(SystemProducer):
             if not self._initialised or self._in_transaction:
                 state = "is in a transaction already" if self._in_transaction else "needs init_transactions first"
                 raise ProducerError(f"begin: {self._name()} {state}")
-            self._transaction("begin", lambda client: client.begin_transaction())
+            self._call("begin", lambda client: client.begin_transaction())
             self._in_transaction = True
 
     def commit(self) -> None:
         with self._poisoning():
             self._must_be_in_transaction("commit")
             self._flush(_TRANSACTION_S)
-            self._transaction("commit", lambda client: client.commit_transaction(_TRANSACTION_S))
+            self._call("commit", lambda client: client.commit_transaction(_TRANSACTION_S))
             self._in_transaction = False
 
     def abort(self) -> None:
@@ -139,8 +139,8 @@ class KafkaProducer(SystemProducer):
         self._error = None
         with self._poisoning():
             self._must_be_in_transaction("abort")
-            self._client.purge()
-            self._transaction("abort", lambda client: client.abort_transaction(_TRANSACTION_S))
+            # It throws away what is still queued as well.
+            self._call("abort", lambda client: client.abort_transaction(_TRANSACTION_S))
             self._reports.clear()
             self._in_transaction = False
 
@@ -163,7 +163,7 @@ class KafkaProducer(SystemProducer):
             raise
 
     def _flush(self, timeout_s: float) -> None:
-        left = self._client.flush(timeout_s)
+        left = self._call("flush", lambda client: client.flush(timeout_s))
         failure = next(self._reports.failures(), None)
         if failure is not None:
             raise self._undelivered(*failure)
@@ -182,15 +182,17 @@ class KafkaProducer(SystemProducer):
         return self._after_a_failure(delivery_error(error, self._alarms.system, where, size))
 
     def _after_a_failure(self, found: SamzapyError) -> SamzapyError:
-        """The reason behind a failed record: a fenced producer's records fail with what the fence did to them."""
-        if not self._in_transaction or isinstance(found, ProducerFenced):
+        """What a failed record means to an open transaction: a fenced producer's records fail for many reasons."""
+        if not self._in_transaction:
             return found
         try:
-            self._client.commit_transaction(_TRANSACTION_S)
+            # Inside a transaction this always fails and changes nothing; fatally, if the producer is finished.
+            self._client.begin_transaction()
         except KafkaException as cause:
-            verdict = transaction_error(error_of(cause), "commit")
-            return verdict if isinstance(verdict, ProducerFenced) else found
-        return found
+            error = error_of(cause)
+            if error.fatal():
+                return transaction_error(error, f"flush of {self._name()}")
+        return TransactionAborted(str(found)) if type(found) is ProducerError else found
 
     def _try_again(self, arguments: tuple[Any, ...], cause: Exception) -> None:
         """Wait for room in the queue and produce what did not fit; any other `cause` is raised as one of ours."""
@@ -200,7 +202,7 @@ class KafkaProducer(SystemProducer):
             if self._clock.monotonic() > deadline:
                 text = f"{self._name()}: its queue stayed full for {_QUEUE_S:.0f} s, is {self._alarms.servers} up?"
                 raise self._timed_out(text) from cause
-            client.poll(_FULL_PAUSE_S)
+            self._serve(_FULL_PAUSE_S)
             try:
                 client.produce(*arguments)
             except (BufferError, KafkaException) as again:
@@ -236,11 +238,21 @@ class KafkaProducer(SystemProducer):
                 raise UnknownStream(self._alarms.system, stream, self._alarms.servers)
         return count
 
-    def _transaction(self, name: str, call: Callable[[Any], None]) -> None:
+    def _serve(self, timeout_s: float) -> None:
+        """Let librdkafka deliver its reports."""
+        self._call("send", lambda client: client.poll(timeout_s))
+
+    def _call(self, name: str, call: Callable[[Any], Any]) -> Any:
         try:
-            call(self._client)
+            return call(self._client)
         except KafkaException as cause:
             raise transaction_error(error_of(cause), f"{name} of {self._name()}") from cause
+        except SystemError as crash:
+            # A fatal error is raised by whatever call delivers reports; a report behind it then finds it pending.
+            pending = crash.__cause__
+            if isinstance(pending, KafkaException):
+                raise transaction_error(error_of(pending), f"{name} of {self._name()}") from pending
+            raise
 
     def _must_take_records(self) -> None:
         if self._transactional_id is not None and not self._in_transaction:

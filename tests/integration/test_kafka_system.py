@@ -1,0 +1,262 @@
+"""What samzapy's promises rest on, on a real broker: bounds, transactions, fencing, refusals, outages."""
+
+import uuid
+
+import pytest
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
+from samzapy.clock import SYSTEM_CLOCK
+from samzapy.devkafka import DevBroker
+from samzapy.devkafka.probe import free_port
+from samzapy.errors import (
+    EnvironmentFailure,
+    OffsetOutOfRange,
+    ProducerError,
+    ProducerFenced,
+    RecordTooLarge,
+)
+from samzapy.system.kafka import KafkaSystemFactory
+
+pytestmark = pytest.mark.kafka
+FACTORY = KafkaSystemFactory()
+DEADLINE_S = 40.0
+
+
+def on(bootstrap, **producer):
+    given = {key.replace("_", "."): str(value) for key, value in producer.items()}
+    return SystemSettings("kafka", "kafka", consumer={"bootstrap.servers": bootstrap}, producer=given)
+
+
+@pytest.fixture
+def clients():
+    made = []
+    yield lambda client: made.append(client) or client
+    for client in reversed(made):
+        client.close()
+
+
+@pytest.fixture
+def topic(kafka_admin):
+    def create(partitions=1, **config):
+        name = f"integration-{uuid.uuid4().hex[:12]}"
+        kafka_admin.create(StreamSpec(name, partitions, {k.replace("_", "."): v for k, v in config.items()}))
+        return name
+
+    return create
+
+
+@pytest.fixture
+def producer(kafka_settings, clients):
+    def make(transactional_id=None, settings=None, timeout_ms=60_000):
+        made = clients(FACTORY.producer(settings or kafka_settings, "p", transactional_id, timeout_ms))
+        if transactional_id is not None:
+            made.init_transactions()
+        return made
+
+    return make
+
+
+@pytest.fixture
+def reader(kafka_settings, clients):
+    def make(ssp, offset, settings=None):
+        made = clients(FACTORY.consumer(settings or kafka_settings, "c"))
+        made.register(ssp, offset)
+        made.start()
+        return made
+
+    return make
+
+
+def ssp_of(stream, partition=0):
+    return SystemStreamPartition("kafka", stream, partition)
+
+
+def record(stream, value, key=b"k", partition=0):
+    return OutgoingRecord(stream, key, value, partition)
+
+
+def read_until(consumer, done):
+    found, deadline = [], SYSTEM_CLOCK.monotonic() + DEADLINE_S
+    while not done(found):
+        assert SYSTEM_CLOCK.monotonic() < deadline, f"only {found} came in time"
+        found.extend(value for batch in consumer.poll(0.2, 1000) for value in batch.values)
+    return found
+
+
+def test_a_bound_counts_what_is_behind_an_open_transaction_and_a_take_over_frees_it(
+    topic, producer, reader, kafka_admin
+):
+    stream, name = topic(), uuid.uuid4().hex
+    ssp = ssp_of(stream)
+    crashed = producer(name)
+    crashed.begin()
+    crashed.send([record(stream, b"open")])
+    crashed.flush()
+    other = producer()
+    other.send([record(stream, b"committed")])
+    other.flush()
+    bound = kafka_admin.offsets([ssp])[ssp].upcoming
+    assert bound == 2
+    consumer = reader(ssp, 0)
+    assert consumer.poll(0.5, 10) == []
+    assert consumer.position(ssp) == 0
+    producer(name)
+    assert read_until(consumer, lambda _: consumer.position(ssp) >= bound) == [b"committed"]
+
+
+def test_a_reader_reaches_the_end_behind_a_tail_of_aborted_transactions(topic, producer, reader, kafka_admin):
+    stream = topic()
+    ssp = ssp_of(stream)
+    writer = producer(uuid.uuid4().hex)
+    for values, end in (([b"1", b"2"], writer.commit), ([b"no"] * 500, writer.abort), ([b"no"], writer.abort)):
+        writer.begin()
+        writer.send([record(stream, value) for value in values])
+        writer.flush()
+        end()
+    bound = kafka_admin.offsets([ssp])[ssp].upcoming
+    consumer = reader(ssp, 0)
+    assert read_until(consumer, lambda _: consumer.position(ssp) >= bound) == [b"1", b"2"]
+    assert consumer.position(ssp) == bound == 506
+
+
+def test_a_position_after_a_seek_is_where_it_went(topic, producer, reader):
+    stream = topic()
+    ssp = ssp_of(stream)
+    writer = producer()
+    writer.send([record(stream, b"%d" % i) for i in range(10)])
+    writer.flush()
+    consumer = reader(ssp, 0)
+    assert len(read_until(consumer, lambda found: len(found) == 10)) == 10
+    consumer.seek(ssp, 4)
+    assert consumer.position(ssp) == 4
+    assert read_until(consumer, lambda found: len(found) >= 6) == [b"%d" % i for i in range(4, 10)]
+
+
+def test_an_older_attempt_is_fenced_by_the_stable_id(topic, producer):
+    stream, name = topic(), uuid.uuid4().hex
+    zombie = producer(name)
+    zombie.begin()
+    zombie.send([record(stream, b"zombie")])
+    zombie.flush()
+    producer(name)
+    with pytest.raises(ProducerFenced):
+        zombie.commit()
+    with pytest.raises(ProducerFenced):
+        zombie.abort()
+
+
+def test_a_transaction_that_took_too_long_costs_the_producer(topic, producer, reader, kafka_admin):
+    stream = topic()
+    ssp = ssp_of(stream)
+    slow = producer(uuid.uuid4().hex, timeout_ms=1000)
+    slow.begin()
+    slow.send([record(stream, b"late")])
+    slow.flush()
+    consumer = reader(ssp, 0)
+    assert read_until(consumer, lambda _: consumer.position(ssp) >= 1) == []
+    with pytest.raises(ProducerFenced):
+        slow.commit()
+
+
+def test_a_transaction_time_out_beyond_the_brokers_is_refused_with_its_limit(producer):
+    with pytest.raises(EnvironmentFailure, match="900000"):
+        producer(uuid.uuid4().hex, timeout_ms=2_000_000)
+
+
+def test_an_offset_below_the_log_is_out_of_range_and_names_what_there_is(topic, producer, reader, kafka_admin):
+    stream = topic()
+    ssp = ssp_of(stream)
+    writer = producer()
+    writer.send([record(stream, b"v")] * 10)
+    writer.flush()
+    kafka_admin.delete_records(ssp, 6)
+    consumer = reader(ssp, 2)
+    with pytest.raises(OffsetOutOfRange, match=r"@2: the log holds offsets 6 to 10") as raised:
+        read_until(consumer, lambda _: False)
+    assert (raised.value.offset, raised.value.oldest, raised.value.upcoming) == (2, 6, 10)
+
+
+def test_a_record_the_broker_refuses_is_named_at_the_flush(topic, producer):
+    stream = topic(max_message_bytes="5000")
+    writer = producer()
+    writer.send([record(stream, b"v" * 6000)])
+    with pytest.raises(RecordTooLarge, match=stream):
+        writer.flush()
+    with pytest.raises(RecordTooLarge):
+        writer.send([record(stream, b"small")])
+
+
+def test_a_refused_record_aborts_its_transaction_and_the_producer_goes_on(topic, producer, reader):
+    stream = topic(max_message_bytes="5000")
+    writer = producer(uuid.uuid4().hex)
+    writer.begin()
+    writer.send([record(stream, b"v" * 6000)])
+    with pytest.raises(RecordTooLarge):
+        writer.commit()
+    writer.abort()
+    writer.begin()
+    writer.send([record(stream, b"next")])
+    writer.commit()
+    assert read_until(reader(ssp_of(stream), 0), lambda found: len(found) == 1) == [b"next"]
+
+
+def test_a_full_queue_slows_sending_down_and_loses_nothing(topic, producer, kafka, kafka_admin):
+    stream = topic()
+    writer = producer(settings=on(kafka, queue_buffering_max_messages=1000))
+    writer.send_changes(stream, 0, ((b"%d" % i, b"v") for i in range(20_000)))
+    writer.flush()
+    assert writer.last_offset(stream, 0) == 19_999
+    assert kafka_admin.offsets([ssp_of(stream)])[ssp_of(stream)].upcoming == 20_000
+
+
+def test_the_cluster_decides_the_partition_and_the_producer_still_knows_the_last_offsets(topic, producer, kafka_admin):
+    stream = topic(partitions=3)
+    writer = producer()
+    writer.send([OutgoingRecord(stream, b"%d" % i, b"v") for i in range(300)])
+    writer.flush()
+    ranges = kafka_admin.offsets([ssp_of(stream, partition) for partition in range(3)])
+    assert [writer.last_offset(stream, p) for p in range(3)] == [found.upcoming - 1 for found in ranges.values()]
+
+
+def test_internal_topics_are_not_listed(topic, producer, kafka_admin):
+    producer(uuid.uuid4().hex)
+    assert not [name for name in kafka_admin.list_streams() if name.startswith("__")]
+
+
+def test_a_cluster_that_nobody_serves_is_named_with_the_time_waited():
+    address = f"127.0.0.1:{free_port()}"
+    admin = FACTORY.admin(on(address), "a")
+    with pytest.raises(EnvironmentFailure, match=rf"^cannot reach {address} within 10 s") as raised:
+        admin.list_streams()
+    assert raised.value.exit_code == 3
+    assert "\n" not in str(raised.value)
+
+
+def test_tls_towards_a_plain_listener_is_told_as_such(kafka):
+    secure = SystemSettings("kafka", "kafka", consumer={"bootstrap.servers": kafka, "security.protocol": "ssl"})
+    with pytest.raises(EnvironmentFailure, match="TLS handshake failed|cannot reach"):
+        FACTORY.admin(secure, "a").list_streams()
+
+
+def test_a_killed_broker_comes_back_with_its_records_and_its_clients_go_on(tmp_path, producer, reader):
+    with DevBroker(tmp_path / "broker", tied=True) as broker:
+        here = on(broker.running.bootstrap)
+        admin = FACTORY.admin(here, "a")
+        admin.create(StreamSpec("t", 1))
+        writer, consumer = producer(settings=here), reader(ssp_of("t"), 0, here)
+        writer.send([record("t", b"before")])
+        writer.flush()
+        assert broker.kill()
+        assert broker.running is None
+        writer.send([record("t", b"during")])
+        with pytest.raises(ProducerError, match="1 records were not acknowledged after 0 s"):
+            writer.flush(0.1)
+        assert broker.start() == here.consumer["bootstrap.servers"]
+        successor = producer(settings=here)
+        successor.send([record("t", b"after")])
+        successor.flush()
+        found = read_until(consumer, lambda found: b"after" in found)
+        assert found[0] == b"before"
+        consumer.close()
+        admin.close()

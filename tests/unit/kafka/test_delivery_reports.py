@@ -1,0 +1,67 @@
+from confluent_kafka import KafkaError
+
+from samzapy.system.kafka.reports import DeliveryReports
+
+
+class Delivered:
+    """What a report reads of librdkafka's message, which cannot be made by hand."""
+
+    def __init__(self, offset, partition=0):
+        self._offset, self._partition = offset, partition
+
+    def offset(self):
+        return self._offset
+
+    def partition(self):
+        return self._partition
+
+
+def test_the_last_offset_is_known_after_settling_only():
+    reports = DeliveryReports()
+    reports.callback("t", 0)(None, Delivered(4))
+    reports.callback("t", 0)(None, Delivered(5))
+    assert reports.last_offset("t", 0) is None
+    reports.settle()
+    assert reports.last_offset("t", 0) == 5
+    assert reports.last_offset("t", 1) is None
+
+
+def test_a_failure_is_found_behind_and_before_successes():
+    reports = DeliveryReports()
+    report = reports.callback("t", 0)
+    report(None, Delivered(4))
+    report(KafkaError(KafkaError._TIMED_OUT), Delivered(-1))
+    report(None, Delivered(5))
+    assert [error.code() for error, _ in reports.failures()] == [KafkaError._TIMED_OUT]
+
+
+def test_a_partition_with_failures_only_is_found():
+    reports = DeliveryReports()
+    reports.callback("t", 0)(KafkaError(KafkaError._TIMED_OUT), Delivered(-1))
+    assert len(list(reports.failures())) == 1
+
+
+def test_records_spread_by_their_key_are_reported_by_partition():
+    reports = DeliveryReports()
+    report = reports.spread_callback("t")
+    for offset, partition in ((1, 0), (7, 1), (2, 0)):
+        report(None, Delivered(offset, partition))
+    assert list(reports.failures()) == []
+    reports.settle()
+    assert (reports.last_offset("t", 0), reports.last_offset("t", 1)) == (2, 7)
+
+
+def test_a_failure_of_a_spread_record_is_found():
+    reports = DeliveryReports()
+    reports.spread_callback("t")(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), Delivered(-1))
+    assert [error.code() for error, _ in reports.failures()] == [KafkaError.MSG_SIZE_TOO_LARGE]
+
+
+def test_clearing_forgets_reports_and_keeps_earlier_offsets():
+    reports = DeliveryReports()
+    reports.callback("t", 0)(None, Delivered(4))
+    reports.settle()
+    reports.callback("t", 0)(KafkaError(KafkaError._PURGE_QUEUE), Delivered(-1))
+    reports.clear()
+    assert list(reports.failures()) == []
+    assert reports.last_offset("t", 0) == 4

@@ -1,0 +1,147 @@
+import json
+import os
+import shutil
+import socket
+import stat
+from hashlib import sha512
+
+import psutil
+import pytest
+
+from samzapy import devkafka
+from samzapy.devkafka import resolve, state
+from samzapy.devkafka.java import find_java, java_version
+from samzapy.devkafka.probe import answers, free_port, is_free
+from samzapy.errors import EnvironmentFailure
+
+
+@pytest.fixture
+def jars(tmp_path):
+    folder = tmp_path / "jars"
+    folder.mkdir()
+    for name in ("a.jar", "b.jar"):
+        (folder / name).write_bytes(name.encode())
+    return folder
+
+
+PINNED = {name: sha512(name.encode()).hexdigest() for name in ("a.jar", "b.jar")}
+
+
+def test_the_pinned_jars_are_kafka_and_what_it_needs():
+    pinned = resolve.pinned_jars()
+    assert "org.apache.kafka_kafka_2.13-4.1.0.jar" in pinned
+    assert all(len(digest) == 128 for digest in pinned.values())
+
+
+def test_the_right_jars_are_accepted_and_remembered(jars, tmp_path):
+    resolve.verify(jars, PINNED, tmp_path / "verified.json")
+    assert set(json.loads((tmp_path / "verified.json").read_text())) == set(PINNED)
+
+
+def test_a_tampered_jar_is_refused_by_name(jars, tmp_path):
+    resolve.verify(jars, PINNED, tmp_path / "verified.json")
+    (jars / "b.jar").write_bytes(b"evil.")
+    with pytest.raises(EnvironmentFailure, match=r"b\.jar.*SHA-512"):
+        resolve.verify(jars, PINNED, tmp_path / "verified.json")
+
+
+def test_a_missing_jar_is_refused_by_name(jars, tmp_path):
+    (jars / "a.jar").unlink()
+    with pytest.raises(EnvironmentFailure, match=r"a\.jar: missing"):
+        resolve.verify(jars, PINNED, tmp_path / "verified.json")
+
+
+def test_a_jar_that_is_not_pinned_is_refused_by_name(jars, tmp_path):
+    (jars / "c.jar").write_bytes(b"")
+    with pytest.raises(EnvironmentFailure, match=r"c\.jar: is no pinned jar"):
+        resolve.verify(jars, PINNED, tmp_path / "verified.json")
+
+
+def test_an_unreadable_memory_means_verifying_again(jars, tmp_path):
+    (tmp_path / "verified.json").write_text("{")
+    resolve.verify(jars, PINNED, tmp_path / "verified.json")
+    (jars / "a.jar").write_bytes(b"evil!")
+    (tmp_path / "verified.json").write_text("[]")
+    with pytest.raises(EnvironmentFailure):
+        resolve.verify(jars, PINNED, tmp_path / "verified.json")
+
+
+def test_the_cache_folder_follows_the_environment(monkeypatch, tmp_path):
+    monkeypatch.delenv("SAMZAPY_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert resolve.cache_folder() == tmp_path / "samzapy" / "kafka-4.1.0"
+    monkeypatch.setenv("SAMZAPY_CACHE", str(tmp_path / "own"))
+    assert resolve.cache_folder() == tmp_path / "own" / "kafka-4.1.0"
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [('openjdk version "17.0.15" 2025', 17), ('java version "1.8.0_292"', 8), ('openjdk version "21" x', 21), ("", 0)],
+)
+def test_the_java_version_is_read(text, version):
+    assert java_version(text) == version
+
+
+def fake_java(folder, version):
+    java = folder / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    java.chmod(java.stat().st_mode | stat.S_IXUSR)
+
+
+def test_an_old_java_is_named(monkeypatch, tmp_path):
+    fake_java(tmp_path, "11.0.2")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(EnvironmentFailure, match=r"Spark 4 needs Java 17\+, found 11"):
+        find_java()
+
+
+def test_a_missing_java_is_told(monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(EnvironmentFailure, match=r"Spark 4 needs Java 17\+, found none"):
+        find_java()
+
+
+def test_the_java_home_wins(monkeypatch, tmp_path):
+    fake_java(tmp_path, "21.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert find_java() == tmp_path / "bin" / "java"
+
+
+def test_nobody_answers_on_a_free_port():
+    port = free_port()
+    assert is_free(port)
+    assert not answers(port, 0.2)
+
+
+def test_a_folder_without_a_broker_has_no_status_and_nothing_to_stop(tmp_path):
+    assert devkafka.status(tmp_path / "none") is None
+    assert devkafka.stop(tmp_path / "none") is False
+    assert devkafka.stop(tmp_path) is False
+
+
+def test_a_pid_that_another_process_has_now_is_not_the_broker(tmp_path):
+    found = state.remember(tmp_path, os.getpid(), 9092)
+    assert state.running(tmp_path) == found
+    (tmp_path / "broker.json").write_text(json.dumps({**found._asdict(), "created": found.created - 100}))
+    assert state.running(tmp_path) is None
+    assert state.last_port(tmp_path) == 9092
+    assert psutil.pid_exists(os.getpid())
+
+
+def test_a_taken_port_is_refused(tmp_path):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(EnvironmentFailure, match=f"port {port}: something else listens"):
+            devkafka.start(tmp_path, port)
+    assert devkafka.status(tmp_path) is None
+
+
+@pytest.mark.kafka
+def test_starting_again_finds_the_running_broker(kafka_broker, kafka):
+    running = kafka_broker.running
+    assert kafka_broker.start() == kafka == running.bootstrap
+    assert kafka_broker.running == running
+    assert shutil.which("java") or os.environ.get("JAVA_HOME")

@@ -1,0 +1,73 @@
+import pytest
+from confluent_kafka import KafkaError
+
+from samzapy.errors import (
+    EnvironmentFailure,
+    ProducerError,
+    ProducerFenced,
+    RecordTooLarge,
+    RetriableError,
+    TransactionAborted,
+    TransactionIndeterminate,
+    UnknownStream,
+)
+from samzapy.system.kafka.errors import delivery_error, general_error, transaction_error
+
+
+def test_a_fatal_error_of_a_transaction_means_fenced():
+    found = transaction_error(KafkaError(KafkaError._FENCED, "newer instance", True), "commit")
+    assert type(found) is ProducerFenced
+    assert type(transaction_error(KafkaError(KafkaError._FAIL, "x", True), "commit")) is ProducerFenced
+
+
+def test_an_abortable_error_of_a_transaction_means_aborted():
+    error = KafkaError(KafkaError._INCONSISTENT, "x", False, False, True)
+    assert type(transaction_error(error, "commit")) is TransactionAborted
+
+
+@pytest.mark.parametrize("code", [KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError.UNKNOWN])
+def test_any_other_error_of_a_transaction_means_nobody_knows(code):
+    assert type(transaction_error(KafkaError(code, "x", False, True), "commit")) is TransactionIndeterminate
+
+
+def test_a_call_in_the_wrong_state_is_a_producer_error():
+    assert type(transaction_error(KafkaError(KafkaError._STATE), "commit")) is ProducerError
+
+
+def test_a_right_that_is_missing_is_named():
+    error = KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    found = transaction_error(error, "init_transactions of the producer 'x'")
+    assert type(found) is EnvironmentFailure
+    assert "not authorised: TransactionalId" in str(found)
+
+
+def test_a_time_out_the_broker_does_not_allow_names_its_limit():
+    found = transaction_error(KafkaError(KafkaError.INVALID_TRANSACTION_TIMEOUT), "init_transactions")
+    assert "transaction.max.timeout.ms" in str(found)
+    assert found.exit_code == 3
+
+
+@pytest.mark.parametrize("code", [KafkaError._SSL, KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED])
+def test_a_refused_connection_is_an_environment_failure(code):
+    assert type(general_error(KafkaError(code, "x"), "kafka", "h:1")) is EnvironmentFailure
+
+
+@pytest.mark.parametrize("code", [KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN])
+def test_a_lost_connection_may_be_retried(code):
+    assert type(general_error(KafkaError(code, "x"), "kafka", "h:1")) is RetriableError
+
+
+def test_an_unknown_topic_is_named_without_its_partition():
+    found = general_error(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), "kafka", "kafka.a.b[3]")
+    assert isinstance(found, UnknownStream)
+    assert found.stream == "a.b"
+
+
+def test_a_record_the_broker_finds_too_large_is_told_with_its_size():
+    found = delivery_error(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), "kafka", "kafka.t[0]", 2_000_113, 1_000_000)
+    assert type(found) is RecordTooLarge
+    assert str(found) == "kafka.t[0]: record of 2,000,113 B > max.message.bytes 1,000,000"
+
+
+def test_messages_are_one_line():
+    assert "\n" not in str(general_error(KafkaError(KafkaError._FAIL, "a\nb"), "kafka", "h:1"))

@@ -1,0 +1,101 @@
+import pytest
+
+from samzapy.api.system import SystemSettings
+from samzapy.errors import ConfigError
+from samzapy.system.kafka import KafkaSystemFactory
+from samzapy.system.kafka.settings import admin_properties, consumer_properties, producer_properties
+
+SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
+
+
+def settings(consumer=SERVERS, producer=None, properties=None):
+    return SystemSettings("kafka", "kafka", consumer=consumer, producer=producer or {}, properties=properties or {})
+
+
+def problems(found):
+    with pytest.raises(ConfigError) as raised:
+        KafkaSystemFactory().check(found)
+    return {problem.key: problem for problem in raised.value.problems}
+
+
+def test_ordinary_settings_are_accepted():
+    given = settings({**SERVERS, "fetch.min.bytes": "10"}, {"compression.type": "lz4", "linger.ms": "20"})
+    KafkaSystemFactory().check(given)
+
+
+def test_either_side_names_the_cluster_for_both():
+    given = settings({}, SERVERS)
+    assert consumer_properties(given, "c")["bootstrap.servers"] == "127.0.0.1:1"
+    assert admin_properties(given, "c")["bootstrap.servers"] == "127.0.0.1:1"
+    assert producer_properties(settings(), "c", None, 1)["bootstrap.servers"] == "127.0.0.1:1"
+
+
+def test_a_system_without_an_address_is_refused():
+    assert "systems.kafka.consumer.bootstrap.servers" in problems(settings({}))
+
+
+GUARANTEES = """acks auto.offset.reset client.id enable.auto.commit enable.idempotence group.id isolation.level partitioner
+transactional.id plugin.library.paths error_cb logger""".split()
+
+
+@pytest.mark.parametrize("key", GUARANTEES)
+def test_a_property_that_carries_a_guarantee_is_refused_on_both_sides(key):
+    found = problems(settings({**SERVERS, key: "x"}, {key: "x"}))
+    assert set(found) == {f"systems.kafka.consumer.{key}", f"systems.kafka.producer.{key}"}
+
+
+def test_a_refused_property_is_refused_by_the_factory_too():
+    with pytest.raises(ConfigError, match=r"systems\.kafka\.consumer\.isolation\.level"):
+        KafkaSystemFactory().consumer(settings({**SERVERS, "isolation.level": "read_uncommitted"}), "c")
+    with pytest.raises(ConfigError, match=r"systems\.kafka\.producer\.acks"):
+        KafkaSystemFactory().producer(settings(SERVERS, {"acks": "0"}), "c")
+
+
+def test_unknown_properties_are_all_named_with_their_full_keys():
+    found = problems(settings({**SERVERS, "fetch.foo": "1", "fetch.min.bytes": "few"}, {"linger.bar": "2"}))
+    assert set(found) == {
+        "systems.kafka.consumer.fetch.foo",
+        "systems.kafka.consumer.fetch.min.bytes",
+        "systems.kafka.producer.linger.bar",
+    }
+    assert 'No such configuration property: "fetch.foo"' in str(found["systems.kafka.consumer.fetch.foo"])
+
+
+def test_a_secret_is_masked_in_a_problem():
+    found = problems(settings({**SERVERS, "ssl.key.passwordx": "hunter2"}))
+    assert "hunter2" not in str(found["systems.kafka.consumer.ssl.key.passwordx"])
+
+
+def test_keys_of_samza_files_without_a_meaning_here_are_ignored():
+    KafkaSystemFactory().check(settings({**SERVERS, "zookeeper.connect": "localhost:2181"}))
+
+
+def test_samzas_fetch_thresholds_bound_the_read_ahead():
+    given = settings(properties={"samza.fetch.threshold": "500"})
+    assert consumer_properties(given, "c")["queued.min.messages"] == "500"
+    given = settings(properties={"samza.fetch.threshold": "500", "samza.fetch.threshold.bytes": "1048576"})
+    assert consumer_properties(given, "c")["queued.max.messages.kbytes"] == "1024"
+
+
+def test_a_fetch_threshold_that_is_no_number_is_refused():
+    found = problems(settings(properties={"samza.fetch.threshold": "many"}))
+    assert set(found) == {"systems.kafka.samza.fetch.threshold"}
+
+
+def test_what_carries_the_guarantees_is_set():
+    consumer = consumer_properties(settings(), "c")
+    assert consumer["isolation.level"] == "read_committed"
+    assert consumer["auto.offset.reset"] == "error"
+    assert consumer["enable.auto.commit"] == "false"
+    producer = producer_properties(settings(), "c", "job-task", 1234)
+    assert (producer["acks"], producer["enable.idempotence"]) == ("all", "true")
+    assert (producer["transactional.id"], producer["transaction.timeout.ms"]) == ("job-task", "1234")
+
+
+def test_an_admin_connects_as_the_consumer_does():
+    given = settings(
+        {**SERVERS, "security.protocol": "ssl", "fetch.min.bytes": "9"}, {"security.protocol": "plaintext"}
+    )
+    found = admin_properties(given, "c")
+    assert found["security.protocol"] == "ssl"
+    assert "fetch.min.bytes" not in found
