@@ -11,7 +11,7 @@ from rich.console import Console
 
 from benchmarks.kafka import broker
 from benchmarks.results import write
-from benchmarks.tables import ratios_table, results_table
+from benchmarks.tables import latency_table, phases_table, ratios_table, results_table
 from benchmarks.workloads import VARIANTS, WORKLOADS
 from samzapy.bench.measuring import Measurement
 from samzapy.errors import SamzapyError
@@ -49,8 +49,10 @@ def run(options: argparse.Namespace) -> None:
                     progress.print(
                         f"{name} {number}/{options.repeats} {variant}: {measured[-1].messages_per_s:,.0f} msg/s"
                     )
-    console.print(results_table(repeats))
-    console.print(ratios_table(repeats))
+    for table in (results_table, phases_table, latency_table, ratios_table):
+        made = table(repeats)
+        if made.row_count:
+            console.print(made)
     if options.output:
         write(options.output, repeats, options.events)
         console.print(f"every repeat is in {options.output}", soft_wrap=True)

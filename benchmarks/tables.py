@@ -5,27 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from benchmarks.kafka import PARTITIONS
 from benchmarks.results import PERCENTILES, Repeats, figures, ratios
 from samzapy.bench.measuring import Measurement
 from samzapy.bench.report import memory_cell
 
+_PER_PUT = "changelog_records_per_put"
+
 
 def results_table(repeats: Repeats) -> Table:
     """A row a variant: medians, with minimum and maximum in brackets."""
-    table = Table(title="samzapy beside loops written by hand: median (min - max)", title_style="bold")
-    table.add_column("workload", no_wrap=True)
-    table.add_column("variant", no_wrap=True)
-    for name in (
-        "k msg/s",
-        "CPU-s per M",
-        "memory MiB",
-        "changelog per put",
-        "by open partitions",
-        "p50 / p99 / p99.9 ms",
-    ):
-        table.add_column(name, justify="right")
+    table = _table("samzapy beside loops written by hand: median (min - max)", "workload", "variant")
+    for name in ("k msg/s", "CPU-s per M", "memory MiB", "log/put"):
+        table.add_column(name, justify="right", no_wrap=True)
     for workload, variants in repeats.items():
         for variant, runs in variants.items():
             found = figures(runs)
@@ -35,18 +30,46 @@ def results_table(repeats: Repeats) -> Table:
                 _spread([value / 1_000 for value in found["messages_per_s"]], ".0f"),
                 _spread(found["cpu_s_per_million"], ".2f"),
                 memory_cell(max(runs, key=lambda run: run.peak_rss["tree"])),
-                _spread(found["changelog_records_per_put"], ".3f") if "changelog_records_per_put" in found else "",
-                _by_open_partitions(runs),
-                " / ".join(f"{median(found[name]):.1f}" for name in PERCENTILES if name in found),
+                f"{median(found[_PER_PUT]):.3f}" if _PER_PUT in found else "",
             )
+        table.add_section()
+    table.caption = "memory: largest of the repeats, on Spark driver + JVM + worker; log/put: changelog records a put"
+    return table
+
+
+def latency_table(repeats: Repeats) -> Table:
+    """Milliseconds from before the append to after the processing, medians of the repeats' percentiles."""
+    table = _table("latency in ms: median (min - max)", "variant")
+    for name in PERCENTILES:
+        table.add_column(name.removesuffix("_ms"), justify="right", no_wrap=True)
+    for variants in repeats.values():
+        for variant, runs in variants.items():
+            found = figures(runs)
+            if PERCENTILES[0] in found:
+                table.add_row(variant, *(_spread(found[name], ".1f") for name in PERCENTILES))
+    return table
+
+
+def phases_table(repeats: Repeats) -> Table:
+    """Throughput while so many partitions had messages left: it must not fall when one is drained."""
+    table = _table("k msg/s by partitions that are not drained", "workload", "variant")
+    for number in range(PARTITIONS, 0, -1):
+        table.add_column(str(number), justify="right")
+    for workload, variants in repeats.items():
+        for variant, runs in variants.items():
+            rates = _by_open_partitions(runs)
+            if rates and PERCENTILES[0] not in figures(runs):
+                cells = (
+                    f"{rates[number] / 1_000:.0f}" if number in rates else "" for number in range(PARTITIONS, 0, -1)
+                )
+                table.add_row(workload, variant, *cells)
         table.add_section()
     return table
 
 
 def ratios_table(repeats: Repeats) -> Table:
     """samzapy over the bare loop."""
-    table = Table(title="samzapy / bare loop, by medians", title_style="bold")
-    table.add_column("ratio")
+    table = _table("samzapy / bare loop, by medians", "ratio")
     table.add_column("value", justify="right")
     for name, value in ratios(repeats).items():
         table.add_row(name, f"{value:.2f}")
@@ -57,8 +80,15 @@ def _spread(values: Sequence[float], form: str) -> str:
     return f"{median(values):{form}} ({min(values):{form}} - {max(values):{form}})"
 
 
-def _by_open_partitions(runs: Sequence[Measurement]) -> str:
-    """Throughput, in thousands a second, while 4, 3, 2, 1 partitions had messages left."""
+def _table(title: str, *left: str) -> Table:
+    table = Table(title=title, title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in left:
+        table.add_column(name, no_wrap=True)
+    return table
+
+
+def _by_open_partitions(runs: Sequence[Measurement]) -> dict[int, float]:
+    """Messages a second by the number of partitions with messages left."""
     messages: dict[int, float] = {}
     seconds: dict[int, float] = {}
     for run in runs:
@@ -66,6 +96,4 @@ def _by_open_partitions(runs: Sequence[Measurement]) -> str:
             still_open = max(phase.open_partitions, 1)
             messages[still_open] = messages.get(still_open, 0.0) + phase.messages_per_s * phase.seconds
             seconds[still_open] = seconds.get(still_open, 0.0) + phase.seconds
-    return " ".join(
-        f"{number}:{messages[number] / seconds[number] / 1_000:.0f}k" for number in sorted(messages, reverse=True)
-    )
+    return {number: messages[number] / seconds[number] for number in messages}
