@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import final
 
+import psutil
+
 from samzapy.errors import EnvironmentFailure
 
 _QUIET = """\
@@ -25,12 +27,16 @@ appender.console.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex{{short}}
 """
 
 
+_PREFIX = "samzapy-spark-"
+
+
 @final
 class RunFolder:
-    """A temporary folder, readable by its owner only, removed when left."""
+    """A temporary folder, readable by its owner only, removed when left; or, after a SIGKILL, by the next run."""
 
     def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="samzapy-spark-"))
+        _sweep(Path(tempfile.gettempdir()))
+        self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
 
     def __enter__(self) -> RunFolder:
         return self
@@ -58,3 +64,14 @@ class RunFolder:
             if entry.name != "work":
                 (home / entry.name).symlink_to(entry)
         return home
+
+
+def _sweep(parent: Path) -> None:
+    """Remove what this user's runs have left there whose process is gone."""
+    for path in parent.glob(f"{_PREFIX}*-*"):
+        pid = path.name.removeprefix(_PREFIX).partition("-")[0]
+        try:
+            if pid.isdigit() and path.lstat().st_uid == os.getuid() and not psutil.pid_exists(int(pid)):
+                shutil.rmtree(path, ignore_errors=True)
+        except OSError:
+            continue  # gone meanwhile

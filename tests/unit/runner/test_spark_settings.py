@@ -1,3 +1,7 @@
+import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -66,6 +70,21 @@ def test_sparks_home_is_a_folder_of_links_that_disappears_with_the_run(monkeypat
         assert "rootLogger.level = off" in folder.log_settings(verbose=False).read_text()
         assert folder.path.stat().st_mode & 0o777 == 0o700
     assert not folder.path.exists()
+
+
+def test_the_folder_of_a_run_that_was_killed_is_removed_by_the_next_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    killed = tmp_path / f"samzapy-spark-{ended.pid}-abc"
+    going_on = tmp_path / f"samzapy-spark-{os.getpid()}-abc"
+    others = tmp_path / "samzapy-spark-notes-abc"
+    for path in (killed, going_on, others):
+        path.mkdir()
+    with RunFolder():
+        assert not killed.exists()
+    assert going_on.exists()
+    assert others.exists()
 
 
 def test_a_given_spark_home_is_used_as_it_is(monkeypatch):
