@@ -187,17 +187,19 @@ def test_a_record_the_broker_refuses_is_named_at_the_flush(topic, producer):
         writer.send([record(stream, b"small")])
 
 
-def test_a_refused_record_aborts_its_transaction_and_the_producer_goes_on(topic, producer, reader):
-    stream = topic(max_message_bytes="5000")
-    writer = producer(uuid.uuid4().hex)
+def test_a_refused_record_aborts_its_transaction_and_a_successor_goes_on(topic, producer, reader):
+    stream, name = topic(max_message_bytes="5000"), uuid.uuid4().hex
+    writer = producer(name)
     writer.begin()
-    writer.send([record(stream, b"v" * 6000)])
+    writer.send([record(stream, b"small"), record(stream, b"v" * 6000)])
     with pytest.raises(RecordTooLarge):
         writer.commit()
     writer.abort()
-    writer.begin()
-    writer.send([record(stream, b"next")])
-    writer.commit()
+    writer.close()
+    successor = producer(name)
+    successor.begin()
+    successor.send([record(stream, b"next")])
+    successor.commit()
     assert read_until(reader(ssp_of(stream), 0), lambda found: len(found) == 1) == [b"next"]
 
 
@@ -233,10 +235,27 @@ def test_a_cluster_that_nobody_serves_is_named_with_the_time_waited():
     assert "\n" not in str(raised.value)
 
 
-def test_tls_towards_a_plain_listener_is_told_as_such(kafka):
-    secure = SystemSettings("kafka", "kafka", consumer={"bootstrap.servers": kafka, "security.protocol": "ssl"})
-    with pytest.raises(EnvironmentFailure, match="TLS handshake failed|cannot reach"):
+@pytest.mark.parametrize(
+    ("security", "reason"),
+    [
+        ({"security.protocol": "ssl"}, "TLS handshake failed"),
+        (
+            {
+                "security.protocol": "sasl_plaintext",
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": "u",
+                "sasl.password": "hunter2",
+            },
+            "authentication failed",
+        ),
+    ],
+)
+def test_a_listener_that_speaks_otherwise_is_told_as_such(kafka, security, reason):
+    secure = SystemSettings("kafka", "kafka", consumer={"bootstrap.servers": kafka, **security})
+    with pytest.raises(EnvironmentFailure, match=f"^{kafka}: {reason}") as raised:
         FACTORY.admin(secure, "a").list_streams()
+    assert "hunter2" not in str(raised.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_a_killed_broker_comes_back_with_its_records_and_its_clients_go_on(tmp_path, producer, reader):

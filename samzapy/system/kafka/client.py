@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SamzapyError
-from samzapy.system.kafka.errors import error_of, general_error, is_refused, one_line
+from samzapy.system.kafka.errors import error_of, general_error, is_failed_handshake, is_refused, one_line
 
 #: What librdkafka logs; quiet unless a program gives it a handler.
 LOGGER = logging.getLogger("samzapy.kafka")
@@ -18,7 +18,7 @@ LOGGER.addHandler(logging.NullHandler())
 
 #: How long a client may try to reach its cluster, in seconds.
 REACH_S = 10.0
-_ATTEMPT_S = 2.0
+_ATTEMPT_S = 1.0
 _PAUSE_S = 0.1
 
 
@@ -32,6 +32,7 @@ class Alarms:
         self.system = system
         self.servers = servers
         self.refusal: KafkaError | None = None
+        self.handshake: KafkaError | None = None
         self.last = ""
 
     def note(self, error: KafkaError) -> None:
@@ -41,11 +42,19 @@ class Alarms:
             self.last = one_line(error)
         if is_refused(error):
             self.refusal = error
+        elif is_failed_handshake(error):
+            self.handshake = error
 
     def check(self) -> None:
         """Raise EnvironmentFailure if the cluster has refused us."""
         if self.refusal is not None:
             raise general_error(self.refusal, self.system, self.servers)
+
+    def check_first_contact(self) -> None:
+        """As `check`, and a failed TLS handshake counts: later it may only be a broker that is going down."""
+        self.check()
+        if self.handshake is not None:
+            raise general_error(self.handshake, self.system, self.servers)
 
     def unreachable(self, waited_s: float) -> SamzapyError:
         """The error for a cluster that did not answer in time."""
@@ -76,6 +85,6 @@ def reach(client: Any, alarms: Alarms, clock: Clock = SYSTEM_CLOCK, topic: str |
         except KafkaException as cause:
             # Alarms are delivered by poll, which also keeps a refused connection from being retried in a spin.
             client.poll(_PAUSE_S)
-            alarms.check()
+            alarms.check_first_contact()
             if clock.monotonic() >= deadline:
                 raise alarms.unreachable(REACH_S) from cause

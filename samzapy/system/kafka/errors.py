@@ -70,11 +70,17 @@ def is_refused(error: KafkaError) -> bool:
     return error.code() in _REFUSED
 
 
+def is_failed_handshake(error: KafkaError) -> bool:
+    """Whether TLS could not be agreed on; librdkafka reports some of these as lost connections."""
+    return "SSL handshake failed" in str(error.str())
+
+
 def general_error(error: KafkaError, system: str, where: str) -> SamzapyError:
     """The class for an error that did not come from a transactional call; `where` is a topic, an SSP or an address."""
     code = error.code()
-    if code in _REFUSED:
-        return EnvironmentFailure(f"{where}: {_REFUSED[code]}: {one_line(error)}")
+    if code in _REFUSED or is_failed_handshake(error):
+        what = _REFUSED.get(code, _REFUSED[KafkaError._SSL])  # noqa: SLF001
+        return EnvironmentFailure(f"{where}: {what}: {one_line(error)}")
     if code in _UNAUTHORISED:
         return EnvironmentFailure(f"{where}: not authorised: {_UNAUTHORISED[code]} ({one_line(error)})")
     if code in UNKNOWN_TOPIC:

@@ -34,8 +34,20 @@ def test_a_system_without_an_address_is_refused():
     assert "systems.kafka.consumer.bootstrap.servers" in problems(settings({}))
 
 
-GUARANTEES = """acks auto.offset.reset client.id enable.auto.commit enable.idempotence group.id isolation.level partitioner
-transactional.id plugin.library.paths error_cb logger""".split()
+GUARANTEES = [
+    "acks",
+    "auto.offset.reset",
+    "client.id",
+    "enable.auto.commit",
+    "enable.idempotence",
+    "error_cb",
+    "group.id",
+    "isolation.level",
+    "logger",
+    "partitioner",
+    "plugin.library.paths",
+    "transactional.id",
+]
 
 
 @pytest.mark.parametrize("key", GUARANTEES)
