@@ -77,7 +77,12 @@ class SparkSession:
 
     def _start(self) -> None:
         settings = spark_settings(self._config, self._master, self._folder.log_settings(verbose=self._verbose))
-        with _environment(environment(self._master, self._folder.spark_home())), warnings.catch_warnings():
+        with (
+            _environment(
+                environment(self._master, self._folder.spark_home(on_this_machine=self._master.on_this_machine))
+            ),
+            warnings.catch_warnings(),
+        ):
             # pyspark looks whether pandas is there, and complains about its version; no container touches pandas.
             warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
             self._jvm = DriverJvm(settings, verbose=self._verbose)

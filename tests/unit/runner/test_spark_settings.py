@@ -64,7 +64,7 @@ def test_saying_what_is_needed_anyway_is_no_offence():
 def test_sparks_home_is_a_folder_of_links_that_disappears_with_the_run(monkeypatch):
     monkeypatch.delenv("SPARK_HOME", raising=False)
     with RunFolder() as folder:
-        home = folder.spark_home()
+        home = folder.spark_home(on_this_machine=True)
         assert (home / "bin" / "spark-submit").is_file()
         assert (home / "jars").is_symlink()
         assert "rootLogger.level = off" in folder.log_settings(verbose=False).read_text()
@@ -90,4 +90,4 @@ def test_the_folder_of_a_run_that_was_killed_is_removed_by_the_next_one(tmp_path
 def test_a_given_spark_home_is_used_as_it_is(monkeypatch):
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
     with RunFolder() as folder:
-        assert folder.spark_home() == Path("/opt/spark")
+        assert folder.spark_home(on_this_machine=True) == Path("/opt/spark")
