@@ -175,7 +175,7 @@ class Progress:
 def _remaining(report: ContainerReport) -> int | None:
     if report.phase == "done":
         return 0
-    if not report.ends:
-        return None
     positions = report.positions
+    if not report.ends or not positions:
+        return None
     return sum(max(0, end - positions[ssp]) for ssp, end in report.ends.items() if ssp in positions)

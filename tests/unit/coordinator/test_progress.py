@@ -41,6 +41,7 @@ def test_a_superseded_attempt_is_not_counted_any_more():
 def test_what_remains_is_known_when_every_container_has_told_its_ends():
     job = coordinator()
     left, right = LocalLease(job, "0"), LocalLease(job, "1")
+    right.report(report(right, "1", phase="starting", ends={"memory.in[1]": 10}))
     left.report(report(left, positions={"memory.in[0]": 40}, ends={"memory.in[0]": 100}))
     assert job.status().remaining is None
     right.report(report(right, "1", positions={"memory.in[1]": 12}, ends={"memory.in[1]": 10}))
