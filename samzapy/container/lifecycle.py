@@ -25,6 +25,7 @@ from samzapy.api.lease import ContainerLease, ContainerReport
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
 from samzapy.container.commit import Committer
+from samzapy.container.garbage import tuned_for_messages
 from samzapy.container.heartbeat import Heartbeat
 from samzapy.container.inputs import Inputs
 from samzapy.container.parts import Parts
@@ -71,7 +72,8 @@ class Container:
         try:
             loop = self._start()
             self._heartbeat.phase("running")
-            loop.run()
+            with tuned_for_messages():
+                loop.run()
             self._heartbeat.phase("stopping")
             self._stop()
         except BaseException:

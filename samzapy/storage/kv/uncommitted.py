@@ -10,6 +10,9 @@ from samzapy.errors import RecordTooLarge
 from samzapy.storage.kv.merge import Change, Pair, merged
 from samzapy.storage.kv.ordered import KeyOrder
 
+#: Not None, which is a deletion; bytes by type, so that `get` needs no cast.
+_UNCHANGED: bytes | None = bytes(bytearray(b"unchanged"))
+
 
 class UncommittedStore:
     """One task's changes to one store, one entry a key, over an engine that holds what is committed.
@@ -54,10 +57,8 @@ class UncommittedStore:
 
     def get(self, key: bytes) -> bytes | None:
         """The value with own changes, None if there is none."""
-        try:
-            return self._changes[key]
-        except KeyError:
-            return self._engine.get(key)
+        value = self._changes.get(key, _UNCHANGED)
+        return self._engine.get(key) if value is _UNCHANGED else value
 
     def get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values in the order of `keys`; what is not changed is read in one call of the engine."""
