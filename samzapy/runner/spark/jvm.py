@@ -36,7 +36,7 @@ class DriverJvm:
         self._reader = threading.Thread(target=self._forward, args=(read,), name="spark-output", daemon=True)
         self._reader.start()
         try:
-            # Its own session: a Ctrl-C in the terminal is for us to pass on, by way of the coordinator.
+            # A group of its own: a Ctrl-C in the terminal is for us to pass on, by way of the coordinator.
             output: dict[str, Any] = {"stdout": write, "stderr": write, "start_new_session": True}
             self.gateway: Any = launch_gateway(conf, output)
         except (PySparkException, OSError) as cause:

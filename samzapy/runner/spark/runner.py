@@ -1,4 +1,4 @@
-"""A run on Spark: the coordinator, the session, the supervisor, in this order; taken down in the reverse one."""
+"""A run on Spark: the coordinator, the application, the supervisor, in this order; taken down in the reverse one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from samzapy.coordinator.service import CoordinatorService
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
 from samzapy.runner.signals import StopSignals
 from samzapy.runner.spark.address import driver_address
+from samzapy.runner.spark.application import SparkApplication
 from samzapy.runner.spark.backoff import Backoff
 from samzapy.runner.spark.master import Master
-from samzapy.runner.spark.session import SparkSession
 from samzapy.runner.spark.settings import TOKEN
 from samzapy.runner.spark.submission import Submission
 from samzapy.runner.spark.supervisor import Supervisor
@@ -47,21 +47,21 @@ class SparkRunner(Runner):
             service = CoordinatorService(coordinator, token, host, config.spark.coordinator_port)
             stack.callback(service.close)
             options.on_event(f"status page: {service.url}/?token={token}")
-            session = stack.enter_context(SparkSession(config, master, token, verbose=options.verbose))
+            spark = stack.enter_context(SparkApplication(config, master, token, verbose=options.verbose))
 
             def submit(container_ids: tuple[str, ...], ended: Callable[[], None]) -> Submission:
-                return Submission(session.context, service.url, container_ids, ended)
+                return Submission(spark.context, service.url, container_ids, ended)
 
             supervisor = Supervisor(
                 coordinator,
                 submit,
-                session,
+                spark,
                 self._backoff(prepared),
                 self._clock,
                 options,
                 config.task.shutdown_ms / 1000,
             )
-            stack.enter_context(StopSignals(supervisor.stop, session.kill))
+            stack.enter_context(StopSignals(supervisor.stop, spark.kill))
             status = supervisor.run()
         return JobOutcome(status, supervisor.stopped)
 

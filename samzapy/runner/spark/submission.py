@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner.spark.session import one_line
+from samzapy.runner.spark.application import one_line
 from samzapy.runner.spark.worker import run_container
 
 _PYTHON_MISMATCH = re.compile(r"\[PYTHON_VERSION_MISMATCH\]\s*(.*?)\.(?:\s|$)", re.DOTALL)

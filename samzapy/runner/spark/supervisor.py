@@ -30,17 +30,17 @@ class Supervisor:
         self,
         coordinator: Coordinator,
         submit: Callable[[tuple[str, ...], Callable[[], None]], Submission],
-        session: Any,
+        spark: Any,
         backoff: Backoff,
         clock: Clock,
         options: RunOptions,
         shutdown_s: float,
     ) -> None:
-        """`submit` starts a Spark job for the containers of these ids; `session.check` raises when
+        """`submit` starts a Spark job for the containers of these ids; `spark.check` raises when
         Spark takes no more of them."""
         self._coordinator = coordinator
         self._submit = submit
-        self._session = session
+        self._spark = spark
         self._backoff = backoff
         self._clock = clock
         self._options = options
@@ -74,7 +74,7 @@ class Supervisor:
             reason = submission.error()
             if reason is None:
                 return status
-            self._session.check()
+            self._spark.check()
             self._wait(status, reason, started)
         return self._tell()
 
@@ -105,8 +105,8 @@ class Supervisor:
         elif not self._coordinator.stopping:
             self._options.on_event(STOPPING)
             self._coordinator.stop()
-        if not self._session.alive:
-            self._session.check()
+        if not self._spark.alive:
+            self._spark.check()
         if self._coordinator.stopping:
             self._hurry()
         return status

@@ -23,7 +23,7 @@ from samzapy.runner.spark.settings import TOKEN, environment, spark_settings
 
 
 @final
-class SparkSession:
+class SparkApplication:
     """Starts Spark on `enter`, stops it on `exit`. Raises EnvironmentFailure when it does not start, ConfigError."""
 
     def __init__(self, config: JobConfig, master: Master, token: str, *, verbose: bool = False) -> None:
@@ -35,7 +35,7 @@ class SparkSession:
         self._jvm: DriverJvm | None = None
         self.context: Any = None
 
-    def __enter__(self) -> SparkSession:
+    def __enter__(self) -> SparkApplication:
         try:
             self._start()
         except BaseException:
