@@ -38,6 +38,18 @@ _IMPOSSIBLE = frozenset(
         KafkaError._INVALID_ARG,  # noqa: SLF001
     }
 )
+_BETWEEN_LEADERS = frozenset(
+    {
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+    }
+)
 
 
 class KafkaAdmin(SystemAdmin):
@@ -66,6 +78,9 @@ class KafkaAdmin(SystemAdmin):
                 raise ConfigError([ConfigProblem(spec.stream, None, one_line(error))]) from cause
             raise general_error(error, self._alarms.system, spec.stream) from cause
         self._wait(f"topic '{spec.stream}' has no leaders", lambda: _has_leaders(self._topic(spec.stream), spec))
+        # The metadata know a leader a little before it knows itself.
+        made = [SystemStreamPartition(self._alarms.system, spec.stream, number) for number in range(spec.partitions)]
+        self._list_offsets(made, OffsetSpec.latest())
         return True
 
     def describe(self, stream: str) -> StreamDescription | None:
@@ -129,15 +144,25 @@ class KafkaAdmin(SystemAdmin):
         return reach(self._client, self._alarms).topics.get(stream)
 
     def _list_offsets(self, ssps: list[SystemStreamPartition], spec: Any) -> dict[SystemStreamPartition, int]:
-        if not ssps:
-            return {}
+        """The offsets; asks again for as long as a partition is between leaders, 30 s at most."""
+        deadline = self._clock.monotonic() + _SETTLE_S
+        while ssps:
+            self._check_partitions(ssps)
+            try:
+                return self._list_offsets_once(ssps, spec)
+            except KafkaException as cause:
+                error = error_of(cause)
+                if error.code() not in _BETWEEN_LEADERS or self._clock.monotonic() > deadline:
+                    raise general_error(error, self._alarms.system, self._alarms.servers) from cause
+                self._client.poll(_PAUSE_S)
+        return {}
+
+    def _list_offsets_once(self, ssps: list[SystemStreamPartition], spec: Any) -> dict[SystemStreamPartition, int]:
         wanted = {TopicPartition(ssp.stream, ssp.partition): spec for ssp in ssps}
-        self._check_partitions(ssps)
-        answers = self._client.list_offsets(
-            wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=_REQUEST_S
-        )
+        level = IsolationLevel.READ_UNCOMMITTED
+        answers = self._client.list_offsets(wanted, isolation_level=level, request_timeout=_REQUEST_S)
         by_partition = {(at.topic, at.partition): answer for at, answer in answers.items()}
-        return {ssp: int(self._result(by_partition[ssp[1:]], str(ssp)).offset) for ssp in ssps}
+        return {ssp: int(by_partition[ssp[1:]].result(_SETTLE_S).offset) for ssp in ssps}
 
     def _check_partitions(self, ssps: list[SystemStreamPartition]) -> None:
         topics = reach(self._client, self._alarms).topics

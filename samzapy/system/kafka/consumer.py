@@ -14,8 +14,9 @@ from samzapy.system.kafka.client import Alarms, make_client, reach
 from samzapy.system.kafka.columns import batches, split_errors
 from samzapy.system.kafka.errors import error_of, general_error
 
-#: What librdkafka takes in one call.
-_MOST_RECORDS = 1_000_000
+#: Messages become columns in slices: librdkafka's objects are tracked by the garbage collector, which runs whenever 700
+#: of them (by default) are alive and new. With fewer at a time it never does, which is worth a third of the time.
+_SLICE = 500
 _WATERMARKS_S = 5.0
 
 
@@ -49,19 +50,20 @@ class KafkaConsumer(SystemConsumer):
         client = self._client
         if client is None or self._failure is not None:
             raise self._why_not()
-        most = min(max_records, _MOST_RECORDS)
+        found: list[RecordBatch] = []
         try:
-            messages = client.consume(most, 0)
-            if not messages:
-                # consume(n, t) would wait all of t for n records; poll returns with the first.
-                first = client.poll(timeout_s)
-                if first is None:
-                    self._alarms.check()
-                    return []
-                messages = [first, *client.consume(most - 1, 0)] if most > 1 else [first]
+            messages = client.consume(min(max_records, _SLICE), 0) or self._first(timeout_s, max_records)
+            while messages:
+                found.extend(self._batches(messages))
+                max_records -= len(messages)
+                if len(messages) < _SLICE or max_records <= 0 or self._failure is not None:
+                    break
+                messages = client.consume(min(max_records, _SLICE), 0)
         except KafkaException as cause:
             raise general_error(error_of(cause), self._alarms.system, self._alarms.servers) from cause
-        return self._batches(messages)
+        if self._failure is not None and not found:
+            raise self._failure
+        return found
 
     def position(self, ssp: SystemStreamPartition) -> int:
         known = self._positions[ssp]
@@ -100,13 +102,21 @@ class KafkaConsumer(SystemConsumer):
             self._client.close()
             self._client = None
 
+    def _first(self, timeout_s: float, max_records: int) -> list[Any]:
+        """Wait for one record and take what came with it: consume(n, t) would wait all of t for n records."""
+        first = self._client.poll(timeout_s)
+        if first is None:
+            self._alarms.check()
+            return []
+        rest = min(max_records, _SLICE) - 1
+        return [first, *self._client.consume(rest, 0)] if rest else [first]
+
     def _batches(self, messages: list[Any]) -> list[RecordBatch]:
+        """The records as columns; an error among them is kept for when they have been returned."""
         records, errors = split_errors(messages)
         if errors:
             self._failure = self._error(errors[0])
-            if not records:
-                raise self._failure
-        found = list(batches(self._alarms.system, records, one_topic=self._one_topic))
+        found = list(batches(self._alarms.system, records, one_topic=self._one_topic)) if records else []
         positions = self._positions
         for batch in found:
             positions[batch.ssp] = batch.offsets[-1] + 1

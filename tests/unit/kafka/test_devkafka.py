@@ -145,3 +145,12 @@ def test_starting_again_finds_the_running_broker(kafka_broker, kafka):
     assert kafka_broker.start() == kafka == running.bootstrap
     assert kafka_broker.running == running
     assert shutil.which("java") or os.environ.get("JAVA_HOME")
+
+
+def test_jars_that_cannot_be_fetched_are_an_environment_failure_that_names_the_log(monkeypatch, tmp_path):
+    fake_java(tmp_path, "17")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(EnvironmentFailure, match=r"cannot fetch Kafka 4\.1\.0 from Maven Central, see .*resolve\.log"):
+        resolve.kafka_class_path(tmp_path / "cache")
+    assert not (tmp_path / "cache" / "jars").exists()
+    assert stat.S_IMODE((tmp_path / "cache").stat().st_mode) == 0o700

@@ -1,0 +1,56 @@
+from itertools import pairwise
+
+from confluent_kafka import KafkaError, Message
+from hypothesis import given
+from hypothesis import strategies as st
+
+from samzapy.system.kafka.columns import batches, split_errors
+
+
+def message(topic, partition, offset, headers=None, error=None):
+    return Message(
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        key=b"k%d" % offset,
+        value=b"v%d" % offset,
+        headers=headers,
+        timestamp=(1, 1000 + offset),
+        error=error,
+    )
+
+
+def test_a_run_of_one_partition_is_one_batch():
+    (batch,) = batches("kafka", [message("t", 3, offset) for offset in (4, 5, 9)], one_topic=True)
+    assert str(batch.ssp) == "kafka.t[3]"
+    assert batch.offsets == [4, 5, 9]
+    assert batch.keys == [b"k4", b"k5", b"k9"]
+    assert batch.values == [b"v4", b"v5", b"v9"]
+    assert batch.timestamps == [1004, 1005, 1009]
+    assert batch.headers is None
+
+
+def test_headers_of_one_record_make_a_column():
+    first, second = message("t", 0, 0), message("t", 0, 1, [("a", b"1")])
+    (batch,) = batches("kafka", [first, second], one_topic=True)
+    assert batch.headers == [None, [("a", b"1")]]
+
+
+def test_topics_are_kept_apart_where_their_partitions_are_equal():
+    found = list(batches("kafka", [message("a", 0, 1), message("b", 0, 2)], one_topic=False))
+    assert [str(batch.ssp) for batch in found] == ["kafka.a[0]", "kafka.b[0]"]
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 2)), min_size=1, max_size=40))
+def test_batches_are_the_messages_in_their_order(targets):
+    messages = [message(topic, partition, offset) for offset, (topic, partition) in enumerate(targets)]
+    found = list(batches("kafka", messages, one_topic=False))
+    flat = [(batch.ssp.stream, batch.ssp.partition, offset) for batch in found for offset in batch.offsets]
+    assert flat == [(topic, partition, offset) for offset, (topic, partition) in enumerate(targets)]
+    assert all(one.ssp != other.ssp for one, other in pairwise(found))
+
+
+def test_errors_are_taken_out():
+    good, bad = message("t", 0, 1), message("t", 0, 2, error=KafkaError(KafkaError._AUTO_OFFSET_RESET))
+    assert split_errors([good]) == ([good], [])
+    assert split_errors([good, bad]) == ([good], [bad])
