@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from samzapy.api.collector import MessageCollector
@@ -16,6 +17,9 @@ from samzapy.errors import SerdeError
 Encode = Callable[[Any], bytes]
 #: A stream's encoders of key and message, and the list its records gather in.
 Route = tuple[Encode, Encode, list[OutgoingRecord]]
+
+# An OutgoingRecord without the Python frame of its constructor.
+_record = partial(tuple.__new__, OutgoingRecord)
 
 
 def _bytes_only(data: Any) -> bytes:
@@ -72,7 +76,7 @@ class BufferingCollector(MessageCollector):
             self._refuse(envelope, cause)
             return
         records.append(
-            OutgoingRecord(stream.stream, key, message, partition, partition_key, envelope.headers, envelope.timestamp)
+            _record((stream.stream, key, message, partition, partition_key, envelope.headers, envelope.timestamp))
         )
 
     def hand_over(self) -> None:
