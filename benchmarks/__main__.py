@@ -13,9 +13,12 @@ from benchmarks.kafka import broker
 from benchmarks.results import write
 from benchmarks.tables import latency_table, phases_table, ratios_table, results_table
 from benchmarks.workloads import VARIANTS, WORKLOADS
+from samzapy.bench.machine import describe_machine
 from samzapy.bench.measuring import Measurement
 from samzapy.errors import SamzapyError
 
+#: Columns that the widest table needs.
+WIDTH = 104
 LATEST = Path(__file__).parent / "results" / "latest.json"
 
 
@@ -32,7 +35,9 @@ def main() -> int:
 
 def run(options: argparse.Namespace) -> None:
     console = Console()
+    console.width = max(console.width, WIDTH)
     progress = Console(stderr=True, highlight=False)
+    machine = describe_machine()
     repeats: dict[str, dict[str, list[Measurement]]] = {}
     with (
         tempfile.TemporaryDirectory(prefix="samzapy-benchmarks-") as folder,
@@ -54,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
         if made.row_count:
             console.print(made)
     if options.output:
-        write(options.output, repeats, options.events)
+        write(options.output, repeats, options.events, machine)
         console.print(f"every repeat is in {options.output}", soft_wrap=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -13,9 +14,11 @@ from benchmarks.kafka import PARTITIONS
 from benchmarks.workloads import BARE, VARIANTS
 from samzapy.bench.child import LOCAL
 from samzapy.bench.events import Events
-from samzapy.bench.machine import describe_machine, describe_versions
+from samzapy.bench.machine import describe_versions
 from samzapy.bench.measuring import Measurement
 
+#: A list of nothing but numbers, as it is indented.
+_NUMBERS = re.compile(r"\[[\s\d.,e+-]*\]")
 #: Repeats by workload and variant.
 Repeats = Mapping[str, Mapping[str, Sequence[Measurement]]]
 PERCENTILES = ("p50_ms", "p99_ms", "p99.9_ms")
@@ -67,12 +70,12 @@ def _ratio_names(ours: Mapping[str, object]) -> dict[str, str]:
     return {"throughput": "messages_per_s", "cpu": "cpu_s_per_million"}
 
 
-def write(path: Path, repeats: Repeats, events: int) -> None:
-    """Keep everything as JSON."""
+def write(path: Path, repeats: Repeats, events: int, machine: Mapping[str, Any]) -> None:
+    """Keep everything as JSON; `machine` describes it as it was before the run."""
     made = Events(events)
     content: dict[str, Any] = {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "machine": describe_machine(),
+        "machine": machine,
         "versions": describe_versions(),
         "settings": {**vars(made), "partitions": PARTITIONS, "commit_ms": 2_000, "object.cache.size": 1_000},
         "ratios": ratios(repeats),
@@ -85,4 +88,9 @@ def write(path: Path, repeats: Repeats, events: int) -> None:
         },
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    path.write_text(_json(content), encoding="utf-8")
+
+
+def _json(content: Mapping[str, Any]) -> str:
+    """Indented, with lists of numbers in one line each."""
+    return _NUMBERS.sub(lambda found: " ".join(found[0].split()), json.dumps(content, indent=2)) + "\n"

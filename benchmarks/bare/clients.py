@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
@@ -40,15 +40,20 @@ def arguments(description: str, *extra: str) -> argparse.Namespace:
     return parser.parse_args()
 
 
-def assigned_consumer(bootstrap: str, topic: str, **settings: Any) -> tuple[Consumer, dict[int, int], dict[int, int]]:
-    """A consumer of all partitions from their beginning, with where they begin and where they end now."""
-    consumer = Consumer({**CONSUMER, **settings, "bootstrap.servers": bootstrap})
+def offsets(bootstrap: str, topic: str) -> tuple[dict[int, int], dict[int, int]]:
+    """Where each partition begins and where it ends now."""
+    consumer = Consumer({**CONSUMER, "bootstrap.servers": bootstrap})
     partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
     ranges = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10) for p in partitions}
-    starts = {p: low for p, (low, _) in ranges.items()}
-    ends = {p: high for p, (_, high) in ranges.items()}
-    consumer.assign([TopicPartition(topic, p, low) for p, low in starts.items()])
-    return consumer, starts, ends
+    consumer.close()
+    return {p: low for p, (low, _) in ranges.items()}, {p: high for p, (_, high) in ranges.items()}
+
+
+def assigned_consumer(bootstrap: str, topic: str, positions: Mapping[int, int]) -> Consumer:
+    """A consumer of these partitions from these offsets."""
+    consumer = Consumer({**CONSUMER, "bootstrap.servers": bootstrap})
+    consumer.assign([TopicPartition(topic, partition, position) for partition, position in positions.items()])
+    return consumer
 
 
 def consume(consumer: Consumer, wait_s: float = 0.1) -> list[Message]:

@@ -15,7 +15,7 @@ import orjson
 from confluent_kafka import Producer
 
 from benchmarks.bare.checkpoints import COMMIT_S, Checkpoints
-from benchmarks.bare.clients import assigned_consumer, consume, flush, producer
+from benchmarks.bare.clients import assigned_consumer, consume, flush, offsets, producer
 from benchmarks.bare.counts import Counts
 from benchmarks.bare.stopwatch import Stopwatch
 
@@ -55,9 +55,10 @@ def main() -> None:
     parser.add_argument("--expected", type=int, default=0)
     parser.add_argument("--ready", help="a file to create when the loop is about to read")
     options = parser.parse_args()
-    watch = Stopwatch()
-    consumer, positions, ends = assigned_consumer(options.bootstrap, options.input)
+    positions, ends = offsets(options.bootstrap, options.input)
     counts = {partition: Counts(Path(options.folder) / str(partition)) for partition in positions}
+    watch = Stopwatch()
+    consumer = assigned_consumer(options.bootstrap, options.input, positions)
     committer = Committer(options.bootstrap, options.changelog, options.checkpoints, counts)
     latencies = array("q")
     if options.ready:
@@ -82,10 +83,10 @@ def main() -> None:
             committer.commit(positions)
             due = now + COMMIT_S
     committer.commit(positions)
+    watch.report(done, positions, changelog_records=committer.records, latencies_ns=sorted(latencies))
     for of_partition in counts.values():
         of_partition.close()
     consumer.close()
-    watch.report(done, positions, changelog_records=committer.records, latencies_ns=sorted(latencies))
 
 
 if __name__ == "__main__":

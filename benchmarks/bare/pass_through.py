@@ -5,14 +5,15 @@ from __future__ import annotations
 import orjson
 
 from benchmarks.bare.checkpoints import COMMIT_S, Checkpoints
-from benchmarks.bare.clients import arguments, assigned_consumer, consume, flush, producer
+from benchmarks.bare.clients import arguments, assigned_consumer, consume, flush, offsets, producer
 from benchmarks.bare.stopwatch import Stopwatch
 
 
 def main() -> None:
     options = arguments(__doc__ or "", "--output", "--checkpoints")
+    positions, ends = offsets(options.bootstrap, options.input)
     watch = Stopwatch()
-    consumer, positions, ends = assigned_consumer(options.bootstrap, options.input)
+    consumer = assigned_consumer(options.bootstrap, options.input, positions)
     out, on_delivery, failures = producer(options.bootstrap)
     checkpoints = Checkpoints(out, on_delivery, options.checkpoints, "pass-through")
     loads, dumps, produce, output = orjson.loads, orjson.dumps, out.produce, options.output
@@ -36,8 +37,8 @@ def main() -> None:
     flush(out, failures)
     checkpoints.write(positions)
     flush(out, failures)
-    consumer.close()
     watch.report(done, positions)
+    consumer.close()
 
 
 if __name__ == "__main__":

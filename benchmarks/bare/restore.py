@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from benchmarks.bare.clients import arguments, assigned_consumer, consume
+from benchmarks.bare.clients import arguments, assigned_consumer, consume, offsets
 from benchmarks.bare.stopwatch import Stopwatch
 
 
 def main() -> None:
     options = arguments(__doc__ or "")
+    positions, ends = offsets(options.bootstrap, options.input)
     watch = Stopwatch()
-    consumer, positions, ends = assigned_consumer(options.bootstrap, options.input)
+    consumer = assigned_consumer(options.bootstrap, options.input, positions)
     done = 0
     while any(positions[p] < end for p, end in ends.items()):
         messages = consume(consumer)
@@ -17,8 +18,8 @@ def main() -> None:
             positions[message.partition()] = message.offset() + 1
         done += len(messages)
         watch.lap(positions)
-    consumer.close()
     watch.report(done, positions)
+    consumer.close()
 
 
 if __name__ == "__main__":

@@ -64,8 +64,13 @@ class Measurement:
         return self.cpu_s / self.messages * 1e6 if self.messages else 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        return {**asdict(self), "messages_per_s": self.messages_per_s, "cpu_s_per_million": self.cpu_s_per_million}
+        """As plain JSON values; a phase is [seconds, messages a second, open partitions]."""
+        return {
+            **asdict(self),
+            "messages_per_s": round(self.messages_per_s, 1),
+            "cpu_s_per_million": round(self.cpu_s_per_million, 4),
+            "phases": [[round(p.seconds, 3), round(p.messages_per_s), p.open_partitions] for p in self.phases],
+        }
 
 
 def measure(command: Sequence[str], timeout_s: float = 600.0) -> Measurement:
