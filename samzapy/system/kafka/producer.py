@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaException, Producer
 
 from samzapy.api.envelope import Headers
 from samzapy.api.system import OutgoingRecord, SystemProducer
@@ -17,22 +17,14 @@ from samzapy.errors import (
     SamzapyError,
     TransactionAborted,
     TransactionIndeterminate,
-    UnknownPartition,
-    UnknownStream,
 )
 from samzapy.system.kafka.client import Alarms, make_client, reach
 from samzapy.system.kafka.errors import delivery_error, error_of, transaction_error
-from samzapy.system.kafka.reports import Callback, DeliveryReports
-from samzapy.system.partitioner import KeyHashes
+from samzapy.system.kafka.queue import RecordQueue
+from samzapy.system.kafka.reports import DeliveryReports
 
 #: How long one transactional call may take; then nobody knows its outcome.
 _TRANSACTION_S = 30.0
-#: How long sending may wait for room in a full queue.
-_QUEUE_S = 60.0
-_FULL_PAUSE_S = 0.05
-#: librdkafka's default for `message.max.bytes`.
-_LARGEST_RECORD = 1_000_000
-_CHOSEN_BY_KEY = -1
 _FINAL = (ProducerFenced, TransactionIndeterminate)
 
 
@@ -47,8 +39,7 @@ class KafkaProducer(SystemProducer):
         self._transactional_id = transactional_id
         self._clock = clock
         self._made: Any = None
-        self._partitions: dict[str, int] = {}
-        self._hashes = KeyHashes()
+        self._filled: RecordQueue | None = None
         self._reports = DeliveryReports()
         self._error: SamzapyError | None = None
         self._initialised = False
@@ -58,42 +49,14 @@ class KafkaProducer(SystemProducer):
     def send(self, records: Sequence[OutgoingRecord]) -> None:
         with self._poisoning():
             self._must_take_records()
-            client = self._client
-            produce = client.produce
-            targets: dict[tuple[str, int | None], tuple[int, Callback]] = {}
-            for stream, key, value, partition, partition_key, headers, timestamp in records:
-                if partition is None and partition_key is not None:
-                    partition = self._hashes[partition_key] % self._partition_count(stream)  # noqa: PLW2901
-                target = targets.get((stream, partition))
-                if target is None:
-                    target = targets[stream, partition] = self._target(stream, partition)
-                number, report = target
-                try:
-                    if headers is None and timestamp is None:
-                        produce(stream, value, key, number, report)
-                    else:
-                        produce(stream, value, key, number, report, report, timestamp or 0, headers)
-                except (BufferError, KafkaException) as cause:
-                    self._try_again((stream, value, key, number, report, report, timestamp or 0, headers), cause)
-            self._serve(0)
+            self._queue.send(records)
 
     def send_changes(
         self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None = None
     ) -> None:
         with self._poisoning():
             self._must_take_records()
-            client = self._client
-            produce, carried = client.produce, list(headers) if headers else None
-            _, report = self._target(stream, partition)
-            for key, value in changes:
-                try:
-                    if carried is None:
-                        produce(stream, value, key, partition, report)
-                    else:
-                        produce(stream, value, key, partition, report, report, 0, carried)
-                except (BufferError, KafkaException) as cause:
-                    self._try_again((stream, value, key, partition, report, report, 0, carried), cause)
-            self._serve(0)
+            self._queue.send_changes(stream, partition, changes, headers)
 
     def flush(self, timeout_s: float = 60.0) -> None:
         with self._poisoning():
@@ -150,6 +113,14 @@ class KafkaProducer(SystemProducer):
             self._made = make_client(Producer, self._properties, self._alarms)
         return self._made
 
+    @property
+    def _queue(self) -> RecordQueue:
+        if self._filled is None:
+            self._filled = RecordQueue(
+                self._client, self._properties, self._alarms, self._reports, self._serve, self._clock
+            )
+        return self._filled
+
     @contextmanager
     def _poisoning(self) -> Iterator[None]:
         if self._error is not None:
@@ -159,6 +130,9 @@ class KafkaProducer(SystemProducer):
         try:
             yield
         except SamzapyError as error:
+            if self._in_transaction and type(error) is ProducerError:
+                self._error = TransactionAborted(str(error))
+                raise self._error from error
             self._error = error
             raise
 
@@ -193,50 +167,6 @@ class KafkaProducer(SystemProducer):
             if error.fatal():
                 return transaction_error(error, f"flush of {self._name()}")
         return TransactionAborted(str(found)) if type(found) is ProducerError else found
-
-    def _try_again(self, arguments: tuple[Any, ...], cause: Exception) -> None:
-        """Wait for room in the queue and produce what did not fit; any other `cause` is raised as one of ours."""
-        client = self._client
-        deadline = self._clock.monotonic() + _QUEUE_S
-        while isinstance(cause, BufferError):
-            if self._clock.monotonic() > deadline:
-                text = f"{self._name()}: its queue stayed full for {_QUEUE_S:.0f} s, is {self._alarms.servers} up?"
-                raise self._timed_out(text) from cause
-            self._serve(_FULL_PAUSE_S)
-            try:
-                client.produce(*arguments)
-            except (BufferError, KafkaException) as again:
-                cause = again
-            else:
-                return
-        stream, value, key, partition = arguments[:4]
-        raise self._refused(error_of(cause), stream, partition, len(value or b"") + len(key or b"")) from cause
-
-    def _refused(self, error: KafkaError, stream: str, partition: int, size: int) -> SamzapyError:
-        where = f"{self._alarms.system}.{stream}" + (f"[{partition}]" if partition >= 0 else "")
-        if error.fatal():
-            return transaction_error(error, where)
-        limit = int(self._properties.get("message.max.bytes", _LARGEST_RECORD))
-        return delivery_error(error, self._alarms.system, where, size, limit)
-
-    def _target(self, stream: str, partition: int | None) -> tuple[int, Callback]:
-        """The partition's number for librdkafka, and the callback of its records; raises UnknownStream."""
-        count = self._partition_count(stream)
-        if partition is None:
-            return _CHOSEN_BY_KEY, self._reports.spread_callback(stream)
-        if not 0 <= partition < count:
-            raise UnknownPartition(self._alarms.system, stream, partition, count)
-        return partition, self._reports.callback(stream, partition)
-
-    def _partition_count(self, stream: str) -> int:
-        count = self._partitions.get(stream)
-        if count is None:
-            topics = reach(self._client, self._alarms).topics
-            self._partitions = {name: len(topic.partitions) for name, topic in topics.items() if topic.partitions}
-            count = self._partitions.get(stream)
-            if count is None:
-                raise UnknownStream(self._alarms.system, stream, self._alarms.servers)
-        return count
 
     def _serve(self, timeout_s: float) -> None:
         """Let librdkafka deliver its reports."""
