@@ -55,8 +55,10 @@ class KafkaConsumer(SystemConsumer):
             messages = client.consume(min(max_records, _SLICE), 0) or self._first(timeout_s, max_records)
             while messages:
                 found.extend(self._batches(messages))
-                max_records -= len(messages)
-                if len(messages) < _SLICE or max_records <= 0 or self._failure is not None:
+                taken = len(messages)
+                messages = []  # so that they are gone before there are others
+                max_records -= taken
+                if taken < _SLICE or max_records <= 0 or self._failure is not None:
                     break
                 messages = client.consume(min(max_records, _SLICE), 0)
         except KafkaException as cause:
