@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from secrets import token_hex
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamSpec, SystemSettings
@@ -27,7 +28,8 @@ class Kafka:
 
     bootstrap: str
     folder: Path
-    _numbers: Iterator[int]
+    token: str = field(default_factory=lambda: token_hex(3))
+    _numbers: Iterator[int] = field(default_factory=count)
 
     @property
     def overrides(self) -> dict[str, str]:
@@ -41,8 +43,8 @@ class Kafka:
         return load_job(CONFIGS / "keyed-count.properties", self.overrides).systems["kafka"]
 
     def unique(self, name: str) -> str:
-        """A name that was not used before in this run."""
-        return f"{name}-{next(self._numbers)}"
+        """A name that nothing else on the broker has."""
+        return f"{name}-{self.token}-{next(self._numbers)}"
 
     def create(self, name: str, *, compacted: bool = False) -> str:
         """A new topic; returns its name."""
@@ -69,12 +71,26 @@ class Kafka:
             admin.close()
         return sum(each.upcoming for each in found.values())
 
+    def clean(self) -> None:
+        """Delete this run's topics."""
+        admin = system_factory(self.settings).admin(self.settings, "benchmark")
+        try:
+            for topic in admin.list_streams():
+                if self.token in topic:
+                    admin.delete(topic)
+        finally:
+            admin.close()
+
 
 @contextmanager
 def broker(folder: Path, bootstrap: str | None) -> Iterator[Kafka]:
-    """The broker at `bootstrap`, or one of our own while the context lasts."""
+    """The broker at `bootstrap`, from which the run's topics are deleted afterwards, or one of our own for so long."""
     if bootstrap:
-        yield Kafka(bootstrap, folder, count())
+        kafka = Kafka(bootstrap, folder)
+        try:
+            yield kafka
+        finally:
+            kafka.clean()
         return
     with DevBroker(folder / "kafka", tied=True) as own:
-        yield Kafka(own.start(), folder, count())
+        yield Kafka(own.start(), folder)

@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 
 from benchmarks.bare.checkpoints import COMMIT_S, Checkpoints
 from benchmarks.bare.clients import assigned_consumer, consume, flush, offsets, producer
-from benchmarks.bare.counts import Counts
+from benchmarks.bare.counts import BATCH_SIZE, CACHE_SIZE, Counts
 from benchmarks.bare.stopwatch import Stopwatch
 
 
@@ -38,11 +38,11 @@ class Committer:
         flush(self._out, self._failures)
         self._checkpoints.write(positions)
         flush(self._out, self._failures)
-        for partition, changed in changes.items():
-            self._counts[partition].commit(changed, positions[partition])
+        for partition in changes:
+            self._counts[partition].commit(positions[partition])
 
-    def _send(self, out: Producer, partition: int, changed: list[tuple[bytes, bytes]]) -> None:
-        records = [{"key": key, "value": value} for key, value in changed]
+    def _send(self, out: Producer, partition: int, changed: dict[bytes, bytes]) -> None:
+        records = [{"key": key, "value": value} for key, value in changed.items()]
         for first in range(0, len(records), 10_000):
             out.produce_batch(self._changelog, records[first : first + 10_000], partition, self._on_delivery)
             out.poll(0)
@@ -70,9 +70,14 @@ def main() -> None:
             event = loads(message.value())
             partition = message.partition()
             of_partition = counts[partition]
-            dirty, user = of_partition.dirty, event["user"]
-            count = dirty.get(user)
-            dirty[user] = (of_partition.read(user) if count is None else count) + 1
+            cache, dirty, user = of_partition.cache, of_partition.dirty, event["user"]
+            count = cache.get(user)
+            cache[user] = dirty[user] = (of_partition.read(user) if count is None else count) + 1
+            cache.move_to_end(user)
+            if len(dirty) >= BATCH_SIZE:
+                of_partition.serialize()
+            if len(cache) > CACHE_SIZE:
+                of_partition.evict()
             positions[partition] = message.offset() + 1
             if expected:
                 latencies.append(time.time_ns() - event["at_ns"])
