@@ -88,7 +88,7 @@ def main() -> None:
             committer.commit(positions)
             due = now + COMMIT_S
     committer.commit(positions)
-    watch.report(done, positions, changelog_records=committer.records, latencies_ns=sorted(latencies))
+    watch.report(done, positions, changelog_records=committer.records, latencies_ns=list(latencies))
     for of_partition in counts.values():
         of_partition.close()
     consumer.close()

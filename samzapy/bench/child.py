@@ -17,6 +17,7 @@ from samzapy.config.loader import load_job
 from samzapy.errors import SamzapyError
 from samzapy.runner.base import JobOutcome, RunOptions
 from samzapy.runner.choice import runner_of
+from samzapy.runner.import_path import add_import_paths
 from samzapy.runner.prepare import prepare
 
 LOCAL, SPARK = "local", "spark"
@@ -33,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     overrides = {key: value for key, _, value in (override.partition("=") for override in options.config)}
     try:
         config = load_job(options.job, overrides)
+        add_import_paths(config.spark.py_files)
         told = run(config, options.runner, until_end=not options.endless)
     except SamzapyError as failure:
         print(f"error: {failure}", file=sys.stderr)  # noqa: T201
@@ -67,7 +69,7 @@ def _more(outcome: JobOutcome, stretch: Stretch | None) -> dict[str, Any]:
         "restored_s": sum(store.seconds for store in restored),
         "restored_from": sorted({store.source for store in restored}),
     }
-    if stretch is not None:
+    if stretch is not None and stretch.latencies_ns:
         more["latencies_ns"] = list(stretch.latencies_ns)
     return more
 

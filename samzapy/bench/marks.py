@@ -34,7 +34,8 @@ class Mark:
 
 @dataclass(frozen=True)
 class Stretch:
-    """The measured stretch of a run, from the first ready task to the last closed one."""
+    """The measured stretch of a run, from the first ready task to the last closed one. Latencies are in the order in
+    which a process had them."""
 
     start: float
     end: float
@@ -78,5 +79,5 @@ def read_stretch(path: Path) -> Stretch | None:
         cpu_s=sum(mark.cpu_s for mark in last) - before,
         cpu_before_s=before,
         timeline=tuple(sorted((at, partition, offset) for mark in closed for at, partition, offset in mark.timeline)),
-        latencies_ns=tuple(sorted(ns for mark in closed for ns in mark.latencies_ns)),
+        latencies_ns=tuple(ns for mark in closed for ns in mark.latencies_ns),
     )

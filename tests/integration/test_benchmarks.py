@@ -30,7 +30,7 @@ def test_a_small_run_of_all_workloads_writes_every_figure(kafka, tmp_path):
         assert variants.keys() == {"bare", "local"}, workload
         for variant, measured in variants.items():
             (repeat,) = measured["repeats"]
-            assert repeat["messages"] == EVENTS, (workload, variant)
+            assert repeat["messages"] >= EVENTS, (workload, variant)
             assert measured["summary"]["peak_rss_bytes"]["min"] > 0
     per_put = {
         variant: measured["summary"]["changelog_records_per_put"]["median"]

@@ -71,4 +71,4 @@ def test_marks_of_an_attempt_that_did_not_close_do_not_count(tmp_path):
     assert stretch.start < stretch.end
     assert stretch.cpu_s >= 0
     assert stretch.timeline == ((1.0, 1, 5), (1.5, 0, 7), (2.0, 1, 10))
-    assert stretch.latencies_ns == (10, 20, 30)
+    assert stretch.latencies_ns == (30, 10, 20)
