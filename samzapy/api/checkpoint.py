@@ -35,7 +35,7 @@ class CheckpointManager(ABC):
 
     @abstractmethod
     def read(self, task_name: str) -> Checkpoint | None:
-        """The task's last durable checkpoint, None if it never committed.
+        """The task's last durable checkpoint, None if it never committed (or nothing was created yet).
 
         Reads committed records up to the log's end at the time of the call. Raises RestoreError past its deadline.
         """

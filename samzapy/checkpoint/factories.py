@@ -10,8 +10,8 @@ from samzapy.api.checkpoint import CheckpointManager
 from samzapy.api.system import StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
 from samzapy.checkpoint.files import FileCheckpointManager
 from samzapy.checkpoint.topic import TopicCheckpointManager
-from samzapy.config.job import JobConfig
 from samzapy.config.checkpoint import CheckpointConfig
+from samzapy.config.job import JobConfig
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import PluginError, load_class
 

@@ -89,6 +89,8 @@ class TopicCheckpointManager(CheckpointManager):
 
     def _catch_up(self) -> None:
         """Read to the high watermark of this moment; committed records only, so an aborted tail moves the position."""
+        if self._reader is None and self._admin().describe(self._spec.stream) is None:
+            return
         bound = self._admin().offsets([self._ssp])[self._ssp]
         if self._reader is None:
             self._checkpoints.clear()

@@ -15,7 +15,7 @@ from samzapy.errors import ConfigError, ConfigProblem, UnknownStream
 from samzapy.job.model import JobModel
 from samzapy.job.planner import changelog_partition_count, plan
 from samzapy.runner.base import PreparedJob
-from samzapy.storage.changelog import ensure_changelog
+from samzapy.storage.changelog import ensure_changelog, find_changelog
 from samzapy.system.factories import system_factory
 
 logger = logging.getLogger(__name__)
@@ -26,8 +26,8 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
 
     1  the guarantee runs, the task class can be imported, the systems take their settings
     2  every input exists; their partitions are counted
-    3  the checkpoint topic (or folder) exists, and the tasks keep the changelog partitions they had
-    4  every changelog exists, is compacted and has a partition for each task
+    3  the tasks keep the changelog partitions they had; changelogs that exist are compacted and have one for each
+    4  the checkpoint topic (or folder) and missing changelogs are created
     5  with `until_end`, and for `bounded` streams, the ends as they are now
 
     Inputs with different partition counts are no error (Samza's rule: a task per partition number of the largest
@@ -74,13 +74,15 @@ def _partition_counts(config: JobConfig, clients: SystemClients) -> dict[SystemS
 def _plan(config: JobConfig, clients: SystemClients, counts: Mapping[SystemStream, int]) -> JobModel:
     checkpoints = manager_for(config, clients)
     try:
-        checkpoints.start()
         previous = checkpoints.read_changelog_partitions()
         model = plan(config, counts, previous)
         partitions = changelog_partition_count(model)
-        for store in config.stores.values():
-            if store.changelog is not None:
-                ensure_changelog(clients.admin(store.changelog.system), store, partitions)
+        changelogs = [(store, store.changelog.system) for store in config.stores.values() if store.changelog]
+        for store, system in changelogs:
+            find_changelog(clients.admin(system), store, partitions)
+        checkpoints.start()
+        for store, system in changelogs:
+            ensure_changelog(clients.admin(system), store, partitions)
         owned = {task.name: task.changelog_partition for task in model.tasks}
         if {**previous, **owned} != previous:
             checkpoints.write_changelog_partitions({**previous, **owned})

@@ -30,24 +30,35 @@ def changelog_spec(config: StoreConfig, partitions: int) -> StreamSpec:
     return StreamSpec(config.changelog.stream, partitions, topic, config.changelog_replication_factor)
 
 
-def ensure_changelog(admin: SystemAdmin, config: StoreConfig, partitions: int) -> StreamDescription:
-    """Create the changelog if it is missing, and check what is there: called at every start, before any task.
+def find_changelog(admin: SystemAdmin, config: StoreConfig, partitions: int) -> StreamDescription | None:
+    """The changelog, checked; None if there is none yet. Changes nothing.
 
     Raises EnvironmentFailure if it is not compacted or has not exactly `partitions` partitions.
     """
-    spec = changelog_spec(config, partitions)
-    description = admin.describe(spec.stream)
+    description = admin.describe(changelog_spec(config, partitions).stream)
     if description is None:
-        admin.create(spec)
-        description = admin.describe(spec.stream)
-    if description is None:
-        raise EnvironmentFailure(f"changelog {spec.stream} of store '{config.name}' was created but is not there")
+        return None
     check_changelog(description)
     if description.partitions != partitions:
         raise EnvironmentFailure(
-            f"changelog {spec.stream} has {description.partitions} partitions, job has {partitions} tasks"
+            f"changelog {description.stream} has {description.partitions} partitions, job has {partitions} tasks"
         )
     return description
+
+
+def ensure_changelog(admin: SystemAdmin, config: StoreConfig, partitions: int) -> StreamDescription:
+    """Create the changelog if it is missing, and check what is there: called at every start, before any task.
+
+    Raises as `find_changelog` does.
+    """
+    found = find_changelog(admin, config, partitions)
+    if found is None:
+        spec = changelog_spec(config, partitions)
+        admin.create(spec)
+        found = find_changelog(admin, config, partitions)
+        if found is None:
+            raise EnvironmentFailure(f"changelog {spec.stream} of store '{config.name}' was created but is not there")
+    return found
 
 
 def described_changelog(admin: SystemAdmin, config: StoreConfig, partition: int) -> StreamDescription:
