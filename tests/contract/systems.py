@@ -1,0 +1,27 @@
+"""The systems that the contract suites run over. A system is added here, nowhere else."""
+
+import pytest
+
+from samzapy.api.system import SystemSettings
+from samzapy.system.memory.cluster import MemoryCluster
+
+
+def memory_settings(request):
+    request.addfinalizer(MemoryCluster.reset_all)
+    return SystemSettings("memory", "samzapy.system.memory.factory:MemorySystemFactory")
+
+
+def local_settings(request):
+    path = request.getfixturevalue("tmp_path") / "state" / "local.db"
+    return SystemSettings("local", "samzapy.system.local.factory:LocalSystemFactory", properties={"path": str(path)})
+
+
+def kafka_settings(request):
+    return request.getfixturevalue("kafka_settings")
+
+
+SYSTEMS = {
+    "memory": pytest.param(memory_settings, id="memory"),
+    "local": pytest.param(local_settings, id="local"),
+    "kafka": pytest.param(kafka_settings, id="kafka", marks=pytest.mark.kafka),
+}

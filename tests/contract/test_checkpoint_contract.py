@@ -1,0 +1,132 @@
+"""One contract for every place checkpoints are kept: a topic on any system, and files."""
+
+import uuid
+
+import pytest
+from system_under_test import SystemUnderTest
+from systems import SYSTEMS
+
+from samzapy.api.checkpoint import Checkpoint
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.checkpoint.files import FileCheckpointManager
+from samzapy.checkpoint.topic import TopicCheckpointManager
+from samzapy.errors import EnvironmentFailure, RestoreError
+
+SSP = SystemStreamPartition("kafka", "orders", 0)
+
+
+def topic_manager(system, stream):
+    spec = StreamSpec(stream, 1, {"cleanup.policy": "compact"})
+    consumer = lambda: system._kept(system.factory.consumer(system.settings, "checkpoints"))  # noqa: E731
+    return TopicCheckpointManager(system.name, spec, lambda: system.admin, consumer, system.producer)
+
+
+@pytest.fixture
+def stream():
+    return f"checkpoints-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def topic(system, stream):
+    """Makes managers of one and the same topic."""
+    return lambda: topic_manager(system, stream)
+
+
+@pytest.fixture(params=["files", *SYSTEMS.values()])
+def new_manager(request, tmp_path, stream):
+    """Makes managers of one and the same job."""
+    if request.param == "files":
+        yield lambda: FileCheckpointManager(tmp_path / "job-1")
+        return
+    system = SystemUnderTest(request.param(request))
+    yield lambda: topic_manager(system, stream)
+    system.close()
+
+
+def test_a_task_that_never_committed_has_no_checkpoint(new_manager):
+    manager = new_manager()
+    assert manager.read("Partition 0") is None
+    manager.start()
+    assert manager.read("Partition 0") is None
+    assert manager.read_changelog_partitions() == {}
+    manager.close()
+
+
+def test_the_newest_checkpoint_of_each_task_is_read_by_a_successor(new_manager):
+    manager = new_manager()
+    manager.start()
+    manager.write({"Partition 0": Checkpoint({SSP: 1}), "Partition 1": Checkpoint({SSP: 7})})
+    manager.write({"Partition 0": Checkpoint({SSP: 2}, {"counts": 5}, 3, 4, 6)})
+    manager.close()
+    successor = new_manager()
+    successor.start()
+    assert successor.read("Partition 0") == Checkpoint({SSP: 2}, {"counts": 5}, 3, 4, 6)
+    assert successor.read("Partition 1") == Checkpoint({SSP: 7})
+    successor.close()
+
+
+def test_what_was_written_is_read_back_by_the_writer(new_manager):
+    manager = new_manager()
+    manager.start()
+    assert manager.read("Partition 0") is None
+    manager.write({"Partition 0": Checkpoint({SSP: 1})})
+    assert manager.read("Partition 0") == Checkpoint({SSP: 1})
+    manager.write({"Partition 0": Checkpoint({SSP: 2})})
+    assert manager.read("Partition 0") == Checkpoint({SSP: 2})
+    manager.close()
+
+
+def test_changelog_partitions_are_kept_beside_the_checkpoints(new_manager):
+    manager = new_manager()
+    manager.start()
+    manager.write_changelog_partitions({"Partition 0": 0})
+    manager.write({"Partition 0": Checkpoint({SSP: 1})})
+    manager.write_changelog_partitions({"Partition 0": 0, "Partition 1": 1})
+    manager.close()
+    successor = new_manager()
+    assert successor.read_changelog_partitions() == {"Partition 0": 0, "Partition 1": 1}
+    successor.close()
+
+
+def test_a_checkpoint_in_a_transaction_counts_when_the_transaction_does(system, topic):
+    manager = topic()
+    manager.start()
+    producer = system.transactional()
+    producer.begin()
+    manager.write({"Partition 0": Checkpoint({SSP: 1})}, producer)
+    producer.commit()
+    producer.begin()
+    manager.write({"Partition 0": Checkpoint({SSP: 2})}, producer)
+    producer.flush()
+    producer.abort()
+    assert manager.read("Partition 0") == Checkpoint({SSP: 1})
+    manager.close()
+
+
+def test_a_record_that_is_no_checkpoint_is_named(system, topic, stream):
+    manager = topic()
+    manager.start()
+    manager.write({"Partition 0": Checkpoint({SSP: 1})})
+    key = b'{"type": "samzapy-checkpoint", "task": "Partition 0"}'
+    producer = system.producer()
+    producer.send([OutgoingRecord(stream, key, b"{}", 0)])
+    producer.flush()
+    with pytest.raises(RestoreError, match=rf"^{system.name}\.{stream}\[0\]@1: not a checkpoint"):
+        manager.read("Partition 0")
+    manager.close()
+
+
+@pytest.mark.parametrize(
+    ("partitions", "config", "message"),
+    [
+        (2, {"cleanup.policy": "compact"}, "has 2 partitions, must have 1"),
+        (1, {"cleanup.policy": "delete"}, "must be compact"),
+    ],
+)
+def test_a_topic_that_cannot_keep_checkpoints_is_refused(system, topic, stream, partitions, config, message):
+    manager = topic()
+    system.admin.create(StreamSpec(stream, partitions, config))
+    with pytest.raises(EnvironmentFailure, match=message):
+        manager.start()
+    manager.close()
