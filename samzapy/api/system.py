@@ -151,7 +151,10 @@ class SystemProducer(ABC):
 
     @abstractmethod
     def last_offset(self, stream: str, partition: int) -> int | None:
-        """The offset of the last record of that partition this producer had acknowledged by a flush; None if none."""
+        """The offset of the last record that was sent to that very partition and acknowledged by a flush; None if none.
+
+        Records whose partition the system chose (by key, or spread) need not be counted.
+        """
 
     @abstractmethod
     def close(self) -> None:

@@ -139,7 +139,7 @@ class RecordQueue:
         """The partition's number for librdkafka, and the callback of its records; raises UnknownStream."""
         count = self._partition_count(stream)
         if partition is None:
-            return _CHOSEN_BY_KEY, self._reports.spread_callback(stream)
+            return _CHOSEN_BY_KEY, self._reports.callback(stream, None)
         if not 0 <= partition < count:
             raise UnknownPartition(self._alarms.system, stream, partition, count)
         return partition, self._reports.callback(stream, partition)

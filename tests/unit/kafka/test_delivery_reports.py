@@ -41,19 +41,19 @@ def test_a_partition_with_failures_only_is_found():
     assert len(list(reports.failures())) == 1
 
 
-def test_records_spread_by_their_key_are_reported_by_partition():
+def test_records_whose_partition_is_chosen_elsewhere_have_no_last_offset():
     reports = DeliveryReports()
-    report = reports.spread_callback("t")
+    report = reports.callback("t", None)
     for offset, partition in ((1, 0), (7, 1), (2, 0)):
         report(None, Delivered(offset, partition))
     assert list(reports.failures()) == []
     reports.settle()
-    assert (reports.last_offset("t", 0), reports.last_offset("t", 1)) == (2, 7)
+    assert reports.last_offset("t", 0) is None
 
 
-def test_a_failure_of_a_spread_record_is_found():
+def test_a_failure_of_such_a_record_is_found():
     reports = DeliveryReports()
-    reports.spread_callback("t")(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), Delivered(-1))
+    reports.callback("t", None)(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), Delivered(-1))
     assert [error.code() for error, _ in reports.failures()] == [KafkaError.MSG_SIZE_TOO_LARGE]
 
 
