@@ -15,17 +15,16 @@ CONSUMER = {
     "enable.auto.commit": False,
     "auto.offset.reset": "error",
     "isolation.level": "read_committed",
-    "fetch.queue.backoff.ms": 2,
-    "queued.min.messages": 100_000,
+    "fetch.queue.backoff.ms": 5,
+    "queued.min.messages": 200_000,
     "queued.max.messages.kbytes": 65_536,
 }
 PRODUCER = {
     "acks": "all",
     "enable.idempotence": True,
     "partitioner": "murmur2_random",
-    "linger.ms": 10,
-    "batch.size": 131_072,
-    "queue.buffering.max.messages": 500_000,
+    "linger.ms": 5,
+    "queue.buffering.max.messages": 250_000,
     "delivery.report.only.error": True,
 }
 
