@@ -15,17 +15,14 @@ from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.errors import SerdeError
 
 Encode = Callable[[Any], bytes]
-#: A stream's encoders of key and message, and the list its records gather in.
-Route = tuple[Encode, Encode, list[OutgoingRecord]]
+#: A stream's name, its encoders of key and message, and the list its records gather in.
+Route = tuple[str, Encode, Encode, list[OutgoingRecord]]
 
 # An OutgoingRecord without the Python frame of its constructor.
 _record = partial(tuple.__new__, OutgoingRecord)
 
-
-def _bytes_only(data: Any) -> bytes:
-    if isinstance(data, bytes):
-        return data
-    raise TypeError(f"no serde is set, so bytes are needed, got {type(data).__name__}")
+#: What stands in for a missing serde: gives bytes back as they are, and refuses everything else, in C.
+_bytes_only: Encode = b"".__add__
 
 
 class BufferingCollector(MessageCollector):
@@ -47,6 +44,9 @@ class BufferingCollector(MessageCollector):
         self._drop = drop
         self._dropped = dropped
         self._routes: dict[SystemStream, Route] = {}
+        # A task mostly sends to the stream it sent to before, named by the same object.
+        self._stream: SystemStream | None = None
+        self._route: Route | None = None
         self._gathered: dict[str, list[OutgoingRecord]] = {}
         self.sent = 0
 
@@ -57,16 +57,16 @@ class BufferingCollector(MessageCollector):
 
     def send(self, envelope: OutgoingMessageEnvelope) -> None:
         stream = envelope.system_stream
-        route = self._routes.get(stream) or self._route(stream)
-        encode_key, encode_message, records = route
-        key, message = envelope.key, envelope.message
-        partition_key = envelope.partition_key
-        partition = None
+        if stream is not self._stream:
+            self._choose(stream)
+        name, encode_key, encode_message, records = self._route  # type: ignore[misc]
+        key, message, partition_key = envelope.key, envelope.message, envelope.partition_key
         try:
             if key is not None:
                 key = encode_key(key)
             if message is not None:
                 message = encode_message(message)
+            partition = None
             if partition_key is not None:
                 if type(partition_key) is int:
                     partition, partition_key = partition_key, None
@@ -75,9 +75,7 @@ class BufferingCollector(MessageCollector):
         except Exception as cause:  # noqa: BLE001  # whatever a serde raises is about this message
             self._refuse(envelope, cause)
             return
-        records.append(
-            _record((stream.stream, key, message, partition, partition_key, envelope.headers, envelope.timestamp))
-        )
+        records.append(_record((name, key, message, partition, partition_key, envelope.headers, envelope.timestamp)))
 
     def hand_over(self) -> None:
         """Queue what was gathered at the producers. Raises what they raise."""
@@ -92,15 +90,22 @@ class BufferingCollector(MessageCollector):
         for records in self._gathered.values():
             records.clear()
 
-    def _route(self, stream: SystemStream) -> Route:
-        key, message = self._serdes_of(stream)
-        records = self._gathered.setdefault(stream.system, [])
-        route = (key.to_bytes if key else _bytes_only, message.to_bytes if message else _bytes_only, records)
-        self._routes[stream] = route
-        return route
+    def _choose(self, stream: SystemStream) -> None:
+        route = self._routes.get(stream)
+        if route is None:
+            key, message = self._serdes_of(stream)
+            records = self._gathered.setdefault(stream.system, [])
+            encoders = (key.to_bytes if key else _bytes_only, message.to_bytes if message else _bytes_only)
+            route = self._routes[stream] = (stream.stream, *encoders, records)
+        self._stream, self._route = stream, route
 
     def _refuse(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> None:
         if self._drop:
             self._dropped.count += 1
             return
-        raise SerdeError(f"{envelope.system_stream}: cannot serialize {envelope!r}: {cause}") from cause
+        assert self._route is not None
+        reason: object = cause
+        for encode, part in zip(self._route[1:3], (envelope.key, envelope.message), strict=True):
+            if encode is _bytes_only and part is not None and not isinstance(part, bytes):
+                reason = f"no serde is set, so bytes are needed, got {type(part).__name__}"
+        raise SerdeError(f"{envelope.system_stream}: cannot serialize {envelope!r}: {reason}") from cause

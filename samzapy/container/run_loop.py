@@ -19,6 +19,8 @@ from samzapy.container.task_instance import TaskInstance
 
 _SLICE_SECONDS = 0.05
 _MIN_SLICE = 1
+#: What a slice sends waits in memory until its end: more than this no longer stays in the processor's cache.
+_MAX_SLICE = 256
 _MAX_WAIT_S = 0.1
 
 
@@ -95,7 +97,7 @@ class RunLoop:
         if took > 2 * _SLICE_SECONDS:
             self._slice = max(_MIN_SLICE, int(processed * _SLICE_SECONDS / took))
         elif took < _SLICE_SECONDS / 2 and processed >= self._slice:
-            self._slice *= 2
+            self._slice = min(2 * self._slice, _MAX_SLICE)
 
     def _timers(self) -> None:
         now = self._clock.monotonic()

@@ -107,7 +107,6 @@ class RecordQueue:
                 raise self._refused(error, stream, number, len(value or b"") + len(key or b""))
             # The queue's bytes ran out before its slots: the rest, in order, waits for room.
             self._try_again((stream, value, key, number, report, report, 0, None), BufferError())
-        self._serve(0)
         return True
 
     def _try_again(self, arguments: tuple[Any, ...], cause: Exception) -> None:

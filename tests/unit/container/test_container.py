@@ -286,3 +286,20 @@ def test_directives_of_the_coordinator_reach_the_container(tmp_path):
     coordinator.stop()
     assert container.run().phase == "done"
     assert Directive.STOP is not Directive.ABANDON
+
+
+class StringTask(StreamTask):
+    calls: ClassVar[list] = []
+
+    def process(self, envelope, collector, coordinator):
+        from samzapy import OutgoingMessageEnvelope, SystemStream
+
+        collector.send(OutgoingMessageEnvelope(SystemStream("plain", "out"), "text"))
+
+
+def test_an_output_without_a_serde_must_be_bytes(tmp_path):
+    plain = {"systems.plain.samza.factory": "memory", "systems.plain.cluster": "plain"}
+    job = MemoryJob(tmp_path, partitions=1, task=StringTask, **plain)
+    job.send((0, "a", {"id": 1}))
+    with pytest.raises(SerdeError, match="no serde is set, so bytes are needed, got str"):
+        job.run()
