@@ -66,7 +66,7 @@ def _more(outcome: JobOutcome, stretch: Stretch | None) -> dict[str, Any]:
     more: dict[str, Any] = {
         "commits": status.commits,
         "restored_records": sum(store.records for store in restored),
-        "restored_s": sum(store.seconds for store in restored),
+        "restored_s": max((c.metrics.get("restore", {}).get("seconds", 0.0) for c in status.containers), default=0.0),
         "restored_from": sorted({store.source for store in restored}),
     }
     if stretch is not None and stretch.latencies_ns:

@@ -125,6 +125,7 @@ def summary(status: JobStatus) -> str:
 
 def _restored(stores: list[RestoredStore]) -> str:
     records = sum(store.records for store in stores)
-    seconds = sum(store.seconds for store in stores)
+    # Side by side, so the longest is how long they took.
+    seconds = max(store.seconds for store in stores)
     sources = ", ".join(sorted({store.source for store in stores}))
     return f"{records:,} records in {seconds:.2f} s from {sources}"

@@ -32,6 +32,7 @@ from samzapy.container.parts import Parts
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.task_instance import TaskInstance
 from samzapy.failpoints import reach
+from samzapy.storage.manager import TaskStores
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ class Container:
         self._ends = ends
         self._clock = clock
         self._heartbeat = Heartbeat(lease, self._report, clock, on_lost)
+        self._stores: dict[str, TaskStores] = {}
         self._tasks: list[TaskInstance] = []
         self._inputs: Inputs | None = None
         self._committer: Committer | None = None
@@ -70,9 +72,9 @@ class Container:
         """
         self._heartbeat.start()
         try:
-            loop = self._start()
-            self._heartbeat.phase("running")
             with tuned_for_messages():
+                loop = self._start()
+                self._heartbeat.phase("running")
                 loop.run()
             self._heartbeat.phase("stopping")
             self._stop()
@@ -91,10 +93,10 @@ class Container:
         # 4, 5  stores
         self._heartbeat.phase("restoring")
         starts = parts.starting_offsets(checkpoints)
+        self._stores = parts.open_stores(self._clock, self._on_restore)
         for model in parts.model.tasks:
-            stores = parts.open_stores(model, self._clock, self._on_restore)
-            self._tasks.append(parts.task(model, stores, starts[model.name]))
-            reach("start.5")
+            self._tasks.append(parts.task(model, self._stores[model.name], starts[model.name]))
+        reach("start.5")
         # 6  init
         for task in self._tasks:
             parts.init(task, epoch)
@@ -130,7 +132,7 @@ class Container:
     def _abandon(self) -> None:
         """Close everything without a commit; what fails on the way is logged, the first failure is what counts."""
         closers: list[Callable[[], None]] = [task.close for task in self._tasks]
-        closers += [task.stores.close for task in self._tasks]
+        closers += [stores.close for stores in self._stores.values()]
         closers += [self._inputs.close] if self._inputs else []
         for close in [*closers, self._parts.close]:
             try:

@@ -22,7 +22,8 @@ from samzapy.container.decode import Decoder
 from samzapy.container.inputs import Inputs
 from samzapy.container.task_instance import TaskInstance
 from samzapy.job.model import ContainerModel, TaskModel
-from samzapy.storage.manager import TaskStores, open_task_stores
+from samzapy.storage.manager import OpeningStores, TaskStores, begin_task_stores, restore_together
+from samzapy.storage.opening import TaskSettings
 
 #: Starting offsets of one task.
 Offsets = dict[SystemStreamPartition, int]
@@ -68,20 +69,30 @@ class Parts:
             for task in self.model.tasks
         }
 
-    def open_stores(self, task: TaskModel, clock: Clock, on_restore: Callable[[str, int, int], None]) -> TaskStores:
-        """The task's stores, restored; `on_restore` hears of `task/store`, records read, records to read."""
-        return open_task_stores(
-            self.config,
-            task.name,
-            task.changelog_partition,
-            serdes=self._serdes,
-            engines=self._engines,
-            admin_of=self._clients.admin,
-            consumer_of=self._clients.consumer,
-            tasks_in_container=len(self.model.tasks),
-            clock=clock,
-            on_progress=on_restore,
-        )
+    def open_stores(self, clock: Clock, on_restore: Callable[[str, int, int], None]) -> dict[str, TaskStores]:
+        """The stores of every task, restored; `on_restore` hears of `task/store`, offsets read, offsets to read."""
+        openings: list[OpeningStores] = []
+        began = clock.monotonic()
+        try:
+            for task in self.model.tasks:
+                settings = TaskSettings(task.name, task.changelog_partition, len(self.model.tasks))
+                openings.append(
+                    begin_task_stores(
+                        self.config,
+                        settings,
+                        serdes=self._serdes,
+                        engines=self._engines,
+                        admin_of=self._clients.admin,
+                        clock=clock,
+                    )
+                )
+        except BaseException:
+            for opening in openings:
+                opening.abandon()
+            raise
+        stores = restore_together(openings, self._clients.consumer, clock, on_restore)
+        self.metrics.gauge("restore", "seconds").set(clock.monotonic() - began)
+        return {task.name: opened for task, opened in zip(self.model.tasks, stores, strict=True)}
 
     def task(self, model: TaskModel, stores: TaskStores, offsets: Offsets) -> TaskInstance:
         """A new instance of the user's class with everything around it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -16,8 +16,8 @@ from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem, StoreError
 from samzapy.plugins import PluginError, load_class
-from samzapy.storage.opening import Clients, StoreOpener, TaskSettings
-from samzapy.storage.restore import ProgressCallback, RestoreResult
+from samzapy.storage.opening import Restored, StoreOpener, TaskSettings
+from samzapy.storage.restore import ProgressCallback, RestoreResult, StoreRestore, run_restores
 from samzapy.storage.task_store import TaskStore
 
 
@@ -125,34 +125,71 @@ def _factory(store: StoreConfig) -> StorageEngineFactory:
     return found()
 
 
-def open_task_stores(  # noqa: PLR0913  # what a container has, as it has it
+class OpeningStores:
+    """One task's stores between the opening of their files and the end of their restore."""
+
+    def __init__(self, opener: StoreOpener) -> None:
+        self._opener = opener
+
+    def behind(self) -> list[StoreRestore]:
+        """What has to be read from changelogs, up to the ends they had at the opening."""
+        return self._opener.behind()
+
+    def finish(self, read: Restored) -> TaskStores:
+        """The stores, now that everything `behind` was read."""
+        return TaskStores(*self._opener.finish(read))
+
+    def abandon(self) -> None:
+        """Close what is open, when the task will not be started; nothing happens after `finish` has returned."""
+        self._opener.abandon()
+
+
+def begin_task_stores(
     config: JobConfig,
-    task_name: str,
-    changelog_partition: int,
+    task: TaskSettings,
     *,
     serdes: Mapping[str, Serde],
     engines: Mapping[str, StorageEngineFactory],
     admin_of: Callable[[str], SystemAdmin],
-    consumer_of: Callable[[str], SystemConsumer],
-    tasks_in_container: int,
     clock: Clock,
-    on_progress: ProgressCallback | None = None,
     lock_wait_s: float = 10.0,
-) -> TaskStores:
-    """Open and restore the stores of one task.
+) -> OpeningStores:
+    """Open the stores of one task, to be restored. Stores without a changelog start empty.
 
     The changelogs exist (`ensure_changelog`) and no predecessor of the task writes to them any more: their ends, taken
-    here, are the restore's bounds. `consumer_of` gives a new consumer, which is closed here. `on_progress` hears of
-    `task/store`, offsets read, offsets to read. Stores without a changelog start empty.
-
-    Raises StoreLocked when a store is still locked after `lock_wait_s` seconds, RestoreError when a changelog cannot
-    be read to its end, EnvironmentFailure when it is missing or not compacted.
+    here, are the restore's bounds. Raises StoreLocked when a store is still locked after `lock_wait_s` seconds,
+    EnvironmentFailure when a changelog is missing or not compacted.
     """
-    task = TaskSettings(task_name, changelog_partition, tasks_in_container)
-    opener = StoreOpener(config, task, Clients(admin_of, consumer_of), engines, serdes, clock, lock_wait_s)
-    report = None if on_progress is None else _named(task_name, on_progress)
-    return TaskStores(*opener.open(report))
+    opener = StoreOpener(config, task, admin_of, engines, serdes, clock, lock_wait_s)
+    opener.begin()
+    return OpeningStores(opener)
 
 
-def _named(task: str, on_progress: ProgressCallback) -> ProgressCallback:
-    return lambda store, done, total: on_progress(f"{task}/{store}", done, total)
+def restore_together(
+    openings: Sequence[OpeningStores],
+    consumer_of: Callable[[str], SystemConsumer],
+    clock: Clock,
+    on_progress: ProgressCallback | None = None,
+) -> list[TaskStores]:
+    """Restore the stores of several tasks, in order, with one consumer a system for all of them.
+
+    `on_progress` hears of `task/store`, offsets read, offsets to read. If one fails, none stays open. Raises
+    RestoreError when a changelog cannot be read to its end.
+    """
+    behind: dict[str, list[StoreRestore]] = {}
+    for opening in openings:
+        for restore in opening.behind():
+            behind.setdefault(restore.ssp.system, []).append(restore)
+    read: dict[SystemStreamPartition, tuple[int, float]] = {}
+    try:
+        for system, restores in behind.items():
+            consumer = consumer_of(system)
+            try:
+                read.update(run_restores(restores, consumer, clock, on_progress))
+            finally:
+                consumer.close()
+        return [opening.finish(read) for opening in openings]
+    except BaseException:
+        for opening in openings:
+            opening.abandon()
+        raise

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import SystemAdmin, SystemConsumer
+from samzapy.api.system import SystemAdmin
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
@@ -17,8 +17,11 @@ from samzapy.storage.changelog import delete_retention_ms, described_changelog, 
 from samzapy.storage.kv.stack import build_stack
 from samzapy.storage.local import LocalStores
 from samzapy.storage.marker import StoreIdentity, refusal
-from samzapy.storage.restore import ProgressCallback, RestoreResult, StoreRestore, run_restores
+from samzapy.storage.restore import RestoreResult, StoreRestore
 from samzapy.storage.task_store import TaskStore
+
+#: Records read and seconds taken, by changelog partition.
+Restored = Mapping[SystemStreamPartition, tuple[int, float]]
 
 
 @dataclass(frozen=True)
@@ -28,14 +31,6 @@ class TaskSettings:
     name: str
     changelog_partition: int
     tasks_in_container: int
-
-
-@dataclass(frozen=True)
-class Clients:
-    """How storage reaches the changelogs' systems: their admins, and a new consumer at each call."""
-
-    admin_of: Callable[[str], SystemAdmin]
-    consumer_of: Callable[[str], SystemConsumer]
 
 
 @dataclass
@@ -54,13 +49,13 @@ class _Opened:
 
 
 class StoreOpener:
-    """Opens the stores of one task, restores them together, and builds their stacks."""
+    """Opens the stores of one task and, once they are restored, builds their stacks."""
 
     def __init__(
         self,
         config: JobConfig,
         task: TaskSettings,
-        clients: Clients,
+        admin_of: Callable[[str], SystemAdmin],
         engines: Mapping[str, StorageEngineFactory],
         serdes: Mapping[str, Serde],
         clock: Clock,
@@ -68,25 +63,44 @@ class StoreOpener:
     ) -> None:
         self._config = config
         self._task = task
-        self._clients = clients
+        self._admin_of = admin_of
         self._engines = engines
         self._serdes = serdes
         self._clock = clock
         self._job = f"{config.name}-{config.id}"
         self._logged = LocalStores(config.logged_store_base_dir, self._job, task.name, lock_wait_s)
+        self._opened: list[_Opened] = []
+        self._cleanup = ExitStack()
         self._non_logged = LocalStores(config.non_logged_store_base_dir, self._job, task.name, lock_wait_s)
 
-    def open(self, on_progress: ProgressCallback | None) -> tuple[dict[str, TaskStore], dict[str, RestoreResult]]:
-        """Every store of the task, restored, with what was done. If one fails, none stays open."""
-        with ExitStack() as cleanup:
-            opened = []
-            for config in self._config.stores.values():
-                opened.append(self._open(config))
-                cleanup.callback(opened[-1].engine.close)
-            results = self._restore(opened, on_progress)
-            stores = {store.config.name: self._task_store(store) for store in opened}
-            cleanup.pop_all()
-        return stores, results
+    def begin(self) -> None:
+        """Open the engines and take the changelogs' ends. If one fails, none stays open."""
+        for config in self._config.stores.values():
+            try:
+                opened = self._open(config)
+            except BaseException:
+                self.abandon()
+                raise
+            self._cleanup.callback(opened.engine.close)
+            self._opened.append(opened)
+
+    def behind(self) -> list[StoreRestore]:
+        """What has to be read from changelogs."""
+        return [
+            StoreRestore(store.engine, store.identity, store.ssp, store.start, store.bound, task=self._task.name)
+            for store in self._opened
+            if store.ssp is not None and store.start < store.bound
+        ]
+
+    def finish(self, read: Restored) -> tuple[dict[str, TaskStore], dict[str, RestoreResult]]:
+        """Every store of the task, and how it got its contents: from what was `read` of its changelog."""
+        stores = {store.config.name: self._task_store(store) for store in self._opened}
+        self._cleanup.pop_all()
+        return stores, {store.config.name: _result(store, read) for store in self._opened}
+
+    def abandon(self) -> None:
+        """Close what `begin` has opened, unless `finish` has given it away."""
+        self._cleanup.close()
 
     def _open(self, config: StoreConfig) -> _Opened:
         factory = self._engines[config.name]
@@ -100,7 +114,7 @@ class StoreOpener:
         partition = self._task.changelog_partition
         stream = config.changelog
         assert stream is not None
-        admin = self._clients.admin_of(stream.system)
+        admin = self._admin_of(stream.system)
         topic = described_changelog(admin, config, partition)
         identity = StoreIdentity(self._job, config.name, partition, topic.stream_id)
         ssp = SystemStreamPartition(stream.system, stream.stream, partition)
@@ -122,21 +136,6 @@ class StoreOpener:
             max_record_bytes=max_record_bytes(topic),
         )
 
-    def _restore(self, opened: list[_Opened], on_progress: ProgressCallback | None) -> dict[str, RestoreResult]:
-        read: dict[str, tuple[int, float]] = {}
-        behind: dict[str, list[StoreRestore]] = {}
-        for store in opened:
-            if store.ssp is not None and store.start < store.bound:
-                restore = StoreRestore(store.engine, store.identity, store.ssp, store.start, store.bound)
-                behind.setdefault(store.ssp.system, []).append(restore)
-        for system, restores in behind.items():
-            consumer = self._clients.consumer_of(system)
-            try:
-                read.update(run_restores(restores, consumer, self._clock, on_progress))
-            finally:
-                consumer.close()
-        return {store.config.name: _result(store, read) for store in opened}
-
     def _task_store(self, store: _Opened) -> TaskStore:
         config = store.config
         key_serde, msg_serde = self._serdes[config.key_serde], self._serdes[config.msg_serde]
@@ -145,11 +144,11 @@ class StoreOpener:
         return TaskStore(stack, store.engine, store.identity, store.ssp, offset, self._clock)
 
 
-def _result(store: _Opened, read: Mapping[str, tuple[int, float]]) -> RestoreResult:
-    name = store.config.name
-    records, seconds = read.get(name, (0, 0.0))
+def _result(store: _Opened, read: Restored) -> RestoreResult:
+    found = None if store.ssp is None else read.get(store.ssp)
+    records, seconds = found or (0, 0.0)
     if store.kept:
-        source = "local store + changelog" if name in read else "local store"
+        source = "local store + changelog" if found else "local store"
     else:
         source = "changelog" if records else "nothing"
-    return RestoreResult(name, records, seconds, source, store.reason)
+    return RestoreResult(store.config.name, records, seconds, source, store.reason)

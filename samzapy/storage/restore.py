@@ -14,7 +14,7 @@ from samzapy.errors import RestoreError
 from samzapy.failpoints import reach
 from samzapy.storage.marker import Marker, StoreIdentity
 
-#: Called with (store, records read so far in offsets, offsets to read).
+#: Called with (store as `task/store`, records read so far in offsets, offsets to read).
 ProgressCallback = Callable[[str, int, int], None]
 
 _CHUNK_BYTES = 33_554_432
@@ -43,7 +43,7 @@ class StoreRestore:
     """
 
     __slots__ = (
-        "_bytes", "_chunk_bytes", "_engine", "_identity", "_last", "_pending", "bound", "records", "ssp", "start",
+        "_bytes", "_chunk_bytes", "_engine", "_identity", "_last", "_pending", "bound", "label", "records", "ssp", "start",
     )  # fmt: skip
 
     def __init__(
@@ -54,7 +54,10 @@ class StoreRestore:
         start: int,
         bound: int,
         chunk_bytes: int = _CHUNK_BYTES,
+        task: str = "",
     ) -> None:
+        """`label` names the store where it is told of: `task/store`, or the store alone."""
+        self.label = f"{task}/{identity.store}" if task else identity.store
         self.ssp = ssp
         self.start = start
         self.bound = bound
@@ -66,10 +69,9 @@ class StoreRestore:
         self._bytes = 0
         self._last = (start - 1, 0)
 
-    @property
-    def store(self) -> str:
-        """The store's name."""
-        return self._identity.store
+    def share(self, stores: int) -> None:
+        """Gather only so much that `stores` of them together stay within one store's chunk."""
+        self._chunk_bytes //= stores
 
     def add(self, batch: RecordBatch) -> None:
         """Take the batch's records below the bound. Raises RestoreError for one without a key."""
@@ -95,7 +97,10 @@ class StoreRestore:
     def _write(self, offset: int, time_ms: int) -> None:
         marker = Marker(self._identity, offset, max(time_ms, 0))
         reach("restore.chunk")
-        self._engine.write(dict(sorted(self._pending.items())), marker.to_bytes())
+        # RocksDB takes sorted keys ten times as fast as unsorted ones. Sorting keys alone compares bytes only: sorting
+        # (key, value) pairs takes five times as long.
+        keys = sorted(self._pending)
+        self._engine.write(dict(zip(keys, map(self._pending.__getitem__, keys), strict=True)), marker.to_bytes())
         self._pending = {}
         self._bytes = 0
 
@@ -106,19 +111,20 @@ def run_restores(
     clock: Clock,
     on_progress: ProgressCallback | None = None,
     stall_s: float = 60.0,
-) -> dict[str, tuple[int, float]]:
+) -> dict[SystemStreamPartition, tuple[int, float]]:
     """Read the partitions of one system with a consumer that was not started yet, until each is at its bound.
 
     A partition is done when the consumer's position has reached the bound: what lies between may be control records
-    or holes. Returns (records, seconds) by store. Raises RestoreError when nothing moved for `stall_s` seconds.
+    or holes. Returns (records, seconds) by partition. Raises RestoreError when nothing moved for `stall_s` seconds.
     """
     began = moved = clock.monotonic()
     as_of_ms = clock.wall_ms()
     active = {restore.ssp: restore for restore in restores}
     for restore in restores:
+        restore.share(len(restores))
         consumer.register(restore.ssp, restore.start)
     consumer.start()
-    results: dict[str, tuple[int, float]] = {}
+    results: dict[SystemStreamPartition, tuple[int, float]] = {}
     positions: dict[SystemStreamPartition, int] = {}
     while active:
         for batch in consumer.poll(_POLL_S, _POLL_RECORDS):
@@ -131,7 +137,7 @@ def run_restores(
             restore.finish(as_of_ms)
             consumer.pause([restore.ssp])
             del active[restore.ssp]
-            results[restore.store] = (restore.records, clock.monotonic() - began)
+            results[restore.ssp] = (restore.records, clock.monotonic() - began)
         if active and now - moved > stall_s:
             raise RestoreError(_stalled(active.values(), positions, stall_s))
     return results
@@ -150,10 +156,10 @@ def _advanced(
             positions[ssp] = position
             advanced = True
             if on_progress is not None:
-                on_progress(restore.store, min(position, restore.bound) - restore.start, restore.bound - restore.start)
+                on_progress(restore.label, min(position, restore.bound) - restore.start, restore.bound - restore.start)
     return advanced
 
 
 def _stalled(active: Iterable[StoreRestore], positions: dict[SystemStreamPartition, int], stall_s: float) -> str:
-    where = ", ".join(f"{r.ssp} at {positions[r.ssp]} of {r.bound} (store '{r.store}')" for r in active)
+    where = ", ".join(f"{r.ssp} at {positions[r.ssp]} of {r.bound} (store '{r.label}')" for r in active)
     return f"restore made no progress for {stall_s:g} s: {where}"

@@ -21,7 +21,8 @@ from samzapy.errors import ConfigError, ConfigProblem, StoreError
 from samzapy.serializers.registry import serde_registry
 from samzapy.storage.changelog import ensure_changelog
 from samzapy.storage.directory import store_directory
-from samzapy.storage.manager import TaskStores, load_engines, open_task_stores
+from samzapy.storage.manager import TaskStores, begin_task_stores, load_engines, restore_together
+from samzapy.storage.opening import TaskSettings
 from samzapy.storage.restore import RestoreResult
 from samzapy.system.memory.factory import MemorySystemFactory
 
@@ -126,18 +127,16 @@ class OpenStore:
     def reopen(self) -> None:
         """Stop without a commit, if it is open, and start again."""
         self.close()
-        self._stores = open_task_stores(
+        opening = begin_task_stores(
             self._job,
-            _TASK,
-            0,
+            TaskSettings(_TASK, 0, 1),
             serdes=self._serdes,
             engines=self._engines,
             admin_of=lambda _: self._admin,
-            consumer_of=self._consumer_of,
-            tasks_in_container=1,
             clock=self._clock,
             lock_wait_s=0.0,
         )
+        (self._stores,) = restore_together([opening], self._consumer_of, self._clock)
 
     def lose_local_state(self) -> None:
         """Crash on a machine whose disk is lost: everything comes back from the changelog."""
