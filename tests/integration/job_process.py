@@ -121,7 +121,7 @@ class JobProcess:
 
     def executors(self) -> list[psutil.Process]:
         """The executors' JVMs."""
-        return [p for p in self.descendants() if "CoarseGrainedExecutorBackend" in _command(p)]
+        return [p for p in self.descendants() if "CoarseGrainedExecutorBackend" in command_line(p)]
 
 
 def open_store_folders(process: psutil.Process, base: Path) -> set[Path]:
@@ -144,10 +144,10 @@ def gone(process: psutil.Process) -> bool:
 
 
 def _is_daemon(process: psutil.Process | None) -> bool:
-    return process is not None and "pyspark.daemon" in _command(process)
+    return process is not None and "pyspark.daemon" in command_line(process)
 
 
-def _command(process: psutil.Process) -> str:
+def command_line(process: psutil.Process) -> str:
     try:
         return " ".join(process.cmdline())
     except (psutil.NoSuchProcess, psutil.AccessDenied):

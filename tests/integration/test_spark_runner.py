@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from job_process import JobProcess, gone, until
+from job_process import JobProcess, command_line, gone, until
 from numbered_stream import Feeder, Streams, dump, expected, key_of, settings_of
 
 from samzapy.api.system import OutgoingRecord, StreamSpec
@@ -124,7 +124,7 @@ def test_sigterm_makes_every_container_commit_and_leaves_no_process_and_no_secre
     assert len(run.workers()) == 2
     token = run.errors.partition("token=")[2].split()[0]
     for secret in (token, "pa55-w0rd"):
-        assert not any(secret in argument for process in everyone for argument in process.cmdline())
+        assert not any(secret in command_line(process) for process in everyone)
     assert "pa55-w0rd" not in json.dumps(run.status())
     run.terminate()
     assert run.wait() == 0, run.errors
