@@ -75,7 +75,9 @@ class UnknownPartition(UnknownStream):
 
     def __init__(self, system: str, stream: str, partition: int, partitions: int) -> None:
         self.system, self.stream = system, stream
-        EnvironmentFailure.__init__(self, f"{system}.{stream}[{partition}]: the stream has partitions 0 to {partitions - 1}")
+        EnvironmentFailure.__init__(
+            self, f"{system}.{stream}[{partition}]: the stream has partitions 0 to {partitions - 1}"
+        )
 
 
 class OffsetOutOfRange(EnvironmentFailure):

@@ -27,7 +27,7 @@ def _bytes_only(data: Any) -> bytes:
 class BufferingCollector(MessageCollector):
     """One task's collector. `hand_over` gives the gathered records to the producers, without waiting for their acks."""
 
-    __slots__ = ("_drop", "_dropped", "_gathered", "_producer_of", "_routes", "_serdes_of", "sent")
+    __slots__ = ("_drop", "_dropped", "_gathered", "_routes", "_serdes_of", "producer_of", "sent")
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class BufferingCollector(MessageCollector):
     ) -> None:
         """`serdes_of` gives a stream's key and message serde. `drop`: count what does not serialize in `dropped`."""
         self._serdes_of = serdes_of
-        self._producer_of = producer_of
+        self.producer_of = producer_of
         self._drop = drop
         self._dropped = dropped
         self._routes: dict[SystemStream, Route] = {}
@@ -80,7 +80,7 @@ class BufferingCollector(MessageCollector):
         for system, records in self._gathered.items():
             if records:
                 self.sent += len(records)
-                self._producer_of(system).send(records)
+                self.producer_of(system).send(records)
                 records.clear()
 
     def discard(self) -> None:

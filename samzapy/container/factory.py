@@ -40,7 +40,9 @@ def build_container(
     Raises ConfigError.
     """
     arm_from_environment(os.environ)
-    clients = SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-{model.id}")
+    clients = SystemClients(
+        config.systems, system_factory, f"{config.name}-{config.id}-{model.id}", config.task.transaction_timeout_ms
+    )
     parts = Parts(
         config,
         model,

@@ -1,7 +1,7 @@
 """A container's start and stop, in this order; the order is the guarantee.
 
 start   1  an epoch from the coordinator        (the lease given to the container)
-        2  take over from the predecessor       (transactional producers; no mode that runs today has one)
+        2  take over from the predecessor       (transactional producers: abort what it left open, and fence it)
         3  read the checkpoints                 (committed records only)
         4  open the local stores, or set them aside
         5  restore them from the changelogs
@@ -24,7 +24,7 @@ from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.lease import ContainerLease, ContainerReport
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
-from samzapy.container.commit import Committer
+from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.heartbeat import Heartbeat
 from samzapy.container.inputs import Inputs
 from samzapy.container.parts import Parts
@@ -54,7 +54,7 @@ class Container:
         self._heartbeat = Heartbeat(lease, self._report, clock, on_lost)
         self._tasks: list[TaskInstance] = []
         self._inputs: Inputs | None = None
-        self._committer: Committer | None = None
+        self._committer: CommitProtocol | None = None
         self._restoring: dict[str, tuple[int, int]] = {}
 
     def stop(self) -> None:
@@ -83,6 +83,9 @@ class Container:
     def _start(self) -> RunLoop:
         parts, epoch = self._parts, self._lease.epoch
         reach("start.1")
+        # 2  transactions
+        parts.take_over()
+        reach("start.2")
         # 3  checkpoints
         checkpoints = parts.read_checkpoints()
         reach("start.3")
@@ -116,13 +119,14 @@ class Container:
     def _stop(self) -> None:
         assert self._committer is not None
         assert self._inputs is not None
-        self._committer.commit(self._tasks, force=True)
+        self._committer.finish(self._tasks)
         self._inputs.close()
         for task in self._tasks:
             task.close()
         for task in self._tasks:
             task.stores.flush_engines()
             task.stores.close()
+        self._committer.close()
         self._parts.close()
 
     def _abandon(self) -> None:
@@ -130,6 +134,7 @@ class Container:
         closers: list[Callable[[], None]] = [task.close for task in self._tasks]
         closers += [task.stores.close for task in self._tasks]
         closers += [self._inputs.close] if self._inputs else []
+        closers += [self._committer.close] if self._committer else []
         for close in [*closers, self._parts.close]:
             try:
                 close()

@@ -16,9 +16,10 @@ from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.container.clients import SystemClients
 from samzapy.container.collector import BufferingCollector
-from samzapy.container.commit import Committer
+from samzapy.container.commit.protocol import CommitProtocol, CommitSettings
 from samzapy.container.context import ContainerTaskContext
 from samzapy.container.decode import Decoder
+from samzapy.container.delivery import Delivery
 from samzapy.container.inputs import Inputs
 from samzapy.container.task_instance import TaskInstance
 from samzapy.job.model import ContainerModel, TaskModel
@@ -50,6 +51,11 @@ class Parts:
         self._engines = engines
         self._serdes = serdes
         self._task_class = task_class
+        self._delivery = Delivery(config, clients)
+
+    def take_over(self) -> None:
+        """End what predecessors of the container's tasks may still be doing, where the guarantee can."""
+        self._delivery.take_over(task.name for task in self.model.tasks)
 
     def read_checkpoints(self) -> dict[str, Checkpoint | None]:
         """The last checkpoint of every task, None where there is none."""
@@ -87,11 +93,13 @@ class Parts:
         """A new instance of the user's class with everything around it."""
         collector = BufferingCollector(
             self._stream_serdes,
-            self._clients.producer,
+            self._delivery.output_producer(model.name),
             drop=self.config.task.drop_serialization_errors,
             dropped=self.metrics.counter("messages", "dropped-serialization"),
         )
-        return TaskInstance(model.name, self._task_class(), stores, collector, offsets)
+        return TaskInstance(
+            model.name, self._task_class(), stores, collector, self._delivery.state_producer(model.name), offsets
+        )
 
     def init(self, task: TaskInstance, epoch: int) -> None:
         """Call the task's `init` with its context."""
@@ -100,10 +108,10 @@ class Parts:
         task.init(Context(job, ContainerContext(self.model.id, self.metrics), context))
         context.seal()
 
-    def committer(self, epoch: int, clock: Clock) -> Committer:
-        """The container's committer."""
-        changelogs = {store.changelog.system for store in self.config.stores.values() if store.changelog}
-        return Committer(self._clients.producer, frozenset(changelogs), self._checkpoints, epoch, clock, self.metrics)
+    def committer(self, epoch: int, clock: Clock) -> CommitProtocol:
+        """What commits the container's tasks."""
+        changelogs = frozenset(store.changelog.system for store in self.config.stores.values() if store.changelog)
+        return self._delivery.protocol(CommitSettings(self._checkpoints, changelogs, epoch, clock, self.metrics))
 
     def inputs(self, ends: Mapping[SystemStreamPartition, int], clock: Clock) -> Inputs:
         """Consumers and decoders of every input of the container; nothing is fetched yet."""

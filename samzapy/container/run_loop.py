@@ -12,7 +12,7 @@ from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import WindowableTask
 from samzapy.clock import Clock
-from samzapy.container.commit import Committer
+from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.inputs import Inputs
 from samzapy.container.schedule import Schedule
 from samzapy.container.task_instance import TaskInstance
@@ -30,7 +30,7 @@ class RunLoop:
         self,
         tasks: Sequence[TaskInstance],
         inputs: Inputs,
-        committer: Committer,
+        committer: CommitProtocol,
         should_stop: Callable[[], bool],
         clock: Clock,
         *,
@@ -59,7 +59,10 @@ class RunLoop:
         self._end_streams()
         while not self._stopping and not self._should_stop():
             self._timers()
-            for ssp, envelopes in self._inputs.poll(self._wait()):
+            polled = self._inputs.poll(self._wait())
+            if polled:
+                self._committer.before(self._tasks, {ssp: envelopes[-1].offset + 1 for ssp, envelopes in polled})
+            for ssp, envelopes in polled:
                 for task in self._by_ssp[ssp]:
                     if not self._stopping:
                         self._process(task, ssp, envelopes)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import SystemProducer
 from samzapy.api.task import ClosableTask, EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
 from samzapy.container.collector import BufferingCollector
 from samzapy.container.coordinator_requests import CoordinatorRequests
@@ -33,6 +34,7 @@ class TaskInstance:
         "name",
         "offsets",
         "processed",
+        "producer_of",
         "requests",
         "stores",
         "task",
@@ -45,8 +47,10 @@ class TaskInstance:
         task: StreamTask,
         stores: TaskStores,
         collector: BufferingCollector,
+        producer_of: Callable[[str], SystemProducer],
         offsets: dict[SystemStreamPartition, int],
     ) -> None:
+        """`producer_of` gives the producer of the task's changelogs and checkpoint on a system."""
         if inspect.iscoroutinefunction(task.process):
             raise TaskFailed(
                 f"{type(task).__name__}.process is a coroutine function; a StreamTask's process is not awaited"
@@ -55,6 +59,7 @@ class TaskInstance:
         self.task = task
         self.stores = stores
         self.collector = collector
+        self.producer_of = producer_of
         self.offsets = offsets
         self.touched = False
         self.changelog_offsets: dict[str, int] = {}

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.checkpoint import manager_for
-from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
 from samzapy.container.clients import SystemClients
+from samzapy.container.delivery import transaction_system
 from samzapy.container.factory import load_task_class
 from samzapy.errors import ConfigError, ConfigProblem, UnknownStream
 from samzapy.job.model import JobModel
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     """Check and set up, in this order.
 
-    1  the guarantee runs, the task class can be imported, the systems take their settings
+    1  the guarantee can be kept with these systems, the task class can be imported, the systems take their settings
     2  every input exists; their partitions are counted
     3  the checkpoint topic (or folder) exists, and the tasks keep the changelog partitions they had
     4  every changelog exists, is compacted and has a partition for each task
@@ -33,7 +33,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     Inputs with different partition counts are no error (Samza's rule: a task per partition number of the largest
     one), but a warning: whoever joins them by key would miss matches. Raises ConfigError, EnvironmentFailure.
     """
-    _check_guarantee(config.task.guarantee)
+    transaction_system(config)
     load_task_class(config.task.task_class)
     for settings in config.systems.values():
         system_factory(settings).check(settings)
@@ -46,12 +46,6 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
         clients.close()
     warnings = (*config.warnings, *_uneven(config, counts))
     return PreparedJob(config, model, ends, warnings)
-
-
-def _check_guarantee(guarantee: Guarantee) -> None:
-    if guarantee is not Guarantee.AT_LEAST_ONCE:
-        message = f"this version runs {Guarantee.AT_LEAST_ONCE.value} only"
-        raise ConfigError([ConfigProblem("task.guarantee", guarantee.value, message)])
 
 
 def _partition_counts(config: JobConfig, clients: SystemClients) -> dict[SystemStream, int]:
