@@ -11,6 +11,7 @@ from samzapy.api.task import StreamTask
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
+from samzapy.container.attempts import Attempts
 from samzapy.container.clients import SystemClients
 from samzapy.container.lifecycle import Container
 from samzapy.container.parts import Parts
@@ -32,28 +33,26 @@ def build_container(
     ends: Mapping[SystemStreamPartition, int] | None = None,
     clock: Clock = SYSTEM_CLOCK,
     on_lost: Callable[[str], None] | None = None,
-) -> Container:
-    """A container that is ready to `run`; nothing is connected, opened or restored yet.
+) -> Attempts:
+    """A container that is ready to `run`, and starts again by itself where that is enough; nothing is connected, opened or restored yet.
 
     `ends`: the offset before which each partition ends in a bounded run. `on_lost` is called, on the heartbeat's
     thread, when the lease is gone and the run loop has not let go a lease later (a stuck `process`).
     Raises ConfigError.
     """
     arm_from_environment(os.environ)
-    clients = SystemClients(
-        config.systems, system_factory, f"{config.name}-{config.id}-{model.id}", config.task.transaction_timeout_ms
-    )
-    parts = Parts(
-        config,
-        model,
-        clients,
-        manager_for(config, clients),
-        load_engines(config),
-        serde_registry(config),
-        load_task_class(config.task.task_class),
-        Registry(),
-    )
-    return Container(parts, lease, ends or {}, clock, on_lost)
+    task_class = load_task_class(config.task.task_class)
+    name = f"{config.name}-{config.id}-{model.id}"
+    engines = load_engines(config)
+    serdes = serde_registry(config)
+
+    def build() -> Container:
+        clients = SystemClients(config.systems, system_factory, name, config.task.transaction_timeout_ms)
+        checkpoints = manager_for(config, clients)
+        parts = Parts(config, model, clients, checkpoints, engines, serdes, task_class, Registry())
+        return Container(parts, lease, ends or {}, clock, on_lost)
+
+    return Attempts(build, lease)
 
 
 def load_task_class(path: str) -> type[StreamTask]:

@@ -51,7 +51,7 @@ class Container:
         self._lease = lease
         self._ends = ends
         self._clock = clock
-        self._heartbeat = Heartbeat(lease, self._report, clock, on_lost)
+        self._heartbeat = Heartbeat(lease, self.report, clock, on_lost)
         self._tasks: list[TaskInstance] = []
         self._inputs: Inputs | None = None
         self._committer: CommitProtocol | None = None
@@ -158,7 +158,13 @@ class Container:
     def _on_restore(self, name: str, done: int, total: int) -> None:
         self._restoring[name] = (done, total)
 
-    def _report(self, phase: str) -> ContainerReport:
+    @property
+    def commits(self) -> int:
+        """How many commits this start has made, the one that says where it begins included."""
+        return self._committer.count if self._committer else 0
+
+    def report(self, phase: str) -> ContainerReport:
+        """How things stand; may be called from any thread."""
         tasks = list(self._tasks)
         return ContainerReport(
             container_id=self._parts.model.id,
@@ -174,5 +180,5 @@ class Container:
             },
             restoring=dict(self._restoring),
             metrics=self._parts.metrics.snapshot(),
-            commits=self._committer.count if self._committer else 0,
+            commits=self.commits,
         )
