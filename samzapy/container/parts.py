@@ -13,6 +13,7 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import StreamTask
 from samzapy.checkpoint.offsets import starting_offset
 from samzapy.clock import Clock
+from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
 from samzapy.container.clients import SystemClients
 from samzapy.container.collector import BufferingCollector
@@ -98,7 +99,13 @@ class Parts:
             dropped=self.metrics.counter("messages", "dropped-serialization"),
         )
         return TaskInstance(
-            model.name, self._task_class(), stores, collector, self._delivery.state_producer(model.name), offsets
+            model.name,
+            self._task_class(),
+            stores,
+            collector,
+            self._delivery.state_producer(model.name),
+            offsets,
+            identify=self.config.task.guarantee is Guarantee.EFFECTIVELY_ONCE,
         )
 
     def init(self, task: TaskInstance, epoch: int) -> None:

@@ -15,6 +15,7 @@ from samzapy.api.system import SystemProducer
 from samzapy.api.task import ClosableTask, EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
 from samzapy.container.collector import BufferingCollector
 from samzapy.container.coordinator_requests import CoordinatorRequests
+from samzapy.container.identify import IdentifiedProcess
 from samzapy.errors import SamzapyError, TaskFailed
 from samzapy.storage.manager import TaskStores
 
@@ -29,6 +30,7 @@ class TaskInstance:
     """
 
     __slots__ = (
+        "_process",
         "changelog_offsets",
         "collector",
         "name",
@@ -49,8 +51,11 @@ class TaskInstance:
         collector: BufferingCollector,
         producer_of: Callable[[str], SystemProducer],
         offsets: dict[SystemStreamPartition, int],
+        *,
+        identify: bool = False,
     ) -> None:
-        """`producer_of` gives the producer of the task's changelogs and checkpoint on a system."""
+        """`producer_of` gives the producer of the task's changelogs and checkpoint on a system; `identify`: outputs
+        carry the id of the input they came from."""
         if inspect.iscoroutinefunction(task.process):
             raise TaskFailed(
                 f"{type(task).__name__}.process is a coroutine function; a StreamTask's process is not awaited"
@@ -59,6 +64,7 @@ class TaskInstance:
         self.task = task
         self.stores = stores
         self.collector = collector
+        self._process = IdentifiedProcess(task, collector).process if identify else task.process
         self.producer_of = producer_of
         self.offsets = offsets
         self.touched = False
@@ -81,7 +87,7 @@ class TaskInstance:
 
         Raises TaskFailed, naming the message's position, when the user's code raises; the position stays before it.
         """
-        process, collector, requests = self.task.process, self.collector, self.requests
+        process, collector, requests = self._process, self.collector, self.requests
         self.touched = True
         envelope = envelopes[0]
         try:
