@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from samzapy.api.lease import ContainerLease, ContainerReport, Directive
+from samzapy.config.error_policy import ErrorPolicy
 from samzapy.container.lifecycle import Container
 from samzapy.errors import (
+    ProducerError,
     ProducerFenced,
+    RecordTooLarge,
     RetriableError,
     SamzapyError,
     TaskMigrated,
@@ -27,16 +30,20 @@ logger = logging.getLogger(__name__)
 #: A broker that times a transaction out fences its producer, so a fenced producer may still be the rightful one.
 RESTARTABLE = (TransactionAborted, TransactionIndeterminate, ProducerFenced, RetriableError)
 
-_MOST_IN_A_ROW = 5
-_BACKOFF_S = 0.2
+#: The seconds before each start in a row.
+_PAUSES_S = (0.4, 0.8, 1.6, 3.2, 6.4)
 
 
 class Attempts:
     """Runs containers built by `build` until one ends as it should; `run` and `stop` are a container's own."""
 
-    def __init__(self, build: Callable[[], Container], lease: ContainerLease) -> None:
+    def __init__(
+        self, build: Callable[[], Container], lease: ContainerLease, produce: ErrorPolicy | None = None
+    ) -> None:
+        """`produce`: how often a send that failed is made again, which is the work since the last commit all over."""
         self._build = build
         self._lease = lease
+        self._asked_for = tuple(produce.pauses_s()) if produce else ()
         self._current: Container | None = None
         self._stopped = threading.Event()
 
@@ -56,13 +63,22 @@ class Attempts:
                 container.stop()
             try:
                 return container.run()
-            except RESTARTABLE as failure:
+            except (*RESTARTABLE, ProducerError) as failure:
                 in_a_row = 1 if container.commits > 1 else in_a_row + 1
-                if in_a_row > _MOST_IN_A_ROW:
+                pauses = self._pauses(failure)
+                if in_a_row > len(pauses):
                     raise
                 self._check_ownership(container, failure)
                 logger.warning("Starting again from the last commit after: %s", failure)
-                self._stopped.wait(_BACKOFF_S * 2**in_a_row)
+                self._stopped.wait(pauses[in_a_row - 1])
+
+    def _pauses(self, failure: SamzapyError) -> Sequence[float]:
+        """The seconds before each start in a row; none if starting again is not for this failure."""
+        if isinstance(failure, RecordTooLarge):
+            return ()
+        if isinstance(failure, RESTARTABLE):
+            return max(_PAUSES_S, self._asked_for, key=len)
+        return self._asked_for
 
     def _check_ownership(self, container: Container, failure: SamzapyError) -> None:
         try:

@@ -7,7 +7,6 @@ from typing import Any
 
 from samzapy.api.collector import MessageCollector
 from samzapy.api.envelope import OutgoingMessageEnvelope
-from samzapy.api.metrics import Counter
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, SystemProducer
@@ -27,21 +26,16 @@ def _bytes_only(data: Any) -> bytes:
 class BufferingCollector(MessageCollector):
     """One task's collector. `hand_over` gives the gathered records to the producers, without waiting for their acks."""
 
-    __slots__ = ("_drop", "_dropped", "_gathered", "_routes", "_serdes_of", "producer_of", "sent")
+    __slots__ = ("_gathered", "_routes", "_serdes_of", "producer_of", "sent")
 
     def __init__(
         self,
         serdes_of: Callable[[SystemStream], tuple[Serde | None, Serde | None]],
         producer_of: Callable[[str], SystemProducer],
-        *,
-        drop: bool,
-        dropped: Counter,
     ) -> None:
-        """`serdes_of` gives a stream's key and message serde. `drop`: count what does not serialize in `dropped`."""
+        """`serdes_of` gives a stream's key and message serde."""
         self._serdes_of = serdes_of
         self.producer_of = producer_of
-        self._drop = drop
-        self._dropped = dropped
         self._routes: dict[SystemStream, Route] = {}
         self._gathered: dict[str, list[OutgoingRecord]] = {}
         self.sent = 0
@@ -96,7 +90,4 @@ class BufferingCollector(MessageCollector):
         return route
 
     def _refuse(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> None:
-        if self._drop:
-            self._dropped.count += 1
-            return
         raise SerdeError(f"{envelope.system_stream}: cannot serialize {envelope!r}: {cause}") from cause

@@ -59,6 +59,10 @@ def transaction_system(job: JobConfig) -> str | None:
         for store in job.stores.values()
         if store.changelog is not None and store.changelog.system != system
     ]
+    letters = job.task.errors.dead_letters
+    if guarantee is Guarantee.EXACTLY_ONCE and letters is not None and letters.system != system:
+        message = f"exactly-once needs dead letters on system '{system}', where the checkpoints are"
+        elsewhere.append(ConfigProblem("task.dead.letter.stream", str(letters), message))
     if elsewhere:
         raise ConfigError(elsewhere)
     return system

@@ -10,6 +10,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import StreamTask
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.config.error_policy import Stage
 from samzapy.config.job import JobConfig
 from samzapy.container.attempts import Attempts
 from samzapy.container.clients import SystemClients
@@ -52,7 +53,7 @@ def build_container(
         parts = Parts(config, model, clients, checkpoints, engines, serdes, task_class, Registry())
         return Container(parts, lease, ends or {}, clock, on_lost)
 
-    return Attempts(build, lease)
+    return Attempts(build, lease, config.task.errors.policies[Stage.PRODUCE])
 
 
 def load_task_class(path: str) -> type[StreamTask]:

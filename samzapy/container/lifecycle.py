@@ -94,7 +94,8 @@ class Container:
         starts = parts.starting_offsets(checkpoints)
         for model in parts.model.tasks:
             stores = parts.open_stores(model, self._clock, self._on_restore)
-            self._tasks.append(parts.task(model, stores, starts[model.name]))
+            should_stop = self._heartbeat.should_stop
+            self._tasks.append(parts.task(model, stores, starts[model.name], self._clock, should_stop))
             reach("start.5")
         # 6  init
         for task in self._tasks:

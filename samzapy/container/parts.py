@@ -10,9 +10,11 @@ from samzapy.api.engine import StorageEngineFactory
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.system import SystemProducer
 from samzapy.api.task import StreamTask
 from samzapy.checkpoint.offsets import starting_offset
 from samzapy.clock import Clock
+from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
 from samzapy.container.clients import SystemClients
@@ -22,6 +24,15 @@ from samzapy.container.context import ContainerTaskContext
 from samzapy.container.decode import Decoder
 from samzapy.container.delivery import Delivery
 from samzapy.container.inputs import Inputs
+from samzapy.container.limits import RecordLimits
+from samzapy.container.policies.collectors import SizingCollector, TolerantCollector
+from samzapy.container.policies.dead_letters import DeadLetters
+from samzapy.container.policies.pause import InterruptiblePause
+from samzapy.container.policies.policy_log import PolicyLog
+from samzapy.container.policies.raw_records import RawRecords
+from samzapy.container.policies.recovery import Recovery
+from samzapy.container.policies.task_instance import TolerantTaskInstance
+from samzapy.container.policies.undecodable import TolerantDecoder
 from samzapy.container.task_instance import TaskInstance
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.storage.manager import TaskStores, open_task_stores
@@ -53,6 +64,7 @@ class Parts:
         self._serdes = serdes
         self._task_class = task_class
         self._delivery = Delivery(config, clients)
+        self._raw = RawRecords() if config.task.errors.writes_letters else None
 
     def take_over(self) -> None:
         """End what predecessors of the container's tasks may still be doing, where the guarantee can."""
@@ -90,27 +102,35 @@ class Parts:
             on_progress=on_restore,
         )
 
-    def task(self, model: TaskModel, stores: TaskStores, offsets: Offsets) -> TaskInstance:
+    def task(
+        self, model: TaskModel, stores: TaskStores, offsets: Offsets, clock: Clock, should_stop: Callable[[], bool]
+    ) -> TaskInstance:
         """A new instance of the user's class with everything around it."""
-        collector = BufferingCollector(
-            self._stream_serdes,
-            self._delivery.output_producer(model.name),
-            drop=self.config.task.drop_serialization_errors,
-            dropped=self.metrics.counter("messages", "dropped-serialization"),
-        )
-        return TaskInstance(
-            model.name,
-            self._task_class(),
-            stores,
-            collector,
-            self._delivery.state_producer(model.name),
-            offsets,
-            identify=self.config.task.guarantee is Guarantee.EFFECTIVELY_ONCE,
-        )
+        name, errors = model.name, self.config.task.errors
+        identify = self.config.task.guarantee is Guarantee.EFFECTIVELY_ONCE
+        outputs, state = self._delivery.output_producer(name), self._delivery.state_producer(name)
+        if errors.only_fails:
+            collector = BufferingCollector(self._stream_serdes, outputs)
+            return TaskInstance(name, self._task_class(), stores, collector, state, offsets, identify=identify)
+        letters = None
+        if self._raw is not None and errors.dead_letters is not None:
+            self._raw.follow(offsets)
+            letters = DeadLetters(errors.dead_letters, name, self._raw, clock, identify=identify)
+        recovery = Recovery(name, errors, self.metrics, InterruptiblePause(should_stop), PolicyLog(clock), letters)
+        tolerant = self._tolerant_collector(outputs, recovery)
+        return TolerantTaskInstance(name, self._task_class(), stores, tolerant, state, offsets, identify=identify)
+
+    def _tolerant_collector(
+        self, producer_of: Callable[[str], SystemProducer], recovery: Recovery
+    ) -> TolerantCollector:
+        if recovery.policy(Stage.PRODUCE).then is Action.FAIL:
+            return TolerantCollector(self._stream_serdes, producer_of, recovery)
+        limits = RecordLimits(self.config, self._clients)
+        return SizingCollector(self._stream_serdes, producer_of, recovery, limits.of)
 
     def init(self, task: TaskInstance, epoch: int) -> None:
         """Call the task's `init` with its context."""
-        context = ContainerTaskContext(task.name, task.stores.stores, task.offsets, self.metrics, epoch)
+        context = ContainerTaskContext(task.name, task.visible_stores, task.offsets, self.metrics, epoch)
         job = JobContext(self.config.name, self.config.id, self.config.resolved)
         task.init(Context(job, ContainerContext(self.model.id, self.metrics), context))
         context.seal()
@@ -123,13 +143,9 @@ class Parts:
     def inputs(self, ends: Mapping[SystemStreamPartition, int], clock: Clock) -> Inputs:
         """Consumers and decoders of every input of the container; nothing is fetched yet."""
         streams = {ssp.system_stream for ssp in self.model.ssps}
-        dropped = self.metrics.counter("messages", "dropped-deserialization")
-        decoders = {
-            stream: Decoder(
-                *self._stream_serdes(stream), drop=self.config.task.drop_deserialization_errors, dropped=dropped
-            )
-            for stream in streams
-        }
+        strict = self.config.task.errors.policies[Stage.DESERIALIZE].only_fails
+        decoder = Decoder if strict else TolerantDecoder
+        decoders = {stream: decoder(*self._stream_serdes(stream)) for stream in streams}
         return Inputs(
             {system: self._clients.consumer(system) for system in sorted({stream.system for stream in streams})},
             decoders,
@@ -137,6 +153,7 @@ class Parts:
             clock,
             poll_batch_size=self.config.task.poll_batch_size,
             max_idle_s=self.config.task.max_idle_ms / 1000.0,
+            raw=self._raw,
         )
 
     def close(self) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
+from typing import Any, NoReturn
 
 from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.kv import KeyValueStore
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemProducer
@@ -72,6 +74,11 @@ class TaskInstance:
         self.requests = CoordinatorRequests()
         self.processed = 0
 
+    @property
+    def visible_stores(self) -> Mapping[str, KeyValueStore[Any, Any]]:
+        """The stores as the user's code gets them, by name."""
+        return self.stores.stores
+
     def init(self, context: Context) -> None:
         """Call the user's `init`, if there is one."""
         if isinstance(self.task, InitableTask):
@@ -95,10 +102,8 @@ class TaskInstance:
                 process(envelope, collector, requests)
                 if requests.pending:
                     break
-        except SamzapyError:
-            raise
-        except BaseException as cause:
-            raise self._failed(f"process of {envelope.position}", cause) from cause
+        except BaseException as cause:  # noqa: BLE001  # told where
+            self._raise(envelope, cause)
         self.offsets[ssp] = envelope.offset + 1
         done = bisect_right(envelopes, envelope.offset, key=_offset) if requests.pending else len(envelopes)
         self.processed += done
@@ -140,6 +145,12 @@ class TaskInstance:
                 self.task.close()
             except Exception as cause:
                 raise self._failed("close", cause) from cause
+
+    def _raise(self, envelope: IncomingMessageEnvelope, cause: BaseException) -> NoReturn:
+        """End the attempt over a message: what samzapy raised speaks for itself, the rest is the task's failure."""
+        if isinstance(cause, SamzapyError):
+            raise cause
+        raise self._failed(f"process of {envelope.position}", cause) from cause
 
     def _failed(self, where: str, cause: BaseException) -> TaskFailed:
         return TaskFailed(f"{self.name}: {where} failed: {type(cause).__name__}: {cause}")

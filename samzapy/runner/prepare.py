@@ -25,7 +25,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     """Check and set up, in this order.
 
     1  the guarantee can be kept with these systems, the task class can be imported, the systems take their settings
-    2  every input exists; their partitions are counted
+    2  every input exists, and the stream of dead letters; the inputs' partitions are counted
     3  the checkpoint topic (or folder) exists, and the tasks keep the changelog partitions they had
     4  every changelog exists, is compacted and has a partition for each task
     5  with `until_end`, and for `bounded` streams, the ends as they are now
@@ -62,6 +62,9 @@ def _partition_counts(config: JobConfig, clients: SystemClients) -> dict[SystemS
         if ssp.partition >= description.partitions:
             message = f"{ssp.system_stream} has partitions 0 to {description.partitions - 1}"
             raise ConfigError([ConfigProblem("task.broadcast.inputs", str(ssp), message)])
+    letters = config.task.errors.dead_letters
+    if letters is not None and clients.admin(letters.system).describe(letters.stream) is None:
+        raise UnknownStream(letters.system, letters.stream)
     return counts
 
 
