@@ -43,6 +43,8 @@ class Inputs:
         self._decoders = {tuple(stream): decoder for stream, decoder in decoders.items()}
         self._ends = dict(ends)
         self._ended: set[SystemStreamPartition] = set()
+        self._finished: set[SystemStreamPartition] = set()
+        self._held: frozenset[SystemStreamPartition] = frozenset()
         self._clock = clock
         self._batch = poll_batch_size
         self._max_idle_s = max_idle_s
@@ -74,6 +76,14 @@ class Inputs:
                 runs = self._before_end(batch.ssp, batch.offsets[-1], runs)
             polled += [(batch.ssp, run) for run in runs]
         return polled
+
+    def hold(self, ssps: set[SystemStreamPartition]) -> None:
+        """Return nothing of these partitions from now on, and go on with those that were held before and are not now."""
+        for ssp in ssps - self._held:
+            self._consumers[ssp.system].pause([ssp])
+        for ssp in self._held - ssps - self._finished:
+            self._consumers[ssp.system].resume([ssp])
+        self._held = frozenset(ssps)
 
     def take_ended(self) -> set[SystemStreamPartition]:
         """The partitions that have ended since the last call, everything polled before included."""
@@ -115,4 +125,5 @@ class Inputs:
     def _end(self, ssp: SystemStreamPartition) -> None:
         del self._ends[ssp]
         self._ended.add(ssp)
+        self._finished.add(ssp)
         self._consumers[ssp.system].pause([ssp])

@@ -107,15 +107,7 @@ class Container:
         self._inputs = parts.inputs(self._ends, self._clock)
         self._inputs.start(self._first_offsets())
         reach("start.7")
-        return RunLoop(
-            self._tasks,
-            self._inputs,
-            self._committer,
-            self._heartbeat.should_stop,
-            self._clock,
-            window_ms=parts.config.task.window_ms,
-            commit_ms=parts.config.task.commit_ms,
-        )
+        return parts.run_loop(self._tasks, self._inputs, self._committer, self._heartbeat.should_stop, self._clock)
 
     def _stop(self) -> None:
         assert self._committer is not None

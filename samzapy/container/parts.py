@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cached_property
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager
 from samzapy.api.context import ContainerContext, Context, JobContext
@@ -11,12 +13,15 @@ from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import SystemProducer
-from samzapy.api.task import StreamTask
+from samzapy.api.task import AnyTask, StreamTask
 from samzapy.checkpoint.offsets import starting_offset
 from samzapy.clock import Clock
 from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
+from samzapy.container.asynchronous.event_loop import EventLoop
+from samzapy.container.asynchronous.run_loop import AsyncRunLoop
+from samzapy.container.asynchronous.task_instance import AsyncTaskInstance
 from samzapy.container.clients import SystemClients
 from samzapy.container.collector import BufferingCollector
 from samzapy.container.commit.protocol import CommitProtocol, CommitSettings
@@ -33,6 +38,7 @@ from samzapy.container.policies.raw_records import RawRecords
 from samzapy.container.policies.recovery import Recovery
 from samzapy.container.policies.task_instance import TolerantTaskInstance
 from samzapy.container.policies.undecodable import TolerantDecoder
+from samzapy.container.run_loop import RunLoop
 from samzapy.container.task_instance import TaskInstance
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.storage.manager import TaskStores, open_task_stores
@@ -52,7 +58,7 @@ class Parts:
         checkpoints: CheckpointManager,
         engines: Mapping[str, StorageEngineFactory],
         serdes: Mapping[str, Serde],
-        task_class: type[StreamTask],
+        task_class: type[AnyTask],
         metrics: MetricsRegistry,
     ) -> None:
         self.config = config
@@ -106,19 +112,67 @@ class Parts:
         self, model: TaskModel, stores: TaskStores, offsets: Offsets, clock: Clock, should_stop: Callable[[], bool]
     ) -> TaskInstance:
         """A new instance of the user's class with everything around it."""
-        name, errors = model.name, self.config.task.errors
-        identify = self.config.task.guarantee is Guarantee.EFFECTIVELY_ONCE
+        name, identify = model.name, self.config.task.guarantee is Guarantee.EFFECTIVELY_ONCE
         outputs, state = self._delivery.output_producer(name), self._delivery.state_producer(name)
-        if errors.only_fails:
+        task = self._task_class()
+        if self.config.task.errors.only_fails and isinstance(task, StreamTask):
             collector = BufferingCollector(self._stream_serdes, outputs)
-            return TaskInstance(name, self._task_class(), stores, collector, state, offsets, identify=identify)
-        letters = None
+            return TaskInstance(name, task, stores, collector, state, offsets, identify=identify)
+        tolerant = self._tolerant_collector(outputs, self._recovery(name, offsets, clock, should_stop))
+        if isinstance(task, StreamTask):
+            return TolerantTaskInstance(name, task, stores, tolerant, state, offsets, identify=identify)
+        return AsyncTaskInstance(
+            name,
+            task,
+            stores,
+            tolerant,
+            state,
+            offsets,
+            events=self.events,
+            config=self.config.task.asynchronous,
+            clock=clock,
+            identify=identify,
+        )
+
+    @cached_property
+    def events(self) -> EventLoop:
+        """What asynchronous tasks wait in; made by the thread that runs them."""
+        return EventLoop()
+
+    def run_loop(
+        self,
+        tasks: Sequence[TaskInstance],
+        inputs: Inputs,
+        committer: CommitProtocol,
+        should_stop: Callable[[], bool],
+        clock: Clock,
+    ) -> RunLoop:
+        """What runs the tasks."""
+        times = self.config.task
+        asynchronous = [task for task in tasks if isinstance(task, AsyncTaskInstance)]
+        if not asynchronous:
+            return RunLoop(
+                tasks, inputs, committer, should_stop, clock, window_ms=times.window_ms, commit_ms=times.commit_ms
+            )
+        return AsyncRunLoop(
+            asynchronous,
+            inputs,
+            committer,
+            should_stop,
+            clock,
+            self.events,
+            window_ms=times.window_ms,
+            commit_ms=times.commit_ms,
+            shutdown_ms=times.shutdown_ms,
+        )
+
+    def _recovery(self, name: str, offsets: Offsets, clock: Clock, should_stop: Callable[[], bool]) -> Recovery:
+        errors, letters = self.config.task.errors, None
         if self._raw is not None and errors.dead_letters is not None:
             self._raw.follow(offsets)
+            identify = self.config.task.guarantee is Guarantee.EFFECTIVELY_ONCE
             letters = DeadLetters(errors.dead_letters, name, self._raw, clock, identify=identify)
-        recovery = Recovery(name, errors, self.metrics, InterruptiblePause(should_stop), PolicyLog(clock), letters)
-        tolerant = self._tolerant_collector(outputs, recovery)
-        return TolerantTaskInstance(name, self._task_class(), stores, tolerant, state, offsets, identify=identify)
+        return Recovery(name, errors, self.metrics, InterruptiblePause(should_stop), PolicyLog(clock), letters)
 
     def _tolerant_collector(
         self, producer_of: Callable[[str], SystemProducer], recovery: Recovery
@@ -157,11 +211,12 @@ class Parts:
         )
 
     def close(self) -> None:
-        """Close the clients."""
-        try:
-            self._checkpoints.close()
-        finally:
-            self._clients.close()
+        """Close the clients, and what asynchronous tasks wait in."""
+        with ExitStack() as closing:
+            closing.callback(self._clients.close)
+            closing.callback(self._checkpoints.close)
+            if "events" in vars(self):
+                closing.callback(self.events.close)
 
     def _stream_serdes(self, stream: SystemStream) -> tuple[Serde | None, Serde | None]:
         config = self.config.stream(stream)

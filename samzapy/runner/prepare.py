@@ -6,7 +6,10 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.task import AnyTask, StreamTask
 from samzapy.checkpoint import manager_for
+from samzapy.config import asynchronous
+from samzapy.config.asynchronous import AsyncConfig
 from samzapy.config.job import JobConfig
 from samzapy.container.clients import SystemClients
 from samzapy.container.delivery import transaction_system
@@ -34,7 +37,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     one), but a warning: whoever joins them by key would miss matches. Raises ConfigError, EnvironmentFailure.
     """
     transaction_system(config)
-    load_task_class(config.task.task_class)
+    task_class = load_task_class(config.task.task_class)
     for settings in config.systems.values():
         system_factory(settings).check(settings)
     clients = SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-driver")
@@ -44,7 +47,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
         ends = _ends(config, clients, model, until_end)
     finally:
         clients.close()
-    warnings = (*config.warnings, *_uneven(config, counts))
+    warnings = (*config.warnings, *_uneven(config, counts), *_idle_keys(config, task_class))
     return PreparedJob(config, model, ends, warnings)
 
 
@@ -102,3 +105,9 @@ def _uneven(config: JobConfig, counts: Mapping[SystemStream, int]) -> Iterable[s
     if config.grouper == "partition" and len(set(counts.values())) > 1:
         shown = " ".join(f"{stream}={count}" for stream, count in counts.items())
         yield f"task.inputs: partition counts differ: {shown}; messages of equal keys do not meet in one task"
+
+
+def _idle_keys(config: JobConfig, task_class: type[AnyTask]) -> Iterable[str]:
+    if issubclass(task_class, StreamTask) and config.task.asynchronous != AsyncConfig():
+        given = [key.name for key in asynchronous.KEYS if key.name in config.resolved]
+        yield f"{', '.join(given)}: without effect on a StreamTask, whose messages are processed one by one"
