@@ -105,13 +105,18 @@ def parse_errors(
 
 
 def check_waits(reader: Reader, errors: ErrorConfig, guarantee: Guarantee, transaction_timeout_ms: int) -> None:
-    """Note pauses that are as long as a transaction may be, and say what the produce policy does not cover."""
+    """Note what a guarantee does not allow, such as pauses as long as a transaction, and say what produce does not cover."""
     produce = errors.policies[Stage.PRODUCE]
     if produce.then is not Action.FAIL:
         older = DROP[Stage.PRODUCE]
         reader.warn(
             f"{(older if reader.get(older) else POLICIES[Stage.PRODUCE]).name}: only records that are too large are "
             "skipped; after any other failed send the work since the last commit is done again"
+        )
+    if produce.retries and guarantee is Guarantee.AT_MOST_ONCE:
+        key = POLICIES[Stage.PRODUCE].name
+        reader.problem(
+            key, "retry needs a guarantee that repeats inputs: at-most-once drops them", reader.values.get(key)
         )
     if guarantee not in {Guarantee.EXACTLY_ONCE, Guarantee.EFFECTIVELY_ONCE}:
         return

@@ -153,6 +153,22 @@ CONFIGURATION = [
         ({"task.drop.deserialization.errors": text}, f"task.drop.deserialization.errors: true or false, got {text!r}")
         for text in ("yes", "1")
     ),
+    (
+        {"task.error.process.policy": "ignore"},
+        (
+            "task.error.process.policy: fail, skip, dead-letter or retry, as in: retry(3, 100ms) then dead-letter, "
+            "got 'ignore'"
+        ),
+    ),
+    (
+        {"task.error.process.policy": "dead-letter"},
+        "task.dead.letter.stream: required by task.error.process.policy, e.g. kafka.dead-letters",
+    ),
+    (
+        {"task.error.serialize.policy": "fail", "task.drop.serialization.errors": "true"},
+        "task.error.serialize.policy: contradicts task.drop.serialization.errors, which skips: leave one out, got 'fail'",
+    ),
+    ({"task.max.concurrency": "0"}, "task.max.concurrency: integer from 1 to 100000, got '0'"),
     ({"job.id": "${env:SAMZAPY_NOPE}"}, "job.id: variable SAMZAPY_NOPE not set"),
     ({"job.id": "${job.id}"}, "job.id: recursive reference: job.id -> job.id"),
     (

@@ -76,3 +76,34 @@ def test_async_crash_matrix(system_keys, guarantee, step, task, tmp_path, monkey
         assert state == exact
     else:
         assert all(set(state[key]) == set(exact[key]) for key in exact)
+
+
+@pytest.mark.parametrize("task", LEDGERS)
+@pytest.mark.parametrize("nth", [2, 5])
+@pytest.mark.parametrize("step", ["commit.1", "commit.3", "commit.4", "commit.5", "commit.6"])
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_crash_in_a_commit_amid_messages_in_flight(system_keys, guarantee, step, nth, task, tmp_path, monkeypatch):
+    keys = {"task.async.key.order": "true", "stores.ledger.uncommitted.max.bytes": "100", "task.poll.batch.size": "20"}
+    job = ledger_job(system_keys, tmp_path, guarantee, task, **keys)
+    job.send(40)
+    job.run()
+    job.send(400)
+    monkeypatch.setenv("SAMZAPY_FAIL", f"{step}:{nth}:raise")
+    with pytest.raises(FailPointReached):
+        job.run()
+    disarm()
+    monkeypatch.delenv("SAMZAPY_FAIL")
+    job.run()
+    outputs, state, exact = job.outputs(), job.state(), fold(440)
+    job.close()
+    if guarantee == "at-most-once":
+        assert max(outputs.values()) == 1
+        assert all(len(set(ids)) == len(ids) for ids in state.values())
+        return
+    assert set(outputs) == set(range(440))
+    if guarantee == "exactly-once":
+        assert max(outputs.values()) == 1
+    if guarantee in {"exactly-once", "effectively-once"}:
+        assert state == exact
+    else:
+        assert all(set(state[key]) == set(exact[key]) for key in exact)

@@ -110,6 +110,13 @@ def test_each_pause_is_twice_the_one_before_and_a_minute_at_most():
                 "with exactly-once"
             ),
         ),
+        (
+            {"task.guarantee": "at-most-once", "task.error.produce.policy": "retry(2)"},
+            (
+                "task.error.produce.policy: retry needs a guarantee that repeats inputs: at-most-once drops them, "
+                "got 'retry(2)'"
+            ),
+        ),
         ({"task.max.concurrency": "0"}, "task.max.concurrency: integer from 1 to 100000, got '0'"),
         ({"task.callback.timeout.ms": "soon"}, "task.callback.timeout.ms: integer, got 'soon'"),
         (

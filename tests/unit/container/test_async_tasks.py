@@ -20,6 +20,8 @@ from samzapy import (
     WindowableTask,
 )
 from samzapy.api.system import StreamSpec
+from samzapy.container.asynchronous import run_loop
+from samzapy.container.asynchronous.task_instance import AsyncTaskInstance
 from samzapy.errors import ConfigError, SerdeError, TaskFailed, TaskMigrated
 
 GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]
@@ -284,7 +286,8 @@ def test_a_window_is_called_with_nothing_in_flight(tmp_path):
     [("process", "fail", False), ("serialize", "unserializable", True), ("produce", "huge", True)],
 )
 def test_error_policies_hold_for_messages_in_flight(tmp_path, guarantee, concurrency, stage, order, kept):
-    keys = {f"task.error.{stage}.policy": "retry(1, 0) then dead-letter", "task.dead.letter.stream": "mem.dead"}
+    retry = "" if stage == "produce" else "retry(1, 0) then "
+    keys = {f"task.error.{stage}.policy": f"{retry}dead-letter", "task.dead.letter.stream": "mem.dead"}
     job = AsyncJob(tmp_path, concurrency, **{"task.guarantee": guarantee, **keys})
     job.send({"id": 0}, {"id": 1, "do": order}, {"id": 2})
     report = job.run()
@@ -439,6 +442,34 @@ def test_tasks_of_one_container_are_in_flight_together(tmp_path):
     MemoryJob.send(job, *[(i % 3, f"key-{i}", {"id": i}) for i in range(3_000)])
     assert job.run().processed == 3_000
     assert sum(job.changelog().values()) == 3_000
+
+
+def test_a_task_that_is_behind_is_given_no_more_until_it_has_caught_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_loop, "_MOST_WAITING", 20)
+    monkeypatch.setattr(run_loop, "_FEW_WAITING", 5)
+    most, opened = [0], []
+    accept = AsyncTaskInstance.process
+
+    def accepting(self, ssp, envelopes):
+        accepted = accept(self, ssp, envelopes)
+        if self.name == "Partition 0":
+            most[0] = max(most[0], len(self.waiting))
+        return accepted
+
+    def order(self, message, collector, coordinator):
+        if message["id"] == "last":
+            opened[0].set()
+
+    monkeypatch.setattr(AsyncTaskInstance, "process", accepting)
+    monkeypatch.setattr(GatedTask, "order", order)
+    original = GatedTask.gate
+    monkeypatch.setattr(GatedTask, "gate", lambda self, name: opened.append(original(self, name)) or opened[-1])
+    job = MemoryJob(tmp_path, task=GatedTask, **{"task.poll.batch.size": "10"})
+    # The other task is through before this one's first message ends.
+    MemoryJob.send(job, *[(0, "k", {"id": i, **({"wait": "x"} if i == 0 else {})}) for i in range(500)])
+    MemoryJob.send(job, *[(1, "k", {"id": i}) for i in range(500)], (1, "k", {"id": "last"}))
+    assert job.run().processed == 1_001
+    assert 20 <= most[0] <= 40
 
 
 class Both(StreamTask, CoroutineTask):
