@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install java demo test check format bench kafka clean
+.PHONY: help install java demo test torture check format bench kafka clean
 
 help: ## list the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,7 +28,10 @@ demo: install java ## run the flights job on Spark with the embedded system, and
 	$(BIN)/samzapy demo
 
 test: install java ## run the tests, with a real Kafka and a real Spark
-	$(BIN)/python -m pytest -q -m "not slow"
+	$(BIN)/python -m pytest -q -m "not slow" --ignore=tests/torture
+
+torture: install java ## crash at every commit and start step, in every guarantee, on every system (about 10 minutes)
+	$(BIN)/python -m pytest -q --timeout=600 tests/torture
 
 check: install ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .

@@ -33,17 +33,28 @@ from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.serde import Serde, SerdeFactory
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.task import ClosableTask, EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
+from samzapy.api.task import (
+    AsyncStreamTask,
+    ClosableTask,
+    CoroutineTask,
+    EndOfStreamListenerTask,
+    InitableTask,
+    StreamTask,
+    TaskCallback,
+    WindowableTask,
+)
 from samzapy.errors import SamzapyError
 from samzapy.version import VERSION
 
 __version__ = VERSION
 
 __all__ = [
+    "AsyncStreamTask",
     "Checkpoint",
     "ClosableTask",
     "ContainerContext",
     "Context",
+    "CoroutineTask",
     "EndOfStreamListenerTask",
     "IncomingMessageEnvelope",
     "InitableTask",
@@ -61,6 +72,7 @@ __all__ = [
     "StreamTask",
     "SystemStream",
     "SystemStreamPartition",
+    "TaskCallback",
     "TaskContext",
     "TaskCoordinator",
     "WindowableTask",

@@ -126,6 +126,10 @@ class StoreError(SamzapyError):
     """Raised when a store refuses a call: a None key, a closed store, a full disk."""
 
 
+class StoreRefused(StoreError):
+    """Raised when a key or a value is none that a store takes (None, unhashable); nothing has changed."""
+
+
 class StoreClosed(StoreError):
     """Raised when a store is used after its task has closed it."""
 

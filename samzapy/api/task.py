@@ -1,8 +1,10 @@
-"""The interfaces a user implements. `StreamTask` is required, the others add a power each."""
+"""The interfaces a user implements: one of `StreamTask`, `AsyncStreamTask` and `CoroutineTask`; the others add a power
+each."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 from samzapy.api.collector import MessageCollector
 from samzapy.api.context import Context
@@ -18,6 +20,64 @@ class StreamTask(ABC):
         self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
     ) -> None:
         """Process one message. It is done when this returns; an exception ends the attempt without a commit."""
+
+
+class TaskCallback(ABC):
+    """Says how one asynchronous message ended. May be called from any thread; the first call counts, a later one is
+    ignored with a line in the log."""
+
+    @abstractmethod
+    def complete(self, then: Callable[[], object] | None = None) -> None:
+        """The message is processed. `then` is called first, on the task's own thread: what changes stores goes there.
+        What `then` raises is the message's failure."""
+
+    @abstractmethod
+    def failure(self, error: BaseException) -> None:
+        """The message could not be processed: its outputs are dropped, and `task.error.process.policy` says what
+        follows; by default the attempt ends."""
+
+
+class AsyncStreamTask(ABC):
+    """A task whose messages are done when they say so: up to `task.max.concurrency` of them are in flight at once.
+
+    They start in the order of each partition and may end in any. A commit covers a message only if it and every one
+    before it in its partition are done; after a failure, or when one is not done within `task.callback.timeout.ms`,
+    the attempt ends and the next one starts at the first that is not covered. This is Storm's acknowledgement, tuple by
+    tuple, with time-out and replay.
+
+    One thread calls the task: `process_async`, and `then` of its callbacks. Stores may be used there and nowhere else
+    (RuntimeError). The collector of a message takes outputs from any thread until the message is done, and sends them
+    when it is.
+    """
+
+    @abstractmethod
+    def process_async(
+        self,
+        envelope: IncomingMessageEnvelope,
+        collector: MessageCollector,
+        coordinator: TaskCoordinator,
+        callback: TaskCallback,
+    ) -> None:
+        """Begin with one message, and return without waiting for it. An exception is the message's failure."""
+
+
+class CoroutineTask(ABC):
+    """An AsyncStreamTask written as a coroutine: a message is done when its `process` returns.
+
+    Coroutines run on the task's thread, so stores and collector may be used anywhere in them; between two awaits
+    nothing else of the task runs. `init`, `window`, `on_end_of_stream` and `close` may be coroutine functions too. What a
+    coroutine leaves running behind it (`asyncio.create_task`) runs only while messages are in flight.
+    """
+
+    @abstractmethod
+    async def process(
+        self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> None:
+        """Process one message. An exception is the message's failure."""
+
+
+#: What a `task.class` may be.
+AnyTask = StreamTask | AsyncStreamTask | CoroutineTask
 
 
 class InitableTask(ABC):

@@ -7,19 +7,19 @@ import inspect
 import sys
 import threading
 
-from samzapy.api.task import StreamTask
+from samzapy.api.task import AnyTask
 from samzapy.container.factory import load_task_class
 from samzapy.errors import ConfigError, ConfigProblem
 
 _KEY = "task.class"
 
 
-def check_task_class(path: str, timeout_s: float = 60.0) -> type[StreamTask]:
+def check_task_class(path: str, timeout_s: float = 60.0) -> type[AnyTask]:
     """Import the task class; what its module prints goes to standard error.
 
     Raises ConfigError when it cannot be imported within `timeout_s`, is no task, or cannot be made without arguments.
     """
-    outcome: list[type[StreamTask] | BaseException] = []
+    outcome: list[type[AnyTask] | BaseException] = []
 
     def load() -> None:
         try:
@@ -40,12 +40,10 @@ def check_task_class(path: str, timeout_s: float = 60.0) -> type[StreamTask]:
     if isinstance(found, BaseException):
         raise _problem(f"cannot import {path} ({type(found).__name__}: {found})") from found
     _check_constructor(found)
-    if inspect.iscoroutinefunction(found.process):
-        raise _problem(f"{found.__name__}.process must not be async: nobody would await it")
     return found
 
 
-def _check_constructor(task: type[StreamTask]) -> None:
+def _check_constructor(task: type[AnyTask]) -> None:
     try:
         inspect.signature(task).bind()
     except TypeError as cause:

@@ -24,7 +24,7 @@ class NotReachable(SamzapyError):
 def look_around(config: JobConfig) -> JobModel:
     """The model the job would have today, were it new.
 
-    Raises UnknownStream for an input that does not exist, ConfigError for a broadcast partition that does not,
+    Raises UnknownStream for an input or a stream of dead letters that does not exist, ConfigError for a broadcast partition that does not,
     EnvironmentFailure for a changelog that could not hold the state, NotReachable when a system does not answer.
     """
     with _admins(config) as admins:
@@ -35,6 +35,8 @@ def look_around(config: JobConfig) -> JobModel:
             if ssp.partition >= counts[ssp.system_stream]:
                 message = f"{ssp.system_stream} has partitions 0 to {counts[ssp.system_stream] - 1}"
                 raise ConfigError([ConfigProblem("task.broadcast.inputs", str(ssp), message)])
+        if config.task.errors.dead_letters is not None:
+            _existing(admins, config.task.errors.dead_letters)
         model = plan(config, {stream: counts[stream] for stream in config.task.inputs})
         _check_changelogs(config, admins, changelog_partition_count(model))
     return model

@@ -10,7 +10,21 @@ from typing import Any
 
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import SystemSettings
-from samzapy.config import checkpoint, job, metrics, rocksdb, serializers, source, spark, stores, streams, systems, task
+from samzapy.config import (
+    asynchronous,
+    checkpoint,
+    errors,
+    job,
+    metrics,
+    rocksdb,
+    serializers,
+    source,
+    spark,
+    stores,
+    streams,
+    systems,
+    task,
+)
 from samzapy.config.classes import ENGINES, SYSTEMS
 from samzapy.config.job import JobConfig
 from samzapy.config.keys import Key
@@ -28,6 +42,8 @@ ALL_KEYS: tuple[Key[Any], ...] = (
     *job.KEYS,
     *spark.KEYS,
     *task.KEYS,
+    *asynchronous.KEYS,
+    *errors.KEYS,
     *checkpoint.KEYS,
     *systems.KEYS,
     *streams.KEYS,

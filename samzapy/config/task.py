@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.config.asynchronous import AsyncConfig, parse_async
 from samzapy.config.checkpoint import CheckpointConfig, parse_checkpoint
+from samzapy.config.error_policy import ErrorConfig
+from samzapy.config.errors import check_waits, parse_errors
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.keys import Key, collect
-from samzapy.config.kinds import BOOLEAN, LIST, TEXT, integer, member
+from samzapy.config.kinds import LIST, TEXT, integer, member
 from samzapy.config.reader import Reader
 from samzapy.config.streams import check_system
 from samzapy.plugins import PluginError, split_path
@@ -31,9 +34,9 @@ class TaskConfig:
     shutdown_ms: int = 30_000
     max_idle_ms: int = 10
     poll_batch_size: int = 2_000
-    drop_deserialization_errors: bool = False
-    drop_serialization_errors: bool = False
     checkpoint: CheckpointConfig | None = None
+    asynchronous: AsyncConfig = field(default_factory=AsyncConfig)
+    errors: ErrorConfig = field(default_factory=ErrorConfig)
 
 
 CLASS = Key("task.class", TEXT, None, "The StreamTask: `my.module:MyTask` or `my.module.MyTask`.", "required")
@@ -57,12 +60,6 @@ TRANSACTION_TIMEOUT_MS = Key(
 SHUTDOWN_MS = Key("task.shutdown.ms", integer(0), 30_000, "Milliseconds a graceful stop may take.")
 MAX_IDLE_MS = Key("task.max.idle.ms", integer(0), 10, "Milliseconds to wait for input when there is none.")
 POLL_BATCH_SIZE = Key("task.poll.batch.size", integer(1, 10_000_000), 2_000, "Records taken from a system in one go.")
-DROP_DESERIALIZATION_ERRORS = Key(
-    "task.drop.deserialization.errors", BOOLEAN, False, "Count and drop inputs that do not decode, instead of failing."
-)
-DROP_SERIALIZATION_ERRORS = Key(
-    "task.drop.serialization.errors", BOOLEAN, False, "Count and drop outputs that do not encode, instead of failing."
-)
 KEYS = collect(globals())
 
 _BROADCAST = re.compile(r"(.+)#(?:(\d{1,6})|\[(\d{1,6})-(\d{1,6})\])", re.ASCII)
@@ -86,11 +83,12 @@ def parse_task(
         shutdown_ms=reader.get(SHUTDOWN_MS),
         max_idle_ms=reader.get(MAX_IDLE_MS),
         poll_batch_size=reader.get(POLL_BATCH_SIZE),
-        drop_deserialization_errors=reader.get(DROP_DESERIALIZATION_ERRORS),
-        drop_serialization_errors=reader.get(DROP_SERIALIZATION_ERRORS),
         checkpoint=parse_checkpoint(reader, default_system, input_systems, systems),
+        asynchronous=parse_async(reader, reader.get(GUARANTEE), reader.get(TRANSACTION_TIMEOUT_MS)),
+        errors=parse_errors(reader, ids, default_system, systems),
     )
     _check_commit_interval(reader, task)
+    check_waits(reader, task.errors, task.guarantee, task.transaction_timeout_ms)
     return task
 
 

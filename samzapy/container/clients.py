@@ -15,8 +15,11 @@ class SystemClients:
         settings: Mapping[str, SystemSettings],
         factory_of: Callable[[SystemSettings], SystemFactory],
         client_id: str,
+        transaction_timeout_ms: int = 60_000,
     ) -> None:
         """`client_id` names the clients in the systems' own logs and metrics."""
+        self._transaction_timeout_ms = transaction_timeout_ms
+        self._transactional: list[SystemProducer] = []
         self._settings = settings
         self._factory_of = factory_of
         self._client_id = client_id
@@ -38,6 +41,15 @@ class SystemClients:
             self._producers[system] = made
         return self._producers[system]
 
+    def transactional(self, system: str, transactional_id: str) -> SystemProducer:
+        """A new producer with that id; it has not taken over from its predecessor yet."""
+        settings = self._settings[system]
+        made = self._factory(system).producer(
+            settings, f"{self._client_id}-transactions", transactional_id, self._transaction_timeout_ms
+        )
+        self._transactional.append(made)
+        return made
+
     def consumer(self, system: str) -> SystemConsumer:
         """A new consumer of a system."""
         made = self._factory(system).consumer(self._settings[system], f"{self._client_id}-consumer")
@@ -49,9 +61,10 @@ class SystemClients:
         clients: list[SystemConsumer | SystemProducer | SystemAdmin] = [
             *self._consumers,
             *self._producers.values(),
+            *self._transactional,
             *self._admins.values(),
         ]
-        self._consumers, self._producers, self._admins = [], {}, {}
+        self._consumers, self._transactional, self._producers, self._admins = [], [], {}, {}
         failures = []
         for client in clients:
             try:

@@ -8,7 +8,6 @@ from typing import Any
 
 from samzapy.api.collector import MessageCollector
 from samzapy.api.envelope import OutgoingMessageEnvelope
-from samzapy.api.metrics import Counter
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, SystemProducer
@@ -28,21 +27,16 @@ _bytes_only: Encode = b"".__add__
 class BufferingCollector(MessageCollector):
     """One task's collector. `hand_over` gives the gathered records to the producers, without waiting for their acks."""
 
-    __slots__ = ("_drop", "_dropped", "_gathered", "_producer_of", "_routes", "_serdes_of", "sent")
+    __slots__ = ("_gathered", "_routes", "_serdes_of", "producer_of", "sent")
 
     def __init__(
         self,
         serdes_of: Callable[[SystemStream], tuple[Serde | None, Serde | None]],
         producer_of: Callable[[str], SystemProducer],
-        *,
-        drop: bool,
-        dropped: Counter,
     ) -> None:
-        """`serdes_of` gives a stream's key and message serde. `drop`: count what does not serialize in `dropped`."""
+        """`serdes_of` gives a stream's key and message serde."""
         self._serdes_of = serdes_of
-        self._producer_of = producer_of
-        self._drop = drop
-        self._dropped = dropped
+        self.producer_of = producer_of
         self._routes: dict[SystemStream, Route] = {}
         # A task mostly sends to the stream it sent to before, named by the same object.
         self._stream: SystemStream | None = None
@@ -82,7 +76,7 @@ class BufferingCollector(MessageCollector):
         for system, records in self._gathered.items():
             if records:
                 self.sent += len(records)
-                self._producer_of(system).send(records)
+                self.producer_of(system).send(records)
                 records.clear()
 
     def discard(self) -> None:
@@ -99,10 +93,13 @@ class BufferingCollector(MessageCollector):
             route = self._routes[stream] = (stream.stream, *encoders, records)
         self._stream, self._route = stream, route
 
+    def _records_of(self, stream: SystemStream) -> list[OutgoingRecord]:
+        """Where the records of a stream gather."""
+        self._choose(stream)
+        assert self._route is not None
+        return self._route[3]
+
     def _refuse(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> None:
-        if self._drop:
-            self._dropped.count += 1
-            return
         assert self._route is not None
         reason: object = cause
         for encode, part in zip(self._route[1:3], (envelope.key, envelope.message), strict=True):

@@ -11,7 +11,6 @@ from functools import partial
 from itertools import repeat
 
 from samzapy.api.envelope import IncomingMessageEnvelope
-from samzapy.api.metrics import Counter
 from samzapy.api.serde import Serde
 from samzapy.api.system import RecordBatch
 from samzapy.errors import SerdeError
@@ -22,14 +21,16 @@ _envelope = partial(tuple.__new__, IncomingMessageEnvelope)
 class Decoder:
     """Decodes the batches of one stream."""
 
-    __slots__ = ("_drop", "_dropped", "_key", "_value")
+    __slots__ = ("_key", "_value")
 
-    def __init__(self, key: Serde | None, value: Serde | None, *, drop: bool, dropped: Counter) -> None:
-        """A serde of None passes bytes through. `drop`: count what does not decode in `dropped` instead of failing."""
+    def __init__(self, key: Serde | None, value: Serde | None) -> None:
+        """A serde of None passes bytes through."""
         self._key = key
         self._value = value
-        self._drop = drop
-        self._dropped = dropped
+
+    def runs(self, batch: RecordBatch, arrival_ms: int) -> list[list[IncomingMessageEnvelope]]:
+        """The batch's envelopes, in order, as runs that are processed one after the other; here always one run."""
+        return [self.decode(batch, arrival_ms)]
 
     def decode(self, batch: RecordBatch, arrival_ms: int) -> list[IncomingMessageEnvelope]:
         """The batch's envelopes, in order. Raises SerdeError naming stream[partition]@offset and the part."""
@@ -39,7 +40,7 @@ class Decoder:
             values: Sequence[object] = batch.values if value is None else list(map(value.from_bytes, batch.values))  # type: ignore[arg-type]
             sizes = list(map(len, batch.values))  # type: ignore[arg-type]
         except Exception:  # noqa: BLE001  # nulls and bad bytes: the careful path says which
-            return self._decode_one_by_one(batch, arrival_ms)
+            return [self.decode_one(batch, index, arrival_ms) for index in range(len(batch.offsets))]
         columns = zip(
             repeat(batch.ssp),
             batch.offsets,
@@ -52,25 +53,22 @@ class Decoder:
         )
         return list(map(_envelope, columns))
 
-    def _decode_one_by_one(self, batch: RecordBatch, arrival_ms: int) -> list[IncomingMessageEnvelope]:
-        headers = batch.headers or repeat(None)
-        envelopes = []
-        for offset, raw_key, raw_value, header, timestamp in zip(
-            batch.offsets, batch.keys, batch.values, headers, batch.timestamps, strict=False
-        ):
-            try:
-                key = self._decode(self._key, raw_key, "key", batch, offset)
-                message = self._decode(self._value, raw_value, "message", batch, offset)
-            except SerdeError:
-                if not self._drop:
-                    raise
-                self._dropped.count += 1
-                continue
-            size = 0 if raw_value is None else len(raw_value)
-            envelopes.append(
-                IncomingMessageEnvelope(batch.ssp, offset, key, message, header, timestamp, arrival_ms, size)
-            )
-        return envelopes
+    def decode_one(self, batch: RecordBatch, index: int, arrival_ms: int) -> IncomingMessageEnvelope:
+        """The envelope of one record. Raises as `decode` does."""
+        raw = self.undecoded(batch, index, arrival_ms)
+        key = self._decode(self._key, batch.keys[index], "key", batch, raw.offset)
+        message = self._decode(self._value, batch.values[index], "message", batch, raw.offset)
+        return raw._replace(key=key, message=message)
+
+    @staticmethod
+    def undecoded(batch: RecordBatch, index: int, arrival_ms: int) -> IncomingMessageEnvelope:
+        """The envelope of one record with its bytes as they came."""
+        key, value = batch.keys[index], batch.values[index]
+        headers = None if batch.headers is None else batch.headers[index]
+        size = 0 if value is None else len(value)
+        return IncomingMessageEnvelope(
+            batch.ssp, batch.offsets[index], key, value, headers, batch.timestamps[index], arrival_ms, size
+        )
 
     @staticmethod
     def _decode(serde: Serde | None, data: bytes | None, part: str, batch: RecordBatch, offset: int) -> object:

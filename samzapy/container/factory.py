@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Mapping
 
 from samzapy.api.lease import ContainerLease
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.task import StreamTask
+from samzapy.api.task import AnyTask, AsyncStreamTask, CoroutineTask, StreamTask
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.config.error_policy import Stage
 from samzapy.config.job import JobConfig
+from samzapy.container.attempts import Attempts
 from samzapy.container.clients import SystemClients
 from samzapy.container.lifecycle import Container
 from samzapy.container.parts import Parts
@@ -32,39 +35,61 @@ def build_container(
     ends: Mapping[SystemStreamPartition, int] | None = None,
     clock: Clock = SYSTEM_CLOCK,
     on_lost: Callable[[str], None] | None = None,
-) -> Container:
-    """A container that is ready to `run`; nothing is connected, opened or restored yet.
+) -> Attempts:
+    """A container that is ready to `run`, and starts again by itself where that is enough; nothing is connected, opened or restored yet.
 
     `ends`: the offset before which each partition ends in a bounded run. `on_lost` is called, on the heartbeat's
     thread, when the lease is gone and the run loop has not let go a lease later (a stuck `process`).
     Raises ConfigError.
     """
     arm_from_environment(os.environ)
-    clients = SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-{model.id}")
-    parts = Parts(
-        config,
-        model,
-        clients,
-        manager_for(config, clients),
-        load_engines(config),
-        serde_registry(config),
-        load_task_class(config.task.task_class),
-        Registry(),
-    )
-    return Container(parts, lease, ends or {}, clock, on_lost)
+    task_class = load_task_class(config.task.task_class)
+    name = f"{config.name}-{config.id}-{model.id}"
+    engines = load_engines(config)
+    serdes = serde_registry(config)
+
+    def build() -> Container:
+        clients = SystemClients(config.systems, system_factory, name, config.task.transaction_timeout_ms)
+        checkpoints = manager_for(config, clients)
+        parts = Parts(config, model, clients, checkpoints, engines, serdes, task_class, Registry())
+        return Container(parts, lease, ends or {}, clock, on_lost)
+
+    return Attempts(build, lease, config.task.errors.policies[Stage.PRODUCE])
 
 
-def load_task_class(path: str) -> type[StreamTask]:
+#: What each kind of task has to define.
+_KINDS: dict[type, str] = {
+    StreamTask: "process(envelope, collector, coordinator)",
+    AsyncStreamTask: "process_async(envelope, collector, coordinator, callback)",
+    CoroutineTask: "async process(envelope, collector, coordinator)",
+}
+
+
+def load_task_class(path: str) -> type[AnyTask]:
     """The user's class. Raises ConfigError, for the key `task.class`, when it is not a task that can be made."""
     try:
         found = load_class(path)
     except PluginError as cause:
         raise ConfigError([ConfigProblem("task.class", path, str(cause))]) from cause
-    if not issubclass(found, StreamTask):
-        message = f"{found.__name__} must be a StreamTask that defines process(envelope, collector, coordinator)"
-        raise ConfigError([ConfigProblem("task.class", path, message)])
-    missing = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
-    if missing:
-        message = f"{found.__name__} must define process(envelope, collector, coordinator); missing: {missing}"
-        raise ConfigError([ConfigProblem("task.class", path, message)])
+    problem = _shortcoming(found)
+    if problem:
+        raise ConfigError([ConfigProblem("task.class", path, f"{found.__name__} {problem}")])
     return found
+
+
+def _shortcoming(found: type) -> str | None:
+    """What keeps a class from being one kind of task."""
+    kinds = [kind for kind in _KINDS if issubclass(found, kind)]
+    if not kinds:
+        return f"must be a StreamTask that defines {_KINDS[StreamTask]}, or an AsyncStreamTask or a CoroutineTask"
+    if len(kinds) > 1:
+        return f"must be one of {' and '.join(kind.__name__ for kind in kinds)}, not both"
+    kind, missing = kinds[0], ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
+    if missing:
+        return f"must define {_KINDS[kind]}; missing: {missing}"
+    process = found.process_async if kind is AsyncStreamTask else found.process  # type: ignore[attr-defined]
+    if kind is CoroutineTask and not inspect.iscoroutinefunction(process):
+        return "is a CoroutineTask, so its process must be a coroutine function: async def"
+    if kind is not CoroutineTask and inspect.iscoroutinefunction(process):
+        return f"must not define {process.__name__} as a coroutine function: only a CoroutineTask's is awaited"
+    return None

@@ -11,9 +11,11 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.clock import Clock
 from samzapy.container.decode import Decoder
+from samzapy.container.policies.raw_records import RawRecords
 
-#: Decoded messages of one partition, in order.
-Messages = tuple[SystemStreamPartition, list[IncomingMessageEnvelope]]
+#: Decoded messages of one partition, in order; never empty.
+Run = list[IncomingMessageEnvelope]
+Messages = tuple[SystemStreamPartition, Run]
 
 _offset = attrgetter("offset")
 
@@ -34,14 +36,19 @@ class Inputs:
         *,
         poll_batch_size: int,
         max_idle_s: float,
+        raw: RawRecords | None = None,
     ) -> None:
+        """`raw` keeps what is polled as it came, for those who need it later."""
         self._consumers = dict(consumers)
         self._decoders = {tuple(stream): decoder for stream, decoder in decoders.items()}
         self._ends = dict(ends)
         self._ended: set[SystemStreamPartition] = set()
+        self._finished: set[SystemStreamPartition] = set()
+        self._held: frozenset[SystemStreamPartition] = frozenset()
         self._clock = clock
         self._batch = poll_batch_size
         self._max_idle_s = max_idle_s
+        self._raw = raw
 
     def start(self, offsets: Mapping[SystemStreamPartition, int]) -> None:
         """Begin to fetch from `offsets`. Partitions that start at or past their end have ended at once."""
@@ -59,15 +66,24 @@ class Inputs:
         if not batches:
             self._look_for_ends()
             return []
+        if self._raw is not None:
+            self._raw.keep(batches)
         arrival_ms = self._clock.wall_ms()
         polled = []
         for batch in batches:
-            envelopes = self._decoders[batch.ssp[:2]].decode(batch, arrival_ms)
+            runs = self._decoders[batch.ssp[:2]].runs(batch, arrival_ms)
             if self._ends:
-                envelopes = self._before_end(batch.ssp, batch.offsets[-1], envelopes)
-            if envelopes:
-                polled.append((batch.ssp, envelopes))
+                runs = self._before_end(batch.ssp, batch.offsets[-1], runs)
+            polled += [(batch.ssp, run) for run in runs]
         return polled
+
+    def hold(self, ssps: set[SystemStreamPartition]) -> None:
+        """Return nothing of these partitions from now on, and go on with those that were held before and are not now."""
+        for ssp in ssps - self._held:
+            self._consumers[ssp.system].pause([ssp])
+        for ssp in self._held - ssps - self._finished:
+            self._consumers[ssp.system].resume([ssp])
+        self._held = frozenset(ssps)
 
     def take_ended(self) -> set[SystemStreamPartition]:
         """The partitions that have ended since the last call, everything polled before included."""
@@ -89,16 +105,16 @@ class Inputs:
             batches = [batch for consumer in self._consumers.values() for batch in consumer.poll(wait, self._batch)]
         return batches
 
-    def _before_end(
-        self, ssp: SystemStreamPartition, last: int, envelopes: list[IncomingMessageEnvelope]
-    ) -> list[IncomingMessageEnvelope]:
+    def _before_end(self, ssp: SystemStreamPartition, last: int, runs: list[Run]) -> list[Run]:
         end = self._ends.get(ssp)
         if end is None:
-            return [] if ssp in self._ended else envelopes
+            return [] if ssp in self._ended else runs
         if last + 1 < end:
-            return envelopes
+            return runs
         self._end(ssp)
-        return envelopes[: bisect_left(envelopes, end, key=_offset)]
+        whole = [run for run in runs if run[-1].offset < end]
+        cut = [run[: bisect_left(run, end, key=_offset)] for run in runs[len(whole) : len(whole) + 1]]
+        return [run for run in (*whole, *cut) if run]
 
     def _look_for_ends(self) -> None:
         """Holes before an end (control records, compaction) deliver nothing: only the position passes them."""
@@ -109,4 +125,5 @@ class Inputs:
     def _end(self, ssp: SystemStreamPartition) -> None:
         del self._ends[ssp]
         self._ended.add(ssp)
+        self._finished.add(ssp)
         self._consumers[ssp.system].pause([ssp])

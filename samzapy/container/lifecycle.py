@@ -1,7 +1,7 @@
 """A container's start and stop, in this order; the order is the guarantee.
 
 start   1  an epoch from the coordinator        (the lease given to the container)
-        2  take over from the predecessor       (transactional producers; no mode that runs today has one)
+        2  take over from the predecessor       (transactional producers: abort what it left open, and fence it)
         3  read the checkpoints                 (committed records only)
         4  open the local stores, or set them aside
         5  restore them from the changelogs
@@ -24,7 +24,7 @@ from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.lease import ContainerLease, ContainerReport
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
-from samzapy.container.commit import Committer
+from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.garbage import tuned_for_messages
 from samzapy.container.heartbeat import Heartbeat
 from samzapy.container.inputs import Inputs
@@ -53,11 +53,11 @@ class Container:
         self._lease = lease
         self._ends = ends
         self._clock = clock
-        self._heartbeat = Heartbeat(lease, self._report, clock, on_lost)
+        self._heartbeat = Heartbeat(lease, self.report, clock, on_lost)
         self._stores: dict[str, TaskStores] = {}
         self._tasks: list[TaskInstance] = []
         self._inputs: Inputs | None = None
-        self._committer: Committer | None = None
+        self._committer: CommitProtocol | None = None
         self._restoring: dict[str, tuple[int, int]] = {}
 
     def stop(self) -> None:
@@ -87,6 +87,9 @@ class Container:
     def _start(self) -> RunLoop:
         parts, epoch = self._parts, self._lease.epoch
         reach("start.1")
+        # 2  transactions
+        parts.take_over()
+        reach("start.2")
         # 3  checkpoints
         checkpoints = parts.read_checkpoints()
         reach("start.3")
@@ -95,7 +98,9 @@ class Container:
         starts = parts.starting_offsets(checkpoints)
         self._stores = parts.open_stores(self._clock, self._on_restore)
         for model in parts.model.tasks:
-            self._tasks.append(parts.task(model, self._stores[model.name], starts[model.name]))
+            should_stop = self._heartbeat.should_stop
+            stores = self._stores[model.name]
+            self._tasks.append(parts.task(model, stores, starts[model.name], self._clock, should_stop))
         reach("start.5")
         # 6  init
         for task in self._tasks:
@@ -107,26 +112,19 @@ class Container:
         self._inputs = parts.inputs(self._ends, self._clock)
         self._inputs.start(self._first_offsets())
         reach("start.7")
-        return RunLoop(
-            self._tasks,
-            self._inputs,
-            self._committer,
-            self._heartbeat.should_stop,
-            self._clock,
-            window_ms=parts.config.task.window_ms,
-            commit_ms=parts.config.task.commit_ms,
-        )
+        return parts.run_loop(self._tasks, self._inputs, self._committer, self._heartbeat.should_stop, self._clock)
 
     def _stop(self) -> None:
         assert self._committer is not None
         assert self._inputs is not None
-        self._committer.commit(self._tasks, force=True)
+        self._committer.finish(self._tasks)
         self._inputs.close()
         for task in self._tasks:
             task.close()
         for task in self._tasks:
             task.stores.flush_engines()
             task.stores.close()
+        self._committer.close()
         self._parts.close()
 
     def _abandon(self) -> None:
@@ -134,6 +132,7 @@ class Container:
         closers: list[Callable[[], None]] = [task.close for task in self._tasks]
         closers += [stores.close for stores in self._stores.values()]
         closers += [self._inputs.close] if self._inputs else []
+        closers += [self._committer.close] if self._committer else []
         for close in [*closers, self._parts.close]:
             try:
                 close()
@@ -157,7 +156,13 @@ class Container:
     def _on_restore(self, name: str, done: int, total: int) -> None:
         self._restoring[name] = (done, total)
 
-    def _report(self, phase: str) -> ContainerReport:
+    @property
+    def commits(self) -> int:
+        """How many commits this start has made, the one that says where it begins included."""
+        return self._committer.count if self._committer else 0
+
+    def report(self, phase: str) -> ContainerReport:
+        """How things stand; may be called from any thread."""
         tasks = list(self._tasks)
         return ContainerReport(
             container_id=self._parts.model.id,
@@ -173,5 +178,5 @@ class Container:
             },
             restoring=dict(self._restoring),
             metrics=self._parts.metrics.snapshot(),
-            commits=self._committer.count if self._committer else 0,
+            commits=self.commits,
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cached_property
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager
 from samzapy.api.context import ContainerContext, Context, JobContext
@@ -10,16 +12,33 @@ from samzapy.api.engine import StorageEngineFactory
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.task import StreamTask
+from samzapy.api.system import SystemProducer
+from samzapy.api.task import AnyTask, StreamTask
 from samzapy.checkpoint.offsets import starting_offset
 from samzapy.clock import Clock
+from samzapy.config.error_policy import Action, Stage
+from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
+from samzapy.container.asynchronous.event_loop import EventLoop
+from samzapy.container.asynchronous.run_loop import AsyncRunLoop
+from samzapy.container.asynchronous.task_instance import AsyncTaskInstance
 from samzapy.container.clients import SystemClients
 from samzapy.container.collector import BufferingCollector
-from samzapy.container.commit import Committer
+from samzapy.container.commit.protocol import CommitProtocol, CommitSettings
 from samzapy.container.context import ContainerTaskContext
 from samzapy.container.decode import Decoder
+from samzapy.container.delivery import Delivery
 from samzapy.container.inputs import Inputs
+from samzapy.container.limits import RecordLimits
+from samzapy.container.policies.collectors import SizingCollector, TolerantCollector
+from samzapy.container.policies.dead_letters import DeadLetters
+from samzapy.container.policies.pause import InterruptiblePause
+from samzapy.container.policies.policy_log import PolicyLog
+from samzapy.container.policies.raw_records import RawRecords
+from samzapy.container.policies.recovery import Recovery
+from samzapy.container.policies.task_instance import TolerantTaskInstance
+from samzapy.container.policies.undecodable import TolerantDecoder
+from samzapy.container.run_loop import RunLoop
 from samzapy.container.task_instance import TaskInstance
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.storage.manager import OpeningStores, TaskStores, begin_task_stores, restore_together
@@ -40,7 +59,7 @@ class Parts:
         checkpoints: CheckpointManager,
         engines: Mapping[str, StorageEngineFactory],
         serdes: Mapping[str, Serde],
-        task_class: type[StreamTask],
+        task_class: type[AnyTask],
         metrics: MetricsRegistry,
     ) -> None:
         self.config = config
@@ -51,6 +70,12 @@ class Parts:
         self._engines = engines
         self._serdes = serdes
         self._task_class = task_class
+        self._delivery = Delivery(config, clients)
+        self._raw = RawRecords() if config.task.errors.writes_letters else None
+
+    def take_over(self) -> None:
+        """End what predecessors of the container's tasks may still be doing, where the guarantee can."""
+        self._delivery.take_over(task.name for task in self.model.tasks)
 
     def read_checkpoints(self) -> dict[str, Checkpoint | None]:
         """The last checkpoint of every task, None where there is none."""
@@ -94,38 +119,98 @@ class Parts:
         self.metrics.gauge("restore", "seconds").set(clock.monotonic() - began)
         return {task.name: opened for task, opened in zip(self.model.tasks, stores, strict=True)}
 
-    def task(self, model: TaskModel, stores: TaskStores, offsets: Offsets) -> TaskInstance:
+    def task(
+        self, model: TaskModel, stores: TaskStores, offsets: Offsets, clock: Clock, should_stop: Callable[[], bool]
+    ) -> TaskInstance:
         """A new instance of the user's class with everything around it."""
-        collector = BufferingCollector(
-            self._stream_serdes,
-            self._clients.producer,
-            drop=self.config.task.drop_serialization_errors,
-            dropped=self.metrics.counter("messages", "dropped-serialization"),
+        name, identify = model.name, self.config.task.guarantee is Guarantee.EFFECTIVELY_ONCE
+        outputs, state = self._delivery.output_producer(name), self._delivery.state_producer(name)
+        task = self._task_class()
+        if self.config.task.errors.only_fails and isinstance(task, StreamTask):
+            collector = BufferingCollector(self._stream_serdes, outputs)
+            return TaskInstance(name, task, stores, collector, state, offsets, identify=identify)
+        tolerant = self._tolerant_collector(outputs, self._recovery(name, offsets, clock, should_stop))
+        if isinstance(task, StreamTask):
+            return TolerantTaskInstance(name, task, stores, tolerant, state, offsets, identify=identify)
+        return AsyncTaskInstance(
+            name,
+            task,
+            stores,
+            tolerant,
+            state,
+            offsets,
+            events=self.events,
+            config=self.config.task.asynchronous,
+            clock=clock,
+            identify=identify,
         )
-        return TaskInstance(model.name, self._task_class(), stores, collector, offsets)
+
+    @cached_property
+    def events(self) -> EventLoop:
+        """What asynchronous tasks wait in; made by the thread that runs them."""
+        return EventLoop()
+
+    def run_loop(
+        self,
+        tasks: Sequence[TaskInstance],
+        inputs: Inputs,
+        committer: CommitProtocol,
+        should_stop: Callable[[], bool],
+        clock: Clock,
+    ) -> RunLoop:
+        """What runs the tasks."""
+        times = self.config.task
+        asynchronous = [task for task in tasks if isinstance(task, AsyncTaskInstance)]
+        if not asynchronous:
+            return RunLoop(
+                tasks, inputs, committer, should_stop, clock, window_ms=times.window_ms, commit_ms=times.commit_ms
+            )
+        return AsyncRunLoop(
+            asynchronous,
+            inputs,
+            committer,
+            should_stop,
+            clock,
+            self.events,
+            window_ms=times.window_ms,
+            commit_ms=times.commit_ms,
+            shutdown_ms=times.shutdown_ms,
+        )
+
+    def _recovery(self, name: str, offsets: Offsets, clock: Clock, should_stop: Callable[[], bool]) -> Recovery:
+        errors, letters = self.config.task.errors, None
+        if self._raw is not None and errors.dead_letters is not None:
+            self._raw.follow(offsets)
+            identify = self.config.task.guarantee is Guarantee.EFFECTIVELY_ONCE
+            letters = DeadLetters(errors.dead_letters, name, self._raw, clock, identify=identify)
+        return Recovery(name, errors, self.metrics, InterruptiblePause(should_stop), PolicyLog(clock), letters)
+
+    def _tolerant_collector(
+        self, producer_of: Callable[[str], SystemProducer], recovery: Recovery
+    ) -> TolerantCollector:
+        if recovery.policy(Stage.PRODUCE).then is Action.FAIL:
+            return TolerantCollector(self._stream_serdes, producer_of, recovery)
+        limits = RecordLimits(self.config, self._clients)
+        return SizingCollector(self._stream_serdes, producer_of, recovery, limits.of)
 
     def init(self, task: TaskInstance, epoch: int) -> None:
         """Call the task's `init` with its context."""
-        context = ContainerTaskContext(task.name, task.stores.stores, task.offsets, self.metrics, epoch)
+        context = ContainerTaskContext(task.name, task.visible_stores, task.offsets, self.metrics, epoch)
         job = JobContext(self.config.name, self.config.id, self.config.resolved)
         task.init(Context(job, ContainerContext(self.model.id, self.metrics), context))
         context.seal()
 
-    def committer(self, epoch: int, clock: Clock) -> Committer:
-        """The container's committer."""
-        changelogs = {store.changelog.system for store in self.config.stores.values() if store.changelog}
-        return Committer(self._clients.producer, frozenset(changelogs), self._checkpoints, epoch, clock, self.metrics)
+    def committer(self, epoch: int, clock: Clock) -> CommitProtocol:
+        """What commits the container's tasks."""
+        changelogs = frozenset(store.changelog.system for store in self.config.stores.values() if store.changelog)
+        return self._delivery.protocol(CommitSettings(self._checkpoints, changelogs, epoch, clock, self.metrics))
 
     def inputs(self, ends: Mapping[SystemStreamPartition, int], clock: Clock) -> Inputs:
         """Consumers and decoders of every input of the container; nothing is fetched yet."""
         streams = {ssp.system_stream for ssp in self.model.ssps}
-        dropped = self.metrics.counter("messages", "dropped-deserialization")
-        decoders = {
-            stream: Decoder(
-                *self._stream_serdes(stream), drop=self.config.task.drop_deserialization_errors, dropped=dropped
-            )
-            for stream in streams
-        }
+        strict = self.config.task.errors.policies[Stage.DESERIALIZE].only_fails
+        decoder = Decoder if strict else TolerantDecoder
+        decoders = {stream: decoder(*self._stream_serdes(stream)) for stream in streams}
         return Inputs(
             {system: self._clients.consumer(system) for system in sorted({stream.system for stream in streams})},
             decoders,
@@ -133,14 +218,16 @@ class Parts:
             clock,
             poll_batch_size=self.config.task.poll_batch_size,
             max_idle_s=self.config.task.max_idle_ms / 1000.0,
+            raw=self._raw,
         )
 
     def close(self) -> None:
-        """Close the clients."""
-        try:
-            self._checkpoints.close()
-        finally:
-            self._clients.close()
+        """Close the clients, and what asynchronous tasks wait in."""
+        with ExitStack() as closing:
+            closing.callback(self._clients.close)
+            closing.callback(self._checkpoints.close)
+            if "events" in vars(self):
+                closing.callback(self.events.close)
 
     def _stream_serdes(self, stream: SystemStream) -> tuple[Serde | None, Serde | None]:
         config = self.config.stream(stream)

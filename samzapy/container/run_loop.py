@@ -12,7 +12,7 @@ from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import WindowableTask
 from samzapy.clock import Clock
-from samzapy.container.commit import Committer
+from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.inputs import Inputs
 from samzapy.container.schedule import Schedule
 from samzapy.container.task_instance import TaskInstance
@@ -21,7 +21,8 @@ _SLICE_SECONDS = 0.05
 _MIN_SLICE = 1
 #: What a slice sends waits in memory until its end: more than this no longer stays in the processor's cache.
 _MAX_SLICE = 256
-_MAX_WAIT_S = 0.1
+#: How long the loop waits for anything without looking at what else there is.
+MAX_WAIT_S = 0.1
 
 
 class RunLoop:
@@ -32,7 +33,7 @@ class RunLoop:
         self,
         tasks: Sequence[TaskInstance],
         inputs: Inputs,
-        committer: Committer,
+        committer: CommitProtocol,
         should_stop: Callable[[], bool],
         clock: Clock,
         *,
@@ -61,7 +62,10 @@ class RunLoop:
         self._end_streams()
         while not self._stopping and not self._should_stop():
             self._timers()
-            for ssp, envelopes in self._inputs.poll(self._wait()):
+            polled = self._inputs.poll(self._wait())
+            if polled:
+                self._committer.before(self._tasks, {ssp: envelopes[-1].offset + 1 for ssp, envelopes in polled})
+            for ssp, envelopes in polled:
                 for task in self._by_ssp[ssp]:
                     if not self._stopping:
                         self._process(task, ssp, envelopes)
@@ -86,7 +90,7 @@ class RunLoop:
             if task.requests.pending:
                 self._obey(task)
             if task.stores.over_budget():
-                self._committer.commit([task])
+                self._commit_tasks([task])
             if done < total:
                 self._timers()
             if self._stopping or self._should_stop():
@@ -103,14 +107,20 @@ class RunLoop:
         now = self._clock.monotonic()
         if now >= self._window.due_at and self._window.due(now):
             for task in self._windowed:
-                task.window()
-                self._after_call(task)
+                self._call_window(task)
         if now >= self._commit.due_at and self._commit.due(now):
-            self._committer.commit(self._tasks)
+            self._commit_tasks(self._tasks)
+
+    def _call_window(self, task: TaskInstance) -> None:
+        task.window()
+        self._after_call(task)
+
+    def _commit_tasks(self, tasks: Sequence[TaskInstance]) -> None:
+        self._committer.commit(tasks)
 
     def _wait(self) -> float:
         until = min(self._window.due_at, self._commit.due_at) - self._clock.monotonic()
-        return min(max(until, 0.0), _MAX_WAIT_S)
+        return min(max(until, 0.0), MAX_WAIT_S)
 
     def _after_call(self, task: TaskInstance) -> None:
         task.collector.hand_over()
@@ -121,9 +131,9 @@ class RunLoop:
         """Commits first, then shutdowns, as the coordinator's contract says."""
         requests = task.requests
         if requests.commit_all:
-            self._committer.commit(self._tasks)
+            self._commit_tasks(self._tasks)
         elif requests.commit_task:
-            self._committer.commit([task])
+            self._commit_tasks([task])
         requests.done()
         if requests.shutdown_all or all(each.requests.shutdown_vote for each in self._tasks):
             self._stopping = True

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import inspect
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
+from typing import Any, NoReturn
 
+from samzapy.api.collector import MessageCollector
 from samzapy.api.context import Context
+from samzapy.api.coordinator import TaskCoordinator
 from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.kv import KeyValueStore
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.task import ClosableTask, EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
+from samzapy.api.system import SystemProducer
+from samzapy.api.task import AnyTask, ClosableTask, EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
 from samzapy.container.collector import BufferingCollector
 from samzapy.container.coordinator_requests import CoordinatorRequests
+from samzapy.container.identify import IdentifiedProcess
 from samzapy.errors import SamzapyError, TaskFailed
 from samzapy.storage.manager import TaskStores
+
+Process = Callable[[IncomingMessageEnvelope, MessageCollector, TaskCoordinator], None]
 
 _offset = attrgetter("offset")
 
@@ -28,11 +35,13 @@ class TaskInstance:
     """
 
     __slots__ = (
+        "_process",
         "changelog_offsets",
         "collector",
         "name",
         "offsets",
         "processed",
+        "producer_of",
         "requests",
         "stores",
         "task",
@@ -42,41 +51,49 @@ class TaskInstance:
     def __init__(
         self,
         name: str,
-        task: StreamTask,
+        task: AnyTask,
         stores: TaskStores,
         collector: BufferingCollector,
+        producer_of: Callable[[str], SystemProducer],
         offsets: dict[SystemStreamPartition, int],
+        *,
+        identify: bool = False,
     ) -> None:
-        if inspect.iscoroutinefunction(task.process):
-            raise TaskFailed(
-                f"{type(task).__name__}.process is a coroutine function; a StreamTask's process is not awaited"
-            )
+        """`producer_of` gives the producer of the task's changelogs and checkpoint on a system; `identify`: outputs
+        carry the id of the input they came from."""
         self.name = name
         self.task = task
         self.stores = stores
         self.collector = collector
+        self._process = self._entry_point(identify)
+        self.producer_of = producer_of
         self.offsets = offsets
         self.touched = False
         self.changelog_offsets: dict[str, int] = {}
         self.requests = CoordinatorRequests()
         self.processed = 0
 
+    def _entry_point(self, identify: bool) -> Process:
+        task = self.task
+        assert isinstance(task, StreamTask)
+        return IdentifiedProcess(task, self.collector).process if identify else task.process
+
+    @property
+    def visible_stores(self) -> Mapping[str, KeyValueStore[Any, Any]]:
+        """The stores as the user's code gets them, by name."""
+        return self.stores.stores
+
     def init(self, context: Context) -> None:
         """Call the user's `init`, if there is one."""
         if isinstance(self.task, InitableTask):
-            try:
-                self.task.init(context)
-            except SamzapyError:
-                raise
-            except BaseException as cause:
-                raise self._failed("init", cause) from cause
+            self._call("init", self.task.init, context)
 
     def process(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
         """Process messages of one partition until the task asks for something; returns how many were processed.
 
         Raises TaskFailed, naming the message's position, when the user's code raises; the position stays before it.
         """
-        process, collector, requests = self.task.process, self.collector, self.requests
+        process, collector, requests = self._process, self.collector, self.requests
         self.touched = True
         envelope = envelopes[0]
         try:
@@ -84,10 +101,8 @@ class TaskInstance:
                 process(envelope, collector, requests)
                 if requests.pending:
                     break
-        except SamzapyError:
-            raise
-        except BaseException as cause:
-            raise self._failed(f"process of {envelope.position}", cause) from cause
+        except BaseException as cause:  # noqa: BLE001  # told where
+            self._raise(envelope, cause)
         self.offsets[ssp] = envelope.offset + 1
         done = bisect_right(envelopes, envelope.offset, key=_offset) if requests.pending else len(envelopes)
         self.processed += done
@@ -97,23 +112,13 @@ class TaskInstance:
         """Call the user's `window`."""
         assert isinstance(self.task, WindowableTask)
         self.touched = True
-        try:
-            self.task.window(self.collector, self.requests)
-        except SamzapyError:
-            raise
-        except BaseException as cause:
-            raise self._failed("window", cause) from cause
+        self._call("window", self.task.window, self.collector, self.requests)
 
     def end_of_stream(self) -> None:
         """Tell a task that listens that all its partitions have ended."""
         if isinstance(self.task, EndOfStreamListenerTask):
             self.touched = True
-            try:
-                self.task.on_end_of_stream(self.collector, self.requests)
-            except SamzapyError:
-                raise
-            except BaseException as cause:
-                raise self._failed("on_end_of_stream", cause) from cause
+            self._call("on_end_of_stream", self.task.on_end_of_stream, self.collector, self.requests)
 
     def publish(self, metrics: MetricsRegistry) -> None:
         """Set the task's gauges: what it processed and sent, and its stores' own."""
@@ -125,10 +130,22 @@ class TaskInstance:
     def close(self) -> None:
         """Call the user's `close`, if there is one."""
         if isinstance(self.task, ClosableTask):
-            try:
-                self.task.close()
-            except Exception as cause:
-                raise self._failed("close", cause) from cause
+            self._call("close", self.task.close)
+
+    def _call(self, where: str, method: Callable[..., object], *arguments: object) -> None:
+        """Call a method of the user's. Raises TaskFailed naming it, unless samzapy raised something of its own."""
+        try:
+            method(*arguments)
+        except SamzapyError:
+            raise
+        except BaseException as cause:
+            raise self._failed(where, cause) from cause
+
+    def _raise(self, envelope: IncomingMessageEnvelope, cause: BaseException) -> NoReturn:
+        """End the attempt over a message: what samzapy raised speaks for itself, the rest is the task's failure."""
+        if isinstance(cause, SamzapyError):
+            raise cause
+        raise self._failed(f"process of {envelope.position}", cause) from cause
 
     def _failed(self, where: str, cause: BaseException) -> TaskFailed:
         return TaskFailed(f"{self.name}: {where} failed: {type(cause).__name__}: {cause}")

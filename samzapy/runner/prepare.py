@@ -6,10 +6,13 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.checkpoint import manager_for
-from samzapy.config.guarantee import Guarantee
+from samzapy.api.task import AnyTask, StreamTask
+from samzapy.checkpoint import checkpoint_topic, manager_for
+from samzapy.config import asynchronous
+from samzapy.config.asynchronous import AsyncConfig
 from samzapy.config.job import JobConfig
 from samzapy.container.clients import SystemClients
+from samzapy.container.delivery import Delivery, transaction_system
 from samzapy.container.factory import load_task_class
 from samzapy.errors import ConfigError, ConfigProblem, UnknownStream
 from samzapy.job.model import JobModel
@@ -24,17 +27,18 @@ logger = logging.getLogger(__name__)
 def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     """Check and set up, in this order.
 
-    1  the guarantee runs, the task class can be imported, the systems take their settings
-    2  every input exists; their partitions are counted
-    3  the tasks keep the changelog partitions they had; changelogs that exist are compacted and have one for each
+    1  the guarantee can be kept with these systems, the task class can be imported, the systems take their settings
+    2  every input exists, and the stream of dead letters; the inputs' partitions are counted
+    3  with transactions, what an earlier run left open is aborted, and its tasks are fenced
+       the tasks keep the changelog partitions they had; changelogs that exist are compacted and have one for each
     4  the checkpoint topic (or folder) and missing changelogs are created
     5  with `until_end`, and for `bounded` streams, the ends as they are now
 
     Inputs with different partition counts are no error (Samza's rule: a task per partition number of the largest
     one), but a warning: whoever joins them by key would miss matches. Raises ConfigError, EnvironmentFailure.
     """
-    _check_guarantee(config.task.guarantee)
-    load_task_class(config.task.task_class)
+    transaction_system(config)
+    task_class = load_task_class(config.task.task_class)
     for settings in config.systems.values():
         system_factory(settings).check(settings)
     clients = SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-driver")
@@ -44,14 +48,8 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
         ends = _ends(config, clients, model, until_end)
     finally:
         clients.close()
-    warnings = (*config.warnings, *_uneven(config, counts))
+    warnings = (*config.warnings, *_uneven(config, counts), *_idle_keys(config, task_class))
     return PreparedJob(config, model, ends, warnings)
-
-
-def _check_guarantee(guarantee: Guarantee) -> None:
-    if guarantee is not Guarantee.AT_LEAST_ONCE:
-        message = f"this version runs {Guarantee.AT_LEAST_ONCE.value} only"
-        raise ConfigError([ConfigProblem("task.guarantee", guarantee.value, message)])
 
 
 def _partition_counts(config: JobConfig, clients: SystemClients) -> dict[SystemStream, int]:
@@ -68,12 +66,16 @@ def _partition_counts(config: JobConfig, clients: SystemClients) -> dict[SystemS
         if ssp.partition >= description.partitions:
             message = f"{ssp.system_stream} has partitions 0 to {description.partitions - 1}"
             raise ConfigError([ConfigProblem("task.broadcast.inputs", str(ssp), message)])
+    letters = config.task.errors.dead_letters
+    if letters is not None and clients.admin(letters.system).describe(letters.stream) is None:
+        raise UnknownStream(letters.system, letters.stream)
     return counts
 
 
 def _plan(config: JobConfig, clients: SystemClients, counts: Mapping[SystemStream, int]) -> JobModel:
     checkpoints = manager_for(config, clients)
     try:
+        _end_predecessors(config, clients, counts)
         previous = checkpoints.read_changelog_partitions()
         model = plan(config, counts, previous)
         partitions = changelog_partition_count(model)
@@ -89,6 +91,17 @@ def _plan(config: JobConfig, clients: SystemClients, counts: Mapping[SystemStrea
         return model
     finally:
         checkpoints.close()
+
+
+def _end_predecessors(config: JobConfig, clients: SystemClients, counts: Mapping[SystemStream, int]) -> None:
+    """Abort what tasks of an earlier run left open in a transaction: readers of committed records, the reader of the
+    checkpoint topic among them, would wait at it until the broker times it out."""
+    system = transaction_system(config)
+    if system is None:
+        return
+    topic = clients.admin(system).describe(checkpoint_topic(config.name, config.id))
+    if topic is not None:
+        Delivery(config, clients).take_over(task.name for task in plan(config, counts).tasks)
 
 
 def _ends(
@@ -107,3 +120,9 @@ def _uneven(config: JobConfig, counts: Mapping[SystemStream, int]) -> Iterable[s
     if config.grouper == "partition" and len(set(counts.values())) > 1:
         shown = " ".join(f"{stream}={count}" for stream, count in counts.items())
         yield f"task.inputs: partition counts differ: {shown}; messages of equal keys do not meet in one task"
+
+
+def _idle_keys(config: JobConfig, task_class: type[AnyTask]) -> Iterable[str]:
+    if issubclass(task_class, StreamTask) and config.task.asynchronous != AsyncConfig():
+        given = [key.name for key in asynchronous.KEYS if key.name in config.resolved]
+        yield f"{', '.join(given)}: without effect on a StreamTask, whose messages are processed one by one"

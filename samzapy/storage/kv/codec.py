@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from samzapy.api.serde import Serde
-from samzapy.errors import SerdeError, StoreError
+from samzapy.errors import SerdeError, StoreRefused
 
 #: What serdes are tried with to learn which kinds of keys come back as they went in.
 _PROBES: tuple[Any, ...] = ("Ab 1", b"Ab 1", 1)
@@ -42,7 +42,7 @@ class EntryCodec:
         return type(back) is type(probe) and bool(back == probe)
 
     def encode_key(self, key: Any) -> bytes:
-        """The bytes of `key`. Raises StoreError for None and unhashable keys, SerdeError if it does not serialize."""
+        """The bytes of `key`. Raises StoreRefused for None and unhashable keys, SerdeError if it does not serialize."""
         self.check_key(key)
         try:
             data = self.key_bytes(key)
@@ -63,7 +63,7 @@ class EntryCodec:
         return data
 
     def encode_value(self, key: Any, value: Any) -> bytes:
-        """The bytes of the value of `key`. Raises StoreError for None, SerdeError if it does not serialize."""
+        """The bytes of the value of `key`. Raises StoreRefused for None, SerdeError if it does not serialize."""
         self.check_value(key, value)
         try:
             data = self.value_bytes(value)
@@ -107,19 +107,19 @@ class EntryCodec:
             raise self._failure("value of key", key, cause) from cause
 
     def check_key(self, key: Any) -> None:
-        """Raise StoreError for a key that no store takes: None, or one that cannot be hashed."""
+        """Raise StoreRefused for a key that no store takes: None, or one that cannot be hashed."""
         if key is None:
-            raise StoreError(f"store '{self.store}': key must not be None")
+            raise StoreRefused(f"store '{self.store}': key must not be None")
         try:
             hash(key)
         except TypeError as cause:
             kind = type(key).__name__
-            raise StoreError(f"store '{self.store}': key must be hashable, got {kind} {reprlib.repr(key)}") from cause
+            raise StoreRefused(f"store '{self.store}': key must be hashable, got {kind} {reprlib.repr(key)}") from cause
 
     def check_value(self, key: Any, value: Any) -> None:
-        """Raise StoreError for None."""
+        """Raise StoreRefused for None."""
         if value is None:
-            raise StoreError(
+            raise StoreRefused(
                 f"store '{self.store}': value of key {reprlib.repr(key)} must not be None; delete the key instead"
             )
 

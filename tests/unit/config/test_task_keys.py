@@ -4,6 +4,7 @@ import pytest
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.checkpoint import CheckpointConfig
+from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee import Guarantee
 
 TWO_SYSTEMS = {"systems.other.samza.factory": "local", "task.inputs": "kafka.a,other.b"}
@@ -14,7 +15,8 @@ def test_the_smallest_task_gets_samzas_defaults(load):
     assert task.inputs == (SystemStream("kafka", "page-views"),)
     assert (task.window_ms, task.commit_ms, task.shutdown_ms, task.max_idle_ms) == (-1, 60_000, 30_000, 10)
     assert task.guarantee is Guarantee.AT_LEAST_ONCE
-    assert not task.drop_deserialization_errors
+    assert task.errors.only_fails
+    assert (task.asynchronous.max_concurrency, task.asynchronous.callback_timeout_ms) == (1, -1)
 
 
 def test_inputs_are_streams_of_a_system_or_ids(load):
@@ -119,7 +121,7 @@ def test_a_transaction_may_not_outlast_what_brokers_allow(problems):
 def test_a_boolean_is_true_or_false_in_any_case(load, problems, given):
     key = "task.drop.deserialization.errors"
     assert problems({key: given}) == [f"{key}: true or false, got {given!r}"]
-    assert load({key: " TRUE "}).task.drop_deserialization_errors
+    assert load({key: " TRUE "}).task.errors.policies[Stage.DESERIALIZE].then is Action.SKIP
 
 
 def test_checkpoints_go_to_a_topic_on_the_only_input_system(load):

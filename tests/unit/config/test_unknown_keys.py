@@ -69,7 +69,7 @@ def test_keys_of_plug_ins_that_are_not_ours_are_left_alone(load):
         "yarn.package.path",
         "task.opts",
         "job.coordinator.system",
-        "task.max.concurrency",
+        "task.callback.watermark.timeout.ms",
         "app.runner.class",
         "stores.s.accesslog.enabled",
         "cluster-manager.container.memory.mb",

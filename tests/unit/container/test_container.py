@@ -200,7 +200,7 @@ def test_undecodable_input_is_named_and_not_skipped_unless_told_so(tmp_path):
         job.run()
     report = job.run(**{"task.drop.deserialization.errors": "true"})
     assert report.processed == 2
-    assert report.metrics["messages"]["dropped-deserialization"] == 1
+    assert report.metrics["errors"]["deserialize.skipped"] == 1
 
 
 class UnserializableTask(StreamTask):
@@ -218,7 +218,7 @@ def test_an_output_that_does_not_serialize_fails_at_its_send_unless_told_to_drop
     with pytest.raises(SerdeError, match=r"^mem\.out: cannot serialize"):
         job.run()
     report = job.run(**{"task.drop.serialization.errors": "true"})
-    assert report.metrics["messages"]["dropped-serialization"] == 1
+    assert report.metrics["errors"]["serialize.skipped"] == 1
     assert job.outputs() == []
 
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from samzapy.api.metrics import Counter
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch
 from samzapy.container.decode import Decoder
+from samzapy.container.policies.undecodable import TolerantDecoder, Undecodable
 from samzapy.errors import SerdeError
 
 SSP = SystemStreamPartition("kafka", "orders", 2)
@@ -27,8 +27,8 @@ def batch(values, keys=None, headers=None):
     return RecordBatch(SSP, range(480, 480 + n), keys or [b'"k"'] * n, values, [1_000 + i for i in range(n)], headers)
 
 
-def decoder(*, drop=False, key=None, value=None):
-    return Decoder(key or Json(), value or Json(), drop=drop, dropped=Counter())
+def decoder(key=None, value=None):
+    return Decoder(key or Json(), value or Json())
 
 
 def test_an_envelope_knows_everything_about_its_message():
@@ -44,7 +44,7 @@ def test_nulls_stay_none_beside_messages_that_decode():
 
 
 def test_without_serdes_bytes_pass_through():
-    passing = Decoder(None, None, drop=False, dropped=Counter())
+    passing = Decoder(None, None)
     (envelope,) = passing.decode(batch([b"raw"], keys=[b"k"]), 0)
     assert (envelope.key, envelope.message) == (b"k", b"raw")
 
@@ -57,9 +57,17 @@ def test_what_does_not_decode_is_named_by_partition_offset_and_part(values, keys
         decoder().decode(batch(values, keys), 0)
 
 
-def test_dropping_counts_each_message_that_does_not_decode_and_keeps_the_rest():
-    dropped = Counter()
-    dropping = Decoder(Json(), Json(), drop=True, dropped=dropped)
-    envelopes = dropping.decode(batch([b"1", b"{", b"3", b"}"]), 0)
-    assert [e.offset for e in envelopes] == [480, 482]
-    assert dropped.count == 2
+def test_a_tolerant_decoder_keeps_what_does_not_decode_in_its_place_with_its_bytes():
+    headers = [None, [("h", b"x")], None, None]
+    runs = TolerantDecoder(Json(), Json()).runs(batch([b"1", b"{", b"3", b"}"], headers=headers), 7)
+    assert [[e.offset for e in run] for run in runs] == [[480], [481], [482], [483]]
+    assert [type(run) for run in runs] == [list, Undecodable, list, Undecodable]
+    (raw,) = runs[1]
+    assert (raw.key, raw.message, raw.headers, raw.event_time, raw.size) == (b'"k"', b"{", [("h", b"x")], 1_001, 1)
+    with pytest.raises(SerdeError, match="@481: message"):
+        runs[1].decode()
+
+
+def test_a_tolerant_decoder_leaves_a_good_batch_whole():
+    (run,) = TolerantDecoder(Json(), Json()).runs(batch([b"1", b"2"]), 0)
+    assert [e.message for e in run] == [1, 2]

@@ -77,13 +77,12 @@ def test_tasks_keep_their_changelog_partitions_when_another_input_joins(admin):
     assert sorted(after.values()) == [0, 1, 2, 3]
 
 
-def test_a_guarantee_that_does_not_run_yet_is_refused_before_anything_is_written(admin):
+def test_a_guarantee_that_no_transaction_can_carry_is_refused_before_anything_is_written(admin):
     admin.create(StreamSpec("in", 1))
-    with pytest.raises(
-        ConfigError, match=r"^task\.guarantee: this version runs at-least-once only, got 'exactly-once'"
-    ):
-        prepare(load_job({**JOB, "task.guarantee": "exactly-once", "task.commit.ms": "1000"}))
-    assert admin.describe(CHECKPOINTS) is None
+    files = {"task.checkpoint.factory": "file", "task.checkpoint.path": "checkpoints"}
+    with pytest.raises(ConfigError, match="exactly-once needs checkpoints in a topic"):
+        prepare(load_job({**JOB, **files, "task.guarantee": "exactly-once", "task.commit.ms": "1000"}))
+    assert admin.list_streams() == ["in"]
 
 
 def test_a_missing_input_is_named_and_nothing_is_written(admin):

@@ -1,0 +1,28 @@
+"""The id of an output in effectively-once: where it came from."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from samzapy.api.envelope import Headers
+
+#: The header's name; its value is `topic/partition/offset/n`.
+ID_HEADER = "samzapy-id"
+
+
+class OutputId(NamedTuple):
+    """The position of the input an output came from, and its number among that input's outputs."""
+
+    stream: str
+    partition: int
+    offset: int
+    number: int
+
+    @classmethod
+    def of(cls, headers: Headers | None) -> OutputId | None:
+        """The id among a message's headers, None if it carries none. Raises ValueError on a malformed one."""
+        for name, value in headers or ():
+            if name == ID_HEADER:
+                stream, partition, offset, number = value.decode().rsplit("/", 3)
+                return cls(stream, int(partition), int(offset), int(number))
+        return None

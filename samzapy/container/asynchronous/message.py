@@ -1,0 +1,70 @@
+"""One message in flight: its callback, and the outputs it has sent so far."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from samzapy.api.collector import MessageCollector
+from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
+from samzapy.api.task import TaskCallback
+from samzapy.container.policies.undecodable import Undecodable
+
+
+@dataclass
+class Work:
+    """A message that a task has accepted. `undecodable` until its bytes have been decoded; `key` is what keeps it behind
+    others of its key, None for nothing; `pauses` are those left before further tries; `tried`: decoding was."""
+
+    envelope: IncomingMessageEnvelope
+    undecodable: Undecodable | None = None
+    key: Hashable = None
+    tried: bool = False
+    pauses: Iterator[float] = field(default_factory=lambda: iter(()))
+
+
+class MessageOutputs(MessageCollector):
+    """Gathers the outputs of one message; they are serialized and sent when it is done, and dropped if it fails."""
+
+    __slots__ = ("_position", "closed", "gathered")
+
+    def __init__(self, position: str) -> None:
+        self._position = position
+        self.gathered: list[OutgoingMessageEnvelope] = []
+        self.closed = False
+
+    def send(self, envelope: OutgoingMessageEnvelope) -> None:
+        if self.closed:
+            raise RuntimeError(f"{self._position} is done: its collector takes no more outputs")
+        self.gathered.append(envelope)
+
+
+class Settle(Protocol):
+    """Takes the end of a message, from any thread."""
+
+    def __call__(
+        self, message: MessageInFlight, failure: BaseException | None, then: Callable[[], object] | None
+    ) -> None:
+        """`failure` None: it is processed, once `then` has run."""
+
+
+class MessageInFlight(TaskCallback):
+    """One try at a message."""
+
+    __slots__ = ("_settle", "coroutine", "ended", "outputs", "started_at", "work")
+
+    def __init__(self, work: Work, started_at: float, settle: Settle) -> None:
+        self.work = work
+        self.started_at = started_at
+        self._settle = settle
+        self.outputs = MessageOutputs(work.envelope.position)
+        self.ended = False
+        self.coroutine: asyncio.Task[None] | None = None
+
+    def complete(self, then: Callable[[], object] | None = None) -> None:
+        self._settle(self, None, then)
+
+    def failure(self, error: BaseException) -> None:
+        self._settle(self, error, None)

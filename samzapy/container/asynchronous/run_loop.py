@@ -1,0 +1,151 @@
+"""The run loop of asynchronous tasks: start what there is room for, wait for what ends, and commit without gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.clock import Clock
+from samzapy.container.asynchronous.event_loop import EventLoop
+from samzapy.container.asynchronous.task_instance import AsyncTaskInstance
+from samzapy.container.commit.protocol import CommitProtocol
+from samzapy.container.inputs import Inputs
+from samzapy.container.run_loop import MAX_WAIT_S, RunLoop
+from samzapy.container.task_instance import TaskInstance
+from samzapy.errors import TaskFailed
+
+#: A task that has so many messages waiting gets no more; when it has but so few, it gets some again.
+_MOST_WAITING, _FEW_WAITING = 4_000, 1_000
+_BUSY_WAIT_S = 0.01
+
+
+class AsyncRunLoop(RunLoop):
+    """As `RunLoop`, for tasks with messages in flight.
+
+    A commit, a window and the end of a stream wait until nothing of their task is in flight, so what a commit writes
+    is the work of exactly the messages before its offsets; with `task.async.commit` a commit does not wait, and its
+    offsets are those of the contiguous prefix. A stop lets what is in flight end, for `shutdown_ms` at most; longer
+    than that and the attempt ends without a commit.
+    """
+
+    def __init__(  # noqa: PLR0913  # a run loop, and what its tasks wait in
+        self,
+        tasks: Sequence[AsyncTaskInstance],
+        inputs: Inputs,
+        committer: CommitProtocol,
+        should_stop: Callable[[], bool],
+        clock: Clock,
+        events: EventLoop,
+        *,
+        window_ms: int,
+        commit_ms: int,
+        shutdown_ms: int,
+    ) -> None:
+        super().__init__(tasks, inputs, committer, should_stop, clock, window_ms=window_ms, commit_ms=commit_ms)
+        self._async_tasks = tasks
+        self._events = events
+        self._shutdown_ms = shutdown_ms
+        self._polled_to: dict[SystemStreamPartition, int] = {}
+        self._full: set[str] = set()
+        self._told_of_end: set[str] = set()
+
+    def run(self) -> None:
+        """Process until the end; nothing is in flight then. The caller makes the final commit."""
+        self._end_streams()
+        while not self._stopping and not self._should_stop():
+            self._timers()
+            self._take_in()
+            self._advance()
+            self._end_streams()
+        self._stopping = True
+        self._settle(self._async_tasks)
+
+    def _take_in(self) -> None:
+        """Poll, unless every task has enough to do."""
+        hungry = any(not task.waiting for task in self._async_tasks)
+        if not hungry:
+            return
+        self._hold_back()
+        busy = any(task.unsettled or task.waiting for task in self._async_tasks)
+        polled = self._inputs.poll(0.0 if busy else self._wait())
+        if not polled:
+            return
+        self._polled_to.update((ssp, envelopes[-1].offset + 1) for ssp, envelopes in polled)
+        # All that was ever polled, not this poll alone: earlier messages may still be waiting.
+        self._committer.before(self._tasks, self._polled_to)
+        for ssp, envelopes in polled:
+            for task in self._by_ssp[ssp]:
+                if envelopes[0].offset < task.offsets[ssp]:
+                    envelopes_left = [each for each in envelopes if each.offset >= task.offsets[ssp]]
+                    task.process(ssp, envelopes_left)
+                else:
+                    task.process(ssp, envelopes)
+
+    def _hold_back(self) -> None:
+        """A partition waits for the slowest of its tasks."""
+        before = set(self._full)
+        for task in self._async_tasks:
+            if len(task.waiting) >= _MOST_WAITING:
+                self._full.add(task.name)
+            elif len(task.waiting) <= _FEW_WAITING:
+                self._full.discard(task.name)
+        if self._full != before:
+            self._inputs.hold({ssp for task in self._tasks if task.name in self._full for ssp in task.offsets})
+
+    def _advance(self) -> None:
+        now = self._clock.monotonic()
+        for task in self._async_tasks:
+            task.start(now)
+        for task in self._async_tasks:
+            task.check(now)
+            self._after_call(task)
+            if task.stores.over_budget():
+                self._commit_tasks([task])
+        if any(task.unsettled for task in self._async_tasks):
+            self._events.run(min(_BUSY_WAIT_S, self._wait()))
+
+    def _settle(self, tasks: Sequence[AsyncTaskInstance]) -> None:
+        """Wait until nothing of `tasks` is in flight, and no message was overtaken by one that is done."""
+        stop_asked_at: float | None = None
+        while any(task.unsettled for task in tasks):
+            now = self._clock.monotonic()
+            if self._should_stop() or self._stopping:
+                stop_asked_at = now if stop_asked_at is None else stop_asked_at
+                self._check_patience(tasks, now - stop_asked_at)
+            for task in tasks:
+                task.start(now, only_overtaken=True)
+            for task in self._async_tasks:
+                task.check(now)
+            self._events.run(MAX_WAIT_S)
+        for task in tasks:
+            task.check(self._clock.monotonic())
+
+    def _check_patience(self, tasks: Sequence[AsyncTaskInstance], waited_s: float) -> None:
+        if waited_s * 1000 <= self._shutdown_ms:
+            return
+        waiting = ", ".join(f"{task.name} ({task.in_flight})" for task in tasks if task.unsettled)
+        raise TaskFailed(
+            f"messages are still in flight {self._shutdown_ms} ms (task.shutdown.ms) after the stop: {waiting}"
+        )
+
+    def _commit_tasks(self, tasks: Sequence[TaskInstance]) -> None:
+        named = {task.name for task in tasks}
+        self._settle([task for task in self._async_tasks if task.name in named and not task.commits_in_flight])
+        super()._commit_tasks(tasks)
+
+    def _call_window(self, task: TaskInstance) -> None:
+        self._settle([each for each in self._async_tasks if each is task])
+        super()._call_window(task)
+
+    def _end_streams(self) -> None:
+        for ssp in self._inputs.take_ended():
+            for task in self._by_ssp[ssp]:
+                self._open[task.name].discard(ssp)
+        for each in self._async_tasks:
+            over = not self._open[each.name] and not each.waiting and not each.unsettled
+            if over and each.name not in self._told_of_end:
+                self._told_of_end.add(each.name)
+                each.end_of_stream()
+                self._after_call(each)
+        if self._async_tasks and len(self._told_of_end) == len(self._async_tasks):
+            self._stopping = True

@@ -1,0 +1,298 @@
+"""A running asynchronous task: what it has accepted, what is in flight, and up to where everything is done."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.kv import KeyValueStore
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import SystemProducer
+from samzapy.api.task import AnyTask, AsyncStreamTask, CoroutineTask
+from samzapy.clock import Clock
+from samzapy.config.asynchronous import AsyncConfig
+from samzapy.config.error_policy import Stage
+from samzapy.container.asynchronous.event_loop import EventLoop
+from samzapy.container.asynchronous.loop_thread_store import LoopThreadStore
+from samzapy.container.asynchronous.message import MessageInFlight, Work
+from samzapy.container.asynchronous.prefix import ContiguousPrefix
+from samzapy.container.asynchronous.waiting import WaitingMessages
+from samzapy.container.identify import IdentifyingCollector
+from samzapy.container.policies.collectors import TolerantCollector
+from samzapy.container.policies.recovery import is_about_its_message
+from samzapy.container.policies.undecodable import Undecodable
+from samzapy.container.policies.undo_journal import JournaledStore, UndoJournal
+from samzapy.container.task_instance import Process, TaskInstance
+from samzapy.errors import SamzapyError, SerdeError, TaskFailed
+from samzapy.storage.manager import TaskStores
+
+logger = logging.getLogger(__name__)
+
+#: A task whose messages end as they start gets its turn back to the run loop after so many of them.
+_MOST_STARTS = 100
+
+
+def _started_elsewhere(*_: object) -> None:
+    raise AssertionError("an asynchronous task's messages begin in `start`")
+
+
+class AsyncTaskInstance(TaskInstance):
+    """`process` accepts messages, `start` begins with as many as may be in flight, `check` raises what went wrong.
+
+    Everything happens on the run loop's thread; callbacks of other threads are handed over to it. `offsets` is the
+    contiguous prefix of what is done, partition by partition. A message that failed has its outputs dropped; its store
+    changes are undone if no other message was in flight with it (`task.max.concurrency=1`), and stay otherwise.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_closed",
+        "_config",
+        "_events",
+        "_failure",
+        "_identifying",
+        "_in_flight",
+        "_journal",
+        "_prefixes",
+        "_recovery",
+        "_visible",
+        "waiting",
+    )
+
+    def __init__(  # noqa: PLR0913  # a task instance, and where and how it waits
+        self,
+        name: str,
+        task: AnyTask,
+        stores: TaskStores,
+        collector: TolerantCollector,
+        producer_of: Callable[[str], SystemProducer],
+        offsets: dict[SystemStreamPartition, int],
+        *,
+        events: EventLoop,
+        config: AsyncConfig,
+        clock: Clock,
+        identify: bool = False,
+    ) -> None:
+        super().__init__(name, task, stores, collector, producer_of, offsets)
+        self._events = events
+        self._config = config
+        self._clock = clock
+        self._recovery = collector.recovery
+        self._identifying = IdentifyingCollector(collector) if identify else None
+        self._prefixes: dict[SystemStreamPartition, ContiguousPrefix] = {}
+        self._in_flight: dict[int, MessageInFlight] = {}
+        self.waiting = WaitingMessages(key_order=config.key_order)
+        self._failure: BaseException | None = None
+        self._closed = False
+        alone = config.max_concurrency == 1 and not self._recovery.policy(Stage.PROCESS).only_fails
+        self._journal = UndoJournal() if alone else None
+        self._visible = {
+            store: LoopThreadStore(
+                store, JournaledStore(held, self._journal) if self._journal else held, events.is_here
+            )
+            for store, held in stores.stores.items()
+        }
+
+    def _entry_point(self, identify: bool) -> Process:
+        return _started_elsewhere
+
+    @property
+    def visible_stores(self) -> Mapping[str, KeyValueStore[Any, Any]]:
+        return self._visible
+
+    @property
+    def in_flight(self) -> int:
+        """How many messages have started and not ended."""
+        return len(self._in_flight)
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether anything that was started, or overtaken by what was, is not done: a commit now would have a gap."""
+        return bool(self._in_flight) or self.waiting.overtaken
+
+    @property
+    def commits_in_flight(self) -> bool:
+        """Whether a commit need not wait until nothing is unsettled."""
+        return self._config.commit_in_flight
+
+    def process(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
+        """Accept messages; they start when there is room."""
+        undecodable = envelopes if type(envelopes) is Undecodable else None
+        stage = Stage.DESERIALIZE if undecodable is not None else Stage.PROCESS
+        if ssp not in self._prefixes:  # not before `init`, which may set another starting offset
+            self._prefixes[ssp] = ContiguousPrefix(self.offsets[ssp])
+        policy, take, accept = self._recovery.policy(stage), self._prefixes[ssp].take, self.waiting.accept
+        for envelope in envelopes:
+            take(envelope.offset)
+            accept(Work(envelope, undecodable, pauses=policy.pauses_s()))
+        return len(envelopes)
+
+    def start(self, now: float, *, only_overtaken: bool = False) -> None:
+        """Begin with messages while there is room; with `only_overtaken`, just with those that a commit waits for."""
+        for _ in range(max(self._config.max_concurrency, _MOST_STARTS)):
+            if self._failure is not None or (self.requests.pending and not only_overtaken):
+                return
+            work = self.waiting.due(now) or (self._next(only_overtaken) if self._has_room() else None)
+            if work is None:
+                return
+            self.touched = True
+            if work.undecodable is not None:
+                self._decode_again(work, work.undecodable)
+            else:
+                self._begin(work, now)
+
+    def _has_room(self) -> bool:
+        """A message that waits to be tried again holds its place."""
+        return len(self._in_flight) + self.waiting.repeating < self._config.max_concurrency
+
+    def _next(self, only_overtaken: bool) -> Work | None:
+        return self.waiting.released() if only_overtaken else self.waiting.next()
+
+    def check(self, now: float) -> None:
+        """Raise what has ended the attempt: a failure, or a message that takes longer than it may."""
+        if self._failure is not None:
+            raise self._failure
+        timeout_ms = self._config.callback_timeout_ms
+        if timeout_ms > 0 and self._in_flight:
+            oldest = next(iter(self._in_flight.values()))
+            if now - oldest.started_at > timeout_ms / 1000.0:
+                raise TaskFailed(
+                    f"{self.name}: process of {oldest.work.envelope.position} was not completed within {timeout_ms} ms "
+                    "(task.callback.timeout.ms)"
+                )
+
+    def close(self) -> None:
+        """Cancel what is in flight, then call the user's `close`; callbacks that come later are ignored."""
+        self._closed = True
+        self._events.cancel([each.coroutine for each in self._in_flight.values() if each.coroutine is not None])
+        self._in_flight.clear()
+        super().close()
+
+    def _call(self, where: str, method: Callable[..., object], *arguments: object) -> None:
+        super()._call(where, lambda: self._events.finish(method(*arguments)))
+
+    def _begin(self, work: Work, now: float) -> None:
+        message = MessageInFlight(work, now, self._end)
+        self._in_flight[id(message)] = message
+        if self._journal is not None:
+            self._journal.begin()
+        task = self.task
+        if isinstance(task, CoroutineTask):
+            message.coroutine = self._events.spawn(self._run(task, message))
+            return
+        assert isinstance(task, AsyncStreamTask)
+        try:
+            task.process_async(work.envelope, message.outputs, self.requests, message)
+        except BaseException as failure:  # noqa: BLE001  # sorted out by kind
+            if message.ended:
+                self._failure = self._failure_of(work, failure)
+            else:
+                self._settle(message, failure, None)
+
+    async def _run(self, task: CoroutineTask, message: MessageInFlight) -> None:
+        try:
+            await task.process(message.work.envelope, message.outputs, self.requests)
+        except BaseException as failure:  # noqa: BLE001  # sorted out by kind
+            self._settle(message, failure, None)
+        else:
+            self._settle(message, None, None)
+
+    def _end(self, message: MessageInFlight, failure: BaseException | None, then: Callable[[], object] | None) -> None:
+        self._events.hand_over(self._settle, message, failure, then)
+
+    def _settle(
+        self, message: MessageInFlight, failure: BaseException | None, then: Callable[[], object] | None
+    ) -> None:
+        if self._closed:
+            return
+        if message.ended:
+            logger.warning(
+                "%s: %s has ended already; a further callback is ignored", self.name, message.work.envelope.position
+            )
+            return
+        message.ended = True
+        del self._in_flight[id(message)]
+        self._events.news()
+        try:
+            if failure is None and then is not None:
+                failure = self._failure_in(then)
+            message.outputs.closed = True
+            if failure is None:
+                self._send(message)
+                self._done(message.work)
+            else:
+                self._recover(message.work, failure)
+        except BaseException as fatal:  # noqa: BLE001  # raised by `check`: this may be asyncio's stack
+            self._failure = self._failure_of(message.work, fatal)
+
+    @staticmethod
+    def _failure_in(then: Callable[[], object]) -> BaseException | None:
+        try:
+            then()
+        except BaseException as failure:  # noqa: BLE001  # sorted out by kind
+            return failure
+        return None
+
+    def _send(self, message: MessageInFlight) -> None:
+        envelope = message.work.envelope
+        self._recovery.input = envelope
+        collector = self._identifying or self.collector
+        if self._identifying is not None:
+            self._identifying.begin(envelope)
+        for output in message.outputs.gathered:
+            collector.send(output)
+        self._recovery.input = None
+
+    def _recover(self, work: Work, failure: BaseException) -> None:
+        if not is_about_its_message(failure):
+            self._raise(work.envelope, failure)
+        if self._journal is not None:
+            self._journal.undo()
+        if not self._dealt_with(Stage.PROCESS, work, failure):
+            self._raise(work.envelope, failure)
+
+    def _decode_again(self, work: Work, undecodable: Undecodable) -> None:
+        """The turn of a message that did not decode: a first time it is known to fail, later it is tried."""
+        failure = undecodable.failure
+        try:
+            if work.tried:
+                work.envelope, work.undecodable = undecodable.decode(), None
+                work.pauses = self._recovery.policy(Stage.PROCESS).pauses_s()
+                self._begin(work, self._clock.monotonic())
+                return
+        except SerdeError as again:
+            failure = again
+        work.tried = True
+        if not self._dealt_with(Stage.DESERIALIZE, work, failure):
+            self._failure = failure
+
+    def _dealt_with(self, stage: Stage, work: Work, failure: Exception) -> bool:
+        """Have the message tried again, skip it, or write its dead letter; False if the attempt is to end."""
+        recovery = self._recovery
+        recovery.input = work.envelope
+        pause_s = None if recovery.policy(stage).ignores(failure) else next(work.pauses, None)
+        if pause_s is not None:
+            recovery.retrying(stage, failure, pause_s)
+            self.waiting.repeat(work, self._clock.monotonic() + pause_s)
+        elif recovery.give_up(stage, failure):
+            self._done(work)
+        else:
+            return False
+        recovery.input = None
+        return True
+
+    def _done(self, work: Work) -> None:
+        envelope = work.envelope
+        self.offsets[envelope.ssp] = self._prefixes[envelope.ssp].complete(envelope.offset)
+        self.touched = True
+        self.processed += work.undecodable is None
+        self.waiting.done(work)
+
+    def _failure_of(self, work: Work, failure: BaseException) -> BaseException:
+        if isinstance(failure, SamzapyError):
+            return failure
+        named = self._failed(f"process of {work.envelope.position}", failure)
+        named.__cause__ = failure
+        return named

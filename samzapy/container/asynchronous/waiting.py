@@ -1,0 +1,87 @@
+"""Accepted messages that have not started, and which of them comes next."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+
+from samzapy.container.asynchronous.message import Work
+
+
+class WaitingMessages:
+    """In the order they were accepted. With `key_order` a message waits until the one of its key before it is done;
+    messages without a key wait for nobody."""
+
+    __slots__ = ("_accepted", "_behind", "_key_order", "_released", "_repetitions")
+
+    def __init__(self, *, key_order: bool) -> None:
+        self._key_order = key_order
+        self._accepted: deque[Work] = deque()
+        self._behind: dict[Hashable, deque[Work]] = {}
+        self._released: deque[Work] = deque()
+        self._repetitions: list[tuple[float, Work]] = []
+
+    def __len__(self) -> int:
+        return len(self._accepted)
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether one waits that later ones have been started before: for its key, or to be repeated."""
+        return bool(self._repetitions or self._released or any(self._behind.values()))
+
+    def accept(self, work: Work) -> None:
+        """A message was polled."""
+        if self._key_order and work.envelope.key is not None and work.undecodable is None:
+            work.key = _hashable(work.envelope.key)
+        self._accepted.append(work)
+
+    def repeat(self, work: Work, at: float) -> None:
+        """A message is to be tried again at that time."""
+        self._repetitions.append((at, work))
+
+    @property
+    def repeating(self) -> int:
+        """How many are to be tried again."""
+        return len(self._repetitions)
+
+    def due(self, now: float) -> Work | None:
+        """A message that it is time to try again, None if there is none."""
+        for index, (at, work) in enumerate(self._repetitions):
+            if now >= at:
+                del self._repetitions[index]
+                return work
+        return None
+
+    def released(self) -> Work | None:
+        """The next message whose key has become free, None if there is none."""
+        return self._released.popleft() if self._released else None
+
+    def next(self) -> Work | None:
+        """The next message that may start, None if none may."""
+        work = self.released()
+        while work is None and self._accepted:
+            work = self._accepted.popleft()
+            if work.key is not None and work.key in self._behind:
+                self._behind[work.key].append(work)
+                work = None
+            elif work.key is not None:
+                self._behind[work.key] = deque()
+        return work
+
+    def done(self, work: Work) -> None:
+        """A started message will not be tried again: the next one of its key may start."""
+        if work.key is None:
+            return
+        behind = self._behind[work.key]
+        if behind:
+            self._released.append(behind.popleft())
+        else:
+            del self._behind[work.key]
+
+
+def _hashable(key: object) -> Hashable:
+    try:
+        hash(key)
+    except TypeError:
+        return repr(key)
+    return key

@@ -1,0 +1,120 @@
+"""What the run loop asks of a commit protocol, and the steps that the protocols share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager
+from samzapy.api.metrics import MetricsRegistry
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.clock import Clock
+from samzapy.container.task_instance import TaskInstance
+from samzapy.failpoints import reach
+
+#: Next offsets to process, by task name.
+Positions = Mapping[str, Mapping[SystemStreamPartition, int]]
+
+
+@dataclass(frozen=True)
+class CommitSettings:
+    """What every protocol needs. `changelog_systems` hold the changelogs of the job's stores."""
+
+    checkpoints: CheckpointManager
+    changelog_systems: frozenset[str]
+    epoch: int
+    clock: Clock
+    metrics: MetricsRegistry
+
+
+class CommitProtocol(ABC):
+    """Commits tasks of one container. Each step of a protocol ends in the fail point `commit.N`.
+
+    A failure in any step ends the attempt: nothing after it is committed, and the next attempt starts from the last
+    checkpoint.
+    """
+
+    def __init__(self, settings: CommitSettings) -> None:
+        self._settings = settings
+        self._commits = settings.metrics.counter("commit", "commits")
+        self._commit_time = settings.metrics.timer("commit", "commit")
+        self.count = 0
+
+    def commit(self, tasks: Iterable[TaskInstance], *, force: bool = False) -> None:
+        """Commit those of `tasks` whose code has run since their last commit; all of them with `force`."""
+        due = [task for task in tasks if force or task.touched]
+        if due:
+            started = self._settings.clock.monotonic()
+            self._run(due)
+            self._commit_time.update(self._settings.clock.monotonic() - started)
+
+    def before(self, tasks: Sequence[TaskInstance], ends: Mapping[SystemStreamPartition, int]) -> None:  # noqa: B027
+        """Called with every poll before it is processed: `ends` are the offsets after its last messages."""
+
+    def finish(self, tasks: Sequence[TaskInstance]) -> None:
+        """The last commit of a graceful stop."""
+        self.commit(tasks, force=True)
+
+    def close(self) -> None:  # noqa: B027
+        """Release what the protocol holds; it commits nothing."""
+
+    @abstractmethod
+    def _run(self, tasks: Sequence[TaskInstance]) -> None:
+        """The numbered steps."""
+
+    def _take_offsets(self, tasks: Sequence[TaskInstance]) -> Positions:
+        offsets = {task.name: dict(task.offsets) for task in tasks}
+        reach("commit.1")
+        return offsets
+
+    def _serialize(self, tasks: Sequence[TaskInstance]) -> None:
+        for task in tasks:
+            task.stores.flush()
+        reach("commit.2")
+
+    def _acknowledge_outputs(self, tasks: Sequence[TaskInstance]) -> None:
+        for task in tasks:
+            task.collector.hand_over()
+        flushed = set()
+        for task in tasks:
+            for system in sorted(task.collector.systems):
+                producer = task.collector.producer_of(system)
+                if id(producer) not in flushed:
+                    producer.flush()
+                    flushed.add(id(producer))
+        reach("commit.3")
+
+    def _acknowledge_changes(self, tasks: Sequence[TaskInstance]) -> None:
+        for task in tasks:
+            task.stores.send_changes(task.producer_of)
+        producers = {
+            id(producer): producer
+            for task in tasks
+            for producer in map(task.producer_of, sorted(self._settings.changelog_systems))
+        }
+        for producer in producers.values():
+            producer.flush()
+        for task in tasks:
+            task.changelog_offsets = task.stores.changelog_offsets(task.producer_of)
+        reach("commit.4")
+
+    def _checkpoints(self, tasks: Sequence[TaskInstance], offsets: Positions) -> dict[str, Checkpoint]:
+        now = self._settings.clock.wall_ms()
+        return {
+            task.name: Checkpoint(offsets[task.name], task.changelog_offsets, self._settings.epoch, now)
+            for task in tasks
+        }
+
+    def _apply(self, tasks: Sequence[TaskInstance], offsets: Positions) -> None:
+        for task in tasks:
+            task.stores.apply(task.changelog_offsets, offsets[task.name])
+        reach("commit.6")
+
+    def _count(self, tasks: Sequence[TaskInstance]) -> None:
+        for task in tasks:
+            task.touched = False
+            task.publish(self._settings.metrics)
+        self.count += 1
+        self._commits.inc()
+        reach("commit.7")

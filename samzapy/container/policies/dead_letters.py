@@ -1,0 +1,76 @@
+"""Dead letters: an input that failed, as it came, with where it came from and why it is here.
+
+The record has the input's key and value bytes and headers, and on top, all as UTF-8 text:
+
+    samzapy-error-stage       deserialize, process, serialize or produce
+    samzapy-error-reason      the exception's message, a kilobyte at most
+    samzapy-error-exception   the exception's class
+    samzapy-error-topic       the input's stream, partition and offset
+    samzapy-error-partition
+    samzapy-error-offset
+    samzapy-error-task        the task's name
+    samzapy-error-time-ms     when, in milliseconds since 1970
+
+An output that does not serialize, or is too large, is represented by the input it was to come from. What `window` or
+`on_end_of_stream` sent comes from no input: its letter has neither key nor value, nor a position.
+"""
+
+from __future__ import annotations
+
+from samzapy.api.envelope import Headers, IncomingMessageEnvelope
+from samzapy.api.identity import ID_HEADER
+from samzapy.api.stream import SystemStream
+from samzapy.api.system import OutgoingRecord
+from samzapy.clock import Clock
+from samzapy.config.error_policy import Stage
+from samzapy.container.policies.raw_records import Pair, RawRecords
+
+PREFIX = "samzapy-error-"
+_LONGEST_REASON = 1_000
+
+
+class DeadLetters:
+    """Writes the letters of one task; who sends them is its collector's business."""
+
+    def __init__(
+        self, stream: SystemStream, task_name: str, raw: RawRecords, clock: Clock, *, identify: bool = False
+    ) -> None:
+        """`identify`: letters carry the id of their input, as the task's outputs do."""
+        self.stream = stream
+        self._task_name = task_name
+        self._raw = raw
+        self._clock = clock
+        self._identify = identify
+
+    def letter(
+        self, stage: Stage, failure: BaseException, envelope: IncomingMessageEnvelope | None, number: int = 0
+    ) -> OutgoingRecord:
+        """The letter about `envelope` (None: no input), its `number`-th."""
+        kind = type(failure)
+        about = {
+            "stage": stage.value,
+            "reason": " ".join(str(failure).split())[:_LONGEST_REASON],
+            "exception": kind.__qualname__
+            if kind.__module__ == "builtins"
+            else f"{kind.__module__}.{kind.__qualname__}",
+            "task": self._task_name,
+            "time-ms": str(self._clock.wall_ms()),
+        }
+        key: bytes | None = None
+        value: bytes | None = None
+        original: Headers = ()
+        if envelope is not None:
+            ssp = envelope.ssp
+            about |= {"topic": ssp.stream, "partition": str(ssp.partition), "offset": str(envelope.offset)}
+            key, value = self._bytes(stage, envelope)
+            original = envelope.headers or ()
+        headers = [*original, *((PREFIX + name, text.encode(errors="replace")) for name, text in about.items())]
+        if self._identify and envelope is not None:
+            identity = f"{envelope.ssp.stream}/{envelope.ssp.partition}/{envelope.offset}/{number}"
+            headers = [(name, held) for name, held in headers if name != ID_HEADER] + [(ID_HEADER, identity.encode())]
+        return OutgoingRecord(self.stream.stream, key, value, headers=headers)
+
+    def _bytes(self, stage: Stage, envelope: IncomingMessageEnvelope) -> Pair:
+        if stage is Stage.DESERIALIZE:
+            return envelope.key, envelope.message
+        return self._raw.find(envelope.ssp, envelope.offset)

@@ -1,0 +1,96 @@
+"""Taking back what a message did to the stores before it failed.
+
+Every change notes what was there before, by one more `get`; a message that fails has its changes undone in reverse. An
+object that was changed in place is not its old self any more, and cannot be taken back: put a new object, or use
+`stores.X.object.cache.mode=copy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
+
+Store = KeyValueStore[Any, Any]
+
+
+class UndoJournal:
+    """What the stores of one task held before the message at hand changed it."""
+
+    __slots__ = ("_before",)
+
+    def __init__(self) -> None:
+        self._before: list[tuple[Store, Any, Any]] = []
+
+    def begin(self) -> None:
+        """A message begins; what the one before did stays."""
+        if self._before:
+            self._before.clear()
+
+    def note(self, store: Store, key: Any) -> None:
+        """`key` is about to change."""
+        self._before.append((store, key, store.get(key)))
+
+    def undo(self) -> None:
+        """Put back what was there when the message began."""
+        for store, key, value in reversed(self._before):
+            if value is None:
+                store.delete(key)
+            else:
+                store.put(key, value)
+        self._before.clear()
+
+
+class JournaledStore(KeyValueStore[Any, Any]):
+    """A task's store whose changes can be undone."""
+
+    __slots__ = ("_journal", "_store")
+
+    def __init__(self, store: Store, journal: UndoJournal) -> None:
+        self._store = store
+        self._journal = journal
+
+    def get(self, key: Any) -> Any:
+        return self._store.get(key)
+
+    def get_all(self, keys: Iterable[Any]) -> dict[Any, Any]:
+        return self._store.get_all(keys)
+
+    def put(self, key: Any, value: Any) -> None:
+        self._journal.note(self._store, key)
+        self._store.put(key, value)
+
+    def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
+        pairs = list(entries.items() if isinstance(entries, Mapping) else entries)
+        for key, _ in pairs:
+            self._journal.note(self._store, key)
+        self._store.put_all(pairs)
+
+    def delete(self, key: Any) -> None:
+        self._journal.note(self._store, key)
+        self._store.delete(key)
+
+    def delete_all(self, keys: Iterable[Any]) -> None:
+        unwanted = list(keys)
+        for key in unwanted:
+            self._journal.note(self._store, key)
+        self._store.delete_all(unwanted)
+
+    def range(self, from_key: Any, to_key: Any) -> KeyValueIterator[Any, Any]:
+        return self._store.range(from_key, to_key)
+
+    def prefix(self, prefix: Any) -> KeyValueIterator[Any, Any]:
+        return self._store.prefix(prefix)
+
+    def all(self) -> KeyValueIterator[Any, Any]:
+        return self._store.all()
+
+    def snapshot(self, from_key: Any, to_key: Any) -> KeyValueSnapshot[Any, Any]:
+        return self._store.snapshot(from_key, to_key)
+
+    def flush(self) -> None:
+        self._store.flush()
+
+    def close(self) -> None:
+        self._store.close()

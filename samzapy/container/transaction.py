@@ -1,0 +1,60 @@
+"""A task's transactional producer, with the transaction opened by the first record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from samzapy.api.envelope import Headers
+from samzapy.api.system import OutgoingRecord, SystemProducer
+
+
+class TransactionOnDemand(SystemProducer):
+    """Begins with the first record after a commit or an abort, so an idle task holds no transaction open."""
+
+    __slots__ = ("_open", "_producer")
+
+    def __init__(self, producer: SystemProducer) -> None:
+        """`producer` was made with a transactional id."""
+        self._producer = producer
+        self._open = False
+
+    def send(self, records: Sequence[OutgoingRecord]) -> None:
+        self._begin()
+        self._producer.send(records)
+
+    def send_changes(
+        self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None = None
+    ) -> None:
+        self._begin()
+        self._producer.send_changes(stream, partition, changes, headers)
+
+    def flush(self, timeout_s: float = 60.0) -> None:
+        if self._open:
+            self._producer.flush(timeout_s)
+
+    def last_offset(self, stream: str, partition: int) -> int | None:
+        return self._producer.last_offset(stream, partition)
+
+    def close(self) -> None:
+        self._producer.close()
+
+    def init_transactions(self) -> None:
+        self._producer.init_transactions()
+
+    def begin(self) -> None:
+        self._begin()
+
+    def commit(self) -> None:
+        if self._open:
+            self._producer.commit()
+            self._open = False
+
+    def abort(self) -> None:
+        if self._open:
+            self._producer.abort()
+            self._open = False
+
+    def _begin(self) -> None:
+        if not self._open:
+            self._producer.begin()
+            self._open = True

@@ -1,0 +1,199 @@
+"""`task.error.*`, dead letters, and the keys of asynchronous tasks."""
+
+import pytest
+
+from samzapy.api.stream import SystemStream
+from samzapy.config.asynchronous import AsyncConfig
+from samzapy.config.error_policy import Action, ErrorPolicy, Stage
+
+LETTERS = {"task.dead.letter.stream": "kafka.dead"}
+ALLOWED = "fail, skip, dead-letter or retry, as in: retry(3, 100ms) then dead-letter"
+
+
+@pytest.mark.parametrize(
+    ("text", "policy"),
+    [
+        ("fail", ErrorPolicy()),
+        ("skip", ErrorPolicy(Action.SKIP)),
+        ("Dead_Letter", ErrorPolicy(Action.DEAD_LETTER)),
+        ("retry", ErrorPolicy(Action.FAIL, 3, 100)),
+        ("retry(5)", ErrorPolicy(Action.FAIL, 5, 100)),
+        ("retry(5, 20)", ErrorPolicy(Action.FAIL, 5, 20)),
+        ("retry( 5 , 2s ) then skip", ErrorPolicy(Action.SKIP, 5, 2_000)),
+        ("RETRY(1,0ms)  THEN  dead-letter", ErrorPolicy(Action.DEAD_LETTER, 1, 0)),
+        ("retry then dead-letter", ErrorPolicy(Action.DEAD_LETTER, 3, 100)),
+    ],
+)
+@pytest.mark.parametrize("stage", list(Stage))
+def test_a_policy_is_an_action_or_repetitions_and_then_an_action(load, stage, text, policy):
+    errors = load({f"task.error.{stage.value}.policy": text, **LETTERS}).task.errors
+    assert errors.policies[stage] == policy
+    assert all(other.only_fails for key, other in errors.policies.items() if key is not stage)
+
+
+def test_repetitions_can_be_given_in_keys_of_their_own(load):
+    errors = load(
+        {
+            "task.error.process.policy": "retry then skip",
+            "task.error.process.retries": "7",
+            "task.error.process.backoff.ms": "5",
+        }
+    ).task.errors
+    assert errors.policies[Stage.PROCESS] == ErrorPolicy(Action.SKIP, 7, 5)
+
+
+def test_each_pause_is_twice_the_one_before_and_a_minute_at_most():
+    assert list(ErrorPolicy(Action.FAIL, 3, 100).pauses_s()) == [0.1, 0.2, 0.4]
+    assert list(ErrorPolicy(Action.FAIL, 3, 40_000).pauses_s()) == [40, 60, 60]
+    assert list(ErrorPolicy().pauses_s()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"task.error.process.policy": ""}, f"task.error.process.policy: {ALLOWED}, got ''"),
+        ({"task.error.process.policy": "ignore"}, f"task.error.process.policy: {ALLOWED}, got 'ignore'"),
+        ({"task.error.process.policy": "retry(3"}, f"task.error.process.policy: {ALLOWED}, got 'retry(3'"),
+        ({"task.error.process.policy": "retry(-1)"}, f"task.error.process.policy: {ALLOWED}, got 'retry(-1)'"),
+        ({"task.error.process.policy": "retry(1, 5m)"}, f"task.error.process.policy: {ALLOWED}, got 'retry(1, 5m)'"),
+        (
+            {"task.error.process.policy": "skip then fail"},
+            f"task.error.process.policy: {ALLOWED}, got 'skip then fail'",
+        ),
+        (
+            {"task.error.process.policy": "retry(0)"},
+            "task.error.process.policy: retries from 1 to 1000, got 'retry(0)'",
+        ),
+        (
+            {"task.error.process.policy": "retry(1, 9999s)"},
+            "task.error.process.policy: a backoff of at most 3600000 ms, got 'retry(1, 9999s)'",
+        ),
+        (
+            {"task.error.process.policy": "retry", "task.error.process.retries": "0"},
+            "task.error.process.retries: integer from 1 to 1000, got '0'",
+        ),
+        (
+            {"task.error.process.policy": "retry(2)", "task.error.process.retries": "3"},
+            "task.error.process.retries: task.error.process.policy gives it too: leave one out, got '3'",
+        ),
+        (
+            {"task.error.process.policy": "skip", "task.error.process.backoff.ms": "3"},
+            "task.error.process.backoff.ms: needs task.error.process.policy=retry, got '3'",
+        ),
+        (
+            {"task.error.serialize.policy": "dead-letter"},
+            "task.dead.letter.stream: required by task.error.serialize.policy, e.g. kafka.dead-letters",
+        ),
+        (
+            {"task.error.serialize.policy": "dead-letter", "task.dead.letter.stream": "dead"},
+            "task.dead.letter.stream: expected system.stream or the id of a stream, got 'dead'",
+        ),
+        (
+            {"task.error.serialize.policy": "dead-letter", "task.dead.letter.stream": "kafak.dead"},
+            "task.dead.letter.stream: system 'kafak' has no systems.kafak.samza.factory; known: kafka; did you mean kafka?",
+        ),
+        (
+            {"task.error.deserialize.policy": "fail", "task.drop.deserialization.errors": "true"},
+            (
+                "task.error.deserialize.policy: contradicts task.drop.deserialization.errors, which skips: "
+                "leave one out, got 'fail'"
+            ),
+        ),
+        (
+            {"task.error.process.policy": "retry", "task.ignored.exceptions": "*"},
+            "task.error.process.policy: contradicts task.ignored.exceptions, which skips: leave one out, got 'retry'",
+        ),
+        (
+            {"task.guarantee": "exactly-once", "task.commit.ms": "100", "task.error.process.policy": "retry(6, 1s)"},
+            (
+                "task.error.process.policy: pauses of 63000 ms in all must be < task.transaction.timeout.ms (60000) "
+                "with exactly-once"
+            ),
+        ),
+        (
+            {"task.guarantee": "at-most-once", "task.error.produce.policy": "retry(2)"},
+            (
+                "task.error.produce.policy: retry needs a guarantee that repeats inputs: at-most-once drops them, "
+                "got 'retry(2)'"
+            ),
+        ),
+        ({"task.max.concurrency": "0"}, "task.max.concurrency: integer from 1 to 100000, got '0'"),
+        ({"task.callback.timeout.ms": "soon"}, "task.callback.timeout.ms: integer, got 'soon'"),
+        (
+            {"task.guarantee": "exactly-once", "task.commit.ms": "100", "task.callback.timeout.ms": "60000"},
+            "task.callback.timeout.ms: (60000) must be < task.transaction.timeout.ms (60000) with exactly-once",
+        ),
+        (
+            {"task.guarantee": "exactly-once", "task.commit.ms": "100", "task.async.commit": "true"},
+            "task.async.commit: needs at-least-once: exactly-once commits with nothing in flight, got 'true'",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_key_value_and_what_is_allowed(problems, changes, message):
+    assert problems(changes) == [message]
+
+
+@pytest.mark.parametrize(
+    ("key", "stage"),
+    [
+        ("task.drop.deserialization.errors", Stage.DESERIALIZE),
+        ("task.drop.serialization.errors", Stage.SERIALIZE),
+        ("task.drop.producer.errors", Stage.PRODUCE),
+    ],
+)
+def test_samzas_drop_keys_skip_and_agree_with_a_policy_that_skips(load, key, stage):
+    assert load({key: "true"}).task.errors.policies[stage].then is Action.SKIP
+    both = load({key: "true", f"task.error.{stage.value}.policy": "skip"})
+    assert both.task.errors.policies[stage] == ErrorPolicy(Action.SKIP)
+    assert load({key: "false", f"task.error.{stage.value}.policy": "fail"}).task.errors.only_fails
+
+
+def test_ignored_exceptions_are_skipped_by_class_or_base_class_and_the_rest_follows_the_policy(load):
+    policy = load({"task.ignored.exceptions": "LookupError, builtins.ValueError"}).task.errors.policies[Stage.PROCESS]
+    assert policy.then is Action.FAIL
+    assert policy.ignores(KeyError("x"))
+    assert policy.ignores(UnicodeDecodeError("utf-8", b"", 0, 1, "x"))
+    assert not policy.ignores(TypeError("x"))
+    everything = load({"task.ignored.exceptions": "*"}).task.errors.policies[Stage.PROCESS]
+    assert everything == ErrorPolicy(Action.SKIP)
+
+
+def test_the_dead_letter_stream_may_be_named_by_its_id(load):
+    changes = {
+        "task.error.process.policy": "dead-letter",
+        "task.dead.letter.stream": "bad",
+        "streams.bad.samza.system": "kafka",
+        "streams.bad.samza.physical.name": "bad-ones",
+    }
+    assert load(changes).task.errors.dead_letters == SystemStream("kafka", "bad-ones")
+
+
+def test_a_dead_letter_stream_that_nobody_writes_to_is_warned_of(load):
+    assert load(LETTERS).warnings == (
+        "task.dead.letter.stream: has no effect: no task.error.*.policy says dead-letter",
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("task.error.produce.policy", "skip"), ("task.drop.producer.errors", "true")]
+)
+def test_what_the_produce_policy_does_not_cover_is_said(load, key, value):
+    (warning,) = load({key: value}).warnings
+    assert warning.startswith(f"{key}: only records that are too large are skipped; ")
+
+
+def test_an_unknown_stage_is_an_unknown_key(load):
+    (warning,) = load({"task.error.proces.policy": "skip"}).warnings
+    assert warning == "task.error.proces.policy: unknown key; did you mean task.error.process.policy?"
+
+
+def test_asynchronous_tasks_have_their_own_keys(load):
+    task = load(
+        {
+            "task.max.concurrency": "8",
+            "task.callback.timeout.ms": "500",
+            "task.async.commit": "true",
+            "task.async.key.order": "true",
+        }
+    ).task
+    assert task.asynchronous == AsyncConfig(8, 500, True, True)

@@ -1,0 +1,508 @@
+"""Asynchronous tasks: what is in flight, what a commit covers, and what ends an attempt."""
+
+import asyncio
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
+
+import pytest
+from memory_job import OUT, MemoryJob
+
+from samzapy import (
+    AsyncStreamTask,
+    ClosableTask,
+    CoroutineTask,
+    EndOfStreamListenerTask,
+    InitableTask,
+    OutgoingMessageEnvelope,
+    StreamTask,
+    WindowableTask,
+)
+from samzapy.api.system import StreamSpec
+from samzapy.container.asynchronous import run_loop
+from samzapy.container.asynchronous.task_instance import AsyncTaskInstance
+from samzapy.errors import ConfigError, SerdeError, TaskFailed, TaskMigrated
+
+GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]
+
+
+class GatedTask(CoroutineTask, InitableTask, ClosableTask, WindowableTask, EndOfStreamListenerTask):
+    """A message waits for the gate it names, and opens the one it names; counts and echoes when it is through."""
+
+    calls: ClassVar[list] = []
+    failures: ClassVar[dict] = {}
+    most: ClassVar[list] = [0]
+
+    async def init(self, context):
+        await asyncio.sleep(0)
+        self.name = context.task.task_name
+        self.counts = context.get_store("counts")
+        self.gates, self.flying = {}, 0
+        self.calls.append(("init", self.name))
+
+    def gate(self, name):
+        return self.gates.setdefault(name, asyncio.Event())
+
+    async def process(self, envelope, collector, coordinator):
+        message = envelope.message
+        self.calls.append(("start", message["id"]))
+        self.flying += 1
+        self.most[0] = max(self.most[0], self.flying)
+        collector.send(OutgoingMessageEnvelope(OUT, {"id": message["id"]}, key=envelope.key))
+        try:
+            if "open" in message:
+                self.gate(message["open"]).set()
+            if "wait" in message:
+                await self.gate(message["wait"]).wait()
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self.calls.append(("cancelled", message["id"]))
+            raise
+        finally:
+            self.flying -= 1
+        self.counts.put(envelope.key, (self.counts.get(envelope.key) or 0) + 1)
+        self.order(message, collector, coordinator)
+        self.calls.append(("end", message["id"]))
+
+    def order(self, message, collector, coordinator):
+        order = message.get("do")
+        if order == "fail" and self.failures.get(message["id"], 1):
+            self.failures[message["id"]] = self.failures.get(message["id"], 10**9) - 1
+            raise ValueError("told to")
+        if order == "commit":
+            coordinator.commit()
+        if order == "unserializable":
+            collector.send(OutgoingMessageEnvelope(OUT, object(), key="k"))
+        if order == "huge":
+            collector.send(OutgoingMessageEnvelope(OUT, "x" * 1_000_013, key="k"))
+
+    async def window(self, collector, coordinator):
+        self.calls.append(("window", self.flying))
+        await asyncio.sleep(0)
+
+    async def on_end_of_stream(self, collector, coordinator):
+        self.calls.append(("end-of-stream", self.flying))
+
+    async def close(self):
+        await asyncio.sleep(0)
+        self.calls.append(("close", self.name))
+
+
+class AsyncJob(MemoryJob):
+    def __init__(self, folder, concurrency=4, task=GatedTask, **keys):
+        GatedTask.failures, GatedTask.most = {}, [0]
+        keys = {"task.commit.ms": "50000", "task.max.concurrency": str(concurrency), **keys}
+        super().__init__(folder, partitions=1, task=task, **keys)
+        self.admin.create(StreamSpec("dead", 1))
+
+    def send(self, *messages, key=None):
+        super().send(*[(0, key or f"key-{m['id']}", m) for m in messages])
+
+    def ended(self):
+        return [call[1] for call in self.task.calls if call[0] == "end"]
+
+    def started(self):
+        return [call[1] for call in self.task.calls if call[0] == "start"]
+
+    def ids(self):
+        return [message["id"] for _, message in self.outputs()]
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_messages_start_in_order_end_in_any_and_are_sent_when_they_end(tmp_path, guarantee):
+    job = AsyncJob(tmp_path, **{"task.guarantee": guarantee})
+    job.send({"id": 0, "wait": "a"}, {"id": 1, "wait": "b"}, {"id": 2, "open": "b"}, {"id": 3, "open": "a"})
+    report = job.run()
+    assert job.started() == [0, 1, 2, 3]
+    assert set(job.ended()) == {0, 1, 2, 3}
+    assert job.ended().index(0) > job.ended().index(2)
+    assert sorted(job.ids()) == [0, 1, 2, 3]
+    assert report.positions == {"mem.in[0]": 4}
+    assert job.changelog() == {f"key-{i}": 1 for i in range(4)}
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_no_more_messages_are_in_flight_than_allowed_and_one_means_one_after_the_other(tmp_path, concurrency):
+    job = AsyncJob(tmp_path, concurrency)
+    job.send(*[{"id": i} for i in range(50)])
+    assert job.run().processed == 50
+    assert job.task.most[0] == concurrency
+    if concurrency == 1:
+        assert job.ended() == list(range(50))
+
+
+def test_a_task_lives_through_its_coroutine_methods_in_order(tmp_path):
+    job = AsyncJob(tmp_path)
+    job.send({"id": 0})
+    job.run()
+    assert [call[0] for call in job.task.calls] == ["init", "start", "end", "end-of-stream", "close"]
+
+
+def test_a_commit_waits_for_what_is_in_flight_and_starts_nothing_meanwhile(tmp_path):
+    job = AsyncJob(tmp_path, 2)
+    # The second asks for a commit while the first is in flight; the third opens the first's gate only after it.
+    job.send({"id": 0, "wait": "a"}, {"id": 1, "do": "commit", "open": "a"}, {"id": 2, "do": "fail"})
+    with pytest.raises(TaskFailed, match=r"process of mem\.in\[0\]@2 failed: ValueError: told to"):
+        job.run()
+    assert job.changelog() == {"key-0": 1, "key-1": 1}
+    assert job.run(**{"task.ignored.exceptions": "*"}).positions == {"mem.in[0]": 3}
+    assert sorted(job.ids()) == [0, 1]
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_after_a_failure_the_next_attempt_replays_from_what_was_committed(tmp_path, guarantee):
+    job = AsyncJob(tmp_path, **{"task.guarantee": guarantee})
+    job.send({"id": 0}, {"id": 1, "do": "commit"})
+    job.run()
+    job.send({"id": 2, "wait": "never"}, {"id": 3}, {"id": 4, "do": "fail"})
+    with pytest.raises(TaskFailed, match=r"mem\.in\[0\]@4"):
+        job.run()
+    assert ("cancelled", 2) in job.task.calls
+    assert ("close", "Partition 0") in job.task.calls
+    job.task.calls.clear()
+    job.task.failures = GatedTask.failures = {4: 0}
+    GatedTask.order, original = lambda *_: None, GatedTask.order
+    try:
+        container, _ = job.container(**{"task.callback.timeout.ms": "200"})
+        if guarantee == "at-most-once":
+            assert container.run().positions == {"mem.in[0]": 5}
+            assert job.started() == []
+        else:
+            with pytest.raises(TaskFailed, match="was not completed within 200 ms"):
+                container.run()
+            assert job.started() == [2, 3, 4]
+    finally:
+        GatedTask.order = original
+
+
+def test_a_message_that_is_not_done_in_time_ends_the_attempt_with_its_position(tmp_path):
+    job = AsyncJob(tmp_path, **{"task.callback.timeout.ms": "50"})
+    job.send({"id": 0}, {"id": 1, "wait": "never"}, {"id": 2})
+    message = r"^Partition 0: process of mem\.in\[0\]@1 was not completed within 50 ms \(task\.callback\.timeout\.ms\)$"
+    with pytest.raises(TaskFailed, match=message):
+        job.run()
+    assert job.changelog() == {}
+
+
+def test_commits_with_messages_in_flight_cover_the_contiguous_prefix_only(tmp_path):
+    keys = {"task.async.commit": "true", "task.callback.timeout.ms": "200"}
+    job = AsyncJob(tmp_path, 3, **keys)
+    job.send({"id": 0}, {"id": 1, "wait": "never"}, {"id": 2, "do": "commit"})
+    with pytest.raises(TaskFailed, match=r"@1 was not completed"):
+        job.run()
+    job.task.calls.clear()
+    with pytest.raises(TaskFailed, match=r"@1 was not completed"):
+        job.run()
+    assert job.started() == [1, 2]
+    assert set(job.ids()) == {0, 2}
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_messages_of_one_key_are_never_in_flight_together_if_asked_so(tmp_path, guarantee):
+    job = AsyncJob(tmp_path, 8, **{"task.async.key.order": "true", "task.guarantee": guarantee})
+    job.send({"id": 0, "wait": "a"}, {"id": 1}, {"id": 2}, key="same")
+    job.send({"id": 3}, {"id": 4, "open": "a"})
+    job.run()
+    ends = job.ended()
+    assert [i for i in ends if i < 3] == [0, 1, 2]
+    assert ends.index(3) < ends.index(0)
+    assert job.changelog()["same"] == 3
+
+
+@pytest.mark.parametrize("guarantee", ["effectively-once", "exactly-once", "at-least-once"])
+def test_a_commit_waits_for_a_message_that_waits_for_its_key_and_was_overtaken(tmp_path, guarantee):
+    job = AsyncJob(tmp_path, 2, **{"task.async.key.order": "true", "task.guarantee": guarantee})
+    job.send({"id": 0, "wait": "a"}, {"id": 1}, key="same")
+    job.send({"id": 2, "do": "commit", "open": "a"}, {"id": 3, "do": "fail"})
+    with pytest.raises(TaskFailed):
+        job.run()
+    assert job.changelog()["same"] == 2
+    assert job.ids().count(1) == 1
+
+
+@pytest.mark.parametrize("when", ["in flight", "idle"])
+def test_a_stop_lets_what_is_in_flight_end_and_commits_it(tmp_path, when):
+    job = AsyncJob(tmp_path, 2)
+    job.send({"id": 0}, {"id": 1, "open": "x"})
+    container, _ = job.container(until_end=False)
+    original = GatedTask.order
+
+    def stopping(self, message, collector, coordinator):
+        if when == "in flight":
+            container.stop()
+
+    GatedTask.order = stopping
+    stopper = threading.Timer(0.3, container.stop)
+    try:
+        stopper.start()
+        report = container.run()
+    finally:
+        stopper.cancel()
+        GatedTask.order = original
+    assert report.phase == "done"
+    assert job.changelog() == {"key-0": 1, "key-1": 1}
+    assert job.run().processed == 0
+
+
+def test_a_stop_does_not_wait_longer_than_it_may_and_commits_nothing_then(tmp_path):
+    job = AsyncJob(tmp_path, 2, **{"task.shutdown.ms": "50"})
+    job.send({"id": 0, "wait": "never"}, {"id": 1, "do": "stop"})
+    container, _ = job.container(until_end=False)
+    original = GatedTask.order
+    GatedTask.order = lambda self, message, *_: container.stop() if message.get("do") == "stop" else None
+    try:
+        with pytest.raises(
+            TaskFailed, match=r"still in flight 50 ms \(task.shutdown.ms\) after the stop: Partition 0 \(1\)"
+        ):
+            container.run()
+    finally:
+        GatedTask.order = original
+    assert job.changelog() == {}
+
+
+def test_a_container_that_lost_its_lease_does_not_wait_for_what_is_in_flight(tmp_path):
+    job = AsyncJob(tmp_path)
+    job.send({"id": 0, "wait": "never"})
+    container, coordinator = job.container(until_end=False)
+    coordinator.register("0")
+    with pytest.raises(TaskMigrated):
+        container.run()
+
+
+def test_a_window_is_called_with_nothing_in_flight(tmp_path):
+    job = AsyncJob(tmp_path, 8, **{"task.window.ms": "1"})
+    job.send(*[{"id": i} for i in range(2_000)])
+    job.run()
+    windows = [call for call in job.task.calls if call[0] == "window"]
+    assert windows
+    assert {flying for _, flying in windows} == {0}
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("concurrency", [1, 4])
+@pytest.mark.parametrize(
+    ("stage", "order", "kept"),
+    [("process", "fail", False), ("serialize", "unserializable", True), ("produce", "huge", True)],
+)
+def test_error_policies_hold_for_messages_in_flight(tmp_path, guarantee, concurrency, stage, order, kept):
+    retry = "" if stage == "produce" else "retry(1, 0) then "
+    keys = {f"task.error.{stage}.policy": f"{retry}dead-letter", "task.dead.letter.stream": "mem.dead"}
+    job = AsyncJob(tmp_path, concurrency, **{"task.guarantee": guarantee, **keys})
+    job.send({"id": 0}, {"id": 1, "do": order}, {"id": 2})
+    report = job.run()
+    assert sorted(job.ids()) == ([0, 1, 2] if kept else [0, 2])
+    assert report.metrics["errors"][f"{stage}.dead-lettered"] == 1
+    ((_, key, value),) = job.read("dead")
+    assert (key, value) == ("key-1", f'{{"id": 1, "do": "{order}"}}'.encode())
+    assert report.positions == {"mem.in[0]": 3}
+    changes = job.changelog()
+    assert (changes["key-0"], changes["key-2"]) == (1, 1)
+    if kept or concurrency == 1:
+        assert changes.get("key-1") == (1 if kept else None)
+
+
+@pytest.mark.parametrize("then", ["skip", "dead-letter"])
+@pytest.mark.parametrize("retry", ["", "retry(2, 0) then "])
+def test_what_does_not_decode_is_dealt_with_in_its_turn(tmp_path, then, retry):
+    keys = {"task.error.deserialize.policy": retry + then}
+    if then == "dead-letter":
+        keys["task.dead.letter.stream"] = "mem.dead"
+    job = AsyncJob(tmp_path, **keys)
+    job.send({"id": 0})
+    job.producer.send_changes("in", 0, [(b"bad", b"{")])
+    job.producer.flush()
+    job.send({"id": 2})
+    report = job.run()
+    assert sorted(job.ids()) == [0, 2]
+    assert report.positions == {"mem.in[0]": 3}
+    assert report.processed == 2
+    assert report.metrics["errors"]["deserialize.retried"] == (2 if retry else 0)
+    assert job.read("dead") == ([(0, "bad", b"{")] if then == "dead-letter" else [])
+
+
+def test_what_does_not_decode_after_its_last_repetition_ends_the_attempt(tmp_path):
+    job = AsyncJob(tmp_path, **{"task.error.deserialize.policy": "retry(1, 0)"})
+    job.send({"id": 0})
+    job.producer.send_changes("in", 0, [(b"bad", b"{")])
+    job.producer.flush()
+    with pytest.raises(SerdeError, match=r"mem\.in\[0\]@1"):
+        job.run()
+
+
+def test_a_message_that_is_tried_again_keeps_its_place_and_the_ones_behind_wait_if_one_is_all(tmp_path):
+    job = AsyncJob(tmp_path, 1, **{"task.error.process.policy": "retry(5, 1ms)"})
+    GatedTask.failures = {1: 3}
+    job.send({"id": 0}, {"id": 1, "do": "fail"}, {"id": 2})
+    job.run()
+    assert job.started() == [0, 1, 1, 1, 1, 2]
+    assert job.changelog() == {"key-0": 1, "key-1": 1, "key-2": 1}
+    assert job.ids() == [0, 1, 2]
+
+
+class PoolTask(AsyncStreamTask, InitableTask, ClosableTask):
+    """Does its work in a thread, as the message says."""
+
+    calls: ClassVar[list] = []
+
+    def init(self, context):
+        self.counts = context.get_store("counts")
+        self.pool = ThreadPoolExecutor(4)
+
+    def process_async(self, envelope, collector, coordinator, callback):
+        order = envelope.message.get("do")
+        if order == "now":
+            self.count(envelope)
+            callback.complete()
+        elif order == "raise":
+            raise ValueError("at once")
+        else:
+            self.pool.submit(self.work, order, envelope, collector, callback)
+
+    def work(self, order, envelope, collector, callback):
+        try:
+            collector.send(OutgoingMessageEnvelope(OUT, envelope.message, key=envelope.key))
+            if order == "store":
+                self.counts.get("k")
+            if order == "fail":
+                raise ValueError("in a thread")  # noqa: TRY301
+        except Exception as error:  # noqa: BLE001
+            callback.failure(error)
+            return
+        callback.complete(lambda: self.count(envelope))
+        if order == "twice":
+            callback.complete(lambda: self.count(envelope))
+            callback.failure(ValueError("too late"))
+        if order == "late":
+            self.late(collector)
+
+    def late(self, collector):
+        self.calls.append(collector)
+
+    def count(self, envelope):
+        self.counts.put(envelope.key, (self.counts.get(envelope.key) or 0) + 1)
+        if envelope.message.get("do") == "then":
+            raise ValueError("in then")
+
+    def close(self):
+        self.pool.shutdown()
+
+
+@pytest.mark.parametrize("order", ["now", "thread"])
+def test_callbacks_may_complete_at_once_or_from_any_thread(tmp_path, order):
+    job = AsyncJob(tmp_path, 8, task=PoolTask)
+    job.send(*[{"id": i, "do": order} for i in range(500)])
+    assert job.run().processed == 500
+    assert job.changelog() == {f"key-{i}": 1 for i in range(500)}
+    assert len(job.outputs()) == (0 if order == "now" else 500)
+
+
+def test_a_second_callback_is_ignored_with_a_line_in_the_log(tmp_path, caplog):
+    job = AsyncJob(tmp_path, task=PoolTask)
+    job.send({"id": 0, "do": "twice"}, *[{"id": i} for i in range(1, 200)])
+    with caplog.at_level(logging.WARNING):
+        assert job.run().processed == 200
+    assert job.changelog()["key-0"] == 1
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines.count("Partition 0: mem.in[0]@0 has ended already; a further callback is ignored") == 2
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [("raise", "ValueError: at once"), ("fail", "ValueError: in a thread"), ("then", "ValueError: in then")],
+)
+def test_a_failure_ends_the_attempt_wherever_it_comes_from(tmp_path, order, message):
+    job = AsyncJob(tmp_path, task=PoolTask)
+    job.send({"id": 0}, {"id": 1, "do": order})
+    with pytest.raises(TaskFailed, match=rf"^Partition 0: process of mem\.in\[0\]@1 failed: {message}$"):
+        job.run()
+    assert job.changelog() == {}
+
+
+def test_a_store_refuses_a_thread_that_is_not_the_task_s(tmp_path):
+    job = AsyncJob(tmp_path, task=PoolTask)
+    job.send({"id": 0, "do": "store"})
+    with pytest.raises(TaskFailed, match="RuntimeError: store 'counts' is for the task's thread"):
+        job.run()
+
+
+def test_a_collector_refuses_outputs_once_its_message_is_done(tmp_path):
+    job = AsyncJob(tmp_path, task=PoolTask)
+    job.send({"id": 0, "do": "late"})
+    job.run()
+    (collector,) = job.task.calls
+    with pytest.raises(RuntimeError, match=r"mem\.in\[0\]@0 is done"):
+        collector.send(OutgoingMessageEnvelope(OUT, 1))
+
+
+def test_tasks_of_one_container_are_in_flight_together(tmp_path):
+    class_path = f"{GatedTask.__module__}:{GatedTask.__name__}"
+    GatedTask.most = [0]
+    job = MemoryJob(tmp_path, partitions=3, task=GatedTask, **{"task.max.concurrency": "5", "task.class": class_path})
+    MemoryJob.send(job, *[(i % 3, f"key-{i}", {"id": i}) for i in range(3_000)])
+    assert job.run().processed == 3_000
+    assert sum(job.changelog().values()) == 3_000
+
+
+def test_a_task_that_is_behind_is_given_no_more_until_it_has_caught_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_loop, "_MOST_WAITING", 20)
+    monkeypatch.setattr(run_loop, "_FEW_WAITING", 5)
+    most, opened = [0], []
+    accept = AsyncTaskInstance.process
+
+    def accepting(self, ssp, envelopes):
+        accepted = accept(self, ssp, envelopes)
+        if self.name == "Partition 0":
+            most[0] = max(most[0], len(self.waiting))
+        return accepted
+
+    def order(self, message, collector, coordinator):
+        if message["id"] == "last":
+            opened[0].set()
+
+    monkeypatch.setattr(AsyncTaskInstance, "process", accepting)
+    monkeypatch.setattr(GatedTask, "order", order)
+    original = GatedTask.gate
+    monkeypatch.setattr(GatedTask, "gate", lambda self, name: opened.append(original(self, name)) or opened[-1])
+    job = MemoryJob(tmp_path, task=GatedTask, **{"task.poll.batch.size": "10"})
+    # The other task is through before this one's first message ends.
+    MemoryJob.send(job, *[(0, "k", {"id": i, **({"wait": "x"} if i == 0 else {})}) for i in range(500)])
+    MemoryJob.send(job, *[(1, "k", {"id": i}) for i in range(500)], (1, "k", {"id": "last"}))
+    assert job.run().processed == 1_001
+    assert 20 <= most[0] <= 40
+
+
+class Both(StreamTask, CoroutineTask):
+    calls: ClassVar[list] = []
+
+    def process(self, envelope, collector, coordinator):
+        pass
+
+
+class Plain(CoroutineTask):
+    calls: ClassVar[list] = []
+
+    def process(self, envelope, collector, coordinator):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        (Both, "must be one of StreamTask and CoroutineTask, not both"),
+        (Plain, "must be a coroutine function: async def"),
+    ],
+)
+def test_a_class_that_is_no_one_kind_of_task_is_refused(tmp_path, task, message):
+    job = AsyncJob(tmp_path, task=task)
+    with pytest.raises(ConfigError, match=message):
+        job.run()
+
+
+def test_keys_of_asynchronous_tasks_are_pointed_out_on_a_stream_task(tmp_path):
+    from samzapy.config.loader import load_job
+    from samzapy.runner.prepare import prepare
+
+    job = MemoryJob(tmp_path, **{"task.max.concurrency": "4"})
+    (warning,) = prepare(load_job(job.flat)).warnings
+    assert warning == "task.max.concurrency: without effect on a StreamTask, whose messages are processed one by one"

@@ -1,0 +1,409 @@
+"""Every stage x policy x guarantee: what is left of a message that fails, and what is not."""
+
+import json
+import logging
+from typing import ClassVar
+
+import pytest
+from memory_job import OUT, MemoryJob
+
+from samzapy import (
+    InitableTask,
+    OutgoingMessageEnvelope,
+    StreamTask,
+    SystemStream,
+    SystemStreamPartition,
+    WindowableTask,
+)
+from samzapy.api.identity import OutputId
+from samzapy.api.serde import Serde
+from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.errors import (
+    ConfigError,
+    ProducerError,
+    RecordTooLarge,
+    SamzapyError,
+    SerdeError,
+    TaskFailed,
+    UnknownStream,
+)
+from samzapy.failpoints import FailPointReached, arm, disarm
+
+GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]
+STAGES = ["deserialize", "process", "serialize", "produce"]
+#: What the task is told to do with the message in the middle, stage by stage; the first is no message at all.
+ORDERS = {"deserialize": b"{no json", "process": "fail", "serialize": "unserializable", "produce": "huge"}
+FAILURES = {"deserialize": SerdeError, "process": TaskFailed, "serialize": SerdeError, "produce": ProducerError}
+EXCEPTIONS = {
+    "deserialize": "samzapy.errors.SerdeError",
+    "process": "ValueError",
+    "serialize": "samzapy.errors.SerdeError",
+    "produce": "samzapy.errors.RecordTooLarge",
+}
+
+
+class FallibleTask(StreamTask, InitableTask, WindowableTask):
+    """Counts, lists and echoes; `do` says what goes wrong between its two outputs. `failures` is how often, None: always."""
+
+    calls: ClassVar[list] = []
+    failures: ClassVar[dict] = {}
+    serializable = True
+
+    def init(self, context):
+        self.calls.append("init")
+        self.counts = context.get_store("counts")
+
+    def process(self, envelope, collector, coordinator):
+        message = envelope.message
+        self.calls.append(message["id"])
+        self.counts.put(envelope.key, (self.counts.get(envelope.key) or 0) + 1)
+        collector.send(OutgoingMessageEnvelope(OUT, [message["id"], "first"], key=envelope.key))
+        order = message.get("do")
+        if order == "fail" and self.fails(message["id"]):
+            self.counts.put_all({"other": 1, envelope.key: 99})
+            self.counts.delete_all(["gone"])
+            raise ValueError("told\nto")
+        if order == "refused-key":
+            self.counts.put(None, 1)
+        if order == "exit":
+            raise SystemExit(1)
+        if order == "unserializable":
+            collector.send(OutgoingMessageEnvelope(OUT, object(), key=envelope.key))
+        if order == "refused":
+            collector.send(OutgoingMessageEnvelope(SystemStream("mem", "compacted"), 1))
+        if order == "huge":
+            collector.send(OutgoingMessageEnvelope(OUT, "x" * 1_000_013, key=envelope.key))
+        collector.send(OutgoingMessageEnvelope(OUT, [message["id"], "last"], key=envelope.key))
+
+    def window(self, collector, coordinator):
+        collector.send(OutgoingMessageEnvelope(OUT, object(), key="window"))
+
+    def fails(self, message_id):
+        left = self.failures.get(message_id)
+        if left is None:
+            return True
+        self.failures[message_id] = left - 1
+        return left > 0
+
+
+class MoodySerde(Serde):
+    """JSON both ways that fails the first `failures` times at what holds `poison`."""
+
+    failures = 0
+
+    def to_bytes(self, value):
+        return self.moody(json.dumps(value).encode())
+
+    def from_bytes(self, data):
+        return json.loads(self.moody(data))
+
+    def moody(self, data):
+        if b"poison" in data and MoodySerde.failures:
+            MoodySerde.failures -= 1
+            raise ValueError("not now")
+        return data
+
+
+MOODY = {"serializers.registry.moody.class": f"{__name__}:MoodySerde"}
+
+
+class PolicyJob(MemoryJob):
+    def __init__(self, folder, guarantee="at-least-once", **keys):
+        FallibleTask.failures = {}
+        dead = {"task.dead.letter.stream": "mem.dead", "task.error.process.backoff.ms": "0"}
+        keys = {"task.guarantee": guarantee, "task.commit.ms": "50000", **keys}
+        if "dead-letter" in "".join(keys.values()):
+            keys |= {"task.dead.letter.stream": dead["task.dead.letter.stream"]}
+        super().__init__(folder, partitions=1, task=FallibleTask, **keys)
+        self.admin.create(StreamSpec("dead", 1))
+
+    def send_bytes(self, key, value, headers=None):
+        self.producer.send([OutgoingRecord("in", key, value, 0, headers=headers)])
+        self.producer.flush()
+
+    def send_five(self, stage):
+        """Ids 0 to 4 of one key, the third of them bad at `stage`."""
+        order = ORDERS[stage]
+        bad = order if isinstance(order, bytes) else json.dumps({"id": 2, "do": order}).encode()
+        for i in range(5):
+            self.send_bytes(b"k", bad if i == 2 else json.dumps({"id": i}).encode(), [("trace", b"%d" % i)])
+        return bad
+
+    def letters(self):
+        """(key, value, headers) of every dead letter that a reader of committed records sees."""
+        ssp = SystemStreamPartition("mem", "dead", 0)
+        end = self.admin.offsets([ssp])[ssp].upcoming
+        consumer = self._new_consumer()
+        consumer.register(ssp, 0)
+        consumer.start()
+        found = []
+        while consumer.position(ssp) < end:
+            for batch in consumer.poll(0.1, 1_000):
+                found += zip(batch.keys, batch.values, batch.headers, strict=True)
+        consumer.close()
+        return [(key, value, dict(headers)) for key, value, headers in found]
+
+    def ids(self, which):
+        return [message[0] for _, message in self.outputs() if message[1] == which]
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("then", ["skip", "dead-letter"])
+@pytest.mark.parametrize("retry", ["", "retry(2, 0) then "])
+def test_a_message_that_fails_is_skipped_or_becomes_a_dead_letter_and_the_others_go_on(
+    tmp_path, guarantee, stage, then, retry
+):
+    if stage == "produce" and guarantee == "at-most-once":
+        retry = ""  # it is refused there
+    job = PolicyJob(tmp_path, guarantee, **{f"task.error.{stage}.policy": retry + then})
+    bad = job.send_five(stage)
+    report = job.run()
+    kept = stage in {"serialize", "produce"}  # only the output is given up there, not its message
+    ids = [0, 1, 2, 3, 4] if kept else [0, 1, 3, 4]
+    assert job.ids("first") == job.ids("last") == ids
+    assert job.changelog() == {"k": len(ids)}
+    assert report.positions == {"mem.in[0]": 5}
+    done = "skipped" if then == "skip" else "dead-lettered"
+    assert report.metrics["errors"][f"{stage}.{done}"] == 1
+    assert report.metrics["errors"][f"{stage}.retried"] == (2 if retry and stage != "produce" else 0)
+    letters = job.letters()
+    if then == "skip":
+        assert letters == []
+        return
+    ((key, value, headers),) = letters
+    assert (key, value) == (b"k", bad)
+    assert headers["trace"] == b"2"
+    assert headers["samzapy-error-stage"] == stage.encode()
+    assert headers["samzapy-error-exception"] == EXCEPTIONS[stage].encode()
+    assert headers["samzapy-error-topic"] == b"in"
+    assert (headers["samzapy-error-partition"], headers["samzapy-error-offset"]) == (b"0", b"2")
+    assert headers["samzapy-error-task"] == b"Partition 0"
+    assert int(headers["samzapy-error-time-ms"]) > 0
+    assert b"\n" not in headers["samzapy-error-reason"]
+    assert headers["samzapy-error-reason"]
+    if guarantee == "effectively-once":
+        assert OutputId.of(list(headers.items())) == OutputId("in", 0, 2, 0)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("stage", STAGES)
+def test_without_a_policy_for_its_stage_a_message_that_fails_ends_the_attempt(tmp_path, guarantee, stage):
+    others = {f"task.error.{other}.policy": "skip" for other in STAGES if other != stage}
+    for keys in ({}, others):
+        job = PolicyJob(tmp_path / str(len(keys)), guarantee, **keys)
+        job.send_five(stage)
+        with pytest.raises(FAILURES[stage]):
+            job.run()
+        assert job.changelog() == {}
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_repetition_of_process_that_succeeds_leaves_no_trace_of_the_failures(tmp_path, guarantee):
+    job = PolicyJob(tmp_path, guarantee, **{"task.error.process.policy": "retry(3, 0)"})
+    FallibleTask.failures = {1: 2}
+    job.send((0, "k", {"id": 0}), (0, "k", {"id": 1, "do": "fail"}), (0, "k", {"id": 2}))
+    report = job.run()
+    assert job.ids("first") == job.ids("last") == [0, 1, 2]
+    assert job.changelog() == {"k": 3}
+    assert FallibleTask.calls == ["init", 0, 1, 1, 1, 2]
+    assert report.metrics["errors"]["process.retried"] == 2
+    assert report.processed == 3
+
+
+@pytest.mark.parametrize(("stage", "stream"), [("deserialize", "in"), ("serialize", "out")])
+@pytest.mark.parametrize("failures", [1, 3])
+def test_a_repetition_of_a_conversion_that_succeeds_changes_nothing_about_the_message(
+    tmp_path, stage, stream, failures
+):
+    keys = {f"task.error.{stage}.policy": "retry(3, 0)", f"systems.mem.streams.{stream}.samza.msg.serde": "moody"}
+    job = PolicyJob(tmp_path, **MOODY, **keys)
+    # A batch that does not decode is tried as a whole, then message by message, then cut; only then a policy is asked.
+    MoodySerde.failures = failures + (2 if stage == "deserialize" else 0)
+    job.send((0, "k", {"id": 0}), (0, "k", {"id": "poison"}), (0, "k", {"id": 2}))
+    report = job.run()
+    assert job.ids("first") == job.ids("last") == [0, "poison", 2]
+    assert report.metrics["errors"][f"{stage}.retried"] == failures
+    assert job.changelog() == {"k": 3}
+
+
+def test_a_failure_after_the_last_repetition_ends_the_attempt_with_the_position(tmp_path):
+    job = PolicyJob(tmp_path, **{"task.error.process.policy": "retry(2, 0)"})
+    job.send((0, "k", {"id": 0}), (0, "k", {"id": 1, "do": "fail"}))
+    with pytest.raises(TaskFailed, match=r"^Partition 0: process of mem\.in\[0\]@1 failed: ValueError: told"):
+        job.run()
+    assert FallibleTask.calls == ["init", 0, 1, 1, 1]
+
+
+def test_store_changes_of_a_skipped_message_are_undone_deletions_included(tmp_path):
+    job = PolicyJob(tmp_path, **{"task.error.process.policy": "skip"})
+    job.send((0, "gone", {"id": 0}))
+    job.run()
+    assert job.changelog() == {"gone": 1}
+    job.send((0, "k", {"id": 1, "do": "fail"}))
+    job.run()
+    assert job.changelog() == {"gone": 1}
+
+
+def test_a_key_that_no_store_takes_is_the_message_s_failure(tmp_path):
+    job = PolicyJob(tmp_path, **{"task.error.process.policy": "skip"})
+    job.send((0, "k", {"id": 0, "do": "refused-key"}), (0, "k", {"id": 1}))
+    job.run()
+    assert job.changelog() == {"k": 1}
+
+
+def test_a_task_that_exits_is_no_message_s_failure(tmp_path):
+    job = PolicyJob(tmp_path, **{"task.error.process.policy": "skip"})
+    job.send((0, "k", {"id": 0, "do": "exit"}))
+    with pytest.raises(TaskFailed, match="SystemExit"):
+        job.run()
+
+
+def test_ignored_exceptions_are_skipped_and_the_others_are_not(tmp_path):
+    job = PolicyJob(tmp_path, **{"task.ignored.exceptions": "ArithmeticError,ValueError"})
+    job.send_five("process")
+    assert job.run().metrics["errors"]["process.skipped"] == 1
+    job = PolicyJob(tmp_path / "other", **{"task.ignored.exceptions": "ArithmeticError"})
+    job.send_five("process")
+    with pytest.raises(TaskFailed):
+        job.run()
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("step", ["commit.3", "commit.4", "commit.5a"])
+def test_an_aborted_commit_leaves_no_dead_letter_and_the_next_one_leaves_one(tmp_path, stage, step):
+    job = PolicyJob(tmp_path, "exactly-once", **{f"task.error.{stage}.policy": "dead-letter"})
+    job.run()
+    job.send_five(stage)
+    arm(step)
+    try:
+        with pytest.raises(FailPointReached):
+            job.run()
+    finally:
+        disarm()
+    # The next attempt's take-over aborts what the crash left open; a reader would wait for that, so it reads afterwards.
+    job.run()
+    assert len(job.letters()) == 1
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "effectively-once"])
+@pytest.mark.parametrize("step", [f"commit.{n}" for n in range(1, 8)])
+def test_a_crash_in_any_commit_step_loses_no_dead_letter(tmp_path, guarantee, step):
+    job = PolicyJob(tmp_path, guarantee, **{"task.error.process.policy": "dead-letter"})
+    job.run()
+    job.send_five("process")
+    arm(step)
+    try:
+        with pytest.raises(FailPointReached):
+            job.run()
+    finally:
+        disarm()
+    job.run()
+    letters = job.letters()
+    assert len(letters) in {1, 2}
+    assert {value for _, value, _ in letters} == {b'{"id": 2, "do": "fail"}'}
+    if guarantee == "effectively-once":
+        assert len({OutputId.of(list(headers.items())) for _, _, headers in letters}) == 1
+
+
+def test_every_policy_action_is_logged_but_not_every_one_of_a_thousand(tmp_path, caplog):
+    job = PolicyJob(tmp_path, **{"task.error.process.policy": "skip"})
+    job.send(*[(0, "k", {"id": i, "do": "fail"}) for i in range(1_000)])
+    with caplog.at_level(logging.WARNING):
+        report = job.run()
+    assert report.metrics["errors"]["process.skipped"] == 1_000
+    lines = [record.getMessage() for record in caplog.records if "skipped" in record.getMessage()]
+    assert lines[0] == "Partition 0: process of mem.in[0]@0 failed, skipped: ValueError: told to"
+    assert len(lines) < 10
+
+
+def test_an_output_of_window_that_does_not_serialize_is_a_letter_without_an_input(tmp_path):
+    job = PolicyJob(tmp_path, **{"task.error.serialize.policy": "dead-letter", "task.window.ms": "1"})
+    job.send(*[(0, "k", {"id": i}) for i in range(10)])
+    container, _ = job.container(until_end=False)
+    original, made = FallibleTask.window, []
+
+    def window(self, collector, coordinator):
+        original(self, collector, coordinator)
+        made.append(1)
+        container.stop()
+
+    FallibleTask.window = window
+    try:
+        container.run()
+    finally:
+        FallibleTask.window = original
+    letters = job.letters()
+    assert len(letters) == len(made) > 0
+    key, value, headers = letters[0]
+    assert (key, value) == (None, None)
+    assert "samzapy-error-offset" not in headers
+    assert headers["samzapy-error-stage"] == b"serialize"
+
+
+def test_a_stop_interrupts_a_repetition_and_commits_what_was_done_before_the_message(tmp_path):
+    job = PolicyJob(tmp_path, **{"task.error.process.policy": "retry(1000, 1h)".replace("1h", "3600s")})
+    job.send((0, "k", {"id": 0}), (0, "k", {"id": 1, "do": "fail"}), (0, "k", {"id": 2}))
+    container, _ = job.container(until_end=False)
+    fails = FallibleTask.fails
+
+    def stop_then_fail(self, message_id):
+        container.stop()
+        return fails(self, message_id)
+
+    FallibleTask.fails = stop_then_fail
+    try:
+        report = container.run()
+    finally:
+        FallibleTask.fails = fails
+    assert report.phase == "done"
+    assert report.positions == {"mem.in[0]": 1}
+    assert job.changelog() == {"k": 1}
+    assert job.ids("first") == [0]
+
+
+def test_the_stream_of_dead_letters_must_exist_at_the_start(tmp_path):
+    job = PolicyJob(tmp_path, **{"task.error.process.policy": "dead-letter"})
+    with pytest.raises(UnknownStream, match="topic 'nowhere' does not exist"):
+        job.run(**{"task.dead.letter.stream": "mem.nowhere"})
+
+
+def test_dead_letters_of_exactly_once_must_be_within_reach_of_the_transaction(tmp_path):
+    job = PolicyJob(tmp_path, "exactly-once", **{"task.error.process.policy": "dead-letter"})
+    elsewhere = {"systems.other.samza.factory": "memory", "task.dead.letter.stream": "other.dead"}
+    with pytest.raises(
+        ConfigError, match=r"^task\.dead\.letter\.stream: exactly-once needs dead letters on system 'mem'"
+    ):
+        job.run(**elsewhere)
+
+
+def test_a_batch_that_ends_in_the_middle_of_what_does_not_decode_is_cut_there(tmp_path):
+    job = PolicyJob(tmp_path, **{"task.error.deserialize.policy": "skip"})
+    for value in (b'{"id": 0}', b"{", b'{"id": 2}', b"{", b"{"):
+        job.send_bytes(b"k", value)
+    container, _ = job.container()
+    job.send_bytes(b"k", b"{")
+    job.send_bytes(b"k", b'{"id": 6}')
+    report = container.run()
+    assert report.positions == {"mem.in[0]": 5}
+    assert FallibleTask.calls == ["init", 0, 2]
+    assert job.run().positions == {"mem.in[0]": 7}
+
+
+def test_a_record_too_large_that_its_policy_does_not_cover_is_not_tried_again(tmp_path):
+    job = PolicyJob(tmp_path, **{"task.error.produce.policy": "retry(3, 0)"})
+    job.send_five("produce")
+    with pytest.raises(RecordTooLarge):
+        job.run()
+    assert FallibleTask.calls == ["init", 0, 1, 2, 3, 4]
+    assert issubclass(RecordTooLarge, SamzapyError)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES[1:])
+def test_a_send_that_fails_is_made_again_from_the_last_commit_as_often_as_its_policy_says(tmp_path, guarantee):
+    job = PolicyJob(tmp_path, guarantee, **{"task.error.produce.policy": "retry(2, 0)"})
+    job.admin.create(StreamSpec("compacted", 1, {"cleanup.policy": "compact"}))
+    job.send((0, "k", {"id": 0, "do": "refused"}))
+    with pytest.raises(ProducerError, match="needs a key"):
+        job.run()
+    assert FallibleTask.calls.count("init") == 3
