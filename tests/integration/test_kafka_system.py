@@ -226,6 +226,7 @@ def test_internal_topics_are_not_listed(topic, producer, kafka_admin):
     assert not [name for name in kafka_admin.list_streams() if name.startswith("__")]
 
 
+@pytest.mark.slow
 def test_a_cluster_that_nobody_serves_is_named_with_the_time_waited():
     address = f"127.0.0.1:{free_port()}"
     admin = FACTORY.admin(on(address), "a")
