@@ -24,7 +24,7 @@ _COMMANDS = {
     "topic": "Create, list, describe, read and write streams.",
     "kafka": "Start and stop a development Kafka on this machine.",
     "demo": "Run the flights job on real departures and print its table.",
-    "bench": "Measure stores and jobs.",
+    "bench": "Measure jobs over their input.",
 }
 #: What a shell reports of a process that SIGINT or SIGPIPE ended.
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
