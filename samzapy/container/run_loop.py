@@ -13,7 +13,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import WindowableTask
 from samzapy.clock import Clock
 from samzapy.container.commit.protocol import CommitProtocol
-from samzapy.container.inputs import Inputs
+from samzapy.container.inputs import Inputs, Messages
 from samzapy.container.schedule import Schedule
 from samzapy.container.task_instance import TaskInstance
 
@@ -62,15 +62,19 @@ class RunLoop:
         self._end_streams()
         while not self._stopping and not self._should_stop():
             self._timers()
-            polled = self._inputs.poll(self._wait())
-            if polled:
-                self._committer.before(self._tasks, {ssp: envelopes[-1].offset + 1 for ssp, envelopes in polled})
-            for ssp, envelopes in polled:
+            # Not by a name of its own: what was processed is to be gone before the next is polled.
+            for ssp, envelopes in self._poll():
                 for task in self._by_ssp[ssp]:
                     if not self._stopping:
                         self._process(task, ssp, envelopes)
             if not self._stopping:
                 self._end_streams()
+
+    def _poll(self) -> list[Messages]:
+        polled = self._inputs.poll(self._wait())
+        if polled:
+            self._committer.before(self._tasks, {ssp: envelopes[-1].offset + 1 for ssp, envelopes in polled})
+        return polled
 
     def _process(
         self, task: TaskInstance, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]
