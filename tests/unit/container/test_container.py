@@ -303,3 +303,24 @@ def test_an_output_without_a_serde_must_be_bytes(tmp_path):
     job.send((0, "a", {"id": 1}))
     with pytest.raises(SerdeError, match="no serde is set, so bytes are needed, got str"):
         job.run()
+
+
+def test_at_most_once_repeats_nothing_after_a_commit_amid_a_poll(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1, **{"task.guarantee": "at-most-once"})
+    job.send((0, "a", {"id": 0}))
+    job.run()
+    ids = [{"id": 1}, {"id": 2, "do": "commit"}, {"id": 3}, {"id": 4, "do": "fail"}, {"id": 5}]
+    job.send(*[(0, "a", message) for message in ids])
+    with pytest.raises(TaskFailed):
+        job.run()
+    job.run()
+    processed = [offset for what, _, offset in (call for call in job.task.calls if call[0] == "process")]
+    assert len(processed) == len(set(processed)), "processed twice"
+
+
+def test_a_graceful_stop_of_at_most_once_loses_nothing(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1, **{"task.guarantee": "at-most-once"})
+    job.send((0, "a", {"id": 0}), (0, "a", {"id": 1, "do": "shutdown"}), (0, "a", {"id": 2}))
+    job.run()
+    job.run()
+    assert [call[2] for call in job.task.calls if call[0] == "process"] == [0, 1, 2]
