@@ -66,6 +66,7 @@ class SqlSink(Sink):
         self._max_rows = max_rows
         self._waiting = WaitingRows()
         self._held: dict[SystemStreamPartition, int] = {}
+        self._repeated: dict[SystemStreamPartition, int] = {}
         self._written = self._dropped = 0
         self._what = f"table {table}"
         self._opened: _Opened | None = None
@@ -78,18 +79,18 @@ class SqlSink(Sink):
         """Add a row, values in the order of the columns, that comes from the message `envelope`.
 
         `window` has no message: there, only `upsert` can make one row of a row and its repetition. Raises ValueError
-        for a row of another length, or one without a message that needs one.
+        for a row of another length or type, or one without a message that needs one.
         """
-        if len(row) != self._width:
+        if not isinstance(row, (tuple, list)) or len(row) != self._width:
             columns = ", ".join(self._target.columns)
-            raise ValueError(f"table {self._target.table}: a row has the columns {columns}, got {len(row)} values")
+            raise ValueError(f"table {self._target.table}: a row is a tuple of {columns}, got {row!r}")
         if envelope is None:
             if self._key_of is None:
                 raise ValueError(f"table {self._target.table}: a row that comes from no message needs mode='upsert'")
             self._waiting.add((None, -1, row))
             return
         ssp, offset = envelope.ssp, envelope.offset
-        if self._key_of is None and offset < self._held.get(ssp, 0):
+        if self._repeated and offset < self._repeated.get(ssp, 0):
             self._dropped += 1
         else:
             self._waiting.add((ssp, offset, row))
@@ -108,6 +109,8 @@ class SqlSink(Sink):
             with self._transaction(opened) as cursor:
                 cursor.execute(self._target.probe)
                 self._held = opened.offsets.claim(cursor)
+            if self._key_of is None:
+                self._repeated = dict(self._held)
         except Exception as cause:
             self.close()
             if not is_database_error(cause):
@@ -137,6 +140,8 @@ class SqlSink(Sink):
             raise
         reach("sink.3")
         self._waiting.remove(done)
+        if self._repeated and all(self._repeated.get(ssp, 0) <= offset for ssp, offset in offsets.items()):
+            self._repeated.clear()
         self._written += len(done)
 
     def full(self) -> bool:
