@@ -24,8 +24,6 @@ from samzapy.sinks import SqlSink
 from samzapy.system.factories import system_factory
 
 PARTITIONS = 2
-#: Messages of a task between two commits that it asks for.
-COMMIT_EVERY = 5
 
 
 def connect(url):
@@ -41,6 +39,7 @@ class NumberingTask(StreamTask, InitableTask):
     def init(self, context):
         config = context.job.config
         self.counts = context.get_store("counts")
+        self.every = int(config["test.commit.every"])
         upsert = config["test.mode"] == "upsert"
         self.sink = SqlSink(
             lambda: connect(config["test.database"]),
@@ -55,7 +54,7 @@ class NumberingTask(StreamTask, InitableTask):
         number = (self.counts.get(envelope.key) or 0) + 1
         self.counts.put(envelope.key, number)
         self.sink.write((envelope.message, envelope.key, number), envelope)
-        if envelope.offset % COMMIT_EVERY == COMMIT_EVERY - 1:
+        if (envelope.offset + 1) % self.every == 0:
             coordinator.commit()
 
 
@@ -84,6 +83,7 @@ class SinkJob:
             "job.logged.store.base.dir": str(folder / "state"),
             "test.database": url,
             "test.mode": mode,
+            "test.commit.every": "5",
         }
         settings = load_job(self.flat).systems["sys"]
         factory = system_factory(settings)
