@@ -23,6 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
 
 
@@ -72,6 +73,10 @@ class Sink(ABC):
         Only what comes from inputs before `offsets` may become durable. While inputs are processed again, `offsets`
         are smaller than what the sink holds: then it keeps its own.
         """
+
+    def forget(self, envelope: IncomingMessageEnvelope) -> None:
+        """Take back what was written for a message whose processing has failed and which the job's error policy repeats,
+        skips or makes a dead letter. A sink that does not override this keeps it."""
 
     def full(self) -> bool:
         """Whether so much is waiting for a commit that the task should commit early; asked every 50 ms or so."""

@@ -142,6 +142,11 @@ class TaskInstance:
             except Exception as cause:
                 raise self._failed(f"commit of sink '{sink.name}'", cause) from cause
 
+    def _forget(self, envelope: IncomingMessageEnvelope) -> None:
+        """Take back what a message that failed has written to the sinks."""
+        for sink in self.sinks:
+            sink.forget(envelope)
+
     def over_budget(self) -> bool:
         """Whether the task should commit early, for what its stores or sinks hold."""
         return self.stores.over_budget() or (bool(self.sinks) and any(sink.full() for sink in self.sinks))

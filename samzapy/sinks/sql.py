@@ -76,7 +76,8 @@ class SqlSink(Sink):
         return self._name
 
     def write(self, row: Row, envelope: IncomingMessageEnvelope | None = None) -> None:
-        """Add a row, values in the order of the columns, that comes from the message `envelope`.
+        """Add a row, values in the order of the columns, that comes from the message `envelope`. To be called on the
+        task's thread, while the message is processed.
 
         `window` has no message: there, only `upsert` can make one row of a row and its repetition. Raises ValueError
         for a row of another length or type, or one without a message that needs one.
@@ -143,6 +144,9 @@ class SqlSink(Sink):
         if self._repeated and all(self._repeated.get(ssp, 0) <= offset for ssp, offset in offsets.items()):
             self._repeated.clear()
         self._written += len(done)
+
+    def forget(self, envelope: IncomingMessageEnvelope) -> None:
+        self._waiting.forget(envelope.ssp, envelope.offset)
 
     def full(self) -> bool:
         return len(self._waiting) >= self._max_rows

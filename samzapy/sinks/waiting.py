@@ -35,6 +35,10 @@ class WaitingRows:
             gone = set(map(id, done))
             self._rows[:] = [each for each in self._rows if id(each) not in gone]
 
+    def forget(self, ssp: SystemStreamPartition, offset: int) -> None:
+        """Drop the rows of one input, wherever they are: messages of an asynchronous task write side by side."""
+        self._rows[:] = [each for each in self._rows if each[1] != offset or each[0] != ssp]
+
 
 def span(rows: list[WaitingRow]) -> str:
     """How many rows, and from which inputs: the first and last, for an error that cannot say which row it was."""

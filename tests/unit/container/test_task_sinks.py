@@ -1,5 +1,6 @@
 """Sinks in a task's life: opened after `init`, committed with the offsets, asked where to start."""
 
+import asyncio
 import sqlite3
 from contextlib import closing
 from typing import ClassVar
@@ -7,7 +8,7 @@ from typing import ClassVar
 import pytest
 from memory_job import MemoryJob
 
-from samzapy import InitableTask, Sink, StreamTask, SystemStreamPartition
+from samzapy import CoroutineTask, InitableTask, Sink, StreamTask, SystemStreamPartition
 from samzapy.errors import EnvironmentFailure, TaskFailed
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.sinks import SqlSink
@@ -85,6 +86,39 @@ class SeenTask(StreamTask, InitableTask):
         self.sink.write((envelope.message["id"],), envelope)
 
 
+class MoodyTask(SeenTask):
+    """Writes the id twice, and may fail in between: `fails` is how often."""
+
+    def process(self, envelope, collector, coordinator):
+        message = envelope.message
+        self.sink.write((message["id"],), envelope)
+        if message.get("fails", 0) > self.failed.get(message["id"], 0):
+            self.failed[message["id"]] = self.failed.get(message["id"], 0) + 1
+            raise ValueError("told to")
+        self.sink.write((message["id"] * 10,), envelope)
+
+    failed: ClassVar[dict] = {}
+
+
+class MoodyCoroutineTask(CoroutineTask, InitableTask):
+    """The same with messages in flight; one waits for another if it is told to."""
+
+    def init(self, context):
+        self.task = MoodyTask()
+        self.task.init(context)
+        self.gate = asyncio.Event()
+
+    async def process(self, envelope, collector, coordinator):
+        message = envelope.message
+        if message.get("opens"):
+            self.gate.set()
+        if message.get("waits"):
+            await self.gate.wait()
+        self.task.process(envelope, collector, coordinator)
+        if message.get("commits"):
+            coordinator.commit()
+
+
 @pytest.fixture
 def plain(tmp_path, monkeypatch):
     def make(*sinks, **keys):
@@ -96,19 +130,28 @@ def plain(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def seen(tmp_path, monkeypatch):
+def make_seen(tmp_path, monkeypatch):
     monkeypatch.setattr(SeenTask, "path", str(tmp_path / "seen.db"))
-    job = MemoryJob(tmp_path / "state", partitions=1, task=SeenTask)
+    monkeypatch.setattr(MoodyTask, "failed", {})
 
     def query(statement):
         with closing(sqlite3.connect(SeenTask.path)) as connection, connection:
             return connection.execute(statement).fetchall()
 
+    def make(task, **keys):
+        job = MemoryJob(tmp_path / "state", partitions=1, task=task, **keys)
+        job.query = query
+        job.ids = lambda: [i for (i,) in query("SELECT id FROM seen")]
+        return job
+
     query("CREATE TABLE seen (id INTEGER)")
-    job.query = query
-    job.ids = lambda: [i for (i,) in query("SELECT id FROM seen")]
-    yield job
+    yield make
     disarm()
+
+
+@pytest.fixture
+def seen(make_seen):
+    return make_seen(SeenTask)
 
 
 def send(job, *ids):
@@ -224,3 +267,34 @@ def test_a_task_that_already_ran_may_get_a_sink(seen):
     send(seen, 3)
     seen.run()
     assert seen.ids() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("task", [MoodyTask, MoodyCoroutineTask])
+def test_a_message_that_is_tried_again_has_its_rows_once(make_seen, task):
+    job = make_seen(task, **{"task.error.process.policy": "retry(3, 0)"})
+    job.send((0, "k", {"id": 1}), (0, "k", {"id": 2, "fails": 2}), (0, "k", {"id": 3}))
+    job.run()
+    assert sorted(job.ids()) == [1, 2, 3, 10, 20, 30]
+
+
+@pytest.mark.parametrize("concurrency", ["1", "3"])
+@pytest.mark.parametrize("task", [MoodyTask, MoodyCoroutineTask])
+def test_a_message_that_is_skipped_has_no_rows(make_seen, task, concurrency):
+    job = make_seen(task, **{"task.error.process.policy": "skip", "task.max.concurrency": concurrency})
+    job.send((0, "k", {"id": 1}), (0, "k", {"id": 2, "fails": 1}), (0, "k", {"id": 3}))
+    job.run()
+    assert sorted(job.ids()) == [1, 3, 10, 30]
+
+
+def test_rows_of_messages_that_are_done_early_wait_for_the_ones_before_them(make_seen):
+    keys = {"task.max.concurrency": "3", "task.async.commit": "true", "task.commit.ms": "50000"}
+    job = make_seen(MoodyCoroutineTask, **keys)
+    job.send((0, "a", {"id": 1}), (0, "b", {"id": 2, "waits": True}), (0, "c", {"id": 3, "commits": True}))
+    # The second message is in flight when the commit comes, and the attempt ends right after it.
+    arm("commit.7", 2)
+    with pytest.raises(FailPointReached):
+        job.run()
+    assert sorted(job.ids()) == [1, 10]
+    job.send((0, "d", {"id": 4, "opens": True}))
+    job.run()
+    assert sorted(job.ids()) == [1, 2, 3, 4, 10, 20, 30, 40]

@@ -210,6 +210,17 @@ def test_offsets_that_somebody_has_deleted_are_an_error(table):
         sink.commit({A: 1})
 
 
+def test_the_rows_of_a_message_that_failed_are_taken_back_and_no_others(table):
+    sink = table.open(ssps=(A, B))
+    sink.write((1, "a"), message(0))
+    sink.write((2, "b"), message(1))
+    sink.write((3, "c"), message(1, B))
+    sink.write((4, "d"), message(1))
+    sink.forget(message(1))
+    sink.commit({A: 2, B: 2})
+    assert table.rows == [(1, "a"), (3, "c")]
+
+
 def test_many_rows_ask_for_an_early_commit(table):
     sink = table.open(max_rows=2)
     sink.write((1, "a"), message(0))
