@@ -18,7 +18,7 @@ The packages, imports going down only:
     examples, bench                      the tasks behind configs/, the harness that measures them
     runner, testing, devkafka            carry a container to where it runs; test kit; development broker
     container, coordinator               run tasks; what the driver serves to the containers
-    system storage checkpoint serializers metrics job      one part each, not knowing one another
+    system storage checkpoint serializers metrics job sinks      one part each, not knowing one another
     config                               job file -> frozen values
     api                                  the names: envelopes, tasks, stores, the SPIs
     errors clock plugins failpoints
@@ -32,6 +32,7 @@ from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelop
 from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.serde import Serde, SerdeFactory
+from samzapy.api.sink import Sink, TaskAttempt
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import (
     AsyncStreamTask,
@@ -69,9 +70,11 @@ __all__ = [
     "SamzapyError",
     "Serde",
     "SerdeFactory",
+    "Sink",
     "StreamTask",
     "SystemStream",
     "SystemStreamPartition",
+    "TaskAttempt",
     "TaskCallback",
     "TaskContext",
     "TaskCoordinator",

@@ -9,6 +9,7 @@ from typing import Any
 
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.metrics import MetricsRegistry
+from samzapy.api.sink import Sink
 from samzapy.api.stream import SystemStreamPartition
 
 
@@ -59,6 +60,11 @@ class TaskContext(ABC):
     @abstractmethod
     def set_starting_offset(self, ssp: SystemStreamPartition, offset: int) -> None:
         """Start this partition at `offset` instead of the checkpoint's; only in `init`."""
+
+    @abstractmethod
+    def register_sink(self, sink: Sink) -> None:
+        """Let `sink` be opened, committed and closed with this task; only in `init`. Raises ValueError for a second
+        sink of the same name."""
 
 
 @dataclass(frozen=True)

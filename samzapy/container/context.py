@@ -1,4 +1,4 @@
-"""The task's side of the context: stores by name, starting offsets while it is in `init`."""
+"""The task's side of the context: stores by name; starting offsets and sinks while it is in `init`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from typing import Any
 from samzapy.api.context import TaskContext
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.metrics import MetricsRegistry
+from samzapy.api.sink import Sink
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.errors import StoreError
 
 
 class ContainerTaskContext(TaskContext):
-    """Built for `init`; `offsets` is the task's own map of starting offsets, changed in place."""
+    """Built for `init`; `offsets` is the task's own map of starting offsets, changed in place.
+
+    `moved` are the partitions whose offset was set, `sinks` what was registered.
+    """
 
     def __init__(
         self,
@@ -29,6 +33,8 @@ class ContainerTaskContext(TaskContext):
         self._metrics = metrics
         self._epoch = epoch
         self._sealed = False
+        self.moved: set[SystemStreamPartition] = set()
+        self.sinks: list[Sink] = []
 
     @property
     def task_name(self) -> str:
@@ -59,6 +65,14 @@ class ContainerTaskContext(TaskContext):
         if ssp not in self._offsets:
             raise KeyError(f"{self._task_name} does not read {ssp}")
         self._offsets[ssp] = offset
+        self.moved.add(ssp)
+
+    def register_sink(self, sink: Sink) -> None:
+        if self._sealed:
+            raise RuntimeError("register_sink is for init: the task has started")
+        if any(known.name == sink.name for known in self.sinks):
+            raise ValueError(f"{self._task_name} has a sink named '{sink.name}' already")
+        self.sinks.append(sink)
 
     def seal(self) -> None:
         """`init` has returned."""

@@ -5,12 +5,12 @@ start   1  an epoch from the coordinator        (the lease given to the containe
         3  read the checkpoints                 (committed records only)
         4  open the local stores, or set them aside
         5  restore them from the changelogs
-        6  init() of every task
+        6  init() of every task, and take-over of the sinks it registers there
         7  seek the inputs to the starting offsets; where a task has never committed, commit its position first
         8  process
 stop    1  final commit                         (left out when anything has failed)
         2  inputs
-        3  close() of every task
+        3  close() of every task, then its sinks
         4  stores, flushed to disk
         5  clients
 """
@@ -104,7 +104,7 @@ class Container:
         reach("start.5")
         # 6  init
         for task in self._tasks:
-            parts.init(task, epoch)
+            parts.init(task, checkpoints[task.name], epoch)
         reach("start.6")
         # 7  inputs
         self._committer = parts.committer(epoch, self._clock)
@@ -121,6 +121,7 @@ class Container:
         self._inputs.close()
         for task in self._tasks:
             task.close()
+            task.close_sinks()
         for task in self._tasks:
             task.stores.flush_engines()
             task.stores.close()
@@ -130,6 +131,7 @@ class Container:
     def _abandon(self) -> None:
         """Close everything without a commit; what fails on the way is logged, the first failure is what counts."""
         closers: list[Callable[[], None]] = [task.close for task in self._tasks]
+        closers += [task.close_sinks for task in self._tasks]
         closers += [stores.close for stores in self._stores.values()]
         closers += [self._inputs.close] if self._inputs else []
         closers += [self._committer.close] if self._committer else []

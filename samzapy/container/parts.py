@@ -11,6 +11,7 @@ from samzapy.api.context import ContainerContext, Context, JobContext
 from samzapy.api.engine import StorageEngineFactory
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.serde import Serde
+from samzapy.api.sink import TaskAttempt
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import SystemProducer
 from samzapy.api.task import AnyTask, StreamTask
@@ -39,6 +40,7 @@ from samzapy.container.policies.recovery import Recovery
 from samzapy.container.policies.task_instance import TolerantTaskInstance
 from samzapy.container.policies.undecodable import TolerantDecoder
 from samzapy.container.run_loop import RunLoop
+from samzapy.container.sinks import open_sinks
 from samzapy.container.task_instance import TaskInstance
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.storage.manager import OpeningStores, TaskStores, begin_task_stores, restore_together
@@ -193,12 +195,16 @@ class Parts:
         limits = RecordLimits(self.config, self._clients)
         return SizingCollector(self._stream_serdes, producer_of, recovery, limits.of)
 
-    def init(self, task: TaskInstance, epoch: int) -> None:
-        """Call the task's `init` with its context."""
+    def init(self, task: TaskInstance, checkpoint: Checkpoint | None, epoch: int) -> None:
+        """Call the task's `init` with its context, and open the sinks it registers there."""
         context = ContainerTaskContext(task.name, task.visible_stores, task.offsets, self.metrics, epoch)
         job = JobContext(self.config.name, self.config.id, self.config.resolved)
         task.init(Context(job, ContainerContext(self.model.id, self.metrics), context))
         context.seal()
+        task.sinks = tuple(context.sinks)
+        if task.sinks:
+            attempt = TaskAttempt(f"{self.config.name}-{self.config.id}", task.name, epoch, context.ssps)
+            open_sinks(self.config, task, attempt, checkpoint, context.moved)
 
     def committer(self, epoch: int, clock: Clock) -> CommitProtocol:
         """What commits the container's tasks."""

@@ -93,7 +93,7 @@ class RunLoop:
             self._resize(processed, took)
             if task.requests.pending:
                 self._obey(task)
-            if task.stores.over_budget():
+            if task.over_budget():
                 self._commit_tasks([task])
             if done < total:
                 self._timers()

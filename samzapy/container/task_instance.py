@@ -1,4 +1,4 @@
-"""One running task: the user's object, its stores, its position."""
+"""One running task: the user's object, its stores, its sinks, its position."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from samzapy.api.coordinator import TaskCoordinator
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.metrics import MetricsRegistry
+from samzapy.api.sink import Sink, TaskAttempt
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemProducer
 from samzapy.api.task import AnyTask, ClosableTask, EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
@@ -43,6 +44,7 @@ class TaskInstance:
         "processed",
         "producer_of",
         "requests",
+        "sinks",
         "stores",
         "task",
         "touched",
@@ -71,6 +73,7 @@ class TaskInstance:
         self.touched = False
         self.changelog_offsets: dict[str, int] = {}
         self.requests = CoordinatorRequests()
+        self.sinks: Sequence[Sink] = ()
         self.processed = 0
 
     def _entry_point(self, identify: bool) -> Process:
@@ -120,12 +123,54 @@ class TaskInstance:
             self.touched = True
             self._call("on_end_of_stream", self.task.on_end_of_stream, self.collector, self.requests)
 
+    def open_sink(self, sink: Sink, attempt: TaskAttempt) -> Mapping[SystemStreamPartition, int]:
+        """Take the sink over; returns the offsets it holds. Raises TaskFailed for what is no error of ours."""
+        try:
+            return sink.open(attempt)
+        except SamzapyError:
+            raise
+        except Exception as cause:
+            raise self._failed(f"open of sink '{sink.name}'", cause) from cause
+
+    def commit_sinks(self, offsets: Mapping[SystemStreamPartition, int]) -> None:
+        """Make what the sinks were given durable, with `offsets`. Raises as `open_sink`."""
+        for sink in self.sinks:
+            try:
+                sink.commit(offsets)
+            except SamzapyError:
+                raise
+            except Exception as cause:
+                raise self._failed(f"commit of sink '{sink.name}'", cause) from cause
+
+    def _forget(self, envelope: IncomingMessageEnvelope) -> None:
+        """Take back what a message that failed has written to the sinks."""
+        for sink in self.sinks:
+            sink.forget(envelope)
+
+    def over_budget(self) -> bool:
+        """Whether the task should commit early, for what its stores or sinks hold."""
+        return self.stores.over_budget() or (bool(self.sinks) and any(sink.full() for sink in self.sinks))
+
     def publish(self, metrics: MetricsRegistry) -> None:
-        """Set the task's gauges: what it processed and sent, and its stores' own."""
+        """Set the task's gauges: what it processed and sent, and its stores' and sinks' own."""
         metrics.gauge(self.name, "processed").set(self.processed)
         metrics.gauge(self.name, "sent").set(self.collector.sent)
         for name, value in self.stores.metrics().items():
             metrics.gauge(self.name, f"store.{name}").set(value)
+        for sink in self.sinks:
+            for name, value in sink.metrics().items():
+                metrics.gauge(self.name, f"sink.{sink.name}.{name}").set(value)
+
+    def close_sinks(self) -> None:
+        """Release the sinks; what they have not committed is void. Every one is closed, then the first failure raised."""
+        failures = []
+        for sink in self.sinks:
+            try:
+                sink.close()
+            except Exception as cause:  # noqa: BLE001  # the other sinks want to be closed as well
+                failures.append(self._failed(f"close of sink '{sink.name}'", cause))
+        if failures:
+            raise failures[0]
 
     def close(self) -> None:
         """Call the user's `close`, if there is one."""

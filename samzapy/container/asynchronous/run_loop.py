@@ -99,7 +99,7 @@ class AsyncRunLoop(RunLoop):
         for task in self._async_tasks:
             task.check(now)
             self._after_call(task)
-            if task.stores.over_budget():
+            if task.over_budget():
                 self._commit_tasks([task])
         if any(task.unsettled for task in self._async_tasks):
             self._events.run(min(_BUSY_WAIT_S, self._wait()))

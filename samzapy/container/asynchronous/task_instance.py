@@ -42,8 +42,8 @@ class AsyncTaskInstance(TaskInstance):
     """`process` accepts messages, `start` begins with as many as may be in flight, `check` raises what went wrong.
 
     Everything happens on the run loop's thread; callbacks of other threads are handed over to it. `offsets` is the
-    contiguous prefix of what is done, partition by partition. A message that failed has its outputs dropped; its store
-    changes are undone if no other message was in flight with it (`task.max.concurrency=1`), and stay otherwise.
+    contiguous prefix of what is done, partition by partition. A message that failed has its outputs and what it wrote to
+    sinks dropped; its store changes are undone if no other message was in flight with it (`task.max.concurrency=1`), and stay otherwise.
     """
 
     __slots__ = (
@@ -250,6 +250,7 @@ class AsyncTaskInstance(TaskInstance):
             self._raise(work.envelope, failure)
         if self._journal is not None:
             self._journal.undo()
+        self._forget(work.envelope)
         if not self._dealt_with(Stage.PROCESS, work, failure):
             self._raise(work.envelope, failure)
 

@@ -2,7 +2,8 @@
 
     1  take the input offsets of the last processed message of each partition (+1)
     2  object caches -> uncommitted stores (serialize once a key)
-    3  outputs: wait for every ack            (so no state ever says "sent" about a message that was not)
+    3  outputs: wait for every ack; sinks: one transaction each, rows + offsets
+                                              (so no state ever says "sent" about a message that was not)
     4  changelog records: send, wait for every ack, note each changelog's last offset from the delivery reports
     5  checkpoint records {input offsets, changelog offsets, epoch, clock}, wait for the ack
     6  store engines: one write batch each, data + marker
@@ -29,7 +30,7 @@ class AtLeastOnce(CommitProtocol):
         # 2  object caches -> uncommitted stores
         self._serialize(tasks)
         # 3  outputs
-        self._acknowledge_outputs(tasks)
+        self._acknowledge_outputs(tasks, offsets)
         # 4  changelog records
         self._acknowledge_changes(tasks)
         # 5  checkpoint records

@@ -4,7 +4,7 @@ before a poll is processed
     5  checkpoint records with the offsets after the poll, wait for the ack
 at a commit
     2  object caches -> uncommitted stores
-    3  outputs: wait for every ack
+    3  outputs: wait for every ack; sinks: one transaction each, rows + offsets
     4  changelog records: send, wait for every ack
     6  store engines: one write batch each, data + marker
     7  count it
@@ -46,17 +46,17 @@ class AtMostOnce(CommitProtocol):
         self._settings.checkpoints.write(self._checkpoints(tasks, {task.name: task.offsets for task in tasks}))
 
     def _run(self, tasks: Sequence[TaskInstance]) -> None:
-        reach("commit.1")
+        offsets = self._take_offsets(tasks)
         # 2  object caches -> uncommitted stores
         self._serialize(tasks)
         # 3  outputs
-        self._acknowledge_outputs(tasks)
+        self._acknowledge_outputs(tasks, offsets)
         # 4  changelog records
         self._acknowledge_changes(tasks)
         if not self._ahead:
             # Before the first poll a commit says where the job begins; later it would take back what is ahead.
-            self._settings.checkpoints.write(self._checkpoints(tasks, {task.name: task.offsets for task in tasks}))
+            self._settings.checkpoints.write(self._checkpoints(tasks, offsets))
         # 6  store engines
-        self._apply(tasks, {task.name: dict(task.offsets) for task in tasks})
+        self._apply(tasks, offsets)
         # 7  count it
         self._count(tasks)

@@ -2,7 +2,7 @@
 
     1  take the input offsets of the last processed message of each partition (+1)
     2  object caches -> uncommitted stores
-    3  outputs into the task's open transaction
+    3  outputs into the task's open transaction; sinks: one transaction each, rows + offsets
     4  changelog records into the same transaction, wait for every ack, note each changelog's last offset
     5  the checkpoint record into the same transaction, and commit it
     6  store engines: one write batch each, data + marker; only now, so a store never holds what was aborted
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from samzapy.container.commit.protocol import CommitProtocol, CommitSettings
+from samzapy.container.commit.protocol import CommitProtocol, CommitSettings, Positions
 from samzapy.container.task_instance import TaskInstance
 from samzapy.failpoints import reach
 
@@ -42,7 +42,7 @@ class ExactlyOnce(CommitProtocol):
         # 2  object caches -> uncommitted stores
         self._serialize(tasks)
         # 3  outputs
-        self._outputs(tasks)
+        self._outputs(tasks, offsets)
         # 4  changelog records
         self._acknowledge_changes(tasks)
         # 5  checkpoint records, and commit
@@ -57,9 +57,10 @@ class ExactlyOnce(CommitProtocol):
         # 7  count it
         self._count(tasks)
 
-    def _outputs(self, tasks: Sequence[TaskInstance]) -> None:
+    def _outputs(self, tasks: Sequence[TaskInstance], offsets: Positions) -> None:
         for task in tasks:
             task.collector.hand_over()
+        self._commit_sinks(tasks, offsets)
         reach("commit.3")
 
     def _commit_transactions(self, tasks: Sequence[TaskInstance]) -> None:
@@ -75,5 +76,5 @@ class EffectivelyOnce(ExactlyOnce):
     """`task.guarantee=effectively-once`: changelog and checkpoint are one transaction, so state and offsets agree;
     outputs are acknowledged before it, carry their input's id, and repeat under the same id after a crash."""
 
-    def _outputs(self, tasks: Sequence[TaskInstance]) -> None:
-        self._acknowledge_outputs(tasks)
+    def _outputs(self, tasks: Sequence[TaskInstance], offsets: Positions) -> None:
+        self._acknowledge_outputs(tasks, offsets)

@@ -73,7 +73,7 @@ class CommitProtocol(ABC):
             task.stores.flush()
         reach("commit.2")
 
-    def _acknowledge_outputs(self, tasks: Sequence[TaskInstance]) -> None:
+    def _acknowledge_outputs(self, tasks: Sequence[TaskInstance], offsets: Positions) -> None:
         for task in tasks:
             task.collector.hand_over()
         flushed = set()
@@ -83,7 +83,14 @@ class CommitProtocol(ABC):
                 if id(producer) not in flushed:
                     producer.flush()
                     flushed.add(id(producer))
+        self._commit_sinks(tasks, offsets)
         reach("commit.3")
+
+    def _commit_sinks(self, tasks: Sequence[TaskInstance], offsets: Positions) -> None:
+        """One after the other: a connection belongs to the thread that has made it."""
+        reach("commit.3a")
+        for task in tasks:
+            task.commit_sinks(offsets[task.name])
 
     def _acknowledge_changes(self, tasks: Sequence[TaskInstance]) -> None:
         for task in tasks:

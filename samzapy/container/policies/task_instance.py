@@ -22,8 +22,8 @@ from samzapy.storage.manager import TaskStores
 
 
 class TolerantTaskInstance(TaskInstance):
-    """Leaves nothing of a `process` that raised: its outputs are dropped and its store changes undone, before it is
-    repeated, skipped or made a dead letter. What it asked of the coordinator stays asked."""
+    """Leaves nothing of a `process` that raised: its outputs and what it wrote to sinks are dropped and its store
+    changes undone, before it is repeated, skipped or made a dead letter. What it asked of the coordinator stays asked."""
 
     __slots__ = ("_journal", "_recovery", "_tolerant", "_visible")
 
@@ -79,7 +79,7 @@ class TolerantTaskInstance(TaskInstance):
                 if requests.pending:
                     break
         except RetryInterrupted:
-            self._undo(gathered)
+            self._undo(envelope, gathered)
         if done:
             self.offsets[ssp] = envelopes[done - 1].offset + 1
             self.processed += done
@@ -88,14 +88,14 @@ class TolerantTaskInstance(TaskInstance):
     def _recover(self, envelope: IncomingMessageEnvelope, gathered: tuple[int, ...], failure: BaseException) -> None:
         if not is_about_its_message(failure):
             self._raise(envelope, failure)
-        self._undo(gathered)
+        self._undo(envelope, gathered)
 
         def again() -> Exception | None:
             try:
                 self._process(envelope, self.collector, self.requests)
             except BaseException as repeated:  # noqa: BLE001  # sorted out by kind
                 if is_about_its_message(repeated):
-                    self._undo(gathered)
+                    self._undo(envelope, gathered)
                     return repeated
                 self._raise(envelope, repeated)
             return None
@@ -104,8 +104,9 @@ class TolerantTaskInstance(TaskInstance):
         if final is not None:
             self._raise(envelope, final)
 
-    def _undo(self, gathered: tuple[int, ...]) -> None:
+    def _undo(self, envelope: IncomingMessageEnvelope, gathered: tuple[int, ...]) -> None:
         self._tolerant.back_to(gathered)
+        self._forget(envelope)
         self._journal.undo()
 
     def _process_undecodable(self, ssp: SystemStreamPartition, run: Undecodable) -> int:

@@ -1,0 +1,195 @@
+"""Rows into a table of a SQL database, in one transaction with the offsets of the inputs they come from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from operator import itemgetter
+from typing import Any
+
+from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.sink import Sink, TaskAttempt
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.errors import EnvironmentFailure, RetriableError, SamzapyError, TaskFailed
+from samzapy.failpoints import reach
+from samzapy.sinks.database import Connection, Database, Row, Target, database_of
+from samzapy.sinks.failures import is_conflict, is_database_error, is_transient, one_line
+from samzapy.sinks.offsets import SinkOffsets
+from samzapy.sinks.waiting import WaitingRows, span
+
+MODES = ("transactional", "upsert")
+
+_PART = r'([A-Za-z_]\w*|"[^"\x00]+")'
+_NAME = re.compile(rf"{_PART}(\.{_PART})*", re.ASCII)
+
+
+class SqlSink(Sink):
+    """One table as a task's sink: `write` in `process`, and at each of the task's commits one transaction with the
+    rows and the offsets (in `samzapy_offsets`, which is made in the same database if it is missing).
+
+    `transactional`: rows are inserted; those of an input that is processed again are dropped. `upsert`: a row replaces
+    the one with the same `key`, for which the table needs a unique constraint; rows of an input that is processed again
+    are written again, so the table follows the task's state even where that depends on more than the inputs, and
+    `window` may write too. Either way, what an older attempt of the task still tries is refused.
+
+    The task's container connects when it starts, and again when it starts again after a lost connection. Tested with
+    sqlite3 and with psycopg 3 on PostgreSQL, where rows are inserted by COPY; `transactional` is standard SQL.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        table: str,
+        columns: Sequence[str],
+        *,
+        mode: str = "transactional",
+        key: Sequence[str] = (),
+        name: str | None = None,
+        max_rows: int = 50_000,
+    ) -> None:
+        """`connect` makes a DB-API 2 connection that is not in autocommit mode. The names of table and columns go into
+        statements as they are: letters, digits and underscores, or quoted. `name` (default: the table's) tells the
+        task's sinks apart and must stay. With `max_rows` rows waiting the task commits early. Raises ValueError."""
+        for given in (table, *columns):
+            if not _NAME.fullmatch(given):
+                raise ValueError(f"""{given!r} cannot be the name of a table or column; quote it: '"{given}"'""")
+        if mode not in MODES:
+            raise ValueError(f"table {table}: mode is {' or '.join(MODES)}, got {mode!r}")
+        if not columns or not set(key) <= set(columns) or bool(key) != (mode == "upsert"):
+            raise ValueError(f"table {table}: upsert needs a key among the columns {list(columns)}, got {list(key)}")
+        self._connect = connect
+        self._target = Target(table, tuple(columns), tuple(key))
+        self._width = len(columns)
+        self._key_of = itemgetter(*map(self._target.columns.index, key)) if key else None
+        self._name = name or table
+        self._max_rows = max_rows
+        self._waiting = WaitingRows()
+        self._held: dict[SystemStreamPartition, int] = {}
+        self._repeated: dict[SystemStreamPartition, int] = {}
+        self._written = self._dropped = 0
+        self._what = f"table {table}"
+        self._opened: _Opened | None = None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def write(self, row: Row, envelope: IncomingMessageEnvelope | None = None) -> None:
+        """Add a row, values in the order of the columns, that comes from the message `envelope`. To be called on the
+        task's thread, while the message is processed.
+
+        `window` has no message: there, only `upsert` can make one row of a row and its repetition. Raises ValueError
+        for a row of another length or type, or one without a message that needs one.
+        """
+        if not isinstance(row, (tuple, list)) or len(row) != self._width:
+            columns = ", ".join(self._target.columns)
+            raise ValueError(f"table {self._target.table}: a row is a tuple of {columns}, got {row!r}")
+        if envelope is None:
+            if self._key_of is None:
+                raise ValueError(f"table {self._target.table}: a row that comes from no message needs mode='upsert'")
+            self._waiting.add((None, -1, row))
+            return
+        ssp, offset = envelope.ssp, envelope.offset
+        if self._repeated and offset < self._repeated.get(ssp, 0):
+            self._dropped += 1
+        else:
+            self._waiting.add((ssp, offset, row))
+
+    def open(self, attempt: TaskAttempt) -> Mapping[SystemStreamPartition, int]:
+        """As the interface says. Raises TaskMigrated, RetriableError, or EnvironmentFailure for a table that is not
+        there or has no such columns."""
+        self._what = f"{attempt}: table {self._target.table}"
+        try:
+            connection = self._connect()
+        except Exception as cause:
+            raise self._failure("cannot connect", cause) from cause
+        opened = self._opened = _Opened(connection, attempt, self._name)
+        try:
+            opened.offsets.create(connection)
+            with self._transaction(opened) as cursor:
+                cursor.execute(self._target.probe)
+                self._held = opened.offsets.claim(cursor)
+            if self._key_of is None:
+                self._repeated = dict(self._held)
+        except Exception as cause:
+            self.close()
+            if not is_database_error(cause):
+                raise
+            raise self._failure("cannot be opened", cause) from cause
+        return dict(self._held)
+
+    def commit(self, offsets: Mapping[SystemStreamPartition, int]) -> None:
+        """As the interface says. Raises TaskMigrated, RetriableError, or TaskFailed for rows that the table refuses."""
+        assert self._opened is not None, "open comes first, and nothing after a failure"
+        opened = self._opened
+        done = self._waiting.before(offsets)
+        held = {ssp: max(offset, self._held.get(ssp, offset)) for ssp, offset in offsets.items()}
+        try:
+            with self._transaction(opened) as cursor:
+                # The offsets first: that takes the locks, and finds out whether this attempt may write at all.
+                opened.offsets.advance(cursor, held)
+                reach("sink.1")
+                self._load(opened.database, cursor, [row for _, _, row in done])
+                reach("sink.2")
+        except Exception as cause:
+            self.close()
+            if is_transient(cause):
+                raise self._failure("the commit failed", cause) from cause
+            if is_database_error(cause):
+                raise TaskFailed(f"{self._what} refused one of {span(done)}: {one_line(cause)}") from cause
+            raise
+        reach("sink.3")
+        self._waiting.remove(done)
+        if self._repeated and all(self._repeated.get(ssp, 0) <= offset for ssp, offset in offsets.items()):
+            self._repeated.clear()
+        self._written += len(done)
+
+    def forget(self, envelope: IncomingMessageEnvelope) -> None:
+        self._waiting.forget(envelope.ssp, envelope.offset)
+
+    def full(self) -> bool:
+        return len(self._waiting) >= self._max_rows
+
+    def metrics(self) -> Mapping[str, float]:
+        """`rows` committed and rows `dropped`, because the table had them, by this attempt."""
+        return {"rows": self._written, "dropped": self._dropped}
+
+    def close(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.connection.close()
+
+    @staticmethod
+    @contextmanager
+    def _transaction(opened: _Opened) -> Iterator[Any]:
+        """A cursor, and a commit at the end; after a failure the connection is good for nothing but `close`."""
+        with closing(opened.connection.cursor()) as cursor:
+            yield cursor
+        opened.connection.commit()
+
+    def _load(self, database: Database, cursor: Any, rows: Sequence[Row]) -> None:
+        if self._key_of is not None:
+            rows = list({self._key_of(row): row for row in rows}.values())
+        if rows:
+            database.load(cursor, self._target, rows)
+
+    def _failure(self, what: str, cause: Exception) -> SamzapyError:
+        # Two attempts that make the same row or table at the same time: the second finds it made when it tries again.
+        again = is_transient(cause) or is_conflict(cause)
+        return (RetriableError if again else EnvironmentFailure)(f"{self._what}: {what}: {one_line(cause)}")
+
+
+class _Opened:
+    """What a sink has between `open` and `close`."""
+
+    __slots__ = ("connection", "database", "offsets")
+
+    def __init__(self, connection: Connection, attempt: TaskAttempt, sink: str) -> None:
+        self.connection = connection
+        try:
+            self.database = database_of(connection)
+        except EnvironmentFailure:
+            connection.close()
+            raise
+        self.offsets = SinkOffsets(self.database, attempt, sink)

@@ -1,0 +1,211 @@
+"""What a SQL sink does on a real PostgreSQL that it does nowhere else."""
+
+import datetime as dt
+import threading
+import uuid
+from decimal import Decimal
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+from sink_job import SinkJob, expected, expected_offsets
+
+from samzapy import IncomingMessageEnvelope, SystemStreamPartition, TaskAttempt
+from samzapy.errors import EnvironmentFailure, RetriableError, TaskFailed, TaskMigrated
+from samzapy.failpoints import arm, disarm
+from samzapy.sinks import SqlSink
+
+SSP = SystemStreamPartition("sys", "in", 0)
+
+
+@pytest.fixture
+def dsn(postgres_server):
+    return postgres_server.create_database(f"sink-{uuid.uuid4().hex}")
+
+
+@pytest.fixture
+def database(dsn):
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE numbers (id BIGINT PRIMARY KEY, kind TEXT)")
+        yield connection
+
+
+@pytest.fixture
+def open_sink(dsn, database):
+    opened = []
+
+    def make(epoch=1, table="numbers", columns=("id", "kind"), ssps=(SSP,), task="Partition 0", **more):
+        sink = SqlSink(lambda: psycopg.connect(dsn), table, columns, **more)
+        opened.append(sink)
+        sink.open(TaskAttempt("job-1", task, epoch, frozenset(ssps)))
+        return sink
+
+    yield make
+    for sink in opened:
+        sink.close()
+
+
+def write(sink, *rows):
+    for offset, row in enumerate(rows):
+        sink.write(row, IncomingMessageEnvelope(SSP, offset, None, None))
+    sink.commit({SSP: len(rows)})
+
+
+def test_values_of_every_kind_arrive_as_they_were(open_sink, database):
+    database.execute(
+        "CREATE TABLE kinds (id BIGINT, t TEXT, f DOUBLE PRECISION, d NUMERIC, b BYTEA, w TIMESTAMPTZ, j JSONB, ok BOOLEAN)"
+    )
+    when = dt.datetime(2024, 2, 29, 23, 59, 59, 123456, tzinfo=dt.timezone.utc)
+    rows = [
+        (
+            2**62,
+            "tab\t newline\n backslash\\ \\N quote' \"é漢🙂",
+            0.1,
+            Decimal("1.10"),
+            b"\x00\\\xff",
+            when,
+            {"a": 1},
+            True,
+        ),
+        (-1, "", -1e300, None, b"", None, None, False),
+        (0, None, None, None, None, None, None, None),
+    ]
+    sent = [(*row[:6], None if row[6] is None else Jsonb(row[6]), row[7]) for row in rows]
+    write(open_sink(table="kinds", columns=["id", "t", "f", "d", "b", "w", "j", "ok"]), *sent)
+    assert database.execute("SELECT * FROM kinds").fetchall() == rows
+
+
+def test_an_upsert_keeps_the_last_row_of_a_key_whichever_commit_it_is_in(open_sink, database):
+    sink = open_sink(mode="upsert", key=["id"])
+    write(sink, (1, "one"), (2, "two"), (1, "uno"))
+    sink.write((2, "due"), IncomingMessageEnvelope(SSP, 3, None, None))
+    sink.write((3, "tre"))
+    sink.commit({SSP: 4})
+    assert database.execute("SELECT * FROM numbers ORDER BY id").fetchall() == [(1, "uno"), (2, "due"), (3, "tre")]
+
+
+def test_an_upsert_of_nothing_but_the_key_keeps_the_row_that_is_there(open_sink, database):
+    sink = open_sink(columns=["id"], mode="upsert", key=["id"])
+    write(sink, (1,), (1,), (2,))
+    assert database.execute("SELECT id FROM numbers ORDER BY id").fetchall() == [(1,), (2,)]
+
+
+def test_a_newer_attempt_does_not_wait_for_an_older_ones_open_transaction(open_sink, database):
+    older = open_sink(epoch=1)
+    newer = []
+    # In the middle of the older attempt's transaction, with its rows in and the locks taken, the newer one starts.
+    arm("sink.2", action=lambda _: newer.append(open_sink(epoch=2)))
+    with pytest.raises(RetriableError, match=r"table numbers: the commit failed: .*terminat"):
+        write(older, (1, "of the older"))
+    with pytest.raises(
+        TaskMigrated, match=r"a newer attempt \(epoch 2\) owns the sink 'numbers', this one has epoch 1"
+    ):
+        open_sink(epoch=1)
+    write(newer[0], (1, "of the newer"))
+    assert database.execute("SELECT * FROM numbers").fetchall() == [(1, "of the newer")]
+    assert database.execute("SELECT next_offset, epoch FROM samzapy_offsets").fetchall() == [(1, 2)]
+
+
+def test_an_older_attempt_does_not_end_the_session_of_a_newer_one(open_sink, database):
+    newer = open_sink(epoch=2)
+    with pytest.raises(TaskMigrated):
+        open_sink(epoch=1)
+    write(newer, (1, "one"))
+    assert database.execute("SELECT * FROM numbers").fetchall() == [(1, "one")]
+
+
+def test_tasks_that_start_together_in_a_new_database_make_the_offsets_table_once(open_sink, database):
+    together = threading.Barrier(6)
+    failures = []
+
+    def start(number):
+        together.wait(30)
+        for _ in range(3):
+            try:
+                open_sink(task=f"Partition {number}")
+            except RetriableError:
+                continue
+            except Exception as failure:  # noqa: BLE001  # reported below
+                failures.append(failure)
+            return
+
+    threads = [threading.Thread(target=start, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not failures
+    assert database.execute("SELECT count(*) FROM samzapy_offsets").fetchone() == (6,)
+
+
+def test_a_lost_connection_restarts_the_container_in_place_and_repeats_no_row(dsn, tmp_path, postgres_server):
+    job = SinkJob(tmp_path, dsn, "exactly-once")
+    cuts = []
+
+    def cut(_):
+        cuts.append(1)
+        with psycopg.connect(postgres_server.dsn(), autocommit=True) as admin:
+            admin.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'samzapy %'"
+            )
+
+    job.send(40)
+    arm("sink.2", 3, cut)
+    try:
+        job.run()
+    finally:
+        disarm()
+        job.close()
+    assert cuts
+    assert job.rows() == expected(40)
+    assert job.offsets() == expected_offsets(40)
+
+
+def test_a_server_that_crashes_and_comes_back_loses_and_repeats_no_row(dsn, tmp_path, postgres_server):
+    job = SinkJob(tmp_path, dsn, "exactly-once")
+    crashes = []
+
+    def crash(_):
+        crashes.append(1)
+        postgres_server.crash()
+        postgres_server.start()
+
+    job.send(40)
+    arm("sink.2", 4, crash)
+    try:
+        job.run()
+    finally:
+        disarm()
+        job.close()
+    assert crashes
+    assert job.rows() == expected(40)
+    assert job.offsets() == expected_offsets(40)
+
+
+def test_rows_that_the_table_refuses_are_named_by_their_inputs_and_none_is_written(open_sink, database):
+    sink = open_sink()
+    refused = (
+        r"job-1/Partition 0: table numbers refused one of 3 rows from sys.in\[0\]@0 to sys.in\[0\]@2: duplicate key .*"
+    )
+    with pytest.raises(TaskFailed, match=refused) as failed:
+        write(sink, (1, "one"), (2, "two"), (1, "again"))
+    assert "\n" not in str(failed.value)
+    assert database.execute("SELECT count(*) FROM numbers").fetchone() == (0,)
+
+
+def test_a_table_that_is_not_there_is_named_when_the_task_starts(open_sink):
+    missing = r'job-1/Partition 0: table missing: cannot be opened: relation "missing" does not exist'
+    with pytest.raises(EnvironmentFailure, match=missing):
+        open_sink(table="missing")
+
+
+def test_a_server_that_does_not_answer_is_worth_another_try(dsn):
+    sink = SqlSink(lambda: psycopg.connect("host=127.0.0.1 port=1 connect_timeout=5"), "numbers", ["id"])
+    with pytest.raises(RetriableError, match=r"table numbers: cannot connect: "):
+        sink.open(TaskAttempt("job-1", "Partition 0", 1, frozenset([SSP])))
+
+
+def test_a_connection_in_autocommit_mode_is_refused(dsn, database):
+    sink = SqlSink(lambda: psycopg.connect(dsn, autocommit=True), "numbers", ["id"])
+    with pytest.raises(EnvironmentFailure, match="psycopg connection is in autocommit mode"):
+        sink.open(TaskAttempt("job-1", "Partition 0", 1, frozenset([SSP])))

@@ -1,0 +1,298 @@
+"""A SQL sink by itself, on SQLite."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from samzapy import IncomingMessageEnvelope, SystemStreamPartition, TaskAttempt
+from samzapy.errors import EnvironmentFailure, RetriableError, TaskFailed, TaskMigrated
+from samzapy.sinks import SqlSink
+
+A, B = SystemStreamPartition("sys", "in", 0), SystemStreamPartition("sys", "more", 0)
+
+
+class Table:
+    """A database with one table, and the sinks that were opened on it."""
+
+    def __init__(self, path):
+        self.path = path
+        self._sinks = []
+        self.query("CREATE TABLE seen (id INTEGER, kind TEXT UNIQUE)")
+
+    def connect(self, **more):
+        return sqlite3.connect(self.path, timeout=0.1, **more)
+
+    def query(self, statement):
+        with closing(self.connect()) as connection, connection:
+            return connection.execute(statement).fetchall()
+
+    @property
+    def rows(self):
+        return self.query("SELECT id, kind FROM seen ORDER BY id")
+
+    @property
+    def offsets(self):
+        return dict(self.query("SELECT ssp, next_offset FROM samzapy_offsets"))
+
+    def sink(self, **more):
+        self._sinks.append(SqlSink(self.connect, "seen", ["id", "kind"], **more))
+        return self._sinks[-1]
+
+    def open(self, epoch=1, ssps=(A,), task="Partition 0", **more):
+        sink = self.sink(**more)
+        sink.held = sink.open(TaskAttempt("job-1", task, epoch, frozenset(ssps)))
+        return sink
+
+    def close(self):
+        for sink in self._sinks:
+            sink.close()
+
+
+@pytest.fixture
+def table(tmp_path):
+    table = Table(tmp_path / "rows.db")
+    yield table
+    table.close()
+
+
+def message(offset, ssp=A):
+    return IncomingMessageEnvelope(ssp, offset, None, None)
+
+
+def test_a_new_sink_holds_no_offsets(table):
+    assert table.open().held == {}
+
+
+def test_rows_and_offsets_are_visible_after_a_commit_and_not_before(table):
+    sink = table.open()
+    sink.write((1, "a"), message(0))
+    assert table.rows == []
+    sink.commit({A: 1})
+    assert table.rows == [(1, "a")]
+    assert table.offsets == {str(A): 1}
+
+
+def test_a_successor_finds_the_offsets_and_the_rows_of_its_inputs_are_not_written_again(table):
+    first = table.open()
+    for offset in range(3):
+        first.write((offset, None), message(offset))
+    first.commit({A: 3})
+    first.close()
+    second = table.open(epoch=2)
+    assert second.held == {A: 3}
+    for offset in range(5):
+        second.write((offset, None), message(offset))
+    second.commit({A: 5})
+    assert [i for i, _ in table.rows] == [0, 1, 2, 3, 4]
+    assert second.metrics() == {"rows": 2, "dropped": 3}
+
+
+def test_offsets_do_not_go_back_while_inputs_are_processed_again(table):
+    first = table.open()
+    first.commit({A: 9})
+    second = table.open(epoch=2)
+    second.commit({A: 4})
+    assert table.offsets == {str(A): 9}
+    assert table.open(epoch=3).held == {A: 9}
+
+
+def test_a_row_of_an_input_after_the_committed_offsets_waits(table):
+    sink = table.open(ssps=(A, B))
+    sink.write((1, "a"), message(0))
+    sink.write((2, "b"), message(7))
+    sink.write((3, "c"), message(0, B))
+    sink.commit({A: 5, B: 1})
+    assert table.rows == [(1, "a"), (3, "c")]
+    sink.commit({A: 8, B: 1})
+    assert table.rows == [(1, "a"), (2, "b"), (3, "c")]
+
+
+def test_what_was_not_committed_is_gone_after_a_close(table):
+    first = table.open()
+    first.write((1, "a"), message(0))
+    first.close()
+    table.open(epoch=2).commit({A: 0})
+    assert table.rows == []
+
+
+def test_an_attempt_that_was_overtaken_commits_nothing(table):
+    older = table.open(epoch=1)
+    table.open(epoch=2)
+    older.write((1, "a"), message(0))
+    with pytest.raises(TaskMigrated, match=r"job-1/Partition 0: a newer attempt \(epoch 2\) owns the sink 'seen'"):
+        older.commit({A: 1})
+    assert table.rows == []
+
+
+def test_an_attempt_older_than_the_owner_cannot_open(table):
+    table.open(epoch=2).commit({A: 1})
+    with pytest.raises(TaskMigrated, match="this one has epoch 1"):
+        table.open(epoch=1)
+    assert table.open(epoch=2).held == {A: 1}
+
+
+def test_a_commit_on_a_connection_that_the_same_attempt_has_given_up_changes_nothing(table):
+    given_up = table.open(epoch=1)
+    table.open(epoch=1)
+    given_up.write((1, "a"), message(0))
+    with pytest.raises(RetriableError, match="commit number 2, expected 1 and 1"):
+        given_up.commit({A: 1})
+    assert table.rows == []
+
+
+def test_other_tasks_and_other_sinks_of_a_task_have_offsets_of_their_own(table):
+    table.open().commit({A: 3})
+    table.open(task="Partition 1").commit({A: 5})
+    table.open(name="copy").commit({A: 7})
+    assert table.open(epoch=2).held == {A: 3}
+    assert table.open(epoch=2, task="Partition 1").held == {A: 5}
+    assert table.open(epoch=2, name="copy").held == {A: 7}
+
+
+def test_every_commit_has_a_number_of_its_own_over_all_attempts(table):
+    numbers = []
+    for epoch in (1, 2, 3):
+        sink = table.open(epoch=epoch)
+        for offset in (epoch, epoch + 10):
+            sink.commit({A: offset})
+            numbers += table.query("SELECT commit_number FROM samzapy_offsets")[0]
+    assert len(set(numbers)) == 6
+    assert numbers == sorted(numbers)
+
+
+def test_a_partition_that_is_new_to_the_task_has_no_offset_and_an_old_one_keeps_its_own(table):
+    table.open(ssps=(A,)).commit({A: 3})
+    both = table.open(epoch=2, ssps=(A, B))
+    assert both.held == {A: 3}
+    both.commit({A: 4, B: 1})
+    assert table.open(epoch=3, ssps=(B,)).held == {A: 4, B: 1}
+
+
+def test_an_upsert_replaces_the_row_of_its_key_and_repeated_rows_are_written_again(table):
+    first = table.open(mode="upsert", key=["kind"])
+    first.write((1, "a"), message(0))
+    first.write((2, "a"), message(1))
+    first.commit({A: 2})
+    assert table.rows == [(2, "a")]
+    second = table.open(epoch=2, mode="upsert", key=["kind"])
+    second.write((8, "a"), message(1))
+    second.write((9, "b"))
+    second.commit({A: 2})
+    assert table.rows == [(8, "a"), (9, "b")]
+
+
+def test_rows_that_the_table_refuses_are_named_by_their_inputs_and_none_is_written(table):
+    sink = table.open()
+    sink.write((1, "a"), message(5))
+    sink.write((2, "a"), message(6))
+    with pytest.raises(
+        TaskFailed, match=r"table seen refused one of 2 rows from sys.in\[0\]@5 to sys.in\[0\]@6: UNIQUE"
+    ):
+        sink.commit({A: 7})
+    assert table.rows == []
+    assert table.offsets == {str(A): None}
+
+
+def test_a_locked_database_is_worth_another_try_and_the_sink_lets_go_of_its_lock(table):
+    sink = table.open()
+    with closing(table.connect(isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(RetriableError, match="table seen: the commit failed: database is locked"):
+            sink.commit({A: 1})
+    assert table.open(epoch=2).held == {}
+
+
+def test_offsets_that_somebody_has_deleted_are_an_error(table):
+    sink = table.open()
+    table.query("DELETE FROM samzapy_offsets")
+    with pytest.raises(EnvironmentFailure, match=r"sys.in\[0\]: the row has been deleted from samzapy_offsets"):
+        sink.commit({A: 1})
+
+
+def test_the_rows_of_a_message_that_failed_are_taken_back_and_no_others(table):
+    sink = table.open(ssps=(A, B))
+    sink.write((1, "a"), message(0))
+    sink.write((2, "b"), message(1))
+    sink.write((3, "c"), message(1, B))
+    sink.write((4, "d"), message(1))
+    sink.forget(message(1))
+    sink.commit({A: 2, B: 2})
+    assert table.rows == [(1, "a"), (3, "c")]
+
+
+def test_many_rows_ask_for_an_early_commit(table):
+    sink = table.open(max_rows=2)
+    sink.write((1, "a"), message(0))
+    assert not sink.full()
+    sink.write((2, "b"), message(1))
+    assert sink.full()
+    sink.commit({A: 2})
+    assert not sink.full()
+
+
+@pytest.mark.parametrize(
+    ("table_name", "columns", "said"),
+    [("missing", ["id"], "no such table: missing"), ("seen", ["id", "missing"], "no such column: missing")],
+)
+def test_a_table_or_column_that_is_not_there_is_named_when_the_sink_is_opened(table, table_name, columns, said):
+    sink = SqlSink(table.connect, table_name, columns)
+    with pytest.raises(EnvironmentFailure, match=f"table {table_name}: cannot be opened: {said}"):
+        sink.open(TaskAttempt("job-1", "Partition 0", 1, frozenset([A])))
+
+
+def test_a_connection_in_autocommit_mode_is_refused(table):
+    sink = SqlSink(lambda: table.connect(isolation_level=None), "seen", ["id"])
+    with pytest.raises(EnvironmentFailure, match="sqlite3 connection is in autocommit mode"):
+        sink.open(TaskAttempt("job-1", "Partition 0", 1, frozenset([A])))
+
+
+def test_what_keeps_it_from_connecting_is_said(tmp_path):
+    sink = SqlSink(lambda: sqlite3.connect(tmp_path / "no" / "folder.db"), "seen", ["id"])
+    with pytest.raises(EnvironmentFailure, match="table seen: cannot connect: unable to open database file"):
+        sink.open(TaskAttempt("job-1", "Partition 0", 1, frozenset([A])))
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ((1,), r"a tuple of id, kind, got \(1,\)"),
+        ({"id": 1, "kind": 2}, "a tuple of id, kind, got"),
+        ("ab", "got 'ab'"),
+    ],
+)
+def test_a_row_that_does_not_fit_the_columns_is_refused_where_it_is_written(table, row, said):
+    with pytest.raises(ValueError, match=said):
+        table.open().write(row, message(0))
+
+
+def test_a_row_that_comes_from_no_message_needs_an_upsert(table):
+    with pytest.raises(ValueError, match="comes from no message needs mode='upsert'"):
+        table.open().write((1, "a"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"table": "seen; DROP TABLE seen"}, "cannot be the name"),
+        ({"columns": ["a b"]}, "cannot be the name"),
+        ({"columns": []}, "upsert needs a key among the columns"),
+        ({"mode": "append"}, "transactional or upsert, got 'append'"),
+        ({"mode": "upsert"}, "upsert needs a key"),
+        ({"mode": "upsert", "key": ["other"]}, "upsert needs a key among the columns"),
+        ({"key": ["id"]}, "upsert needs a key"),
+    ],
+)
+def test_what_a_sink_cannot_be_made_of_is_refused(arguments, said):
+    with pytest.raises(ValueError, match=said):
+        SqlSink(**{"connect": lambda: None, "table": "seen", "columns": ["id"]} | arguments)
+
+
+@pytest.mark.parametrize("name", ["seen", "main.seen", '"seen"', '"main"."seen"'])
+def test_names_may_be_qualified_and_quoted(table, name):
+    sink = SqlSink(table.connect, name, ["id", '"kind"'])
+    sink.open(TaskAttempt("job-1", "Partition 0", 1, frozenset([A])))
+    sink.write((1, "a"), message(0))
+    sink.commit({A: 1})
+    sink.close()
+    assert table.rows == [(1, "a")]
