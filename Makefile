@@ -30,8 +30,9 @@ demo: install java ## run the flights job on Spark with the embedded system, and
 test: install java ## run the tests, with a real Kafka and a real Spark
 	$(BIN)/python -m pytest -q -m "not slow" --ignore=tests/torture
 
-torture: install java ## crash at every commit and start step, in every guarantee, on every system (about 10 minutes)
+torture: install java ## crash at every commit and start step, in every guarantee, on every system; and the slow tests
 	$(BIN)/python -m pytest -q --timeout=600 tests/torture
+	$(BIN)/python -m pytest -q --timeout=600 -m slow tests
 
 check: install ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .

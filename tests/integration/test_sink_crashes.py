@@ -17,6 +17,9 @@ from sink_job import SinkJob, expected, expected_latest, expected_offsets
 from samzapy.errors import TaskFailed
 from samzapy.failpoints import FailPointReached, arm, disarm
 
+#: Some two hundred crashes: `make torture`.
+pytestmark = pytest.mark.slow
+
 COMMIT_STEPS = [f"commit.{n}" for n in ("1", "2", "3a", "3", "4", "5", "6", "7")] + ["sink.1", "sink.2", "sink.3"]
 START_STEPS = [f"start.{n}" for n in (1, 2, 3, 5, 6, 7)]
 GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]
