@@ -15,6 +15,10 @@ from samzapy.errors import EnvironmentFailure, RetriableError, TaskFailed, TaskM
 from samzapy.failpoints import arm, disarm
 from samzapy.sinks import SqlSink
 
+#: Starts, kills and stops a database server again and again: `make torture`.
+pytestmark = pytest.mark.slow
+
+
 SSP = SystemStreamPartition("sys", "in", 0)
 
 
