@@ -511,6 +511,7 @@ def test_a_reader_that_goes_away_is_no_error(place):
     assert process.wait() == 141
 
 
+@pytest.mark.slow  # needs a parent that does not ignore SIGINT
 def test_an_interrupt_ends_quietly_with_130(place):
     place.call("topic", "write", "local.in", "--path", "log.db", stdin="k\tv\n")
     process = samzapy("topic", "read", "local.in", "--path", "log.db", "--follow")
