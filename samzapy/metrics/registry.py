@@ -19,6 +19,8 @@ class Registry(MetricsRegistry):
 
     def __init__(self) -> None:
         self._metrics: dict[tuple[str, str], Counter | Gauge | Timer] = {}
+        # A list may be walked while another thread appends to it; a dict may not, and even copying one can be interrupted.
+        self._in_order: list[tuple[str, str, Counter | Gauge | Timer]] = []
 
     def counter(self, group: str, name: str) -> Counter:
         """The counter of that name."""
@@ -35,8 +37,7 @@ class Registry(MetricsRegistry):
     def snapshot(self) -> dict[str, dict[str, float]]:
         """All values now, by group and name."""
         found: dict[str, dict[str, float]] = {}
-        # A list first: it is made in one step, whereas the run loop's thread may add a metric while we loop.
-        for (group, name), metric in list(self._metrics.items()):
+        for group, name, metric in self._in_order:
             values = found.setdefault(group, {})
             if isinstance(metric, Counter):
                 values[name] = metric.count
@@ -52,6 +53,7 @@ class Registry(MetricsRegistry):
         metric = self._metrics.get((group, name))
         if metric is None:
             metric = self._metrics[group, name] = kind()
+            self._in_order.append((group, name, metric))
         if not isinstance(metric, kind):
             raise SamzapyError(
                 f"metric {group}.{name} is a {type(metric).__name__.lower()}, not a {kind.__name__.lower()}"

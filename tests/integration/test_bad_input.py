@@ -511,8 +511,15 @@ def test_a_reader_that_goes_away_is_no_error(place):
     assert process.wait() == 141
 
 
-@pytest.mark.slow  # needs a parent that does not ignore SIGINT
-def test_an_interrupt_ends_quietly_with_130(place):
+@pytest.fixture
+def interruptible():
+    """A shell starts background commands with interrupts ignored, and their children inherit it: not these."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_ends_quietly_with_130(place, interruptible):
     place.call("topic", "write", "local.in", "--path", "log.db", stdin="k\tv\n")
     process = samzapy("topic", "read", "local.in", "--path", "log.db", "--follow")
     assert process.stdout.readline()
