@@ -14,6 +14,7 @@ from samzapy.clock import Clock
 from samzapy.errors import ProducerError, ProducerFenced, SamzapyError, TransactionIndeterminate
 from samzapy.system.embedded.pending import Batches, PendingRecords
 from samzapy.system.embedded.topic import Topic
+from samzapy.system.producer_calls import ProducerCalls
 
 #: What a producer holds before it writes on its own account, so that its memory is bounded.
 MOST_PENDING_RECORDS = 10_000
@@ -77,15 +78,15 @@ class LogProducer(SystemProducer):
         self._pending = PendingRecords(system, writer.topic, clock)
         self._transactional_id = transactional_id
         self._timeout_ms = timeout_ms
+        self._calls = ProducerCalls(system, transactional_id)
         self._owner: ProducerIdentity | None = None
-        self._in_transaction = False
         self._error: SamzapyError | None = None
         self._last: LastOffsets = {}
         self._closed = False
 
     def send(self, records: Sequence[OutgoingRecord]) -> None:
         with self._poisoning():
-            self._must_take_records()
+            self._calls.must_take_records()
             self._pending.add(records)
             self._bound_memory()
 
@@ -93,7 +94,7 @@ class LogProducer(SystemProducer):
         self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None = None
     ) -> None:
         with self._poisoning():
-            self._must_take_records()
+            self._calls.must_take_records()
             self._pending.add_changes(stream, partition, changes, headers)
             self._bound_memory()
 
@@ -111,23 +112,20 @@ class LogProducer(SystemProducer):
 
     def init_transactions(self) -> None:
         with self._poisoning():
-            if self._transactional_id is None or self._owner is not None:
-                state = "has no transactional id" if self._transactional_id is None else "is initialised already"
-                raise ProducerError(f"init_transactions: the producer of system '{self._system}' {state}")
-            self._owner = self._writer.take_over(self._transactional_id, self._timeout_ms)
+            self._calls.must_be_new()
+            self._owner = self._writer.take_over(str(self._transactional_id), self._timeout_ms)
+            self._calls.initialised = True
 
     def begin(self) -> None:
         with self._poisoning():
-            if self._owner is None or self._in_transaction:
-                state = "is in a transaction already" if self._in_transaction else "needs init_transactions first"
-                raise ProducerError(f"begin: {self._name()} {state}")
-            self._in_transaction = True
+            self._calls.must_be_between_transactions()
+            self._calls.in_transaction = True
 
     def commit(self) -> None:
         with self._poisoning():
             owner = self._must_be_in_transaction("commit")
             self._write(lambda batches, _: self._writer.commit(batches, owner), even_if_empty=True)
-            self._in_transaction = False
+            self._calls.in_transaction = False
 
     def abort(self) -> None:
         if isinstance(self._error, (ProducerFenced, TransactionIndeterminate)):
@@ -137,14 +135,14 @@ class LogProducer(SystemProducer):
             owner = self._must_be_in_transaction("abort")
             self._pending.take()
             self._writer.abort(owner)
-            self._in_transaction = False
+            self._calls.in_transaction = False
 
     @contextmanager
     def _poisoning(self) -> Iterator[None]:
         if self._error is not None:
             raise self._error.with_traceback(None)
         if self._closed:
-            raise ProducerError(f"{self._name()} is closed")
+            raise ProducerError(f"{self._calls.name} is closed")
         try:
             yield
         except SamzapyError as error:
@@ -152,7 +150,7 @@ class LogProducer(SystemProducer):
             raise
         except BaseException as error:
             # An interrupt, too: the records that were on their way are in no queue any more.
-            self._error = ProducerError(f"{self._name()} failed ({type(error).__name__}: {error})")
+            self._error = ProducerError(f"{self._calls.name} failed ({type(error).__name__}: {error})")
             raise
 
     def _write(
@@ -166,15 +164,7 @@ class LogProducer(SystemProducer):
         if self._pending.records >= MOST_PENDING_RECORDS or self._pending.size >= MOST_PENDING_BYTES:
             self._write(self._writer.append)
 
-    def _must_take_records(self) -> None:
-        if self._transactional_id is not None and not self._in_transaction:
-            raise ProducerError(f"send: {self._name()} is outside a transaction, call begin first")
-
     def _must_be_in_transaction(self, call: str) -> ProducerIdentity:
-        if self._owner is None or not self._in_transaction:
-            raise ProducerError(f"{call}: {self._name()} is in no transaction")
+        self._calls.must_be_in_transaction(call)
+        assert self._owner is not None
         return self._owner
-
-    def _name(self) -> str:
-        owner = "" if self._transactional_id is None else f" '{self._transactional_id}'"
-        return f"the producer{owner} of system '{self._system}'"

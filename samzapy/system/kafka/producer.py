@@ -22,6 +22,7 @@ from samzapy.system.kafka.client import Alarms, make_client, reach
 from samzapy.system.kafka.errors import delivery_error, error_of, transaction_error
 from samzapy.system.kafka.queue import RecordQueue
 from samzapy.system.kafka.reports import DeliveryReports
+from samzapy.system.producer_calls import ProducerCalls
 
 #: How long one transactional call may take; then nobody knows its outcome.
 _TRANSACTION_S = 30.0
@@ -36,26 +37,24 @@ class KafkaProducer(SystemProducer):
     ) -> None:
         self._properties = properties
         self._alarms = alarms
-        self._transactional_id = transactional_id
         self._clock = clock
         self._made: Any = None
         self._filled: RecordQueue | None = None
         self._reports = DeliveryReports()
         self._error: SamzapyError | None = None
-        self._initialised = False
-        self._in_transaction = False
+        self._calls = ProducerCalls(alarms.system, transactional_id)
         self._closed = False
 
     def send(self, records: Sequence[OutgoingRecord]) -> None:
         with self._poisoning():
-            self._must_take_records()
+            self._calls.must_take_records()
             self._queue.send(records)
 
     def send_changes(
         self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None = None
     ) -> None:
         with self._poisoning():
-            self._must_take_records()
+            self._calls.must_take_records()
             self._queue.send_changes(stream, partition, changes, headers)
 
     def flush(self, timeout_s: float = 60.0) -> None:
@@ -74,38 +73,34 @@ class KafkaProducer(SystemProducer):
 
     def init_transactions(self) -> None:
         with self._poisoning():
-            if self._transactional_id is None or self._initialised:
-                state = "has no transactional id" if self._transactional_id is None else "is initialised already"
-                raise ProducerError(f"init_transactions: {self._name()} {state}")
+            self._calls.must_be_new()
             reach(self._client, self._alarms)
             self._call("init_transactions", lambda client: client.init_transactions(_TRANSACTION_S))
-            self._initialised = True
+            self._calls.initialised = True
 
     def begin(self) -> None:
         with self._poisoning():
-            if not self._initialised or self._in_transaction:
-                state = "is in a transaction already" if self._in_transaction else "needs init_transactions first"
-                raise ProducerError(f"begin: {self._name()} {state}")
+            self._calls.must_be_between_transactions()
             self._call("begin", lambda client: client.begin_transaction())
-            self._in_transaction = True
+            self._calls.in_transaction = True
 
     def commit(self) -> None:
         with self._poisoning():
-            self._must_be_in_transaction("commit")
+            self._calls.must_be_in_transaction("commit")
             self._flush(_TRANSACTION_S)
             self._call("commit", lambda client: client.commit_transaction(_TRANSACTION_S))
-            self._in_transaction = False
+            self._calls.in_transaction = False
 
     def abort(self) -> None:
         if isinstance(self._error, _FINAL):
             raise self._error.with_traceback(None)
         self._error = None
         with self._poisoning():
-            self._must_be_in_transaction("abort")
+            self._calls.must_be_in_transaction("abort")
             # It throws away what is still queued as well.
             self._call("abort", lambda client: client.abort_transaction(_TRANSACTION_S))
             self._reports.clear()
-            self._in_transaction = False
+            self._calls.in_transaction = False
 
     @property
     def _client(self) -> Any:
@@ -126,11 +121,11 @@ class KafkaProducer(SystemProducer):
         if self._error is not None:
             raise self._error.with_traceback(None)
         if self._closed:
-            raise ProducerError(f"{self._name()} is closed")
+            raise ProducerError(f"{self._calls.name} is closed")
         try:
             yield
         except SamzapyError as error:
-            if self._in_transaction and type(error) is ProducerError:
+            if self._calls.in_transaction and type(error) is ProducerError:
                 self._error = TransactionAborted(str(error))
                 raise self._error from error
             self._error = error
@@ -144,11 +139,11 @@ class KafkaProducer(SystemProducer):
         self._alarms.check()
         if left:
             where = f"after {timeout_s:.0f} s on {self._alarms.servers}"
-            raise self._timed_out(f"{self._name()}: {left:,} records were not acknowledged {where}")
+            raise self._timed_out(f"{self._calls.name}: {left:,} records were not acknowledged {where}")
         self._reports.settle()
 
     def _timed_out(self, text: str) -> SamzapyError:
-        return TransactionAborted(text) if self._in_transaction else ProducerError(text)
+        return TransactionAborted(text) if self._calls.in_transaction else ProducerError(text)
 
     def _undelivered(self, error: Any, message: Any) -> SamzapyError:
         where = f"{self._alarms.system}.{message.topic()}[{message.partition()}]"
@@ -157,7 +152,7 @@ class KafkaProducer(SystemProducer):
 
     def _after_a_failure(self, found: SamzapyError) -> SamzapyError:
         """What a failed record means to an open transaction: a fenced producer's records fail for many reasons."""
-        if not self._in_transaction:
+        if not self._calls.in_transaction:
             return found
         try:
             # Inside a transaction this always fails and changes nothing; fatally, if the producer is finished.
@@ -165,7 +160,7 @@ class KafkaProducer(SystemProducer):
         except KafkaException as cause:
             error = error_of(cause)
             if error.fatal():
-                return transaction_error(error, f"flush of {self._name()}")
+                return transaction_error(error, f"flush of {self._calls.name}")
         return TransactionAborted(str(found)) if type(found) is ProducerError else found
 
     def _serve(self, timeout_s: float) -> None:
@@ -176,22 +171,10 @@ class KafkaProducer(SystemProducer):
         try:
             return call(self._client)
         except KafkaException as cause:
-            raise transaction_error(error_of(cause), f"{name} of {self._name()}") from cause
+            raise transaction_error(error_of(cause), f"{name} of {self._calls.name}") from cause
         except SystemError as crash:
             # A fatal error is raised by whatever call delivers reports; a report behind it then finds it pending.
             pending = crash.__cause__
             if isinstance(pending, KafkaException):
-                raise transaction_error(error_of(pending), f"{name} of {self._name()}") from pending
+                raise transaction_error(error_of(pending), f"{name} of {self._calls.name}") from pending
             raise
-
-    def _must_take_records(self) -> None:
-        if self._transactional_id is not None and not self._in_transaction:
-            raise ProducerError(f"send: {self._name()} is outside a transaction, call begin first")
-
-    def _must_be_in_transaction(self, call: str) -> None:
-        if not self._in_transaction:
-            raise ProducerError(f"{call}: {self._name()} is in no transaction")
-
-    def _name(self) -> str:
-        owner = "" if self._transactional_id is None else f" '{self._transactional_id}'"
-        return f"the producer{owner} of system '{self._alarms.system}'"
