@@ -9,6 +9,7 @@ from typing import Protocol
 from samzapy.api.checkpoint import CheckpointManager
 from samzapy.api.system import StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
 from samzapy.checkpoint.files import FileCheckpointManager
+from samzapy.checkpoint.samza import SamzaRecords
 from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.config.checkpoint import CheckpointConfig
 from samzapy.config.job import JobConfig
@@ -69,6 +70,7 @@ class TopicCheckpointManagerFactory(CheckpointManagerFactory):
             lambda: clients.admin(system),
             lambda: clients.consumer(system),
             lambda: clients.producer(system),
+            samza_records=SamzaRecords(job.grouper, write=checkpoint.samza_records),
         )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
-from samzapy.checkpoint import codec
+from samzapy.checkpoint import codec, samza
+from samzapy.checkpoint.samza import SamzaRecords
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import EnvironmentFailure, RestoreError
 
@@ -26,15 +27,20 @@ class TopicCheckpointManager(CheckpointManager):
         consumer: Callable[[], SystemConsumer],
         producer: Callable[[], SystemProducer],
         *,
+        samza_records: SamzaRecords = SamzaRecords(),
         deadline_s: float = 60.0,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """Clients are made when first needed. `deadline_s`: reading without progress for this long is an error."""
+        """Clients are made when first needed. `deadline_s`: reading without progress for this long is an error.
+
+        Records of JVM Samza count like our own, the newer one of a task wins; `samza_records` says more.
+        """
         self._ssp = SystemStreamPartition(system, spec.stream, 0)
         self._spec = spec
         self._admin = admin
         self._new_consumer = consumer
         self._producer = producer
+        self._samza = samza_records
         self._deadline_s = deadline_s
         self._clock = clock
         self._reader: SystemConsumer | None = None
@@ -63,8 +69,16 @@ class TopicCheckpointManager(CheckpointManager):
         return dict(self._partitions)
 
     def write(self, checkpoints: Mapping[str, Checkpoint], producer: SystemProducer | None = None) -> None:
-        records = [
-            OutgoingRecord(self._ssp.stream, codec.encode_key(task), codec.encode(checkpoint), 0)
+        stream = self._ssp.stream
+        records = []
+        if self._samza.write:
+            # First, since of two records the later one is read again, and ours says more.
+            records += [
+                OutgoingRecord(stream, samza.encode_key(task, self._samza.grouper), samza.encode(checkpoint), 0)
+                for task, checkpoint in checkpoints.items()
+            ]
+        records += [
+            OutgoingRecord(stream, codec.encode_key(task), codec.encode(checkpoint), 0)
             for task, checkpoint in checkpoints.items()
         ]
         if producer is not None:
@@ -115,9 +129,12 @@ class TopicCheckpointManager(CheckpointManager):
         for offset, key, value in zip(batch.offsets, batch.keys, batch.values, strict=True):
             where = f"{self._ssp}@{offset}"
             task = codec.decode_key(key) if key else None
+            samza_task = samza.decode_key(key, self._samza.grouper, where) if key and task is None else None
             if value is None:
-                self._checkpoints.pop(task or "", None)
+                self._checkpoints.pop(task or samza_task or "", None)
             elif task is not None:
                 self._checkpoints[task] = codec.decode(value, where)
+            elif samza_task is not None:
+                self._checkpoints[samza_task] = samza.decode(value, where)
             elif key == codec.PARTITIONS_KEY:
                 self._partitions = codec.decode_partitions(value, where)

@@ -7,14 +7,17 @@ from dataclasses import dataclass
 
 from samzapy.config.classes import CHECKPOINTS, FILE_CHECKPOINTS, NO_CHECKPOINTS, TOPIC_CHECKPOINTS
 from samzapy.config.keys import Key, collect
-from samzapy.config.kinds import TEXT, integer, optional
+from samzapy.config.kinds import TEXT, Kind, integer, optional, split_list
 from samzapy.config.reader import Reader
 from samzapy.config.streams import check_system
 
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    """`task.checkpoint.*`. `factory` is a class path; `system` is set for a topic, `path` for files."""
+    """`task.checkpoint.*`. `factory` is a class path; `system` is set for a topic, `path` for files.
+
+    `samza_records`: whether each commit also writes the record that JVM Samza goes on from.
+    """
 
     factory: str
     system: str | None = None
@@ -22,6 +25,14 @@ class CheckpointConfig:
     replication_factor: int | None = None
     segment_bytes: int = 26_214_400
     max_message_bytes: int = 1_000_012
+    samza_records: bool = False
+
+
+def _versions(text: str) -> frozenset[int]:
+    found = frozenset(map(int, split_list(text)))
+    if not found or not found <= {1, 2}:
+        raise ValueError("1, 2 or 1,2")
+    return found
 
 
 FACTORY = Key(
@@ -53,6 +64,20 @@ SEGMENT_BYTES = Key(
 MAX_MESSAGE_BYTES = Key(
     "task.checkpoint.max.message.bytes", integer(1, 2**31 - 1), 1_000_012, "Largest record of the checkpoint topic."
 )
+WRITE_VERSIONS = Key(
+    "task.checkpoint.write.versions",
+    Kind("1, 2 or 1,2", _versions),
+    frozenset[int](),
+    "With 1 each commit also writes Samza's version 1 record beside samzapy's own, so that a JVM job may go on; Samza's "
+    "version 2 is not written.",
+    "none",
+)
+READ_VERSIONS = Key(
+    "task.checkpoint.read.versions",
+    Kind("1, 2 or 1,2", _versions),
+    frozenset({1}),
+    "Understood and without effect: samzapy's own records and Samza's version 1 are read, whichever is newer.",
+)
 KEYS = collect(globals())
 
 
@@ -74,6 +99,11 @@ def parse_checkpoint(
         reader.problem(SYSTEM.name, "required when there are several input systems and no job.default.system")
     if factory == FILE_CHECKPOINTS and path is None:
         reader.problem(PATH.name, "required with file checkpoints, e.g. state/checkpoints")
+    versions = reader.get(WRITE_VERSIONS)
+    if versions == {2} or reader.get(READ_VERSIONS) == {2}:
+        reader.warn(
+            f"{WRITE_VERSIONS.name}, {READ_VERSIONS.name}: of Samza's records only those of version 1 are known here"
+        )
     return CheckpointConfig(
         factory,
         system=None if factory == FILE_CHECKPOINTS else system,
@@ -81,4 +111,5 @@ def parse_checkpoint(
         replication_factor=reader.get(REPLICATION_FACTOR),
         segment_bytes=reader.get(SEGMENT_BYTES),
         max_message_bytes=reader.get(MAX_MESSAGE_BYTES),
+        samza_records=1 in versions,
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from samzapy.api.stream import SystemStreamPartition
 
-#: Tasks by name, in the order in which new ones get their changelog partitions.
+#: Tasks by name.
 Groups = dict[str, frozenset[SystemStreamPartition]]
 
 

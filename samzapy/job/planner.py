@@ -37,10 +37,13 @@ def plan(
 
 
 def changelog_partitions(names: Mapping[str, object], previous: Mapping[str, int]) -> dict[str, int]:
-    """The changelog partition of each task: the one it had, else the next free number in the order of `names`."""
+    """The changelog partition of each task: the one it had, else the next free number in the order of the names as text.
+
+    That is JVM Samza's order ("Partition 10" before "Partition 2"), so that either finds the other's changelogs.
+    """
     owned = {name: previous[name] for name in names if name in previous}
     upcoming = max(previous.values(), default=-1) + 1
-    for name in names:
+    for name in sorted(names):
         if name not in owned:
             owned[name] = upcoming
             upcoming += 1

@@ -1,0 +1,206 @@
+"""One job, run in turns by the real Apache Samza and by samzapy: each goes on exactly where the other has stopped.
+
+Needs the Java side built first (`make test-samza` does it).
+"""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.system.kafka import KafkaSystemFactory
+from samzapy.system.partitioner import partition_of
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+
+JVM = Path(__file__).parent / "jvm" / "target"
+#: More than ten: the order of the task names as text is not that of their numbers.
+PARTITIONS = 12
+SERDES = {
+    "strings": ("string", "string"),
+    "integers": ("string", "integer"),
+    "longs": ("long", "long"),
+    "jsons": ("string", "json"),
+    "bytes": ("bytes", "bytes"),
+}
+JAVA_SERDES = {"string": "String", "integer": "Integer", "long": "Long", "json": "Json", "bytes": "Byte"}
+DECODERS = {
+    "string": bytes.decode,
+    "integer": lambda data: struct.unpack(">i", data)[0],
+    "long": lambda data: struct.unpack(">q", data)[0],
+    "json": json.loads,
+    "bytes": bytes,
+}
+
+
+class Ledger:
+    """The job, its input, and what its changelogs say."""
+
+    def __init__(self, folder, bootstrap, settings):
+        self.folder = folder
+        self.name = f"ledger_{os.getpid()}"
+        self.input = f"{self.name}-in"
+        self.factory, self.settings = KafkaSystemFactory(), settings
+        self.admin = self.factory.admin(settings, "test")
+        self.producer = self.factory.producer(settings, "test")
+        self.admin.create(StreamSpec(self.input, PARTITIONS))
+        self.sent = 0
+        self.file = folder / "job.properties"
+        self.file.write_text("".join(f"{key}={value}\n" for key, value in self.keys(bootstrap).items()))
+
+    def keys(self, bootstrap):
+        """A job file of Samza's, as it would run there."""
+        keys = {
+            "job.name": self.name,
+            "job.default.system": "kafka",
+            "app.name": self.name,
+            "job.coordinator.factory": "org.apache.samza.standalone.PassthroughJobCoordinatorFactory",
+            "task.name.grouper.factory": "org.apache.samza.container.grouper.task.SingleContainerGrouperFactory",
+            "processor.id": "0",
+            "task.class": "samzapy.tests.LedgerTask",
+            "task.inputs": f"kafka.{self.input}",
+            "task.commit.ms": "1000",
+            "task.checkpoint.factory": "org.apache.samza.checkpoint.kafka.KafkaCheckpointManagerFactory",
+            "task.checkpoint.replication.factor": "1",
+            "systems.kafka.samza.factory": "org.apache.samza.system.kafka.KafkaSystemFactory",
+            "systems.kafka.consumer.bootstrap.servers": bootstrap,
+            "systems.kafka.producer.bootstrap.servers": bootstrap,
+            "systems.kafka.default.stream.samza.offset.default": "oldest",
+            "systems.kafka.default.stream.samza.key.serde": "string",
+            "systems.kafka.default.stream.samza.msg.serde": "string",
+            "job.logged.store.base.dir": str(self.folder / "jvm-state"),
+        }
+        for serde, java in JAVA_SERDES.items():
+            keys[f"serializers.registry.{serde}.class"] = f"org.apache.samza.serializers.{java}SerdeFactory"
+        for store, (key_serde, msg_serde) in SERDES.items():
+            keys |= {
+                f"stores.{store}.factory": "org.apache.samza.storage.kv.RocksDbKeyValueStorageEngineFactory",
+                f"stores.{store}.key.serde": key_serde,
+                f"stores.{store}.msg.serde": msg_serde,
+                f"stores.{store}.changelog": f"kafka.{self.name}-{store}",
+                f"stores.{store}.changelog.replication.factor": "1",
+            }
+        return keys
+
+    def send(self, n):
+        """The next n messages over 40 keys, some of them deletions, and a farewell to every task."""
+        ids = range(self.sent, self.sent + n)
+        self.sent += n
+        keyed = [(f"key-{i % 40}", "gone" if i % 23 == 0 else f"m{i}") for i in ids]
+        records = [
+            OutgoingRecord(self.input, key.encode(), message.encode(), partition_of(key.encode(), PARTITIONS))
+            for key, message in keyed
+        ]
+        records += [OutgoingRecord(self.input, b"bye", b"bye", partition) for partition in range(PARTITIONS)]
+        self.producer.send(records)
+        self.producer.flush()
+
+    def run_on_the_jvm(self):
+        command = ["java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+        command += ["-cp", f"{JVM}/classes:{JVM}/lib/*", "samzapy.tests.RunJob", str(self.file)]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=200, check=False)
+        assert done.returncode == 0, done.stderr[-3_000:]
+
+    def run_here(self):
+        overrides = {
+            "task.class": "ledger_task:LedgerTask",
+            "job.logged.store.base.dir": str(self.folder / "state"),
+            "task.checkpoint.write.versions": "1",
+        }
+        command = [str(Path(sys.executable).with_name("samzapy")), "run", str(self.file), "--runner", "local"]
+        command += ["--until-end", *(part for pair in overrides.items() for part in ("--config", "=".join(pair)))]
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+        }
+        done = subprocess.run(
+            command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=200, check=False
+        )
+        assert done.returncode == 0, done.stderr[-3_000:]
+
+    def stores(self):
+        """Every store by partition: its changelog, replayed."""
+        found = {}
+        for store, serdes in SERDES.items():
+            for partition in range(PARTITIONS):
+                contents = found[store, partition] = {}
+                for key, value in self.read(f"{self.name}-{store}", partition):
+                    contents.pop(DECODERS[serdes[0]](key), None)
+                    if value is not None:
+                        contents[DECODERS[serdes[0]](key)] = DECODERS[serdes[1]](value)
+        return found
+
+    def expected(self):
+        """Every store by partition: the input, folded. Changelog partitions follow the task names' order as text."""
+        names = sorted(f"Partition {number}" for number in range(PARTITIONS))
+        found = {(store, partition): {} for store in SERDES for partition in range(PARTITIONS)}
+        for number in range(PARTITIONS):
+            strings, integers, longs, jsons, data = (found[s, names.index(f"Partition {number}")] for s in SERDES)
+            for raw_key, raw_message in self.read(self.input, number):
+                key, message = raw_key.decode(), raw_message.decode()
+                if message == "bye":
+                    continue
+                if message == "gone":
+                    strings.pop(key, None)
+                    continue
+                strings[key] = f"{strings[key]},{message}" if key in strings else message
+                integers[key] = integers.get(key, 0) + 1
+                longs[len(key)] = longs.get(len(key), 0) + 10_000_000_000
+                jsons[key] = {"last": message, "count": integers[key]}
+                data[raw_key] = message.encode("utf-16-be")
+        return found
+
+    def read(self, stream, partition):
+        ssp = SystemStreamPartition("kafka", stream, partition)
+        ends = self.admin.offsets([ssp])[ssp]
+        consumer = self.factory.consumer(self.settings, "test")
+        consumer.register(ssp, ends.oldest)
+        consumer.start()
+        records = []
+        while consumer.position(ssp) < ends.upcoming:
+            for batch in consumer.poll(1.0, 10_000):
+                records += zip(batch.keys, batch.values, strict=True)
+        consumer.close()
+        return records
+
+
+@pytest.fixture
+def ledger(tmp_path, kafka, kafka_settings):
+    found = Ledger(tmp_path, kafka, kafka_settings)
+    yield found
+    found.producer.close()
+    found.admin.close()
+
+
+def test_a_jvm_job_is_continued_here_and_continued_there_again(ledger):
+    ledger.send(500)
+    ledger.run_on_the_jvm()
+    assert ledger.stores() == ledger.expected()
+    ledger.send(500)
+    ledger.run_here()
+    assert ledger.stores() == ledger.expected()
+    ledger.send(500)
+    ledger.run_on_the_jvm()
+    assert ledger.stores() == ledger.expected()
+    ledger.send(500)
+    ledger.run_here()
+    assert ledger.stores() == ledger.expected()
+
+
+def test_the_changelogs_are_the_same_to_the_byte(ledger, tmp_path, kafka, kafka_settings):
+    """Both run the whole input, each into changelogs of its own; per key, the last record is compared."""
+    ledger.send(500)
+    ledger.run_on_the_jvm()
+    theirs = {store: [dict(ledger.read(f"{ledger.name}-{store}", p)) for p in range(PARTITIONS)] for store in SERDES}
+    text = ledger.file.read_text()
+    name = f"{ledger.name}_here"
+    ledger.file.write_text(text.replace(f"={ledger.name}\n", f"={name}\n").replace(f"{ledger.name}-", f"{name}-"))
+    ledger.file.write_text(ledger.file.read_text().replace(f"{name}-in", ledger.input))
+    ledger.run_here()
+    ours = {store: [dict(ledger.read(f"{name}-{store}", p)) for p in range(PARTITIONS)] for store in SERDES}
+    assert ours == theirs
