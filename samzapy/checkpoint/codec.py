@@ -1,11 +1,12 @@
-"""Checkpoint records: JSON keys and values, one record a task, newest wins.
+"""Values of the checkpoint topic's records (and of checkpoint files): JSON, one record a task, newest wins.
 
-key    {"type": "samzapy-checkpoint", "task": "Partition 0"}
-value  {"format": 1, "epoch": 7, "time-ms": 1700000000000, "clock": null,
-        "inputs": {"kafka.orders[0]": 481}, "changelogs": {"counts": 92}}
+checkpoint  {"format": 1, "epoch": 7, "time-ms": 1700000000000, "clock": null,
+             "inputs": {"kafka.orders[0]": 481}, "changelogs": {"counts": 92}}
+partitions  {"format": 1, "partitions": {"Partition 0": 0}}
+owner       {"format": 1, "run": "5f0c...", "started-ms": 1700000000000, "host": "a", "pid": 42}
 
-`inputs` are the next offsets to process, `changelogs` the last offsets of the commit's changelog records. The keys'
-type keeps them apart from the records that JVM Samza writes to a topic of the same name.
+`inputs` are the next offsets to process, `changelogs` the last offsets of the commit's changelog records. The owner is
+the run that was started last.
 """
 
 from __future__ import annotations
@@ -13,32 +14,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from samzapy.api.checkpoint import Checkpoint
+from samzapy.api.checkpoint import Checkpoint, JobRun
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.errors import RestoreError
 
 FORMAT = 1
-_CHECKPOINT = "samzapy-checkpoint"
-_PARTITIONS = "samzapy-changelog-partitions"
-
-#: Key of the one record that says which changelog partition each task owns.
-PARTITIONS_KEY = json.dumps({"type": _PARTITIONS}).encode()
-
-
-def encode_key(task_name: str) -> bytes:
-    """The record key of a task's checkpoint."""
-    return json.dumps({"type": _CHECKPOINT, "task": task_name}).encode()
-
-
-def decode_key(key: bytes) -> str | None:
-    """The task name of a checkpoint's key; None for keys of any other kind."""
-    try:
-        data = json.loads(key)
-    except ValueError:
-        return None
-    if not isinstance(data, dict) or data.get("type") != _CHECKPOINT:
-        return None
-    return str(data["task"])
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
@@ -83,3 +63,19 @@ def decode_partitions(value: bytes, where: str) -> dict[str, int]:
         return {str(task): int(number) for task, number in json.loads(value)["partitions"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as cause:
         raise RestoreError(f"{where}: not a changelog mapping ({cause}): {value[:80]!r}") from cause
+
+
+def encode_owner(run: JobRun) -> bytes:
+    """The owning run as a record value."""
+    return json.dumps(
+        {"format": FORMAT, "run": run.id, "started-ms": run.started_ms, "host": run.host, "pid": run.pid}
+    ).encode()
+
+
+def decode_owner(value: bytes, where: str) -> JobRun:
+    """The inverse of `encode_owner`. Raises RestoreError, naming `where`."""
+    try:
+        data = json.loads(value)
+        return JobRun(str(data["run"]), int(data["started-ms"]), str(data["host"]), int(data["pid"]))
+    except (ValueError, KeyError, TypeError) as cause:
+        raise RestoreError(f"{where}: not the record of a run ({cause}): {value[:80]!r}") from cause

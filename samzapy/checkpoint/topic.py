@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from samzapy.api.checkpoint import Checkpoint, CheckpointManager
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRun
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
 from samzapy.checkpoint import codec, samza
+from samzapy.checkpoint.keys import Kind, RecordKey, decode_key, encode_key
 from samzapy.checkpoint.samza import SamzaRecords
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import EnvironmentFailure, RestoreError
 
 _POLL_RECORDS = 5_000
 _POLL_SECONDS = 0.2
+_UNSHARED = SamzaRecords()
 
 
 class TopicCheckpointManager(CheckpointManager):
@@ -27,7 +29,7 @@ class TopicCheckpointManager(CheckpointManager):
         consumer: Callable[[], SystemConsumer],
         producer: Callable[[], SystemProducer],
         *,
-        samza_records: SamzaRecords = SamzaRecords(),
+        samza_records: SamzaRecords = _UNSHARED,
         deadline_s: float = 60.0,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -46,6 +48,7 @@ class TopicCheckpointManager(CheckpointManager):
         self._reader: SystemConsumer | None = None
         self._checkpoints: dict[str, Checkpoint] = {}
         self._partitions: dict[str, int] = {}
+        self._owner: JobRun | None = None
 
     def start(self) -> None:
         admin = self._admin()
@@ -69,31 +72,34 @@ class TopicCheckpointManager(CheckpointManager):
         return dict(self._partitions)
 
     def write(self, checkpoints: Mapping[str, Checkpoint], producer: SystemProducer | None = None) -> None:
-        stream = self._ssp.stream
         records = []
-        if self._samza.write:
-            # First, since of two records the later one is read again, and ours says more.
-            records += [
-                OutgoingRecord(stream, samza.encode_key(task, self._samza.grouper), samza.encode(checkpoint), 0)
-                for task, checkpoint in checkpoints.items()
-            ]
-        records += [
-            OutgoingRecord(stream, codec.encode_key(task), codec.encode(checkpoint), 0)
-            for task, checkpoint in checkpoints.items()
-        ]
+        for task, checkpoint in checkpoints.items():
+            if self._samza.write:
+                # First, since of two records the later one is read again, and ours says more.
+                records.append(self._record(RecordKey(Kind.SAMZA_CHECKPOINT, task), samza.encode(checkpoint)))
+            records.append(self._record(RecordKey(Kind.CHECKPOINT, task), codec.encode(checkpoint)))
         if producer is not None:
             producer.send(records)
             return
         self._write(records)
 
     def write_changelog_partitions(self, partitions: Mapping[str, int]) -> None:
-        value = codec.encode_partitions(partitions)
-        self._write([OutgoingRecord(self._ssp.stream, codec.PARTITIONS_KEY, value, 0)])
+        self._write([self._record(RecordKey(Kind.PARTITIONS), codec.encode_partitions(partitions))])
+
+    def read_owner(self) -> JobRun | None:
+        self._catch_up()
+        return self._owner
+
+    def write_owner(self, run: JobRun) -> None:
+        self._write([self._record(RecordKey(Kind.OWNER), codec.encode_owner(run))])
 
     def close(self) -> None:
         if self._reader is not None:
             self._reader.close()
             self._reader = None
+
+    def _record(self, key: RecordKey, value: bytes) -> OutgoingRecord:
+        return OutgoingRecord(self._ssp.stream, encode_key(key, self._samza.grouper), value, 0)
 
     def _write(self, records: list[OutgoingRecord]) -> None:
         self.close()
@@ -109,6 +115,7 @@ class TopicCheckpointManager(CheckpointManager):
         if self._reader is None:
             self._checkpoints.clear()
             self._partitions.clear()
+            self._owner = None
             self._reader = self._new_consumer()
             self._reader.register(self._ssp, bound.oldest)
             self._reader.start()
@@ -128,13 +135,17 @@ class TopicCheckpointManager(CheckpointManager):
     def _apply(self, batch: RecordBatch) -> None:
         for offset, key, value in zip(batch.offsets, batch.keys, batch.values, strict=True):
             where = f"{self._ssp}@{offset}"
-            task = codec.decode_key(key) if key else None
-            samza_task = samza.decode_key(key, self._samza.grouper, where) if key and task is None else None
+            found = decode_key(key, self._samza.grouper, where)
+            if found is None:
+                continue
+            kind, task = found
             if value is None:
-                self._checkpoints.pop(task or samza_task or "", None)
-            elif task is not None:
+                self._checkpoints.pop(task, None)
+            elif kind is Kind.CHECKPOINT:
                 self._checkpoints[task] = codec.decode(value, where)
-            elif samza_task is not None:
-                self._checkpoints[samza_task] = samza.decode(value, where)
-            elif key == codec.PARTITIONS_KEY:
+            elif kind is Kind.SAMZA_CHECKPOINT:
+                self._checkpoints[task] = samza.decode(value, where)
+            elif kind is Kind.PARTITIONS:
                 self._partitions = codec.decode_partitions(value, where)
+            else:
+                self._owner = codec.decode_owner(value, where)

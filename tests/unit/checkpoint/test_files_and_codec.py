@@ -19,13 +19,6 @@ def test_a_checkpoint_survives_its_record():
     assert codec.decode(codec.encode(CHECKPOINT), "here") == CHECKPOINT
 
 
-def test_keys_of_other_records_are_not_checkpoints():
-    assert codec.decode_key(codec.encode_key("Partition 3")) == "Partition 3"
-    samza = b'{"systemstreampartition-grouper-factory":"x","taskName":"Partition 3","type":"checkpoint"}'
-    for key in (samza, b"not json", b"[]", codec.PARTITIONS_KEY):
-        assert codec.decode_key(key) is None
-
-
 @pytest.mark.parametrize("value", [b"", b"{}", b'{"format": 1}', b'{"format": 2}', b"[1]", b'{"format":1,"inputs":[]}'])
 def test_a_damaged_checkpoint_names_its_place(value):
     with pytest.raises(RestoreError, match=r"^ckpt\[0\]@12: "):
