@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install java demo test torture check format bench kafka clean
+.PHONY: help install java demo test test-samza torture check format bench kafka clean
 
 help: ## list the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,11 +28,16 @@ demo: install java ## run the flights job on Spark with the embedded system, and
 	$(BIN)/samzapy demo
 
 test: install java ## run the tests, with a real Kafka and a real Spark
-	$(BIN)/python -m pytest -q -m "not slow" --ignore=tests/torture
+	$(BIN)/python -m pytest -q -m "not slow" --ignore=tests/torture --ignore=tests/samza
 
 torture: install java ## crash at every commit and start step, in every guarantee, on every system; and the slow tests
 	$(BIN)/python -m pytest -q --timeout=600 tests/torture
 	$(BIN)/python -m pytest -q --timeout=600 -m slow tests
+
+test-samza: install java ## run a job in turns on the real Apache Samza (needs Maven) and here
+	@command -v mvn >/dev/null 2>&1 || { echo "Building the Java side needs Maven and found none: install it (Debian: apt-get install maven)" >&2; exit 3; }
+	mvn --quiet --batch-mode --file tests/samza/jvm/pom.xml package
+	$(BIN)/python -m pytest -q --timeout=600 tests/samza
 
 check: install ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .

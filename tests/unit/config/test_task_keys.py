@@ -156,3 +156,20 @@ def test_a_job_may_ask_for_no_checkpoints(load):
     config = load({"task.checkpoint.factory": "none"})
     assert config.task.checkpoint is None
     assert config.warnings == ("task.checkpoint.factory: none, so every start begins at offset.default",)
+
+
+def test_samzas_records_are_written_when_asked_for():
+    assert not load().task.checkpoint.samza_records
+    assert load({"task.checkpoint.write.versions": "1"}).task.checkpoint.samza_records
+    assert load({"task.checkpoint.write.versions": "1,2"}).task.checkpoint.samza_records
+
+
+def test_a_version_of_samzas_records_that_is_unknown_here_is_warned_of():
+    job = load({"task.checkpoint.write.versions": "2"})
+    assert not job.task.checkpoint.samza_records
+    assert any("task.checkpoint.write.versions" in warning for warning in job.warnings)
+
+
+def test_a_record_version_that_samza_does_not_have_is_refused():
+    with pytest.raises(ConfigError, match=r"task.checkpoint.write.versions: .*'3'"):
+        load({"task.checkpoint.write.versions": "3"})
