@@ -6,6 +6,7 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.checkpoint import CheckpointConfig
 from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee import Guarantee
+from samzapy.errors import ConfigError
 
 TWO_SYSTEMS = {"systems.other.samza.factory": "local", "task.inputs": "kafka.a,other.b"}
 
@@ -158,18 +159,18 @@ def test_a_job_may_ask_for_no_checkpoints(load):
     assert config.warnings == ("task.checkpoint.factory: none, so every start begins at offset.default",)
 
 
-def test_samzas_records_are_written_when_asked_for():
+def test_samzas_records_are_written_when_asked_for(load):
     assert not load().task.checkpoint.samza_records
     assert load({"task.checkpoint.write.versions": "1"}).task.checkpoint.samza_records
     assert load({"task.checkpoint.write.versions": "1,2"}).task.checkpoint.samza_records
 
 
-def test_a_version_of_samzas_records_that_is_unknown_here_is_warned_of():
+def test_a_version_of_samzas_records_that_is_unknown_here_is_warned_of(load):
     job = load({"task.checkpoint.write.versions": "2"})
     assert not job.task.checkpoint.samza_records
     assert any("task.checkpoint.write.versions" in warning for warning in job.warnings)
 
 
-def test_a_record_version_that_samza_does_not_have_is_refused():
+def test_a_record_version_that_samza_does_not_have_is_refused(load):
     with pytest.raises(ConfigError, match=r"task.checkpoint.write.versions: .*'3'"):
         load({"task.checkpoint.write.versions": "3"})
