@@ -62,6 +62,9 @@ class CrashJob:
         for stream in ("in", "out"):
             self.admin.create(StreamSpec(f"{prefix}-{stream}", partitions))
         self.sent = 0
+        self._read = {}
+        self._outputs = Counter()
+        self._state = {}
 
     def send(self, n):
         """Append the next n ids, spread over partitions and keys."""
@@ -83,29 +86,32 @@ class CrashJob:
         return build_container(config, model, LocalLease(coordinator, "0"), ends=prepared.ends).run()
 
     def outputs(self):
-        """How often each id came out, for a reader of committed records."""
-        return Counter(json.loads(value) for _, value in self._read(f"{self.prefix}-out"))
+        """How often each id has come out so far, for a reader of committed records."""
+        self._outputs.update(json.loads(value) for _, value in self._new(f"{self.prefix}-out"))
+        return Counter(self._outputs)
 
     def state(self):
         """The changelog, replayed."""
-        state = {key.decode(): value for key, value in self._read(f"{self.prefix}-changelog")}
-        return {key: json.loads(value) for key, value in state.items() if value is not None}
+        self._state |= {key.decode(): value for key, value in self._new(f"{self.prefix}-changelog")}
+        return {key: json.loads(value) for key, value in self._state.items() if value is not None}
 
     def close(self):
         self._producer.close()
         self.admin.close()
 
-    def _read(self, stream):
+    def _new(self, stream):
+        """What was appended since the last call."""
         ssps = [SystemStreamPartition("sys", stream, p) for p in range(self.admin.describe(stream).partitions)]
         ranges = self.admin.offsets(ssps)
         consumer = self._consumer()
         for ssp in ssps:
-            consumer.register(ssp, ranges[ssp].oldest)
+            consumer.register(ssp, self._read.get(ssp, ranges[ssp].oldest))
         consumer.start()
         records = []
         while any(consumer.position(ssp) < ranges[ssp].upcoming for ssp in ssps):
             for batch in consumer.poll(0.2, 5_000):
                 records += zip(batch.keys, batch.values, strict=True)
+        self._read |= {ssp: ranges[ssp].upcoming for ssp in ssps}
         consumer.close()
         return records
 
@@ -114,25 +120,25 @@ def key_of(i):
     return f"key-{i % 7}-{i % 2}"
 
 
-def fold(ids):
-    """What the store holds when every id was applied once, in order."""
-    state = {}
+def fold(ids, before=None):
+    """What the store holds when every id was applied once, in order, to what it held before."""
+    state = {key: list(kept) for key, kept in (before or {}).items()}
     for i in ids:
         state.setdefault(key_of(i), []).append(i)
     return state
 
 
-def measured(outputs, state, ids, guarantee):
-    """What came of `ids`, applied to an empty store: lost, duplicated and mismatching, as `outcome` takes them.
+def measured(outputs, state, ids, guarantee, before=None):
+    """What came of `ids`, applied to a store that held `before`: lost, duplicated and mismatching, as `outcome` takes them.
 
     Lost: ids missing in the outputs or the state. Duplicated: outputs too many, and at-most-once also ids applied twice.
     Mismatches: keys whose state is not the fold.
     """
-    exact = fold(ids)
+    exact = fold(ids, before)
     applied = Counter(i for kept in state.values() for i in kept)
     twice = applied if guarantee == "at-most-once" else Counter()
     return {
         "lost": sum(1 for i in ids if not outputs[i] or not applied[i]),
-        "duplicated": sum(n - 1 for n in outputs.values()) + sum(n - 1 for n in twice.values()),
+        "duplicated": sum(outputs.values()) - sum(1 for i in ids if outputs[i]) + sum(n - 1 for n in twice.values()),
         "mismatches": sum(1 for key in exact.keys() | state.keys() if exact.get(key) != state.get(key)),
     }
