@@ -1,15 +1,19 @@
 """A job whose outcome tells what happened to every input: ids out, and a fold per key in the store."""
 
 import json
+import time
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 from samzapy import InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
 from samzapy.container.factory import build_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
+from samzapy.errors import SamzapyError
 from samzapy.runner.prepare import prepare
 from samzapy.system.factories import system_factory
 
@@ -62,6 +66,7 @@ class CrashJob:
         for stream in ("in", "out"):
             self.admin.create(StreamSpec(f"{prefix}-{stream}", partitions))
         self.sent = 0
+        self.took_s = None
         self._read = {}
         self._outputs = Counter()
         self._state = {}
@@ -78,12 +83,40 @@ class CrashJob:
         )
         self._producer.flush()
 
-    def run(self, **overrides):
-        config = load_job(self.flat | overrides)
+    def run(self, clock=SYSTEM_CLOCK):
+        """Run to the ends that the inputs have now; `took_s` is how long it took."""
+        began = time.monotonic()
+        config = load_job(self.flat)
         prepared = prepare(config, until_end=True)
         model = replace(prepared.model.containers[0], tasks=prepared.model.tasks)
         coordinator = Coordinator(config.name, JobSpec(prepared.model, config.raw, prepared.ends), 5.0)
-        return build_container(config, model, LocalLease(coordinator, "0"), ends=prepared.ends).run()
+        report = build_container(config, model, LocalLease(coordinator, "0"), ends=prepared.ends, clock=clock).run()
+        self.took_s = time.monotonic() - began
+        return report
+
+    def recover(self, most=3):
+        """Run until a run ends well; what the others, at the most `most`, failed with."""
+        failures = []
+        while True:
+            try:
+                self.run()
+            except SamzapyError as failure:
+                failures.append(failure)
+                assert len(failures) <= most, failures
+            else:
+                return failures
+
+    def numbers(self, faults):
+        """What `outcome` is told of everything sent so far, and of the last run as the recovery."""
+        guarantee = self.flat["task.guarantee"]
+        return {
+            "guarantee": guarantee,
+            "system": self.flat["systems.sys.samza.factory"],
+            "events": self.sent,
+            "faults": faults,
+            "recovery_s": self.took_s,
+            **measured(self.outputs(), self.state(), range(self.sent), guarantee),
+        }
 
     def outputs(self):
         """How often each id has come out so far, for a reader of committed records."""
@@ -94,6 +127,19 @@ class CrashJob:
         """The changelog, replayed."""
         self._state |= {key.decode(): value for key, value in self._new(f"{self.prefix}-changelog")}
         return {key: json.loads(value) for key, value in self._state.items() if value is not None}
+
+    @property
+    def state_folder(self):
+        """Below it lie the local stores."""
+        return Path(self.flat["job.logged.store.base.dir"])
+
+    def store_files(self, pattern="*"):
+        """Files of the local stores that are in use, in an order of their own."""
+        return sorted(path for path in self.state_folder.glob(f"*/ledger/Partition_?/{pattern}") if path.is_file())
+
+    def set_aside(self):
+        """Names of stores that were put out of the way."""
+        return sorted(path.name for path in self.state_folder.glob("*/ledger/*.*-*"))
 
     def close(self):
         self._producer.close()
