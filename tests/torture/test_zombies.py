@@ -152,6 +152,7 @@ def test_stopped_workers_stopped_executors_and_orphans_are_replaced(guarantee, k
             "job.container.count": str(PARTITIONS),
             "job.spark.master": f"local-cluster[{PARTITIONS},1,1024]",
             "job.spark.conf.spark.network.timeout": "10s",
+            "job.spark.conf.spark.network.timeoutInterval": "2s",
             "job.spark.conf.spark.executor.heartbeatInterval": "2s",
             "task.transaction.timeout.ms": "5000",
         },
