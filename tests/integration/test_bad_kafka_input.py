@@ -4,8 +4,11 @@ import pytest
 from click.testing import CliRunner
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import StreamSpec
+from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.checkpoint import checkpoint_topic
 from samzapy.cli.main import cli
+from samzapy.devkafka import DevBroker
+from samzapy.system.kafka import KafkaSystemFactory
 
 UNREACHABLE = "127.0.0.1:1"
 JOB = {
@@ -185,7 +188,7 @@ TRANSACTIONS = {
 @pytest.fixture
 def strict_broker(tmp_path_factory):
     """A broker that grants transactions of ten seconds at most."""
-    broker = DevBroker(tmp_path_factory.mktemp("strict"), tied=True, settings={"transaction.max.timeout.ms": "10000"})
+    broker = DevBroker(tmp_path_factory.mktemp("strict"), tied=True, properties={"transaction.max.timeout.ms": "10000"})
     try:
         yield broker.start()
     finally:

@@ -15,6 +15,8 @@ from zombie_job import PARTITIONS, ZombieJob
 GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]
 pytestmark = pytest.mark.timeout(400)
 
+#: The two that differ least from the others where processes of Spark are concerned.
+MORE = [pytest.param(name, marks=pytest.mark.slow) for name in ("at-most-once", "effectively-once")]
 PATIENCE_S = 120.0
 
 
@@ -143,7 +145,7 @@ def send(processes: list[psutil.Process], number: signal.Signals) -> None:
 
 @pytest.mark.kafka
 @pytest.mark.spark
-@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once", *MORE])
 def test_stopped_workers_stopped_executors_and_orphans_are_replaced(guarantee, kafka, scene, outcome):
     job = scene(
         on_kafka(kafka),
