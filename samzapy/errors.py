@@ -100,11 +100,11 @@ class ProducerError(SamzapyError):
 
 
 class RecordTooLarge(ProducerError):
-    """Raised when a record is larger than its stream takes."""
+    """Raised when a record is larger than its stream takes; `advice` is what else may have been too large."""
 
-    def __init__(self, where: str, size: int, limit: int | None) -> None:
+    def __init__(self, where: str, size: int, limit: int | None, advice: str = "") -> None:
         self.size, self.limit = size, limit
-        allowed = f" > max.message.bytes {limit:,}" if limit else ": larger than the system takes"
+        allowed = f" > max.message.bytes {limit:,}" if limit else f": larger than the system takes{advice}"
         super().__init__(f"{where}: record of {size:,} B{allowed}")
 
 

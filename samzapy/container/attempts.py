@@ -12,7 +12,9 @@ import threading
 from collections.abc import Callable, Sequence
 
 from samzapy.api.lease import ContainerLease, ContainerReport, Directive
+from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.error_policy import ErrorPolicy
+from samzapy.container.heartbeat import Heartbeat
 from samzapy.container.lifecycle import Container
 from samzapy.container.ownership import Ownership
 from samzapy.errors import (
@@ -46,11 +48,13 @@ class Attempts:
         ownership: Ownership,
         produce: ErrorPolicy | None = None,
         transaction_timeout_ms: int = 60_000,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """`produce`: how often a send that failed is made again, which is the work since the last commit all over.
         `transaction_timeout_ms` is for the warning to somebody whose transactions last longer."""
         self._build = build
         self._ownership = ownership
+        self._clock = clock
         self._transaction_timeout_ms = transaction_timeout_ms
         self._lease = lease
         self._asked_for = tuple(produce.pauses_s()) if produce else ()
@@ -78,9 +82,8 @@ class Attempts:
                 pauses = self._pauses(failure)
                 if in_a_row > len(pauses):
                     raise
-                self._check_ownership(container, failure)
-                self._explain(failure)
-                self._stopped.wait(pauses[in_a_row - 1])
+                self._check_lease(container, failure)
+                self._wait(container, failure, pauses[in_a_row - 1])
 
     def _pauses(self, failure: SamzapyError) -> Sequence[float]:
         """The seconds before each start in a row; none if starting again is not for this failure."""
@@ -90,13 +93,27 @@ class Attempts:
             return max(_PAUSES_S, self._asked_for, key=len)
         return self._asked_for
 
-    def _check_ownership(self, container: Container, failure: SamzapyError) -> None:
+    def _wait(self, container: Container, failure: SamzapyError, seconds: float) -> None:
+        # Nobody else reports between two starts, and a broker's outage outlasts a lease.
+        between = Heartbeat(self._lease, container.report, self._clock)
+        between.phase("restarting")
+        between.start()
+        try:
+            self._check_ownership()
+            self._explain(failure)
+            self._stopped.wait(seconds)
+        finally:
+            between.finish("restarting")
+
+    def _check_lease(self, container: Container, failure: SamzapyError) -> None:
         try:
             directive = self._lease.report(container.report("restarting"))
         except RetriableError as silence:
             raise TaskMigrated(f"{failure}; and the coordinator does not answer ({silence})") from failure
         if directive is Directive.ABANDON:
             raise TaskMigrated(f"a newer attempt runs this container ({failure})") from failure
+
+    def _check_ownership(self) -> None:
         try:
             self._ownership.look()
         except JobTakenOver:

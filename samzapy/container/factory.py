@@ -58,7 +58,7 @@ def build_container(
         return Container(parts, lease, ends or {}, clock, ownership, on_lost)
 
     produce = config.task.errors.policies[Stage.PRODUCE]
-    return Attempts(build, lease, ownership, produce, config.task.transaction_timeout_ms)
+    return Attempts(build, lease, ownership, produce, config.task.transaction_timeout_ms, clock)
 
 
 #: What each kind of task has to define.

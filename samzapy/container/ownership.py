@@ -3,7 +3,8 @@
 The record is written before anything of an older run is fenced. So whoever is fenced by a newer run finds it there, lets
 go for good, and does not fence back; whoever is fenced by its broker (a transaction that took too long) finds itself.
 Without transactions nobody is fenced: the driver looks at the record three times a lease, and until it has noticed, two
-copies of a job process the same messages. What they have repeated by then stays repeated.
+copies of a job process the same messages. What they have repeated by then stays repeated, at-most-once included: start
+the second copy of such a job a third of a lease after the first has ended.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from samzapy.container.commit.protocol import CommitProtocol, CommitSettings
 from samzapy.container.context import ContainerTaskContext
 from samzapy.container.decode import Decoder
 from samzapy.container.delivery import Delivery
+from samzapy.container.identify import OutputIds
 from samzapy.container.inputs import Inputs
 from samzapy.container.limits import RecordLimits
 from samzapy.container.ownership import Ownership
@@ -127,15 +128,15 @@ class Parts:
         self, model: TaskModel, stores: TaskStores, offsets: Offsets, clock: Clock, should_stop: Callable[[], bool]
     ) -> TaskInstance:
         """A new instance of the user's class with everything around it."""
-        name, identify = model.name, self.config.task.guarantee is Guarantee.EFFECTIVELY_ONCE
+        name, ids = model.name, self._output_ids(model.name)
         outputs, state = self._delivery.output_producer(name), self._delivery.state_producer(name)
         task = self._task_class()
         if self.config.task.errors.only_fails and isinstance(task, StreamTask):
             collector = BufferingCollector(self._stream_serdes, outputs)
-            return TaskInstance(name, task, stores, collector, state, offsets, identify=identify)
+            return TaskInstance(name, task, stores, collector, state, offsets, ids=ids)
         tolerant = self._tolerant_collector(outputs, self._recovery(name, offsets, clock, should_stop))
         if isinstance(task, StreamTask):
-            return TolerantTaskInstance(name, task, stores, tolerant, state, offsets, identify=identify)
+            return TolerantTaskInstance(name, task, stores, tolerant, state, offsets, ids=ids)
         return AsyncTaskInstance(
             name,
             task,
@@ -146,7 +147,7 @@ class Parts:
             events=self.events,
             config=self.config.task.asynchronous,
             clock=clock,
-            identify=identify,
+            ids=ids,
         )
 
     @cached_property
@@ -181,12 +182,17 @@ class Parts:
             shutdown_ms=times.shutdown_ms,
         )
 
+    def _output_ids(self, task_name: str) -> OutputIds | None:
+        if self.config.task.guarantee is not Guarantee.EFFECTIVELY_ONCE:
+            return None
+        return OutputIds(task_name, self.config.task.broadcast_inputs)
+
     def _recovery(self, name: str, offsets: Offsets, clock: Clock, should_stop: Callable[[], bool]) -> Recovery:
         errors, letters = self.config.task.errors, None
         if self._raw is not None and errors.dead_letters is not None:
             self._raw.follow(offsets)
-            identify = self.config.task.guarantee is Guarantee.EFFECTIVELY_ONCE
-            letters = DeadLetters(errors.dead_letters, name, self._raw, clock, identify=identify)
+            ids = self._output_ids(name)
+            letters = DeadLetters(errors.dead_letters, name, self._raw, clock, ids=ids)
         return Recovery(name, errors, self.metrics, InterruptiblePause(should_stop), PolicyLog(clock), letters)
 
     def _tolerant_collector(

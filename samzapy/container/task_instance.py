@@ -19,7 +19,7 @@ from samzapy.api.system import SystemProducer
 from samzapy.api.task import AnyTask, ClosableTask, EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
 from samzapy.container.collector import BufferingCollector
 from samzapy.container.coordinator_requests import CoordinatorRequests
-from samzapy.container.identify import IdentifiedProcess
+from samzapy.container.identify import IdentifiedProcess, OutputIds
 from samzapy.errors import SamzapyError, TaskFailed
 from samzapy.storage.manager import TaskStores
 
@@ -59,15 +59,15 @@ class TaskInstance:
         producer_of: Callable[[str], SystemProducer],
         offsets: dict[SystemStreamPartition, int],
         *,
-        identify: bool = False,
+        ids: OutputIds | None = None,
     ) -> None:
-        """`producer_of` gives the producer of the task's changelogs and checkpoint on a system; `identify`: outputs
+        """`producer_of` gives the producer of the task's changelogs and checkpoint on a system; with `ids` outputs
         carry the id of the input they came from."""
         self.name = name
         self.task = task
         self.stores = stores
         self.collector = collector
-        self._process = self._entry_point(identify)
+        self._process = self._entry_point(ids)
         self.producer_of = producer_of
         self.offsets = offsets
         self.touched = False
@@ -76,10 +76,10 @@ class TaskInstance:
         self.sinks: Sequence[Sink] = ()
         self.processed = 0
 
-    def _entry_point(self, identify: bool) -> Process:
+    def _entry_point(self, ids: OutputIds | None) -> Process:
         task = self.task
         assert isinstance(task, StreamTask)
-        return IdentifiedProcess(task, self.collector).process if identify else task.process
+        return task.process if ids is None else IdentifiedProcess(task, self.collector, ids).process
 
     @property
     def visible_stores(self) -> Mapping[str, KeyValueStore[Any, Any]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import threading
+from collections.abc import Callable
 
 from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.clock import SYSTEM_CLOCK, Clock
@@ -11,7 +11,7 @@ from samzapy.coordinator.attempt import AttemptProcess, Overdue
 from samzapy.coordinator.leases import ContainerState, Leases
 from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.progress import ContainerFailure, JobStatus, Progress
-from samzapy.errors import JobTakenOver
+from samzapy.errors import JobTakenOver, RetriableError, SamzapyError
 
 #: Phases after which no more reports come.
 _ENDS = {"done": ContainerState.DONE, "failed": ContainerState.LOST}
@@ -147,11 +147,23 @@ class Coordinator:
 
 
 class LocalLease(ContainerLease):
-    """The lease of a container that runs in the coordinator's own process."""
+    """The lease of a container that runs in the coordinator's own process, and is stopped with it."""
 
-    def __init__(self, coordinator: Coordinator, container_id: str) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        container_id: str,
+        confirm: Callable[[], None] = lambda: None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """`confirm` is asked, after a silence longer than the lease, whether the job is still this run's: it raises
+        JobTakenOver if not, another SamzapyError if it cannot tell."""
         self._coordinator = coordinator
         self._epoch = coordinator.register(container_id)
+        self._confirm = confirm
+        self._clock = clock
+        self._reported_at = clock.monotonic()
+        self._one_at_a_time = threading.Lock()
 
     @property
     def epoch(self) -> int:
@@ -160,9 +172,21 @@ class LocalLease(ContainerLease):
 
     @property
     def duration_s(self) -> float:
-        """Without end: the coordinator is here, so its silence is this process's own."""
-        return math.inf
+        """The coordinator's lease."""
+        return self._coordinator.lease_s
 
     def report(self, report: ContainerReport) -> Directive:
-        """Tell the coordinator; it always answers."""
+        """Tell the coordinator. Raises RetriableError when it cannot tell whether the job is still this run's."""
+        with self._one_at_a_time:
+            if self._clock.monotonic() - self._reported_at > self.duration_s:
+                self._confirm_ownership()
+            self._reported_at = self._clock.monotonic()
         return self._coordinator.report(report)
+
+    def _confirm_ownership(self) -> None:
+        try:
+            self._confirm()
+        except JobTakenOver as taken:
+            self._coordinator.abandon(str(taken))
+        except SamzapyError as cause:
+            raise RetriableError(f"whether another run has taken over is not known: {cause}") from cause

@@ -8,9 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from samzapy.devkafka.broker import DevBroker
+from samzapy.devkafka.server import Listener
 from samzapy.devkafka.state import RunningBroker
 
-__all__ = ["DEFAULT_FOLDER", "DEFAULT_PORT", "DevBroker", "RunningBroker", "start", "status", "stop"]
+__all__ = ["DEFAULT_FOLDER", "DEFAULT_PORT", "DevBroker", "Listener", "RunningBroker", "start", "status", "stop"]
 
 DEFAULT_FOLDER = Path(".samzapy/kafka")
 DEFAULT_PORT = 9092

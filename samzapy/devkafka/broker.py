@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from samzapy.devkafka import state
 from samzapy.devkafka.java import find_java
 from samzapy.devkafka.probe import answers, free_port, is_free
 from samzapy.devkafka.resolve import kafka_class_path
-from samzapy.devkafka.server import JVM_OPTIONS, new_cluster_id, server_properties
+from samzapy.devkafka.server import JVM_OPTIONS, Listener, new_cluster_id, server_properties
 from samzapy.errors import EnvironmentFailure
 
 _LONGEST_START_S = 90.0
@@ -28,12 +29,24 @@ class DevBroker:
     """The broker of `folder`; several objects, in several processes, may stand for the same one.
 
     `port` 0 means the folder's last port, or a free one. A broker outlives its starter unless it is `tied` to it.
+    `listeners` are addresses beside `port`, `properties` further lines of its `server.properties`.
     """
 
-    def __init__(self, folder: Path, port: int = 0, *, tied: bool = False, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        port: int = 0,
+        *,
+        tied: bool = False,
+        listeners: Sequence[Listener] = (),
+        properties: Mapping[str, str] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
         self._folder = folder.absolute()
         self._port = port
         self._tied = tied
+        self._listeners = tuple(listeners)
+        self._properties = dict(properties or {})
         self._clock = clock
         self._child: subprocess.Popen[bytes] | None = None
 
@@ -91,7 +104,7 @@ class DevBroker:
         java = [str(find_java()), *JVM_OPTIONS, "-cp", kafka_class_path()]
         properties = self._folder / "server.properties"
         data = self._folder / "data"
-        properties.write_text(server_properties(data, port, free_port()))
+        properties.write_text(server_properties(data, port, free_port(), self._listeners, self._properties))
         with self.log.open("ab") as log:
             if not (data / "meta.properties").is_file():
                 self._format(java, properties)

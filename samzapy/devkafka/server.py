@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import uuid
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 #: Full speed matters less than a quick start here: the first compiler tier starts in about half the time.
 JVM_OPTIONS = (
@@ -20,15 +22,40 @@ JVM_OPTIONS = (
 )
 
 
-def server_properties(data: Path, port: int, controller_port: int) -> str:
-    """The text of `server.properties`: one node, loopback only, nothing created by accident, quick to decide."""
+class Listener(NamedTuple):
+    """A further address of the broker, on loopback like the others. `name` is its own (`PROXIED`), `protocol` one of
+    PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL; clients are told to come to `advertised_port`, by default the port itself."""
+
+    name: str
+    protocol: str
+    port: int
+    advertised_port: int | None = None
+
+
+def server_properties(
+    data: Path,
+    port: int,
+    controller_port: int,
+    listeners: Sequence[Listener] = (),
+    properties: Mapping[str, str] | None = None,
+) -> str:
+    """The text of `server.properties`: one node, loopback only, nothing created by accident, quick to decide.
+
+    The broker talks to itself, and is asked whether it is up, on `port`; `listeners` are further addresses for clients.
+    `properties` are laid over all others.
+    """
+    own = Listener("PLAINTEXT", "PLAINTEXT", port)
+    open_to_clients = [own, *listeners]
+    protocols = {"CONTROLLER": "PLAINTEXT"} | {each.name: each.protocol for each in open_to_clients}
     settings = {
         "process.roles": "broker,controller",
         "node.id": 1,
         "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listeners": _addresses(
+            [*open_to_clients, Listener("CONTROLLER", "PLAINTEXT", controller_port)], advertised=False
+        ),
+        "advertised.listeners": _addresses(open_to_clients, advertised=True),
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
         # A properties file reads a backslash as an escape.
@@ -50,8 +77,15 @@ def server_properties(data: Path, port: int, controller_port: int) -> str:
         "group.initial.rebalance.delay.ms": 0,
         "log.cleaner.dedupe.buffer.size": 16_777_216,
         "log.cleaner.backoff.ms": 1000,
+        **(properties or {}),
     }
     return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+
+def _addresses(listeners: Sequence[Listener], *, advertised: bool) -> str:
+    return ",".join(
+        f"{each.name}://127.0.0.1:{(advertised and each.advertised_port) or each.port}" for each in listeners
+    )
 
 
 def new_cluster_id() -> str:

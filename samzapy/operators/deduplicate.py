@@ -1,8 +1,8 @@
 """Dropping repetitions: the receiving side of effectively-once.
 
 What was seen is kept in a store, so it is restored with the task and committed with its offsets. By the ids that an
-effectively-once job puts on its outputs one high mark per source partition is enough, as a producer repeats the ids of
-a partition in order; by a key of the user's own (a message's UUID) the last `capacity` keys are kept.
+effectively-once job puts on its outputs one high mark per source partition (and task, of a broadcast one) is enough, as
+a producer repeats the ids of a partition in order; by a key of the user's own (a message's UUID) the last `capacity` keys are kept.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ class Deduplicator:
         if output is None:
             return True
         source = f"id/{envelope.ssp}/{output.stream}/{output.partition}"
+        if output.task:
+            source += f"@{output.task}"
         position = [output.offset, output.number]
         mark = self._store.get(source)
         if mark is not None and position <= mark:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
+from contextlib import closing
 
 from samzapy.container.factory import build_container
+from samzapy.container.ownership import Ownership
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.progress import JobStatus
@@ -14,9 +15,6 @@ from samzapy.runner.base import JobFailed, JobOutcome, PreparedJob, Runner, RunO
 from samzapy.runner.feed import StatusFeed
 from samzapy.runner.ownership_watch import OwnershipWatch
 from samzapy.runner.signals import STOPPING, StopSignals
-
-#: Here the coordinator always answers; only another run of the job ends a container's right to go on.
-LEASE_S = math.inf
 
 
 class _Listener:
@@ -45,12 +43,14 @@ class LocalRunner(Runner):
         config = prepared.config
         model = ContainerModel("0", prepared.model.tasks)
         spec = JobSpec(JobModel((model,)), config.raw, prepared.ends, run_id=prepared.run_id)
-        coordinator = Coordinator(config.name, spec, LEASE_S)
-        lease = LocalLease(coordinator, model.id)
+        coordinator = Coordinator(config.name, spec, config.spark.lease_ms / 1000)
+        ownership = Ownership(config, prepared.run_id)
+        lease = LocalLease(coordinator, model.id, ownership.look)
         container = build_container(config, model, lease, ends=prepared.ends, run_id=prepared.run_id)
         with (
             StopSignals(container.stop) as signals,
             StatusFeed(coordinator, _Listener(options, signals)),
+            closing(ownership),
             OwnershipWatch(config, prepared.run_id, coordinator),
         ):
             try:

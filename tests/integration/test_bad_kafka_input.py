@@ -4,8 +4,11 @@ import pytest
 from click.testing import CliRunner
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import StreamSpec
+from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.checkpoint import checkpoint_topic
 from samzapy.cli.main import cli
+from samzapy.devkafka import DevBroker
+from samzapy.system.kafka import KafkaSystemFactory
 
 UNREACHABLE = "127.0.0.1:1"
 JOB = {
@@ -173,3 +176,72 @@ def test_the_topic_commands_work_on_kafka(kafka, kafka_admin, unique_topic):
     assert f"{address} (id " in call("topic", "describe", address, *where)[2]
     ranges = kafka_admin.offsets([SystemStreamPartition("kafka", topic, number) for number in range(2)])
     assert sum(found.upcoming for found in ranges.values()) == 2
+
+
+TRANSACTIONS = {
+    "task.guarantee": "exactly-once",
+    "task.commit.ms": "1000",
+    "task.checkpoint.replication.factor": "1",
+}
+
+
+@pytest.fixture
+def strict_broker(tmp_path_factory):
+    """A broker that grants transactions of ten seconds at most."""
+    broker = DevBroker(tmp_path_factory.mktemp("strict"), tied=True, properties={"transaction.max.timeout.ms": "10000"})
+    try:
+        yield broker.start()
+    finally:
+        broker.stop()
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_a_transaction_time_out_beyond_the_brokers_limit_names_both(job, strict_broker):
+    assert call("topic", "create", "kafka.limited", "--partitions", "1", "--bootstrap", strict_broker)[0] == 0
+    changes = {
+        **TRANSACTIONS,
+        "systems.kafka.consumer.bootstrap.servers": strict_broker,
+        "task.inputs": "kafka.limited",
+        "systems.kafka.samza.offset.default": "oldest",
+    }
+    code, lines, _ = job("run", {**changes, "task.transaction.timeout.ms": "20000"})
+    assert code == 2, lines
+    assert lines[-1] == (
+        "error: task.transaction.timeout.ms: must be at most 10000, "
+        "the transaction.max.timeout.ms of system 'kafka', got '20000'"
+    )
+    assert job("run", {**changes, "task.transaction.timeout.ms": "10000"})[0] == 0
+
+
+@pytest.mark.kafka
+def test_check_neither_waits_for_nor_ends_a_transaction_that_a_crashed_job_has_left_open(
+    job, kafka, kafka_settings, kafka_admin, unique_topic
+):
+    topic, changelog = unique_topic(), unique_topic("changelog")
+    kafka_admin.create(StreamSpec(topic, 1))
+    kafka_admin.create(StreamSpec(changelog, 1, {"cleanup.policy": "compact"}))
+    checkpoints = checkpoint_topic("bad", "1")
+    kafka_admin.create(StreamSpec(checkpoints, 1, {"cleanup.policy": "compact"}))
+    crashed = KafkaSystemFactory().producer(kafka_settings, "test", "bad-1-Partition 0")
+    crashed.init_transactions()
+    crashed.begin()
+    for stream in (topic, changelog, checkpoints):
+        crashed.send([OutgoingRecord(stream, b"k", b"v", 0)])
+    crashed.flush()
+    changes = {
+        **TRANSACTIONS,
+        "systems.kafka.consumer.bootstrap.servers": kafka,
+        "task.inputs": f"kafka.{topic}",
+        "stores.s.factory": "inmemory",
+        "stores.s.key.serde": "string",
+        "stores.s.msg.serde": "string",
+        "stores.s.changelog": f"kafka.{changelog}",
+    }
+    code, lines, output = job("check", changes)
+    assert code == 0, lines
+    assert "Partition 0" in output
+    # It was not fenced: it can still commit.
+    crashed.commit()
+    crashed.close()
+    kafka_admin.delete(checkpoints)

@@ -19,7 +19,7 @@ from samzapy.container.asynchronous.loop_thread_store import LoopThreadStore
 from samzapy.container.asynchronous.message import MessageInFlight, Work
 from samzapy.container.asynchronous.prefix import ContiguousPrefix
 from samzapy.container.asynchronous.waiting import WaitingMessages
-from samzapy.container.identify import IdentifyingCollector
+from samzapy.container.identify import IdentifyingCollector, OutputIds
 from samzapy.container.policies.collectors import TolerantCollector
 from samzapy.container.policies.recovery import is_about_its_message
 from samzapy.container.policies.undecodable import Undecodable
@@ -73,14 +73,14 @@ class AsyncTaskInstance(TaskInstance):
         events: EventLoop,
         config: AsyncConfig,
         clock: Clock,
-        identify: bool = False,
+        ids: OutputIds | None = None,
     ) -> None:
         super().__init__(name, task, stores, collector, producer_of, offsets)
         self._events = events
         self._config = config
         self._clock = clock
         self._recovery = collector.recovery
-        self._identifying = IdentifyingCollector(collector) if identify else None
+        self._identifying = None if ids is None else IdentifyingCollector(collector, ids)
         self._prefixes: dict[SystemStreamPartition, ContiguousPrefix] = {}
         self._in_flight: dict[int, MessageInFlight] = {}
         self.waiting = WaitingMessages(key_order=config.key_order)
@@ -95,7 +95,7 @@ class AsyncTaskInstance(TaskInstance):
             for store, held in stores.stores.items()
         }
 
-    def _entry_point(self, identify: bool) -> Process:
+    def _entry_point(self, ids: OutputIds | None) -> Process:
         return _started_elsewhere
 
     @property

@@ -23,6 +23,7 @@ from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord
 from samzapy.clock import Clock
 from samzapy.config.error_policy import Stage
+from samzapy.container.identify import OutputIds
 from samzapy.container.policies.raw_records import Pair, RawRecords
 
 PREFIX = "samzapy-error-"
@@ -33,14 +34,14 @@ class DeadLetters:
     """Writes the letters of one task; who sends them is its collector's business."""
 
     def __init__(
-        self, stream: SystemStream, task_name: str, raw: RawRecords, clock: Clock, *, identify: bool = False
+        self, stream: SystemStream, task_name: str, raw: RawRecords, clock: Clock, *, ids: OutputIds | None = None
     ) -> None:
-        """`identify`: letters carry the id of their input, as the task's outputs do."""
+        """With `ids` letters carry the id of their input, as the task's outputs do."""
         self.stream = stream
         self._task_name = task_name
         self._raw = raw
         self._clock = clock
-        self._identify = identify
+        self._ids = ids
 
     def letter(
         self, stage: Stage, failure: BaseException, envelope: IncomingMessageEnvelope | None, number: int = 0
@@ -65,9 +66,10 @@ class DeadLetters:
             key, value = self._bytes(stage, envelope)
             original = envelope.headers or ()
         headers = [*original, *((PREFIX + name, text.encode(errors="replace")) for name, text in about.items())]
-        if self._identify and envelope is not None:
-            identity = f"{envelope.ssp.stream}/{envelope.ssp.partition}/{envelope.offset}/{number}"
-            headers = [(name, held) for name, held in headers if name != ID_HEADER] + [(ID_HEADER, identity.encode())]
+        if self._ids is not None and envelope is not None:
+            before, behind = self._ids.around(envelope)
+            identity = before + str(number).encode() + behind
+            headers = [(name, held) for name, held in headers if name != ID_HEADER] + [(ID_HEADER, identity)]
         return OutgoingRecord(self.stream.stream, key, value, headers=headers)
 
     def _bytes(self, stage: Stage, envelope: IncomingMessageEnvelope) -> Pair:

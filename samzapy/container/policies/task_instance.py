@@ -11,6 +11,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemProducer
 from samzapy.api.task import StreamTask
 from samzapy.config.error_policy import Stage
+from samzapy.container.identify import OutputIds
 from samzapy.container.policies.collectors import TolerantCollector
 from samzapy.container.policies.pause import RetryInterrupted
 from samzapy.container.policies.recovery import Recovery, is_about_its_message
@@ -36,9 +37,9 @@ class TolerantTaskInstance(TaskInstance):
         producer_of: Callable[[str], SystemProducer],
         offsets: dict[SystemStreamPartition, int],
         *,
-        identify: bool = False,
+        ids: OutputIds | None = None,
     ) -> None:
-        super().__init__(name, task, stores, collector, producer_of, offsets, identify=identify)
+        super().__init__(name, task, stores, collector, producer_of, offsets, ids=ids)
         self._tolerant = collector
         self._recovery: Recovery = collector.recovery
         self._journal = UndoJournal()

@@ -127,7 +127,8 @@ class Supervisor:
             if overdue.spark_task is None or now - self._ended.get(attempt, -math.inf) < lease_s:
                 continue
             reason = f"container {overdue.container_id}: no sign of life for {lease_s:g} s, its worker is killed"
-            self._options.on_event(reason)
+            if attempt not in self._ended:
+                self._options.on_event(reason)
             self._ended[attempt] = now
             self._spark.end_task(overdue.spark_task, reason)
 

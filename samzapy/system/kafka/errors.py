@@ -94,7 +94,9 @@ def delivery_error(error: KafkaError, system: str, where: str, size: int, limit:
     """The class for a record that was not acknowledged."""
     code = error.code()
     if code in TOO_LARGE:
-        return RecordTooLarge(where, size, limit)
+        # The client refuses what is too large for itself; here the broker did, and it measures whole batches.
+        advice = f", alone or in its batch; systems.{system}.producer.batch.size must be below its max.message.bytes"
+        return RecordTooLarge(where, size, limit, advice)
     if code in _FENCED:
         return ProducerFenced(f"{where}: the producer was fenced: {one_line(error)}")
     if code in UNKNOWN_TOPIC or code in _UNAUTHORISED:

@@ -19,7 +19,7 @@ from samzapy.errors import (
     TransactionIndeterminate,
 )
 from samzapy.system.kafka.client import Alarms, make_client, reach
-from samzapy.system.kafka.errors import delivery_error, error_of, transaction_error
+from samzapy.system.kafka.errors import TOO_LARGE, delivery_error, error_of, transaction_error
 from samzapy.system.kafka.queue import RecordQueue
 from samzapy.system.kafka.reports import DeliveryReports
 from samzapy.system.producer_calls import ProducerCalls
@@ -30,7 +30,9 @@ _FINAL = (ProducerFenced, TransactionIndeterminate)
 
 
 class KafkaProducer(SystemProducer):
-    """An idempotent producer. An error poisons it; inside a transaction `abort` heals it, unless it was fenced."""
+    """An idempotent producer. An error poisons it; inside a transaction `abort` heals it, unless it was fenced, or the
+    broker has refused a record: that leaves a gap in the numbers librdkafka gives to records, and the next transaction
+    would fail at it, so the aborted producer takes no other."""
 
     def __init__(
         self, properties: Mapping[str, str], alarms: Alarms, transactional_id: str | None, clock: Clock = SYSTEM_CLOCK
@@ -44,6 +46,7 @@ class KafkaProducer(SystemProducer):
         self._error: SamzapyError | None = None
         self._calls = ProducerCalls(alarms.system, transactional_id)
         self._closed = False
+        self._refused = False
 
     def send(self, records: Sequence[OutgoingRecord]) -> None:
         with self._poisoning():
@@ -101,6 +104,9 @@ class KafkaProducer(SystemProducer):
             self._call("abort", lambda client: client.abort_transaction(_TRANSACTION_S))
             self._reports.clear()
             self._calls.in_transaction = False
+        if self._refused:
+            text = f"{self._calls.name}: the broker has refused a record of it; to go on, make a new producer"
+            self._error = TransactionIndeterminate(text)
 
     @property
     def _client(self) -> Any:
@@ -148,6 +154,7 @@ class KafkaProducer(SystemProducer):
     def _undelivered(self, error: Any, message: Any) -> SamzapyError:
         where = f"{self._alarms.system}.{message.topic()}[{message.partition()}]"
         size = len(message.value() or b"") + len(message.key() or b"")
+        self._refused = error.code() in TOO_LARGE
         return self._after_a_failure(delivery_error(error, self._alarms.system, where, size))
 
     def _after_a_failure(self, found: SamzapyError) -> SamzapyError:

@@ -6,6 +6,7 @@ import urllib3
 
 from samzapy.api.lease import ContainerReport, Directive
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.coordinator.attempt import AttemptProcess
 from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.model import JobSpec
@@ -85,6 +86,20 @@ def test_a_change_without_the_token_is_forbidden(service, coordinator, path):
     assert ask(service, "POST", path, token="wrong").status == 403
     assert not coordinator.stopping
     assert coordinator.status().containers[0].attempts == 0
+
+
+def test_an_attempt_hears_where_the_one_before_it_ran(client):
+    first, second = AttemptProcess("machine", 11, 22, 33), AttemptProcess("machine", 44, 55)
+    assert client.register("0", first)[0].predecessor is None
+    assert client.register("0", second)[0].predecessor == first
+    assert client.register("0")[0].predecessor == second
+    assert client.register("0")[0].predecessor is None
+
+
+@pytest.mark.parametrize("process", [{}, [], {"machine": "m", "pid": "1", "started": 2}, {"machine": 1, "pid": 1}])
+def test_a_process_of_another_shape_is_refused(service, process):
+    answer = ask(service, "POST", "/containers/0/attempts", body=json.dumps({"process": process}))
+    assert answer.status == 400
 
 
 @pytest.mark.parametrize("path", ["/", "/status", "/style.css", "/nowhere"])

@@ -77,3 +77,11 @@ def test_the_last_keys_are_remembered_and_no_more(keys, capacity, tmp_path_facto
 def test_a_capacity_below_one_is_refused(seen):
     with pytest.raises(ValueError, match="capacity must be at least 1, got 0"):
         Deduplicator(seen.store, 0)
+
+
+def test_outputs_of_a_broadcast_input_are_told_apart_by_their_tasks(seen):
+    seen_before = Deduplicator(seen.store)
+    both = (b"rates/0/5/0@Partition%200", b"rates/0/5/0@Partition%201")
+    assert [seen_before.is_new_id(message(i)) for i in both] == [True, True]
+    assert [seen_before.is_new_id(message(i)) for i in both] == [False, False]
+    assert OutputId.of(message(both[1]).headers) == OutputId("rates", 0, 5, 0, "Partition 1")

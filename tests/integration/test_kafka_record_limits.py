@@ -1,0 +1,84 @@
+"""Records that the broker, and not the client, finds too large."""
+
+import uuid
+from dataclasses import replace
+
+import pytest
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.errors import RecordTooLarge, TransactionIndeterminate
+from samzapy.system.kafka import KafkaSystemFactory
+
+pytestmark = pytest.mark.kafka
+LIMIT = 20_000
+
+
+@pytest.fixture
+def topic(kafka_admin, unique_topic):
+    name = unique_topic()
+    kafka_admin.create(StreamSpec(name, 1, {"max.message.bytes": str(LIMIT)}))
+    return name
+
+
+@pytest.fixture
+def producer(kafka_settings):
+    made = []
+
+    def make(transactional_id=None, **properties):
+        settings = replace(kafka_settings, producer=properties)
+        made.append(KafkaSystemFactory().producer(settings, "test", transactional_id))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def count(kafka_settings, kafka_admin, topic):
+    ssp = SystemStreamPartition("kafka", topic, 0)
+    consumer = KafkaSystemFactory().consumer(kafka_settings, "test")
+    found, end = 0, kafka_admin.offsets([ssp])[ssp].upcoming
+    consumer.register(ssp, 0)
+    consumer.start()
+    while consumer.position(ssp) < end:
+        found += sum(len(batch.values) for batch in consumer.poll(0.2, 1_000))
+    consumer.close()
+    return found
+
+
+def test_a_transaction_with_a_record_that_the_broker_refuses_is_aborted_and_another_producer_goes_on(
+    kafka_settings, kafka_admin, topic, producer
+):
+    name = f"limits-{uuid.uuid4().hex[:8]}"
+    spoilt = producer(name)
+    spoilt.init_transactions()
+    spoilt.begin()
+    spoilt.send([OutgoingRecord(topic, b"k", b"x" * 2 * LIMIT, 0)])
+    with pytest.raises(RecordTooLarge, match=rf"kafka\.{topic}\[0\]: record of 40,001 B: larger than the system takes"):
+        spoilt.flush()
+    spoilt.abort()
+    with pytest.raises(TransactionIndeterminate, match="the broker has refused a record of it"):
+        spoilt.begin()
+    spoilt.close()
+    again = producer(name)
+    again.init_transactions()
+    again.begin()
+    again.send([OutgoingRecord(topic, b"k", b"fits", 0)])
+    again.commit()
+    assert count(kafka_settings, kafka_admin, topic) == 1
+
+
+def test_a_batch_that_the_broker_finds_too_large_names_the_property_that_makes_it_smaller(
+    kafka_settings, kafka_admin, topic, producer
+):
+    records = [OutgoingRecord(topic, b"k", b"x" * 1_000, 0)] * 500
+    writer = producer()
+    writer.send(records)
+    with pytest.raises(RecordTooLarge, match=r"systems\.kafka\.producer\.batch\.size must be below its max\.message"):
+        writer.flush()
+    smaller = producer(**{"batch.size": str(LIMIT - 2_000)})
+    before = count(kafka_settings, kafka_admin, topic)
+    smaller.send(records)
+    smaller.flush()
+    assert count(kafka_settings, kafka_admin, topic) - before == 500
