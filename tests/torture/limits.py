@@ -3,6 +3,7 @@
 import os
 import resource
 from contextlib import contextmanager
+from pathlib import Path
 
 import psutil
 
@@ -26,7 +27,7 @@ def lower(limit, soft):
 
 def no_more_files():
     """Let no further file be opened by this process."""
-    highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+    highest = max(int(handle.name) for handle in Path("/proc/self/fd").iterdir())
     held = [os.open(os.devnull, os.O_RDONLY) for _ in range(highest + 1 - psutil.Process().num_fds())]
     lower(resource.RLIMIT_NOFILE, highest + 1)
     return held

@@ -80,9 +80,10 @@ def test_a_directory_without_the_right_to_write_is_named_and_nothing_half_done(
         job.send(50)
     before = job.store_files()
     job.state_folder.chmod(0o555)
-    with ExitStack() as rights, pytest.raises(StoreError, match=str(job.state_folder)):
-        # Only the state is out of reach, not the system's own file.
-        arm("start.3", nth=1, action=lambda name: rights.enter_context(without_rights()))
+    rights = ExitStack()
+    # Only the state is out of reach, not the system's own file.
+    arm("start.3", nth=1, action=lambda name: rights.enter_context(without_rights()))
+    with rights, pytest.raises(StoreError, match=str(job.state_folder)):
         job.run()
     job.state_folder.chmod(0o755)
     assert job.store_files() == before
