@@ -83,6 +83,12 @@ class CrashJob:
         )
         self._producer.flush()
 
+    def append_change(self, key, value):
+        """Write bytes to the changelog behind the job's back, where the key's other records are."""
+        partition = int(key[-1]) % self.partitions
+        self._producer.send([OutgoingRecord(f"{self.prefix}-changelog", key.encode(), value, partition)])
+        self._producer.flush()
+
     def run(self, clock=SYSTEM_CLOCK):
         """Run to the ends that the inputs have now; `took_s` is how long it took."""
         began = time.monotonic()

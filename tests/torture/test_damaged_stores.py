@@ -126,7 +126,7 @@ def test_a_damaged_file_means_an_earlier_commit_or_a_rebuilt_store(ledger, file,
 
 
 @pytest.mark.parametrize(
-    ("marker", "guarantee"), zip([b"", b"{", b"\xff" * 40, b'{"format":99}'], GUARANTEES, strict=True)
+    ("marker", "guarantee"), [*zip([b"", b"{", b"\xff" * 40, b'{"format":99}'], GUARANTEES, strict=True)]
 )
 def test_a_marker_that_says_nothing_means_a_rebuilt_store(ledger, guarantee, marker, outcome):
     job = with_local_stores(ledger, guarantee)
@@ -149,7 +149,7 @@ def test_a_state_directory_that_is_gone_is_made_again(ledger, guarantee, outcome
 
 
 @pytest.mark.parametrize(
-    ("point", "guarantee"), zip(["start.6", "commit.2", "commit.5", "commit.6"], GUARANTEES, strict=True)
+    ("point", "guarantee"), [*zip(["start.6", "commit.2", "commit.5", "commit.6"], GUARANTEES, strict=True)]
 )
 def test_a_state_directory_removed_under_a_running_job_costs_an_attempt_at_most(ledger, guarantee, point, outcome):
     job = with_local_stores(ledger, guarantee)
