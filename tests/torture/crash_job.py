@@ -114,9 +114,25 @@ def key_of(i):
     return f"key-{i % 7}-{i % 2}"
 
 
-def fold(n):
-    """What the store holds when every id below n was applied once, in order."""
+def fold(ids):
+    """What the store holds when every id was applied once, in order."""
     state = {}
-    for i in range(n):
+    for i in ids:
         state.setdefault(key_of(i), []).append(i)
     return state
+
+
+def measured(outputs, state, ids, guarantee):
+    """What came of `ids`, applied to an empty store: lost, duplicated and mismatching, as `outcome` takes them.
+
+    Lost: ids missing in the outputs or the state. Duplicated: outputs too many, and at-most-once also ids applied twice.
+    Mismatches: keys whose state is not the fold.
+    """
+    exact = fold(ids)
+    applied = Counter(i for kept in state.values() for i in kept)
+    twice = applied if guarantee == "at-most-once" else Counter()
+    return {
+        "lost": sum(1 for i in ids if not outputs[i] or not applied[i]),
+        "duplicated": sum(n - 1 for n in outputs.values()) + sum(n - 1 for n in twice.values()),
+        "mismatches": sum(1 for key in exact.keys() | state.keys() if exact.get(key) != state.get(key)),
+    }

@@ -3,12 +3,13 @@
 import uuid
 
 import pytest
-from crash_job import CrashJob, fold
+from crash_job import CrashJob, fold, measured
 
 from samzapy.failpoints import FailPointReached, disarm
 
 STEPS = [f"commit.{n}" for n in range(1, 8)] + [f"start.{n}" for n in (1, 2, 3, 5, 6, 7)]
 LEDGERS = ["CoroutineLedger", "CallbackLedger"]
+CRASH = "crash with messages in flight"
 GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]
 
 CASES = [(guarantee, step) for guarantee in GUARANTEES for step in STEPS]
@@ -45,14 +46,14 @@ def test_without_a_crash_every_guarantee_applies_every_message_once(system_keys,
     assert set(outputs) == set(range(200))
     assert max(outputs.values()) == 1
     if key_order == "true":
-        assert state == fold(200)
+        assert state == fold(range(200))
     else:
-        assert in_order(state) == fold(200)
+        assert in_order(state) == fold(range(200))
 
 
 @pytest.mark.parametrize("task", LEDGERS)
 @pytest.mark.parametrize(("guarantee", "step"), CASES)
-def test_async_crash_matrix(system_keys, guarantee, step, task, tmp_path, monkeypatch):
+def test_async_crash_matrix(system_keys, guarantee, step, task, tmp_path, monkeypatch, outcome):
     job = ledger_job(system_keys, tmp_path, guarantee, task, **{"task.async.key.order": "true"})
     job.send(40)
     job.run()
@@ -63,26 +64,20 @@ def test_async_crash_matrix(system_keys, guarantee, step, task, tmp_path, monkey
     disarm()
     monkeypatch.delenv("SAMZAPY_FAIL")
     job.run()
-    outputs, state, exact = job.outputs(), job.state(), fold(80)
+    outputs, state = job.outputs(), job.state()
     job.close()
-    if guarantee == "at-most-once":
-        assert max(outputs.values()) == 1
-        assert all(len(set(ids)) == len(ids) for ids in state.values())
-        return
-    assert set(outputs) == set(range(80))
-    if guarantee == "exactly-once":
-        assert max(outputs.values()) == 1
-    if guarantee in {"exactly-once", "effectively-once"}:
-        assert state == exact
-    else:
-        assert all(set(state[key]) == set(exact[key]) for key in exact)
+    numbers = measured(outputs, state, range(80), guarantee)
+    system = system_keys["systems.sys.samza.factory"]
+    outcome(CRASH, guarantee=guarantee, system=system, events=80, faults=1, **numbers)
 
 
 @pytest.mark.parametrize("task", LEDGERS)
 @pytest.mark.parametrize("nth", [2, 5])
 @pytest.mark.parametrize("step", ["commit.1", "commit.3", "commit.4", "commit.5", "commit.6"])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_crash_in_a_commit_amid_messages_in_flight(system_keys, guarantee, step, nth, task, tmp_path, monkeypatch):
+def test_a_crash_in_a_commit_amid_messages_in_flight(
+    system_keys, guarantee, step, nth, task, tmp_path, monkeypatch, outcome
+):
     keys = {"task.async.key.order": "true", "stores.ledger.uncommitted.max.bytes": "100", "task.poll.batch.size": "20"}
     job = ledger_job(system_keys, tmp_path, guarantee, task, **keys)
     job.send(40)
@@ -94,16 +89,8 @@ def test_a_crash_in_a_commit_amid_messages_in_flight(system_keys, guarantee, ste
     disarm()
     monkeypatch.delenv("SAMZAPY_FAIL")
     job.run()
-    outputs, state, exact = job.outputs(), job.state(), fold(440)
+    outputs, state = job.outputs(), job.state()
     job.close()
-    if guarantee == "at-most-once":
-        assert max(outputs.values()) == 1
-        assert all(len(set(ids)) == len(ids) for ids in state.values())
-        return
-    assert set(outputs) == set(range(440))
-    if guarantee == "exactly-once":
-        assert max(outputs.values()) == 1
-    if guarantee in {"exactly-once", "effectively-once"}:
-        assert state == exact
-    else:
-        assert all(set(state[key]) == set(exact[key]) for key in exact)
+    numbers = measured(outputs, state, range(440), guarantee)
+    system = system_keys["systems.sys.samza.factory"]
+    outcome(CRASH, guarantee=guarantee, system=system, events=440, faults=1, **numbers)
