@@ -1,0 +1,131 @@
+"""The four guarantees behind a network that resets, swallows, delays and delivers late; on a real Kafka."""
+
+import threading
+from contextlib import closing
+
+import psutil
+import pytest
+from live_ledger import LiveLedger, load_on
+from outcomes import GUARANTEES
+from tcp_proxy import TcpProxy, Way
+
+from samzapy.clock import SYSTEM_CLOCK
+from samzapy.devkafka import DevBroker, Listener
+from samzapy.devkafka.probe import free_port
+
+pytestmark = pytest.mark.kafka
+
+#: Client time-outs short enough for faults of a few seconds to expire them.
+SHORT = {
+    "systems.sys.consumer.socket.timeout.ms": "2000",
+    "systems.sys.producer.socket.timeout.ms": "2000",
+}
+
+
+@pytest.fixture(scope="module")
+def proxied(tmp_path_factory):
+    """(bootstrap past the proxy, proxy): a broker with one address behind the proxy."""
+    hidden = free_port()
+    with TcpProxy(hidden, seed=13) as proxy:
+        listener = Listener("PROXIED", "PLAINTEXT", hidden, proxy.port)
+        with DevBroker(tmp_path_factory.mktemp("proxied"), tied=True, listeners=[listener]) as broker:
+            yield broker.running.bootstrap, proxy
+
+
+def for_seconds(seconds):
+    """Let a fault last."""
+    threading.Event().wait(seconds)
+
+
+def reset_three_times(proxy):
+    for _ in range(3):
+        proxy.reset()
+        for_seconds(1)
+
+
+def strand(proxy):
+    proxy.strand()
+    for_seconds(3)
+
+
+def refuse(proxy):
+    proxy.refuse()
+    proxy.reset()
+    for_seconds(3)
+
+
+FAULTS = {
+    "connections reset": reset_three_times,
+    "black hole": lambda proxy: (proxy.black_hole(), for_seconds(6)),
+    "requests lost": lambda proxy: (proxy.half_open(Way.REQUEST), for_seconds(4)),
+    "responses lost": lambda proxy: (proxy.half_open(Way.RESPONSE), for_seconds(4)),
+    "connections stranded": strand,
+    "connections refused": refuse,
+    "delay": lambda proxy: (proxy.delay(100, 90), for_seconds(2)),
+    "throttle": lambda proxy: (proxy.throttle(200_000), for_seconds(2)),
+}
+
+
+@pytest.fixture(scope="module")
+def broken_network(proxied, tmp_path_factory):
+    """All guarantees at once through every fault under load: (job, recovery seconds) by guarantee, cores by fault."""
+    direct, proxy = proxied
+    jobs = [
+        LiveLedger(direct, f"127.0.0.1:{proxy.port}", tmp_path_factory.mktemp("state"), guarantee, **SHORT)
+        for guarantee in GUARANTEES
+    ]
+    recoveries, cores = dict.fromkeys(GUARANTEES, 0.0), {}
+    for job in jobs:
+        job.send(20)
+        job.start()
+    with load_on(jobs):
+        for name, fault in FAULTS.items():
+            with measured_cores(cores, name):
+                fault(proxy)
+            proxy.heal()
+            for job in jobs:
+                recoveries[job.guarantee] = max(recoveries[job.guarantee], job.catch_up())
+    yield {job.guarantee: (job, recoveries[job.guarantee]) for job in jobs}, cores
+    for job in jobs:
+        job.close()
+
+
+class measured_cores:
+    """Stores under `name` how many cores this process kept busy meanwhile."""
+
+    def __init__(self, cores, name):
+        self.cores, self.name = cores, name
+
+    def __enter__(self):
+        self.began, self.used = SYSTEM_CLOCK.monotonic(), busy_seconds()
+
+    def __exit__(self, *exception):
+        self.cores[self.name] = (busy_seconds() - self.used) / (SYSTEM_CLOCK.monotonic() - self.began)
+
+
+def busy_seconds():
+    times = psutil.Process().cpu_times()
+    return times.user + times.system
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_broken_network_under_load_keeps_the_promise(broken_network, guarantee, outcome):
+    job, recovery_s = broken_network[0][guarantee]
+    result = job.finish()
+    print(guarantee, result, job.attempts, [str(f)[:150] for f in job.failures])
+    outcome(
+        "broken network under load",
+        guarantee=guarantee,
+        system="kafka",
+        events=job.sent,
+        faults=len(FAULTS) + 2,
+        recovery_s=recovery_s,
+        **result,
+    )
+
+
+def test_waiting_for_the_network_is_no_spin(broken_network):
+    cores = broken_network[1]
+    print(cores)
+    assert cores["black hole"] < 0.2 * len(GUARANTEES)
+    assert cores["requests lost"] < 0.2 * len(GUARANTEES)
