@@ -176,6 +176,9 @@ class TcpProxy:
         self._connections.add(connection)
         try:
             await connection.run()
+        except asyncio.CancelledError:
+            # By `close`. A callback of asyncio's own would complain of it in Python 3.11.
+            connection.reset()
         finally:
             self._connections.discard(connection)
 
