@@ -14,10 +14,17 @@ from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
 from samzapy.errors import SamzapyError
 from samzapy.runner.prepare import prepare
+from samzapy.system.kafka import KafkaSystemFactory
 
 DEADLINE_S = 120.0
 _PAUSE_S = 0.5
 _FEED_S, _FED = 0.05, 10
+
+
+class ImpatientKafka(KafkaSystemFactory):
+    """Gives a transactional call two seconds instead of thirty."""
+
+    transactional_call_s = 2.0
 
 
 def kafka_keys(bootstrap):
@@ -111,3 +118,8 @@ def load_on(jobs):
 def _feed(job, over):
     while not over.wait(_FEED_S):
         job.send(_FED)
+
+
+def for_seconds(seconds):
+    """Let a fault last."""
+    threading.Event().wait(seconds)

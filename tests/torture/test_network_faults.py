@@ -1,17 +1,12 @@
 """The four guarantees behind a network that resets, swallows, delays and delivers late; on a real Kafka."""
 
-import threading
-from contextlib import closing
-
 import psutil
 import pytest
-from live_ledger import LiveLedger, load_on
+from live_ledger import LiveLedger, for_seconds, load_on
 from outcomes import GUARANTEES
-from tcp_proxy import TcpProxy, Way
+from tcp_proxy import Way
 
 from samzapy.clock import SYSTEM_CLOCK
-from samzapy.devkafka import DevBroker, Listener
-from samzapy.devkafka.probe import free_port
 
 pytestmark = pytest.mark.kafka
 
@@ -20,21 +15,6 @@ SHORT = {
     "systems.sys.consumer.socket.timeout.ms": "2000",
     "systems.sys.producer.socket.timeout.ms": "2000",
 }
-
-
-@pytest.fixture(scope="module")
-def proxied(tmp_path_factory):
-    """(bootstrap past the proxy, proxy): a broker with one address behind the proxy."""
-    hidden = free_port()
-    with TcpProxy(hidden, seed=13) as proxy:
-        listener = Listener("PROXIED", "PLAINTEXT", hidden, proxy.port)
-        with DevBroker(tmp_path_factory.mktemp("proxied"), tied=True, listeners=[listener]) as broker:
-            yield broker.running.bootstrap, proxy
-
-
-def for_seconds(seconds):
-    """Let a fault last."""
-    threading.Event().wait(seconds)
 
 
 def reset_three_times(proxy):
