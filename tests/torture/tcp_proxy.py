@@ -151,9 +151,10 @@ class TcpProxy:
         """Reset every connection there is (RST, not FIN); how many there were."""
         return self._do(self._reset())
 
-    def cut(self):
-        """As `reset` for the clients alone: what they have sent still arrives. How many connections there were."""
-        return self._do(self._cut())
+    def cut(self, hold=None):
+        """As `reset` for the clients alone: what they have sent still arrives; only where `hold` holds, if it is given.
+        How many connections there were."""
+        return self._do(self._cut(hold))
 
     def strand(self):
         """Every connection there is falls silent for good and stays open; new ones live. How many there were."""
@@ -206,8 +207,8 @@ class TcpProxy:
             connection.reset()
         return len(cut)
 
-    async def _cut(self):
-        cut = list(self._connections)
+    async def _cut(self, hold):
+        cut = [each for each in self._connections if hold is None or each.holds(hold)]
         for connection in cut:
             connection.cut()
         return len(cut)
@@ -259,6 +260,10 @@ class _Connection:
         """RST to both sides, whatever is under way."""
         _abort(self._client)
         _abort(self._upstream)
+
+    def holds(self, hold):
+        """Whether a frame of this connection waits."""
+        return hold in self._held.values()
 
     def cut(self):
         """RST to the client alone."""

@@ -1,13 +1,10 @@
-"""The four guarantees on a broker that is killed and restarted under load, and inputs that change under a job."""
+"""The four guarantees on a broker that is killed and restarted under load."""
 
 import pytest
-from crash_job import CrashJob
-from live_ledger import LiveLedger, kafka_keys, load_on
+from live_ledger import LiveLedger, load_on
 from outcomes import GUARANTEES
 
-from samzapy.api.stream import SystemStreamPartition
 from samzapy.devkafka import DevBroker
-from samzapy.errors import EnvironmentFailure, OffsetOutOfRange
 
 pytestmark = pytest.mark.kafka
 

@@ -32,7 +32,7 @@ def clients():
         client.close()
 
 
-@pytest.mark.parametrize("lost", ["answer", "connection"])
+@pytest.mark.parametrize("lost", ["answer", "connection", "every connection"])
 def test_a_late_end_of_one_transaction_does_not_end_the_next(proxied, clients, unique_topic, lost, outcome):
     direct, proxy = proxied
     stream = unique_topic()
@@ -47,6 +47,8 @@ def test_a_late_end_of_one_transaction_does_not_end_the_next(proxied, clients, u
         committing = pool.submit(producer.commit)
         hold.wait()
         if lost == "connection":
+            assert proxy.cut(hold) == 1
+        elif lost == "every connection":
             proxy.cut()
         committing.result(60)
     write(producer, stream, b"second")
@@ -108,7 +110,7 @@ def cut_behind(api_key):
     def strike(proxy, job):
         hold = proxy.hold(api_key)
         hold.wait()
-        proxy.cut()
+        proxy.cut(hold)
         job.catch_up()
         for_seconds(0.5)
         proxy.heal()
@@ -178,5 +180,11 @@ def test_records_that_librdkafka_sends_again_are_written_once(proxied, tmp_path,
     assert not job.failures
     assert not result["duplicated"]
     outcome(
-        "late acknowledgements", guarantee=guarantee, system="kafka", events=job.sent, faults=3, recovery_s=None, **result
+        "late acknowledgements",
+        guarantee=guarantee,
+        system="kafka",
+        events=job.sent,
+        faults=3,
+        recovery_s=None,
+        **result,
     )

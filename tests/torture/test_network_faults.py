@@ -1,5 +1,7 @@
 """The four guarantees behind a network that resets, swallows, delays and delivers late; on a real Kafka."""
 
+from contextlib import contextmanager
+
 import psutil
 import pytest
 from live_ledger import LiveLedger, for_seconds, load_on
@@ -10,6 +12,8 @@ from samzapy.clock import SYSTEM_CLOCK
 
 pytestmark = pytest.mark.kafka
 
+#: How much of a core a job may use while it waits for the network.
+MOST_CORES = 0.2
 #: Client time-outs short enough for faults of a few seconds to expire them.
 SHORT = {
     "systems.sys.consumer.socket.timeout.ms": "2000",
@@ -70,17 +74,12 @@ def broken_network(proxied, tmp_path_factory):
         job.close()
 
 
-class measured_cores:
+@contextmanager
+def measured_cores(cores, name):
     """Stores under `name` how many cores this process kept busy meanwhile."""
-
-    def __init__(self, cores, name):
-        self.cores, self.name = cores, name
-
-    def __enter__(self):
-        self.began, self.used = SYSTEM_CLOCK.monotonic(), busy_seconds()
-
-    def __exit__(self, *exception):
-        self.cores[self.name] = (busy_seconds() - self.used) / (SYSTEM_CLOCK.monotonic() - self.began)
+    began, used = SYSTEM_CLOCK.monotonic(), busy_seconds()
+    yield
+    cores[name] = (busy_seconds() - used) / (SYSTEM_CLOCK.monotonic() - began)
 
 
 def busy_seconds():
@@ -91,8 +90,6 @@ def busy_seconds():
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_broken_network_under_load_keeps_the_promise(broken_network, guarantee, outcome):
     job, recovery_s = broken_network[0][guarantee]
-    result = job.finish()
-    print(guarantee, result, job.attempts, [str(f)[:150] for f in job.failures])
     outcome(
         "broken network under load",
         guarantee=guarantee,
@@ -100,12 +97,11 @@ def test_a_broken_network_under_load_keeps_the_promise(broken_network, guarantee
         events=job.sent,
         faults=len(FAULTS) + 2,
         recovery_s=recovery_s,
-        **result,
+        **job.finish(),
     )
 
 
 def test_waiting_for_the_network_is_no_spin(broken_network):
     cores = broken_network[1]
-    print(cores)
-    assert cores["black hole"] < 0.2 * len(GUARANTEES)
-    assert cores["requests lost"] < 0.2 * len(GUARANTEES)
+    assert cores["black hole"] < MOST_CORES * len(GUARANTEES)
+    assert cores["requests lost"] < MOST_CORES * len(GUARANTEES)

@@ -20,8 +20,10 @@ LOGGER.addHandler(logging.NullHandler())
 REACH_S = 10.0
 _ATTEMPT_S = 1.0
 _PAUSE_S = 0.1
-#: librdkafka's name for its line about requests without an answer.
-_TIMED_OUT = "REQTMOUT"
+#: librdkafka's names for its lines about lost connections and requests without an answer.
+_DISTURBANCES = frozenset({"FAIL", "REQTMOUT"})
+#: What such a line says when the first request of a connection went unanswered.
+_FIRST_WORD = "in state APIVERSION_QUERY"
 
 
 class Alarms:
@@ -51,9 +53,11 @@ class Alarms:
             self.handshake = error
 
     def log(self, level: int, form: str, facility: str, client: str, line: str) -> None:
-        """What librdkafka calls as its `logger`; of requests that time out it tells in no other way."""
-        if facility == _TIMED_OUT:
+        """What librdkafka calls as its `logger`: of most lost connections and late answers it tells in no other way."""
+        if facility in _DISTURBANCES:
             self.disturbed = True
+            if _FIRST_WORD in line:
+                self.last = f"it closes connections at once; is systems.{self.system}.consumer.security.protocol right?"
         LOGGER.log(level, form, facility, client, line)
 
     def check(self) -> None:
