@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 HOST = "127.0.0.1"
-_LOOK_S = 0.02
 _LONGEST_FRAME = 128 * 1024 * 1024
 
 
@@ -246,6 +245,8 @@ class _Connection:
         self._upstream_reader, self._upstream = upstream
         self._api_keys = {}
         self._held = {}
+        self._settled = asyncio.Event()
+        self._settled.set()
         self.live = asyncio.Event()
         self.live.set()
 
@@ -274,15 +275,15 @@ class _Connection:
         reading = asyncio.ensure_future(self._read(way, reader, frames))
         try:
             await self._write(way, writer, frames)
-            while way is Way.REQUEST and self._held:
-                await asyncio.sleep(_LOOK_S)
+            if way is Way.REQUEST:
+                await self._settled.wait()
         except OSError:
             # The receiver is gone. What the sender still says is read, since somebody may wait for it to be said.
             await reading
         finally:
             reading.cancel()
             if way is Way.RESPONSE:
-                self._held.clear()
+                self._settled.set()
             with suppress(OSError, RuntimeError):
                 writer.close()
 
@@ -306,6 +307,7 @@ class _Connection:
         correlation = struct.unpack_from(">ii", frame)[1]
         if correlation in self._held:
             self._held.pop(correlation).answered.set()
+            self._settled.set()
         return self._api_keys.pop(correlation, None), correlation
 
     def _lateness(self):
@@ -319,6 +321,7 @@ class _Connection:
             for hold in list(self._proxy.holds):
                 if hold.takes(api_key, way):
                     self._held[correlation] = hold
+                    self._settled.clear()
                     await hold.over()
             await self._proxy.gates[way].wait()
             await self.live.wait()

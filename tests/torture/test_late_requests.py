@@ -123,6 +123,7 @@ def restarted_without_an_answer(proxy, job):
     """A fault: the answer to a take-over is lost."""
     hold = proxy.hold(Api.INIT_PRODUCER_ID, Way.RESPONSE)
     proxy.cut()
+    hold.wait()
     job.catch_up()
     proxy.heal()
 
