@@ -16,7 +16,10 @@ FACTORY = KafkaSystemFactory()
 #: librdkafka gives up on an answer, and sends again, before samzapy gives up on librdkafka.
 ITS_OWN_RETRY = {"systems.sys.producer.socket.timeout.ms": "1000"}
 #: samzapy gives up first.
-OUR_TIME_OUT = {"systems.sys.samza.factory": "live_ledger:ImpatientKafka"}
+OUR_TIME_OUT = {
+    "systems.sys.samza.factory": "live_ledger:ImpatientKafka",
+    "systems.sys.producer.socket.timeout.ms": "6000",
+}
 
 
 def on(address, **producer):
