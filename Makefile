@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install java demo test torture check format bench kafka clean
+.PHONY: help install java demo test test-slow torture check format bench kafka clean
 
 help: ## list the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,9 +30,11 @@ demo: install java ## run the flights job on Spark with the embedded system, and
 test: install java ## run the tests, with a real Kafka and a real Spark
 	$(BIN)/python -m pytest -q -m "not slow" --ignore=tests/torture
 
-torture: install java ## crash at every commit and start step, in every guarantee, on every system; and the slow tests
-	$(BIN)/python -m pytest -q --timeout=600 tests/torture
-	$(BIN)/python -m pytest -q --timeout=600 -m slow tests
+test-slow: install java ## run the tests that are too long for `make test`
+	$(BIN)/python -m pytest -q --timeout=600 -m slow --ignore=tests/torture
+
+torture: install java ## kill, cut off, fill up, damage and jump in every guarantee, and count what was lost, doubled, different
+	$(BIN)/python -m pytest -q --timeout=600 tests/torture $(if $(TABLE),--torture-table $(TABLE))
 
 check: install ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .

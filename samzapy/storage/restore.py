@@ -89,6 +89,7 @@ class StoreRestore:
         self._last = (batch.offsets[count - 1], batch.timestamps[count - 1])
         if self._bytes > self._chunk_bytes:
             self._write(*self._last)
+        reach("restore.batch")
 
     def finish(self, now_ms: int) -> None:
         """Write what is gathered: everything below the bound is in the store, as of `now_ms`."""
@@ -111,6 +112,7 @@ def run_restores(
     clock: Clock,
     on_progress: ProgressCallback | None = None,
     stall_s: float = 60.0,
+    poll_records: int = _POLL_RECORDS,
 ) -> dict[SystemStreamPartition, tuple[int, float]]:
     """Read the partitions of one system with a consumer that was not started yet, until each is at its bound.
 
@@ -127,7 +129,7 @@ def run_restores(
     results: dict[SystemStreamPartition, tuple[int, float]] = {}
     positions: dict[SystemStreamPartition, int] = {}
     while active:
-        for batch in consumer.poll(_POLL_S, _POLL_RECORDS):
+        for batch in consumer.poll(_POLL_S, poll_records):
             if batch.ssp in active:
                 active[batch.ssp].add(batch)
         now = clock.monotonic()

@@ -1,13 +1,20 @@
 """`outcome`: every torture test says what it measured; the run ends with one table of all of them."""
 
+import sys
+import uuid
 from pathlib import Path
 
 import pytest
+from crash_job import CrashJob
 from outcomes import Outcomes, Row
 from tcp_proxy import TcpProxy
 
 from samzapy.devkafka import DevBroker, Listener
 from samzapy.devkafka.probe import free_port
+from samzapy.failpoints import disarm
+
+# Torture looks at processes with what the integration tests look at them with.
+sys.path.append(str(Path(__file__).parents[1] / "integration"))
 
 _OUTCOMES = pytest.StashKey[Outcomes]()
 _PASSED = pytest.StashKey[bool]()
@@ -71,3 +78,24 @@ def proxied(tmp_path_factory):
         listener = Listener("PROXIED", "PLAINTEXT", hidden, proxy.port)
         with DevBroker(tmp_path_factory.mktemp("proxied"), tied=True, listeners=[listener]) as broker:
             yield broker.running.bootstrap, proxy
+
+
+@pytest.fixture(params=["memory", "local"])
+def ledger(request, tmp_path):
+    """`ledger(guarantee, keys)`: a ledger job on an embedded system, its state below `tmp_path`."""
+    jobs = []
+    system = {"systems.sys.samza.factory": request.param}
+    if request.param == "memory":
+        system["systems.sys.cluster"] = uuid.uuid4().hex
+    else:
+        system["systems.sys.path"] = str(tmp_path / "local.db")
+
+    def make(guarantee, keys=None, folder=None):
+        jobs.append(CrashJob(system, uuid.uuid4().hex[:8], folder or tmp_path / "state", guarantee))
+        jobs[-1].flat |= keys or {}
+        return jobs[-1]
+
+    yield make
+    disarm()
+    for job in jobs:
+        job.close()

@@ -185,7 +185,9 @@ def test_a_foreign_open_transaction_on_the_changelog_delays_a_start_and_hides_no
     stranger.close()
     ledger.send(20)
     began = SYSTEM_CLOCK.monotonic()
-    ledger.run(**({"job.logged.store.base.dir": str(tmp_path / "elsewhere")} if local == "lost" else {}))
+    if local == "lost":
+        ledger.flat["job.logged.store.base.dir"] = str(tmp_path / "elsewhere")
+    ledger.run()
     outcome(
         "open transaction on the changelog at a start",
         guarantee=guarantee,
@@ -254,7 +256,8 @@ def test_inputs_that_retention_has_taken_are_an_error_until_they_are_given_up(jo
     with pytest.raises(OffsetOutOfRange, match=r"@10: the log holds offsets 15 to 20 .*reset\.offset=true"):
         ledger.run()
     key = f"systems.sys.streams.{ledger.prefix}-in.samza"
-    ledger.run(**{f"{key}.reset.offset": "true", f"{key}.offset.default": "oldest"})
+    ledger.flat |= {f"{key}.reset.offset": "true", f"{key}.offset.default": "oldest"}
+    ledger.run()
     left = [*range(20), *range(30, 40)]
     outcome(
         "inputs out of retention",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections import deque
 from collections.abc import Sequence
@@ -13,8 +14,11 @@ from rocksdict import Rdict, RdictIter, WriteBatch, WriteOptions
 from samzapy.api.engine import Changes, Cursor, EngineSnapshot, StorageEngine
 from samzapy.errors import StoreClosed, StoreError
 from samzapy.storage.rocksdb.cursor import MARKER_KEY, RocksDbCursor, pinned_rows
-from samzapy.storage.rocksdb.failures import translated
+from samzapy.storage.rocksdb.failures import IN_USE, translated
 from samzapy.storage.rocksdb.ownership import Ownership
+
+_LONGEST_CALL_S = 10.0
+_CLOSE_RETRY_S = 0.01
 
 _GAUGES = {
     "rocksdb.estimate-num-keys": "estimate-num-keys",
@@ -125,7 +129,7 @@ class RocksDbStorageEngine(StorageEngine):
             opened.close()
         db, self._db = self._db, _Gone(StoreClosed(f"{self._path} is closed"))
         try:
-            db.close()
+            _close_once_unused(db)
         except Exception as cause:
             raise self._failure(cause, "closing") from cause
         finally:
@@ -150,6 +154,21 @@ class RocksDbStorageEngine(StorageEngine):
 
     def _failure(self, cause: Exception, doing: str) -> StoreError:
         return cause if isinstance(cause, StoreError) else translated(cause, self._path, doing)
+
+
+def _close_once_unused(db: Rdict) -> None:
+    """Close; another thread may be in a call that was begun before, and rocksdict refuses until it has ended."""
+    pause = threading.Event()
+    for _ in range(int(_LONGEST_CALL_S / _CLOSE_RETRY_S)):
+        try:
+            db.close()
+        except RuntimeError as cause:
+            if IN_USE not in str(cause):
+                raise
+            pause.wait(_CLOSE_RETRY_S)
+        else:
+            return
+    db.close()
 
 
 class _Gone:

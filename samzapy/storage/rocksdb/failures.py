@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from samzapy.errors import StoreCorrupted, StoreError, StoreLocked
+from samzapy.errors import StoreClosed, StoreCorrupted, StoreError, StoreLocked
 
 #: Our own file beside RocksDB's LOCK: the process that has the directory open.
 HOLDER_FILE = "samzapy.pid"
@@ -14,15 +14,24 @@ HOLDER_FILE = "samzapy.pid"
 DAMAGE_FILE = "samzapy.damage"
 
 
+#: How rocksdict says that another thread is in a call: readers meet it only while the store is being closed.
+IN_USE = "borrowed"
+
+#: What is being done when a file that is not there can only mean that the store has lost it.
+OPENING = "opening"
+
+
 def translated(cause: Exception, path: Path, doing: str) -> StoreError:
     """`cause`, raised by rocksdict while `doing` something to the store at `path`, as one of our errors.
 
     Damage is also noted in the directory.
     """
     text = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
+    if IN_USE in text:
+        return StoreClosed(f"{path}: {doing}: another thread closes the store")
     if "/LOCK:" in text:
         return StoreLocked(f"{path}: {holder(path)}")
-    if text.startswith("Corruption") or "Corruption:" in text:
+    if text.startswith("Corruption") or "Corruption:" in text or (doing == OPENING and "No such file" in text):
         _note_damage(path, text)
         return StoreCorrupted(f"{path}: {doing}: {text}")
     return StoreError(f"{path}: {doing}: {text}{_explanation(text, path)}")

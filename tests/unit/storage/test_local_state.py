@@ -4,12 +4,13 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from samzapy.api.engine import EngineSettings
-from samzapy.errors import ConfigError, StoreCorrupted, StoreError, StoreLocked
+from samzapy.errors import ConfigError, StoreClosed, StoreCorrupted, StoreError, StoreLocked
 from samzapy.storage.directory import set_asides, store_directory
 from samzapy.storage.local import LocalStores
 from samzapy.storage.marker import Marker, StoreIdentity
@@ -123,6 +124,51 @@ def test_a_missing_table_is_damage_at_the_opening(stores):
     local.engine.close()
 
 
+def test_a_missing_manifest_is_damage_at_the_opening(stores):
+    filled(stores)
+    next(directory(stores).glob("MANIFEST-*")).unlink()
+    local = opened(stores)
+    assert "it is damaged" in local.reason
+    local.engine.close()
+
+
+def test_an_error_that_is_still_being_told_of_does_not_keep_a_store_open(stores):
+    filled(stores)
+    flip_a_byte(next(directory(stores).glob("*.sst")), 2_000)
+    local = opened(stores)
+    with pytest.raises(StoreCorrupted) as told, local.engine.iterate(None, None) as pairs:
+        list(pairs)
+    local.engine.close()
+    again = opened(stores)
+    assert "it is damaged" in again.reason
+    assert "block checksum mismatch" in str(told.value)
+    again.engine.close()
+
+
+def test_a_store_is_closed_under_a_reading_thread_which_hears_of_it(stores):
+    filled(stores)
+    local = opened(stores)
+    keys, begun, heard = [b"%06d" % n for n in range(3_000)], threading.Event(), []
+
+    def read():
+        while not heard:
+            try:
+                local.engine.get_all(keys)
+            except StoreClosed as closed:
+                heard.append(closed)
+            begun.set()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    begun.wait()
+    local.engine.close()
+    reader.join(60)
+    assert heard
+    again = opened(stores)
+    assert again.marker is not None
+    again.engine.close()
+
+
 def test_a_store_open_in_this_process_is_locked_even_through_a_link(tmp_path, stores):
     local = opened(stores)
     link = tmp_path / "link"
@@ -135,6 +181,7 @@ def test_a_store_open_in_this_process_is_locked_even_through_a_link(tmp_path, st
 
 HOLDER = """
 import sys
+import threading
 from pathlib import Path
 from samzapy.api.engine import EngineSettings
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory

@@ -1,0 +1,85 @@
+"""One changelog partition on an embedded system, and the store that is restored from it.
+
+As a program, `BASE NTH`: restores the store below BASE from the local system there, and is killed at the NTH batch.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from samzapy.api.engine import EngineSettings
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import StreamSpec, SystemSettings
+from samzapy.clock import SYSTEM_CLOCK
+from samzapy.failpoints import arm
+from samzapy.storage.local import LocalStores
+from samzapy.storage.marker import StoreIdentity
+from samzapy.storage.restore import StoreRestore, run_restores
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+from samzapy.system.factories import system_factory
+
+SSP = SystemStreamPartition("log", "changes", 0)
+IDENTITY = StoreIdentity("job-1", "s", 0, "t")
+#: So small that a restore reaches the disk on its way.
+SETTINGS = EngineSettings("s", {"container.write.buffer.size.bytes": "65536"})
+BATCH = 100
+
+
+@dataclass
+class Changelog:
+    """One changelog partition on an embedded system, and the store that is made from it."""
+
+    system: str
+    base: Path
+
+    def __post_init__(self):
+        factory = f"samzapy.system.{self.system}.factory:{self.system.title()}SystemFactory"
+        properties = {"path": str(self.base / "log.db")} if self.system == "local" else {}
+        self.settings = SystemSettings("log", factory, properties=properties)
+        self.factory = system_factory(self.settings)
+        self.admin = self.factory.admin(self.settings, "test")
+        policy = {"cleanup.policy": "compact", "delete.retention.ms": "0", "min.compaction.lag.ms": "0"}
+        self.admin.create(StreamSpec(SSP.stream, 1, policy))
+
+    def append(self, changes):
+        producer = self.factory.producer(self.settings, "test")
+        producer.send_changes(SSP.stream, SSP.partition, changes)
+        producer.flush()
+        producer.close()
+
+    def transaction(self, changes, end):
+        """Changes in a transaction that is committed, aborted, or left open by a producer that its successor ends."""
+        producer = self.factory.producer(self.settings, "test", "writer")
+        producer.init_transactions()
+        producer.begin()
+        producer.send_changes(SSP.stream, SSP.partition, changes)
+        producer.flush()
+        if end == "dead":
+            successor = self.factory.producer(self.settings, "test", "writer")
+            successor.init_transactions()
+            successor.close()
+        else:
+            getattr(producer, end)()
+        producer.close()
+
+    def restore(self):
+        """Restore the local store from where it is; its rows, how many records were read, and the end of the log."""
+        stores = LocalStores(self.base, "job-1", "Partition 0", lock_wait_s=0.0)
+        local = stores.open_kept(RocksDbStorageEngineFactory(), SETTINGS, lambda marker: None, now_ms=17)
+        log = self.admin.offsets([SSP])[SSP]
+        start = log.oldest if local.marker is None else local.marker.changelog_offset + 1
+        restore = StoreRestore(local.engine, IDENTITY, SSP, start, log.upcoming, chunk_bytes=5_000)
+        consumer = self.factory.consumer(self.settings, "test")
+        try:
+            if start < log.upcoming:
+                run_restores([restore], consumer, SYSTEM_CLOCK, poll_records=BATCH)
+            with local.engine.iterate(None, None) as pairs:
+                return dict(pairs), restore.records
+        finally:
+            consumer.close()
+            local.engine.close()
+
+
+if __name__ == "__main__":
+    arm("restore.batch", nth=int(sys.argv[2]), action="kill")
+    Changelog("local", Path(sys.argv[1])).restore()

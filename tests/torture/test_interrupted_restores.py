@@ -1,0 +1,188 @@
+"""Restores that are cut off, changelogs of every shape, and records that should not be in one."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+
+import changelog_partition
+import pytest
+from changelog_partition import BATCH, SSP, Changelog
+from crash_job import fold
+from outcomes import ANY, GUARANTEES
+
+from samzapy.errors import SerdeError
+from samzapy.failpoints import FailPointReached, arm, disarm
+from samzapy.system.memory.cluster import MemoryCluster
+
+
+@pytest.fixture(params=["memory", "local"])
+def changelog(request, tmp_path):
+    made = Changelog(request.param, tmp_path)
+    yield made
+    disarm()
+    made.admin.close()
+    MemoryCluster.reset_all()
+
+
+def changes(count, seed=0):
+    """Puts of 500 keys and, every tenth, a deletion."""
+    random_ = random.Random(seed)
+    return [
+        (b"%04d" % random_.randrange(500), None if n % 10 == 9 else b"%d" % n + random_.randbytes(80))
+        for n in range(count)
+    ]
+
+
+def replayed(*parts):
+    return {key: value for part in parts for key, value in dict(part).items()}
+
+
+def rows(*parts):
+    return {key: value for key, value in replayed(*parts).items() if value is not None}
+
+
+def differences(found, expected):
+    return sum(1 for key in found.keys() | expected.keys() if found.get(key) != expected.get(key))
+
+
+def judge(outcome, scenario, changelog, found, expected, events):
+    outcome(
+        scenario,
+        guarantee=ANY,
+        system=changelog.system,
+        events=events,
+        faults=1,
+        lost=len(expected.keys() - found.keys()),
+        duplicated=0,
+        mismatches=differences(found, expected),
+    )
+
+
+@pytest.mark.parametrize("percent", [1, 25, 50, 75, 99])
+def test_a_restore_that_fails_goes_on_where_it_was(changelog, percent, outcome):
+    written = changes(100 * BATCH)
+    changelog.append(written)
+    arm("restore.batch", nth=percent)
+    with pytest.raises(FailPointReached):
+        changelog.restore()
+    found, read = changelog.restore()
+    assert read <= (101 - percent) * BATCH
+    judge(outcome, "restore cut off", changelog, found, rows(written), len(written))
+
+
+@pytest.mark.parametrize("percent", [1, 25, 50, 75, 99])
+def test_a_restore_that_is_killed_goes_on_where_the_disk_was_or_begins_again(tmp_path, percent, outcome):
+    changelog = Changelog("local", tmp_path)
+    written = changes(100 * BATCH)
+    changelog.append(written)
+    killed = subprocess.run([sys.executable, changelog_partition.__file__, tmp_path, str(percent)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    found, _ = changelog.restore()
+    changelog.admin.close()
+    judge(outcome, "restore cut off", changelog, found, rows(written), len(written))
+
+
+def everything_deleted(changelog, written):
+    changelog.admin.delete_records(SSP, changelog.admin.offsets([SSP])[SSP].upcoming)
+    return {}
+
+
+def a_truncated_beginning(changelog, written):
+    changelog.admin.delete_records(SSP, len(written) // 2)
+    return rows(written[len(written) // 2 :])
+
+
+def holes_of_compaction(changelog, written):
+    changelog.admin.compact(SSP.stream)
+    changelog.admin.compact(SSP.stream)
+    return rows(written)
+
+
+def a_committed_end(changelog, written):
+    more = changes(50, seed=1)
+    changelog.transaction(more, "commit")
+    return rows(written, more)
+
+
+def an_aborted_end(changelog, written):
+    changelog.transaction(changes(50, seed=1), "abort")
+    return rows(written)
+
+
+def an_end_that_a_dead_producer_left_open(changelog, written):
+    changelog.transaction(changes(50, seed=1), "dead")
+    return rows(written)
+
+
+def nothing_but_deletions(changelog, written):
+    gone = [(key, None) for key in sorted(dict(written))]
+    changelog.append(gone)
+    return {}
+
+
+def as_it_was_written(changelog, written):
+    return rows(written)
+
+
+SHAPES = [
+    as_it_was_written,
+    everything_deleted,
+    a_truncated_beginning,
+    holes_of_compaction,
+    a_committed_end,
+    an_aborted_end,
+    an_end_that_a_dead_producer_left_open,
+    nothing_but_deletions,
+]
+
+
+@pytest.mark.parametrize("written", [0, 1, 1_000])
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
+def test_a_changelog_of_any_shape_is_restored_to_its_end(changelog, shape, written, outcome):
+    records = changes(written)
+    changelog.append(records)
+    expected = shape(changelog, records)
+    found, _ = changelog.restore()
+    again, read = changelog.restore()
+    assert (again, read) == (found, 0)
+    judge(outcome, "changelog of eight shapes restored", changelog, found, expected, written)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_job_that_crashes_while_it_restores_starts_again(ledger, guarantee, nth, tmp_path, outcome):
+    job = ledger(guarantee)
+    job.send(200)
+    job.run()
+    job.send(50)
+    job.flat["job.logged.store.base.dir"] = str(tmp_path / "elsewhere")
+    arm("restore.chunk", nth=nth)
+    with pytest.raises(FailPointReached):
+        job.run()
+    assert not job.recover()
+    outcome("crash while restoring", **job.numbers(faults=1))
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("garbage", [b"\xff\xfe", b"{", b"\x00" * 100], ids=["no text", "half", "zeros"])
+def test_a_value_that_is_none_of_the_stores_is_named_and_nothing_is_committed_over_it(
+    ledger, guarantee, garbage, outcome
+):
+    job = ledger(guarantee)
+    job.send(28)
+    job.run()
+    before = job.state()
+    key = min(before)
+    job.append_change(key, garbage)
+    job.send(28)
+    # At-most-once has moved past the messages by then.
+    for _ in range(1 if guarantee == "at-most-once" else 2):
+        with pytest.raises(SerdeError, match=f"store 'ledger': value of key '{key}'"):
+            job.run()
+    job.append_change(key, json.dumps(before[key]).encode())
+    assert not job.recover()
+    outcome("garbage in a changelog", **job.numbers(faults=1))
+    if guarantee == "exactly-once":
+        assert job.state() == fold(range(56))

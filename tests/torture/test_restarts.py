@@ -1,0 +1,210 @@
+"""Graceful stops, crash loops, a hundred starts in one process, clocks that jump, and too little memory."""
+
+import gc
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from crash_job import CrashJob, LedgerTask
+from job_process import JobProcess, until
+from outcomes import GUARANTEES
+
+from samzapy.clock import SYSTEM_CLOCK
+from samzapy.failpoints import FailPointReached, arm, disarm
+
+HERE = Path(__file__).parent
+#: The command and its processes find the ledger's task, and the code under test, where this process does.
+IMPORTS = {"PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, sys.path)])}
+
+
+def write_job(folder, flat):
+    (folder / "job.properties").write_text("".join(f"{key}={value}\n" for key, value in flat.items()))
+
+
+@pytest.fixture
+def job_on_disk(tmp_path):
+    """A ledger job that other processes can run, too."""
+    jobs = []
+
+    def make(guarantee):
+        system = {"systems.sys.samza.factory": "local", "systems.sys.path": str(tmp_path / "local.db")}
+        jobs.append(CrashJob(system, "ledger", tmp_path / "state", guarantee))
+        return jobs[-1]
+
+    yield make
+    for job in jobs:
+        job.close()
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_job_that_is_asked_to_stop_commits_and_repeats_nothing_in_any_guarantee(
+    job_on_disk, guarantee, tmp_path, outcome
+):
+    job = job_on_disk(guarantee)
+    write_job(tmp_path, job.flat | {"task.commit.ms": "200"})
+    for _ in range(2):
+        job.send(500)
+        wanted = job.outputs().total() + 1
+        process = JobProcess(tmp_path, "job.properties", "--runner", "local", **IMPORTS)
+        try:
+            await_outputs(job, wanted, process)
+            process.terminate()
+            assert process.wait() == 0, process.errors
+        finally:
+            process.close()
+    job.send(100)
+    job.run()
+    numbers = job.numbers(faults=2)
+    assert (numbers["lost"], numbers["duplicated"], numbers["mismatches"]) == (0, 0, 0)
+    outcome("asked to stop (SIGTERM)", **numbers)
+
+
+def await_outputs(job, wanted, process):
+    until(lambda: job.outputs().total() >= wanted, lambda: process.errors)
+
+
+@pytest.mark.parametrize(
+    ("point", "guarantee"), [*zip(["start.3", "start.6", "start.7", "commit.4"], GUARANTEES, strict=True)]
+)
+def test_thirty_crashes_in_a_row_leave_nothing_behind(ledger, guarantee, point, outcome):
+    job = ledger(guarantee)
+    job.send(60)
+    job.run()
+    job.send(20)
+    files = []
+    for _ in range(30):
+        arm(point)
+        with pytest.raises(FailPointReached):
+            job.run()
+        files.append(len(job.store_files()))
+    assert not job.set_aside()
+    # Compactions come and go; a file left behind by every crash in both stores would be thirty more.
+    assert max(files[15:]) <= max(files[:15]) + 10
+    assert not job.recover()
+    outcome("thirty crashes in a row", **job.numbers(faults=30))
+
+
+def resources():
+    """Open files and threads of this process, and its resident memory in bytes."""
+    gc.collect()
+    process = psutil.Process()
+    return process.num_fds(), process.num_threads(), process.memory_info().rss
+
+
+def test_a_hundred_starts_and_stops_leave_no_file_no_thread_and_no_memory_behind(ledger, outcome):
+    job = ledger("exactly-once")
+    for cycle in range(100):
+        job.send(10)
+        job.run()
+        if cycle == 29:
+            files, threads, memory = resources()
+    files_after, threads_after, memory_after = resources()
+    assert files_after <= files
+    assert threads_after <= threads
+    # An engine that stays open is some megabytes; seventy of them are hundreds.
+    assert memory_after - memory < 50_000_000
+    outcome("a hundred starts and stops", **job.numbers(faults=0))
+
+
+def test_crashes_leave_no_file_and_no_thread_behind_either(ledger, outcome):
+    job = ledger("exactly-once")
+    job.send(20)
+    job.run()
+    for cycle in range(30):
+        job.send(10)
+        arm("commit.5a" if cycle % 2 else "commit.4")
+        with pytest.raises(FailPointReached):
+            job.run()
+        if cycle == 9:
+            files, threads, _ = resources()
+    files_after, threads_after, _ = resources()
+    assert files_after <= files
+    assert threads_after <= threads
+    job.run()
+    outcome("thirty crashes in one process", **job.numbers(faults=30))
+
+
+class JumpingClock:
+    """The machine's clock, its wall time off by hours that change at every look, its intervals as they are or none."""
+
+    def __init__(self, hours, frozen=False):
+        self._hours = hours
+        self._looks = 0
+        self._frozen = SYSTEM_CLOCK.monotonic() if frozen else None
+
+    def monotonic(self):
+        return SYSTEM_CLOCK.monotonic() if self._frozen is None else self._frozen
+
+    def wall_ms(self):
+        self._looks += 1
+        return max(0, SYSTEM_CLOCK.wall_ms() + self._hours[self._looks % len(self._hours)] * 3_600_000)
+
+
+CLOCKS = {
+    "an hour ahead": lambda: JumpingClock([1]),
+    "an hour behind": lambda: JumpingClock([-1]),
+    "back and forth": lambda: JumpingClock([1, -1, 30, -30]),
+    "since 1970": lambda: JumpingClock([-1_000_000]),
+    "frozen": lambda: JumpingClock([0], frozen=True),
+}
+
+
+@pytest.mark.parametrize(
+    ("clock", "guarantee"), [*zip(CLOCKS, [*GUARANTEES, "exactly-once"], strict=True), ("frozen", "at-least-once")]
+)
+def test_a_clock_that_jumps_between_and_within_runs_changes_nothing(ledger, guarantee, clock, outcome):
+    job = ledger(guarantee)
+    for use in (SYSTEM_CLOCK, CLOCKS[clock](), SYSTEM_CLOCK):
+        job.send(50)
+        job.run(use)
+    job.send(50)
+    arm("commit.4")
+    with pytest.raises(FailPointReached):
+        job.run(CLOCKS[clock]())
+    disarm()
+    job.run(CLOCKS[clock]())
+    outcome("clock jumps", **job.numbers(faults=1))
+
+
+class HoardingLedger(LedgerTask):
+    """Takes 64 MB a message, from the hundredth on, and gives nothing back."""
+
+    def init(self, context):
+        super().init(context)
+        self.hoard = []
+
+    def process(self, envelope, collector, coordinator):
+        super().process(envelope, collector, coordinator)
+        if envelope.message >= 100:
+            self.hoard.append(bytearray(64 << 20))
+
+
+#: A gigabyte more than what the command has taken when it begins.
+LITTLE_MEMORY = """
+import resource, sys
+import psutil, test_restarts
+from samzapy.cli.main import main
+import samzapy.runner.local, samzapy.storage.rocksdb, samzapy.system.local.factory
+resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + (1 << 30), resource.RLIM_INFINITY))
+sys.argv = ["samzapy", "run", "job.properties", "--runner", "local", "--until-end"]
+main()
+"""
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_process_without_memory_ends_and_its_successor_goes_on(job_on_disk, guarantee, tmp_path, outcome):
+    job = job_on_disk(guarantee)
+    job.send(100)
+    job.run()
+    job.send(100)
+    write_job(tmp_path, job.flat | {"task.class": "test_restarts:HoardingLedger"})
+    environment = os.environ | IMPORTS
+    command = [sys.executable, "-c", LITTLE_MEMORY]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode != 0, done.stdout
+    assert "MemoryError" in done.stderr, done.stderr
+    assert not job.recover()
+    outcome("no memory left", **job.numbers(faults=1))
