@@ -15,6 +15,7 @@ from samzapy.system.kafka import KafkaSystemFactory
 
 FACTORY = KafkaSystemFactory()
 _PAUSE_S = 0.2
+_DEADLINE_S = 60.0
 
 
 class ChangelogRig:
@@ -71,11 +72,16 @@ class ChangelogRig:
         self.alter("cleanup.policy", "compact")
 
     def alter(self, name, value):
+        """Change the topic's configuration; returns when the broker goes by it."""
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, self.stream, incremental_configs=[entry])
         client = AdminClient({"bootstrap.servers": self._bootstrap})
         for answer in client.incremental_alter_configs([resource]).values():
             answer.result(30)
+        deadline = SYSTEM_CLOCK.monotonic() + _DEADLINE_S
+        while self.admin.describe(self.stream).config[name] != value:
+            assert SYSTEM_CLOCK.monotonic() < deadline, f"{self.stream}: {name} is not {value}"
+            client.poll(_PAUSE_S)
 
     def records(self):
         """How many records readers of committed records find."""
