@@ -101,7 +101,7 @@ class Container:
         # 4, 5  stores
         self._heartbeat.phase("restoring")
         starts = parts.starting_offsets(checkpoints)
-        self._stores = parts.open_stores(self._clock, self._on_restore)
+        self._stores = parts.open_stores(checkpoints, self._clock, self._on_restore)
         for model in parts.model.tasks:
             should_stop = self._heartbeat.should_stop
             stores = self._stores[model.name]

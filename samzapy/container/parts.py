@@ -99,13 +99,20 @@ class Parts:
             for task in self.model.tasks
         }
 
-    def open_stores(self, clock: Clock, on_restore: Callable[[str, int, int], None]) -> dict[str, TaskStores]:
+    def open_stores(
+        self,
+        checkpoints: Mapping[str, Checkpoint | None],
+        clock: Clock,
+        on_restore: Callable[[str, int, int], None],
+    ) -> dict[str, TaskStores]:
         """The stores of every task, restored; `on_restore` hears of `task/store`, offsets read, offsets to read."""
         openings: list[OpeningStores] = []
         began = clock.monotonic()
         try:
             for task in self.model.tasks:
-                settings = TaskSettings(task.name, task.changelog_partition, len(self.model.tasks))
+                checkpoint = checkpoints[task.name]
+                committed = checkpoint.changelog_offsets if checkpoint else {}
+                settings = TaskSettings(task.name, task.changelog_partition, len(self.model.tasks), committed)
                 openings.append(
                     begin_task_stores(
                         self.config,

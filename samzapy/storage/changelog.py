@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from samzapy.api.system import StreamDescription, StreamSpec, SystemAdmin
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, SystemAdmin
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, UnknownStream
 
 _SEGMENT_BYTES = 536_870_912
 _MAX_MESSAGE_BYTES = 1_000_012
+_START_AFRESH = "to start from nothing, delete the checkpoint topic, too"
 
 
 def changelog_spec(config: StoreConfig, partitions: int) -> StreamSpec:
@@ -82,6 +84,30 @@ def check_changelog(description: StreamDescription) -> None:
     policy = description.config.get("cleanup.policy", "delete")
     if policy != "compact":
         raise EnvironmentFailure(f"changelog {description.stream} must be compact (is {policy}): state would be lost")
+
+
+def check_end(ssp: SystemStreamPartition, log: OffsetRange, committed: int) -> None:
+    """Raise EnvironmentFailure if a changelog partition ends before what the task's last checkpoint counts.
+
+    `committed` is the offset of the last record the checkpoint counts, -1 for none.
+    """
+    if committed >= log.upcoming:
+        raise EnvironmentFailure(
+            f"changelog {ssp} ends before offset {log.upcoming}, the last checkpoint is at {committed}: "
+            f"it was deleted or made anew, and the state with it; {_START_AFRESH}"
+        )
+
+
+def check_beginning(ssp: SystemStreamPartition, log: OffsetRange, committed: int) -> None:
+    """Raise EnvironmentFailure if the state of a task that has committed cannot come from the changelog alone.
+
+    Compaction never moves the beginning, so records were deleted.
+    """
+    if committed >= 0 and log.oldest > 0:
+        raise EnvironmentFailure(
+            f"changelog {ssp} begins at offset {log.oldest} instead of 0: records were deleted from it and no local "
+            f"store holds them, so the state would be partial; {_START_AFRESH}"
+        )
 
 
 def delete_retention_ms(description: StreamDescription, config: StoreConfig) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
 from samzapy.api.serde import Serde
@@ -13,7 +13,14 @@ from samzapy.api.system import SystemAdmin
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
-from samzapy.storage.changelog import delete_retention_ms, described_changelog, max_record_bytes
+from samzapy.errors import EnvironmentFailure
+from samzapy.storage.changelog import (
+    check_beginning,
+    check_end,
+    delete_retention_ms,
+    described_changelog,
+    max_record_bytes,
+)
 from samzapy.storage.kv.stack import build_stack
 from samzapy.storage.local import LocalStores
 from samzapy.storage.marker import StoreIdentity, refusal
@@ -26,11 +33,13 @@ Restored = Mapping[SystemStreamPartition, tuple[int, float]]
 
 @dataclass(frozen=True)
 class TaskSettings:
-    """The task whose stores are opened, and its share of the container."""
+    """The task whose stores are opened, its share of the container, and the offset of each store's last changelog record
+    as of the task's last checkpoint."""
 
     name: str
     changelog_partition: int
     tasks_in_container: int
+    committed: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -119,11 +128,19 @@ class StoreOpener:
         identity = StoreIdentity(self._job, config.name, partition, topic.stream_id)
         ssp = SystemStreamPartition(stream.system, stream.stream, partition)
         log = admin.offsets([ssp])[ssp]
+        committed = self._task.committed.get(config.name, -1)
+        check_end(ssp, log, committed)
         retention_ms, now_ms = delete_retention_ms(topic, config), self._clock.wall_ms()
         local = self._logged.open_kept(
             factory, settings, lambda marker: refusal(marker, identity, log, retention_ms, now_ms), now_ms
         )
         kept = local.marker is not None
+        if not kept:
+            try:
+                check_beginning(ssp, log, committed)
+            except EnvironmentFailure:
+                local.engine.close()
+                raise
         return _Opened(
             config,
             local.engine,

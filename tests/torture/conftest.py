@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 from crash_job import CrashJob
 from outcomes import Outcomes, Row
+from tcp_proxy import TcpProxy
 
+from samzapy.devkafka import DevBroker, Listener
+from samzapy.devkafka.probe import free_port
 from samzapy.failpoints import disarm
 
 # Torture looks at processes with what the integration tests look at them with.
@@ -65,6 +68,16 @@ def pytest_terminal_summary(terminalreporter, config):
     if file:
         Path(file).write_text(outcomes.markdown(), encoding="utf-8")
         terminalreporter.write_line(f"written to {file}")
+
+
+@pytest.fixture(scope="module")
+def proxied(tmp_path_factory):
+    """(bootstrap past the proxy, proxy): a broker with one address behind the proxy."""
+    hidden = free_port()
+    with TcpProxy(hidden, seed=13) as proxy:
+        listener = Listener("PROXIED", "PLAINTEXT", hidden, proxy.port)
+        with DevBroker(tmp_path_factory.mktemp("proxied"), tied=True, listeners=[listener]) as broker:
+            yield broker.running.bootstrap, proxy
 
 
 @pytest.fixture(params=["memory", "local"])

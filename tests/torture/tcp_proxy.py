@@ -10,6 +10,7 @@ import random
 import socket
 import struct
 import threading
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -41,6 +42,7 @@ class Hold:
         self.way = way
         self.left = count
         self.seen = 0
+        self.answered = threading.Event()
         self._arrived = threading.Condition()
         self._released = asyncio.Event()
 
@@ -49,6 +51,10 @@ class Hold:
         with self._arrived:
             arrived = self._arrived.wait_for(lambda: self.seen >= count, timeout_s)
         assert arrived, f"{self.seen} of {count} frames of API key {self.api_key} came within {timeout_s:g} s"
+
+    def wait_until_answered(self, timeout_s=60.0):
+        """Until the broker has answered a request that was held, whether or not anybody still listens."""
+        assert self.answered.wait(timeout_s), f"no answer to API key {self.api_key} within {timeout_s:g} s"
 
     def takes(self, api_key, way):
         """Whether this frame is to wait; counts it."""
@@ -88,7 +94,7 @@ class TcpProxy:
 
     def __init__(self, upstream_port, port=0, seed=0):
         self.upstream_port = upstream_port
-        self.passed = {}
+        self.passed = Counter()
         self.weather = _Weather()
         self.holds = []
         self.random = random.Random(seed)
@@ -118,8 +124,7 @@ class TcpProxy:
     def heal(self):
         """Everything passes again; what was held back arrives now."""
         self._do(self._change(_Weather()))
-        for hold in self.holds:
-            self.release(hold)
+        self._do(self._release(list(self.holds)))
 
     def delay(self, ms, jitter_ms=0):
         """Every frame takes `ms` longer, give or take `jitter_ms` (by the seed), and keeps its place."""
@@ -145,6 +150,11 @@ class TcpProxy:
         """Reset every connection there is (RST, not FIN); how many there were."""
         return self._do(self._reset())
 
+    def cut(self, hold=None):
+        """As `reset` for the clients alone: what they have sent still arrives; only where `hold` holds, if it is given.
+        How many connections there were."""
+        return self._do(self._cut(hold))
+
     def strand(self):
         """Every connection there is falls silent for good and stays open; new ones live. How many there were."""
         return self._do(self._strand())
@@ -155,7 +165,7 @@ class TcpProxy:
 
     def release(self, hold):
         """Let go what is held."""
-        self._loop.call_soon_threadsafe(hold.open)
+        self._do(self._release([hold]))
 
     def _do(self, coroutine):
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
@@ -176,6 +186,9 @@ class TcpProxy:
         self._connections.add(connection)
         try:
             await connection.run()
+        except asyncio.CancelledError:
+            # By `close`. A callback of asyncio's own would complain of it in Python 3.11.
+            connection.reset()
         finally:
             self._connections.discard(connection)
 
@@ -193,6 +206,12 @@ class TcpProxy:
             connection.reset()
         return len(cut)
 
+    async def _cut(self, hold):
+        cut = [each for each in self._connections if hold is None or each.holds(hold)]
+        for connection in cut:
+            connection.cut()
+        return len(cut)
+
     async def _strand(self):
         stranded = list(self._connections)
         for connection in stranded:
@@ -202,6 +221,11 @@ class TcpProxy:
     async def _hold(self, hold):
         self.holds.append(hold)
         return hold
+
+    async def _release(self, holds):
+        for hold in holds:
+            hold.open()
+            self.holds.remove(hold)
 
     async def _close(self):
         self._server.close()
@@ -220,6 +244,9 @@ class _Connection:
         self._client_reader, self._client = client
         self._upstream_reader, self._upstream = upstream
         self._api_keys = {}
+        self._held = {}
+        self._settled = asyncio.Event()
+        self._settled.set()
         self.live = asyncio.Event()
         self.live.set()
 
@@ -235,59 +262,75 @@ class _Connection:
         _abort(self._client)
         _abort(self._upstream)
 
+    def holds(self, hold):
+        """Whether a frame of this connection waits."""
+        return hold in self._held.values()
+
+    def cut(self):
+        """RST to the client alone."""
+        _abort(self._client)
+
     async def _pass(self, way, reader, writer):
         frames = asyncio.Queue()
-        reading = asyncio.ensure_future(self._read(reader, frames))
+        reading = asyncio.ensure_future(self._read(way, reader, frames))
         try:
             await self._write(way, writer, frames)
+            if way is Way.REQUEST:
+                await self._settled.wait()
         except OSError:
-            # The receiver is gone; the sender is told once what it sends cannot be delivered.
-            reading.cancel()
+            # The receiver is gone. What the sender still says is read, since somebody may wait for it to be said.
+            await reading
         finally:
+            reading.cancel()
+            if way is Way.RESPONSE:
+                self._settled.set()
             with suppress(OSError, RuntimeError):
                 writer.close()
 
-    async def _read(self, reader, frames):
+    async def _read(self, way, reader, frames):
         now = asyncio.get_running_loop().time
         with suppress(asyncio.IncompleteReadError, OSError):
             while True:
                 head = await reader.readexactly(4)
                 size = struct.unpack(">i", head)[0]
                 assert 0 <= size <= _LONGEST_FRAME, f"a frame of {size} bytes is not Kafka's"
-                frames.put_nowait((now() + self._lateness(), head + await reader.readexactly(size)))
+                frame = head + await reader.readexactly(size)
+                frames.put_nowait((now() + self._lateness(), self._request_of(way, frame), frame))
         frames.put_nowait(None)
+
+    def _request_of(self, way, frame):
+        """(API key, correlation id); a response carries the latter only, so requests are remembered."""
+        if way is Way.REQUEST:
+            _, api_key, _, correlation = struct.unpack_from(">ihhi", frame)
+            self._api_keys[correlation] = api_key
+            return api_key, correlation
+        correlation = struct.unpack_from(">ii", frame)[1]
+        if correlation in self._held:
+            self._held.pop(correlation).answered.set()
+            self._settled.set()
+        return self._api_keys.pop(correlation, None), correlation
 
     def _lateness(self):
         weather = self._proxy.weather
         return max(0.0, weather.delay_s + self._proxy.random.uniform(-weather.jitter_s, weather.jitter_s))
 
     async def _write(self, way, writer, frames):
-        loop = asyncio.get_running_loop()
         while (due := await frames.get()) is not None:
-            at, frame = due
-            api_key = self._api_key(way, frame)
-            if at > loop.time():
-                await asyncio.sleep(at - loop.time())
-            for hold in self._proxy.holds:
+            at, (api_key, correlation), frame = due
+            await asyncio.sleep(max(0.0, at - asyncio.get_running_loop().time()))
+            for hold in list(self._proxy.holds):
                 if hold.takes(api_key, way):
+                    self._held[correlation] = hold
+                    self._settled.clear()
                     await hold.over()
             await self._proxy.gates[way].wait()
             await self.live.wait()
             rate = self._proxy.weather.bytes_per_s
             if rate:
                 await asyncio.sleep(len(frame) / rate)
+            self._proxy.passed[api_key, way] += 1
             writer.write(frame)
             await writer.drain()
-            counted = self._proxy.passed
-            counted[api_key, way] = counted.get((api_key, way), 0) + 1
-
-    def _api_key(self, way, frame):
-        """A response carries its correlation id only, so requests are remembered."""
-        if way is Way.REQUEST:
-            _, api_key, _, correlation = struct.unpack_from(">ihhi", frame)
-            self._api_keys[correlation] = api_key
-            return api_key
-        return self._api_keys.pop(struct.unpack_from(">ii", frame)[1], None)
 
 
 def _abort(writer):

@@ -224,13 +224,21 @@ def test_a_held_response_has_reached_the_server(proxy, connect, server):
     assert client.ask(b"two") == b"two"
 
 
-def test_a_request_arrives_late_although_its_client_has_gone(proxy, connect, server):
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_request_arrives_late_although_its_client_has_gone(proxy, connect, server, cut):
     client = connect()
     hold = proxy.hold(Api.END_TXN)
     client.send(b"late", Api.END_TXN)
     hold.wait(timeout_s=LONG_S)
-    client.close()
+    if cut:
+        proxy.cut()
+        with pytest.raises(ConnectionResetError):
+            client.receive()
+    else:
+        client.close()
     assert connect().ask(b"next") == b"next"
     assert server.heard.get(timeout=LONG_S) == b"next"
+    assert not hold.answered.is_set()
     proxy.release(hold)
+    hold.wait_until_answered(LONG_S)
     assert server.heard.get(timeout=LONG_S) == b"late"

@@ -94,7 +94,10 @@ class KafkaAdmin(SystemAdmin):
                 return None
             raise general_error(error, self._alarms.system, stream) from cause
         resource = ConfigResource(ResourceType.TOPIC, stream)
-        configs = self._result(client.describe_configs([resource], request_timeout=_REQUEST_S)[resource], stream)
+        try:
+            configs = self._result(client.describe_configs([resource], request_timeout=_REQUEST_S)[resource], stream)
+        except UnknownStream:
+            return None  # deleted a moment ago
         config = {name: entry.value for name, entry in configs.items() if entry.value is not None}
         return StreamDescription(stream, len(found.partitions), str(found.topic_id), config)
 

@@ -20,12 +20,17 @@ LOGGER.addHandler(logging.NullHandler())
 REACH_S = 10.0
 _ATTEMPT_S = 1.0
 _PAUSE_S = 0.1
+#: librdkafka's names for its lines about lost connections and requests without an answer.
+_DISTURBANCES = frozenset({"FAIL", "REQTMOUT"})
+#: What such a line says when the first request of a connection went unanswered.
+_FIRST_WORD = "in state APIVERSION_QUERY"
 
 
 class Alarms:
     """The errors a handle reports beside its calls: those no waiting cures are raised by the next check.
 
-    `system` and `servers` are what the messages name.
+    `system` and `servers` are what the messages name. `disturbed`: a connection was lost or a request was not answered in
+    time, so librdkafka may have sent something twice.
     """
 
     def __init__(self, system: str, servers: str) -> None:
@@ -34,9 +39,11 @@ class Alarms:
         self.refusal: KafkaError | None = None
         self.handshake: KafkaError | None = None
         self.last = ""
+        self.disturbed = False
 
     def note(self, error: KafkaError) -> None:
         """What librdkafka calls as its `error_cb`."""
+        self.disturbed = True
         # Behind the reason for a lost connection comes the news that all are lost, which says less.
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
             self.last = one_line(error)
@@ -44,6 +51,14 @@ class Alarms:
             self.refusal = error
         elif is_failed_handshake(error):
             self.handshake = error
+
+    def log(self, level: int, form: str, facility: str, client: str, line: str) -> None:
+        """What librdkafka calls as its `logger`: of most lost connections and late answers it tells in no other way."""
+        if facility in _DISTURBANCES:
+            self.disturbed = True
+            if _FIRST_WORD in line:
+                self.last = f"it closes connections at once; is systems.{self.system}.consumer.security.protocol right?"
+        LOGGER.log(level, form, facility, client, line)
 
     def check(self) -> None:
         """Raise EnvironmentFailure if the cluster has refused us."""
@@ -65,7 +80,7 @@ class Alarms:
 def make_client(kind: type, properties: Mapping[str, str], alarms: Alarms) -> Any:
     """A Consumer, Producer or AdminClient. Raises ConfigError for what librdkafka does not take."""
     try:
-        return kind({**properties, "error_cb": alarms.note, "logger": LOGGER})
+        return kind({**properties, "error_cb": alarms.note, "logger": alarms})
     except KafkaException as cause:
         side = "producer" if kind.__name__ == "Producer" else "consumer"
         key = f"systems.{alarms.system}.{side}"

@@ -19,6 +19,9 @@ from samzapy.system.kafka.settings import (
 class KafkaSystemFactory(SystemFactory):
     """Clients of one Kafka cluster; each connects at its first call, so they may be made before a fork."""
 
+    #: How many seconds a transactional call may take.
+    transactional_call_s = 30.0
+
     def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:
         return KafkaConsumer(consumer_properties(settings, client_id), _alarms(settings))
 
@@ -26,7 +29,7 @@ class KafkaSystemFactory(SystemFactory):
         self, settings: SystemSettings, client_id: str, transactional_id: str | None = None, timeout_ms: int = 60_000
     ) -> SystemProducer:
         properties = producer_properties(settings, client_id, transactional_id, timeout_ms)
-        return KafkaProducer(properties, _alarms(settings), transactional_id)
+        return KafkaProducer(properties, _alarms(settings), transactional_id, call_s=self.transactional_call_s)
 
     def admin(self, settings: SystemSettings, client_id: str) -> SystemAdmin:
         return KafkaAdmin(admin_properties(settings, client_id), _alarms(settings))

@@ -18,14 +18,12 @@ from samzapy.errors import (
     TransactionAborted,
     TransactionIndeterminate,
 )
-from samzapy.system.kafka.client import Alarms, make_client, reach
+from samzapy.system.kafka.client import LOGGER, Alarms, make_client, reach
 from samzapy.system.kafka.errors import TOO_LARGE, delivery_error, error_of, transaction_error
 from samzapy.system.kafka.queue import RecordQueue
 from samzapy.system.kafka.reports import DeliveryReports
 from samzapy.system.producer_calls import ProducerCalls
 
-#: How long one transactional call may take; then nobody knows its outcome.
-_TRANSACTION_S = 30.0
 _FINAL = (ProducerFenced, TransactionIndeterminate)
 
 
@@ -35,11 +33,18 @@ class KafkaProducer(SystemProducer):
     would fail at it, so the aborted producer takes no other."""
 
     def __init__(
-        self, properties: Mapping[str, str], alarms: Alarms, transactional_id: str | None, clock: Clock = SYSTEM_CLOCK
+        self,
+        properties: Mapping[str, str],
+        alarms: Alarms,
+        transactional_id: str | None,
+        clock: Clock = SYSTEM_CLOCK,
+        call_s: float = 30.0,
     ) -> None:
+        """`call_s`: how many seconds a transactional call may take; then nobody knows its outcome."""
         self._properties = properties
         self._alarms = alarms
         self._clock = clock
+        self._call_s = call_s
         self._made: Any = None
         self._filled: RecordQueue | None = None
         self._reports = DeliveryReports()
@@ -78,20 +83,21 @@ class KafkaProducer(SystemProducer):
         with self._poisoning():
             self._calls.must_be_new()
             reach(self._client, self._alarms)
-            self._call("init_transactions", lambda client: client.init_transactions(_TRANSACTION_S))
+            self._take_over()
             self._calls.initialised = True
 
     def begin(self) -> None:
         with self._poisoning():
             self._calls.must_be_between_transactions()
+            self._renew_if_disturbed()
             self._call("begin", lambda client: client.begin_transaction())
             self._calls.in_transaction = True
 
     def commit(self) -> None:
         with self._poisoning():
             self._calls.must_be_in_transaction("commit")
-            self._flush(_TRANSACTION_S)
-            self._call("commit", lambda client: client.commit_transaction(_TRANSACTION_S))
+            self._flush(self._call_s)
+            self._call("commit", lambda client: client.commit_transaction(self._call_s))
             self._calls.in_transaction = False
 
     def abort(self) -> None:
@@ -101,12 +107,30 @@ class KafkaProducer(SystemProducer):
         with self._poisoning():
             self._calls.must_be_in_transaction("abort")
             # It throws away what is still queued as well.
-            self._call("abort", lambda client: client.abort_transaction(_TRANSACTION_S))
+            self._call("abort", lambda client: client.abort_transaction(self._call_s))
             self._reports.clear()
             self._calls.in_transaction = False
         if self._refused:
             text = f"{self._calls.name}: the broker has refused a record of it; to go on, make a new producer"
             self._error = TransactionIndeterminate(text)
+
+    def _take_over(self) -> None:
+        """A new epoch for the transactional id: what earlier ones still ask for is refused from now on."""
+        self._alarms.disturbed = False
+        self._call("init_transactions", lambda client: client.init_transactions(self._call_s))
+
+    def _renew_if_disturbed(self) -> None:
+        """Take over from ourselves if librdkafka may have sent something twice since the last time.
+
+        It sends a request again when the connection is lost or the answer is late. The first copy may still arrive: an
+        end of the last transaction would then end the next one, half done. A repeated failure of a connection is
+        reported once in 30 s, so any since the last take-over counts, not only one during the commit.
+        """
+        self._serve(0)
+        if self._alarms.disturbed:
+            LOGGER.info("%s takes over from itself after a lost connection or a late answer", self._calls.name)
+            self._made = self._filled = None
+            self._take_over()
 
     @property
     def _client(self) -> Any:

@@ -23,9 +23,12 @@ _CARRIES_A_GUARANTEE = {
     "group.id": "set by samzapy: partitions are assigned by the job model",
     "group.instance.id": "partitions are assigned by the job model",
     "isolation.level": "always read_committed",
+    "log.connection.close": "always true: lost connections renew a transactional producer",
+    "log_level": "always 6: requests without an answer renew a transactional producer; see the logger samzapy.kafka",
     "partitioner": "always murmur2_random, as in Java",
     "plugin.library.paths": "loads code",
     "request.required.acks": "always all: a record that is acknowledged must not be lost",
+    "socket.max.fails": "always 1: requests without an answer renew a transactional producer",
     "transactional.id": "set by samzapy: it is what fences an older attempt",
     "transaction.timeout.ms": "see task.transaction.timeout.ms",
 }

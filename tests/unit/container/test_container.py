@@ -9,7 +9,15 @@ from memory_job import CountingTask, MemoryJob
 
 from samzapy import StreamTask, SystemStreamPartition
 from samzapy.api.lease import Directive
-from samzapy.errors import ConfigError, OffsetOutOfRange, SerdeError, TaskFailed, TaskMigrated, UnknownStream
+from samzapy.errors import (
+    ConfigError,
+    EnvironmentFailure,
+    OffsetOutOfRange,
+    SerdeError,
+    TaskFailed,
+    TaskMigrated,
+    UnknownStream,
+)
 
 
 def messages(n, keys=3, partitions=2):
@@ -64,6 +72,19 @@ def test_state_comes_back_from_the_changelog_when_the_local_files_are_gone(tmp_p
     report = job.run(**{"job.logged.store.base.dir": str(tmp_path / "second")})
     assert job.changelog() == expected(messages(10) * 2)
     assert {source for _, _, source in report.restored.values()} == {"changelog"}
+
+
+@pytest.mark.parametrize("local", ["kept", "lost"])
+def test_a_deleted_changelog_is_refused_and_the_local_store_is_left_alone(tmp_path, local):
+    job = MemoryJob(tmp_path)
+    job.send(*messages(10))
+    job.run()
+    job.admin.delete("counts-changelog")
+    keys = {"job.logged.store.base.dir": str(tmp_path / "elsewhere")} if local == "lost" else {}
+    for _ in range(2):
+        with pytest.raises(EnvironmentFailure, match="it was deleted or made anew, and the state with it"):
+            job.run(**keys)
+    assert not list(tmp_path.rglob("*.stale-*"))
 
 
 @pytest.mark.parametrize("local", ["kept", "lost"])

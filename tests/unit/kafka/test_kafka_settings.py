@@ -43,9 +43,12 @@ GUARANTEES = [
     "error_cb",
     "group.id",
     "isolation.level",
+    "log.connection.close",
+    "log_level",
     "logger",
     "partitioner",
     "plugin.library.paths",
+    "socket.max.fails",
     "transactional.id",
 ]
 

@@ -6,10 +6,10 @@ import pytest
 
 from samzapy.api.engine import EngineSettings
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import RecordBatch, StreamSpec, SystemSettings
+from samzapy.api.system import OffsetRange, RecordBatch, StreamSpec, SystemSettings
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, EnvironmentFailure, RestoreError
-from samzapy.storage.changelog import ensure_changelog
+from samzapy.storage.changelog import check_beginning, check_end, ensure_changelog
 from samzapy.storage.kv import InMemoryStorageEngineFactory
 from samzapy.storage.marker import Marker, StoreIdentity
 from samzapy.storage.restore import StoreRestore, run_restores
@@ -168,6 +168,28 @@ def test_a_changelog_with_other_partitions_than_tasks_is_refused(system):
 def test_a_changelog_is_never_configured_to_forget(system):
     with pytest.raises(ConfigError, match="must be compact"):
         ensure_changelog(system.admin, store_config(changelog_properties={"cleanup.policy": "delete"}), 1)
+
+
+DAMAGED = SystemStreamPartition("log", "s", 3)
+
+
+@pytest.mark.parametrize(("committed", "upcoming"), [(-1, 0), (6, 7), (6, 9)])
+def test_a_changelog_that_reaches_to_the_checkpoint_is_accepted(committed, upcoming):
+    check_end(DAMAGED, OffsetRange(0, upcoming), committed)
+
+
+@pytest.mark.parametrize(("committed", "upcoming"), [(0, 0), (7, 7), (9, 7)])
+def test_a_changelog_that_ends_before_the_checkpoint_is_refused_with_both_offsets(committed, upcoming):
+    text = rf"changelog log\.s\[3\] ends before offset {upcoming}, the last checkpoint is at {committed}: "
+    with pytest.raises(EnvironmentFailure, match=text):
+        check_end(DAMAGED, OffsetRange(0, upcoming), committed)
+
+
+def test_a_changelog_without_its_beginning_is_enough_for_a_task_that_has_never_committed_only():
+    check_beginning(DAMAGED, OffsetRange(0, 9), 8)
+    check_beginning(DAMAGED, OffsetRange(5, 9), -1)
+    with pytest.raises(EnvironmentFailure, match=r"changelog log\.s\[3\] begins at offset 5 instead of 0"):
+        check_beginning(DAMAGED, OffsetRange(5, 9), 8)
 
 
 JOB = {

@@ -1,0 +1,71 @@
+"""A broker that wants TLS on one address, a password on another, and denies what it is told to deny."""
+
+from pathlib import Path
+
+import trustme
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+
+from samzapy.devkafka import DevBroker, Listener
+from samzapy.devkafka.probe import free_port
+
+_PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+
+
+class SecuredBroker:
+    """Users `alice` and `bob` have their names as passwords; everything is allowed that `deny` has not denied."""
+
+    def __init__(self, folder: Path):
+        authority = trustme.CA()
+        certificate = authority.issue_cert("localhost", "127.0.0.1")
+        keys = folder / "broker.pem"
+        keys.write_bytes(_pkcs8(certificate.private_key_pem.bytes()))
+        for chained in certificate.cert_chain_pems:
+            chained.write_to_path(keys, append=True)
+        self.ca, self.other_ca = folder / "ca.pem", folder / "other-ca.pem"
+        authority.cert_pem.write_to_path(self.ca)
+        trustme.CA().cert_pem.write_to_path(self.other_ca)
+        tls, sasl = free_port(), free_port()
+        self.tls, self.sasl = f"127.0.0.1:{tls}", f"127.0.0.1:{sasl}"
+        self._broker = DevBroker(
+            folder / "broker",
+            tied=True,
+            listeners=[Listener("TLS", "SSL", tls), Listener("PASSWORD", "SASL_PLAINTEXT", sasl)],
+            properties={
+                "listener.name.tls.ssl.keystore.type": "PEM",
+                "listener.name.tls.ssl.keystore.location": str(keys),
+                "listener.name.password.sasl.enabled.mechanisms": "PLAIN",
+                "listener.name.password.plain.sasl.jaas.config": f'{_PLAIN} user_alice="alice" user_bob="bob";',
+                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "allow.everyone.if.no.acl.found": "true",
+                "super.users": "User:ANONYMOUS",
+            },
+        )
+
+    def __enter__(self):
+        self.plain = self._broker.start()
+        return self
+
+    def __exit__(self, *exception):
+        self._broker.stop()
+
+    def deny(self, user: str, resource: ResourceType, name: str, operation: AclOperation = AclOperation.ALL) -> None:
+        """Deny a user an operation on what has this name."""
+        binding = AclBinding(
+            resource, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.DENY
+        )
+        client = AdminClient({"bootstrap.servers": self.plain})
+        for answer in client.create_acls([binding]).values():
+            answer.result(30)
+
+
+def _pkcs8(key: bytes) -> bytes:
+    """The form of a private key that Java reads."""
+    return load_pem_private_key(key, None).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

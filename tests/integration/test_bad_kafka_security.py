@@ -1,0 +1,156 @@
+"""What a user may get wrong about TLS, passwords and rights, through the command, against a broker that insists."""
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka.admin import AclOperation, ResourceType
+from secured_broker import SecuredBroker
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
+from samzapy.checkpoint import checkpoint_topic
+from samzapy.cli.main import cli
+from samzapy.system.kafka import KafkaSystemFactory
+
+pytestmark = pytest.mark.kafka
+JOB = {
+    "task.class": "bad_tasks:Idle",
+    "systems.kafka.samza.factory": "kafka",
+    "systems.kafka.samza.key.serde": "string",
+    "systems.kafka.samza.msg.serde": "string",
+    "systems.kafka.samza.offset.default": "oldest",
+    "task.checkpoint.system": "kafka",
+    "task.checkpoint.replication.factor": "1",
+    "task.commit.ms": "1000",
+}
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory):
+    with SecuredBroker(tmp_path_factory.mktemp("secured")) as broker:
+        yield broker
+
+
+@pytest.fixture
+def topic(secured, unique_topic):
+    """A topic with a record, made by somebody who may."""
+    name = unique_topic()
+    settings = SystemSettings("kafka", "kafka", consumer={"bootstrap.servers": secured.plain})
+    admin, producer = KafkaSystemFactory().admin(settings, "a"), KafkaSystemFactory().producer(settings, "p")
+    admin.create(StreamSpec(name, 1))
+    producer.send([OutgoingRecord(name, b"k", b"v", 0)])
+    producer.flush()
+    assert admin.offsets([SystemStreamPartition("kafka", name, 0)])
+    producer.close()
+    admin.close()
+    return name
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, topic):
+    """Runs a job over the topic with these connection properties: (exit code, lines on standard error)."""
+    monkeypatch.chdir(tmp_path)
+
+    def run_job(address, connection, **keys):
+        both = {f"systems.kafka.{side}.{k}": v for side in ("consumer", "producer") for k, v in connection.items()}
+        job = {
+            **JOB,
+            "job.name": topic,
+            "task.inputs": f"kafka.{topic}",
+            "systems.kafka.consumer.bootstrap.servers": address,
+            **both,
+            **keys,
+        }
+        (tmp_path / "job.properties").write_text("".join(f"{key}={value}\n" for key, value in job.items()))
+        done = CliRunner().invoke(cli, ["run", "job.properties", "--runner", "local", "--until-end"])
+        return done.exit_code, done.stderr.splitlines()
+
+    return run_job
+
+
+def tls(ca):
+    return {"security.protocol": "ssl", "ssl.ca.location": str(ca)}
+
+
+def password(user, secret):
+    return {
+        "security.protocol": "sasl_plaintext",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": user,
+        "sasl.password": secret,
+    }
+
+
+def errors(lines):
+    return [line for line in lines if line.startswith("error: ")]
+
+
+def test_the_right_authority_is_enough_for_tls(secured, run):
+    code, lines = run(secured.tls, tls(secured.ca))
+    assert code == 0, lines
+
+
+def test_a_certificate_of_another_authority_is_refused_in_one_line(secured, run):
+    code, lines = run(secured.tls, tls(secured.other_ca))
+    assert code == 3, lines
+    (error,) = errors(lines)
+    assert error.startswith(f"error: {secured.tls}: TLS handshake failed: ")
+    assert "certificate verify failed" in error
+
+
+def test_plaintext_to_a_tls_address_is_told_as_such(secured, run):
+    code, lines = run(secured.tls, {})
+    assert code == 3, lines
+    (error,) = errors(lines)
+    reason = "it closes connections at once; is systems.kafka.consumer.security.protocol right?"
+    assert error == f"error: cannot reach {secured.tls} within 10 s ({reason})"
+
+
+def test_the_right_password_is_enough(secured, run):
+    code, lines = run(secured.sasl, password("alice", "alice"))
+    assert code == 0, lines
+
+
+def test_a_wrong_password_is_refused_in_one_line_that_does_not_show_it(secured, run):
+    code, lines = run(secured.sasl, password("alice", "hunter2"))
+    assert code == 3, lines
+    (error,) = errors(lines)
+    assert error.startswith(f"error: {secured.sasl}: authentication failed: ")
+    assert not any("hunter2" in line for line in lines)
+
+
+def test_a_topic_that_may_not_be_read_is_named(secured, run, topic):
+    secured.deny("bob", ResourceType.TOPIC, topic, AclOperation.READ)
+    code, lines = run(secured.sasl, password("bob", "bob"))
+    assert code == 3, lines
+    (error,) = errors(lines)
+    assert topic in error
+    assert "not authorised: topic" in error
+
+
+def test_a_topic_that_may_not_be_described_is_named(secured, run, topic):
+    secured.deny("bob", ResourceType.TOPIC, topic)
+    code, lines = run(secured.sasl, password("bob", "bob"))
+    assert code == 3, lines
+    (error,) = errors(lines)
+    assert topic in error
+    assert "not authorised: topic" in error
+
+
+def test_a_transactional_id_that_may_not_be_used_is_named(secured, run, topic):
+    identity = f"{topic}-1-Partition 0"
+    secured.deny("bob", ResourceType.TRANSACTIONAL_ID, identity)
+    code, lines = run(secured.sasl, password("bob", "bob"), **{"task.guarantee": "exactly-once"})
+    assert code == 3, lines
+    (error,) = errors(lines)
+    assert "not authorised: TransactionalId" in error
+    assert identity in error
+
+
+def test_a_checkpoint_topic_that_may_not_be_created_is_named(secured, run, topic):
+    checkpoints = checkpoint_topic(topic, "1")
+    secured.deny("bob", ResourceType.TOPIC, checkpoints)
+    code, lines = run(secured.sasl, password("bob", "bob"))
+    assert code == 3, lines
+    (error,) = errors(lines)
+    assert checkpoints in error
+    assert "not authorised: topic" in error
