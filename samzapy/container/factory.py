@@ -13,6 +13,7 @@ from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.error_policy import Stage
 from samzapy.config.job import JobConfig
+from samzapy.config.promises import downgrades
 from samzapy.container.attempts import Attempts
 from samzapy.container.clients import SystemClients
 from samzapy.container.lifecycle import Container
@@ -47,11 +48,13 @@ def build_container(
     name = f"{config.name}-{config.id}-{model.id}"
     engines = load_engines(config)
     serdes = serde_registry(config)
+    metrics = Registry()
+    metrics.gauge("promises", "weakened").set(len(downgrades(config, task_class)))
 
     def build() -> Container:
         clients = SystemClients(config.systems, system_factory, name, config.task.transaction_timeout_ms)
         checkpoints = manager_for(config, clients)
-        parts = Parts(config, model, clients, checkpoints, engines, serdes, task_class, Registry())
+        parts = Parts(config, model, clients, checkpoints, engines, serdes, task_class, metrics)
         return Container(parts, lease, ends or {}, clock, on_lost)
 
     return Attempts(build, lease, config.task.errors.policies[Stage.PRODUCE])

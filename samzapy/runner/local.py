@@ -41,7 +41,7 @@ class LocalRunner(Runner):
         config = prepared.config
         model = ContainerModel("0", prepared.model.tasks)
         spec = JobSpec(JobModel((model,)), config.raw, prepared.ends)
-        coordinator = Coordinator(config.name, spec, LEASE_S)
+        coordinator = Coordinator(config.name, spec, LEASE_S, downgrades=prepared.downgrades)
         lease = LocalLease(coordinator, model.id)
         container = build_container(config, model, lease, ends=prepared.ends)
         with StopSignals(container.stop) as signals, StatusFeed(coordinator, _Listener(options, signals)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
 from samzapy.api.serde import Serde
@@ -13,6 +13,7 @@ from samzapy.api.system import SystemAdmin
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
+from samzapy.errors import EnvironmentFailure
 from samzapy.storage.changelog import delete_retention_ms, described_changelog, max_record_bytes
 from samzapy.storage.kv.stack import build_stack
 from samzapy.storage.local import LocalStores
@@ -26,11 +27,13 @@ Restored = Mapping[SystemStreamPartition, tuple[int, float]]
 
 @dataclass(frozen=True)
 class TaskSettings:
-    """The task whose stores are opened, and its share of the container."""
+    """The task whose stores are opened, and its share of the container. `committed`: by store, the changelog offset that
+    its state must reach, since the checkpoint says that its inputs up to there are done."""
 
     name: str
     changelog_partition: int
     tasks_in_container: int
+    committed: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -119,6 +122,9 @@ class StoreOpener:
         identity = StoreIdentity(self._job, config.name, partition, topic.stream_id)
         ssp = SystemStreamPartition(stream.system, stream.stream, partition)
         log = admin.offsets([ssp])[ssp]
+        committed = self._task.committed.get(config.name, -1)
+        if committed >= log.upcoming:
+            raise EnvironmentFailure(_state_is_missing(config.name, ssp, log.upcoming, committed))
         retention_ms, now_ms = delete_retention_ms(topic, config), self._clock.wall_ms()
         local = self._logged.open_kept(
             factory, settings, lambda marker: refusal(marker, identity, log, retention_ms, now_ms), now_ms
@@ -142,6 +148,14 @@ class StoreOpener:
         stack = build_stack(config, store.engine, key_serde, msg_serde, store.max_record_bytes)
         offset = max(store.bound, store.start) - 1
         return TaskStore(stack, store.engine, store.identity, store.ssp, offset, self._clock)
+
+
+def _state_is_missing(store: str, ssp: SystemStreamPartition, upcoming: int, committed: int) -> str:
+    return (
+        f"changelog {ssp} ends before offset {upcoming}, the checkpoint says {committed}: the state of store '{store}' "
+        f"is missing what the inputs have done since (was the topic made anew, or a copy of it lost?); to process "
+        f"the inputs again, run the job once with reset.offset=true and offset.default=oldest for every input"
+    )
 
 
 def _result(store: _Opened, read: Restored) -> RestoreResult:

@@ -2,7 +2,8 @@
 
     1  take the input offsets of the last processed message of each partition (+1)
     2  object caches -> uncommitted stores
-    3  outputs into the task's open transaction; sinks: one transaction each, rows + offsets
+    3  outputs into the task's open transaction, those to other systems: wait for every ack; sinks: one transaction
+       each, rows + offsets
     4  changelog records into the same transaction, wait for every ack, note each changelog's last offset
     5  the checkpoint record into the same transaction, and commit it
     6  store engines: one write batch each, data + marker; only now, so a store never holds what was aborted
@@ -60,6 +61,7 @@ class ExactlyOnce(CommitProtocol):
     def _outputs(self, tasks: Sequence[TaskInstance], offsets: Positions) -> None:
         for task in tasks:
             task.collector.hand_over()
+        self._flush_outputs(tasks, inside=self._system)
         self._commit_sinks(tasks, offsets)
         reach("commit.3")
 
