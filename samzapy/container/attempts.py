@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.config.error_policy import ErrorPolicy
@@ -38,9 +39,15 @@ class Attempts:
     """Runs containers built by `build` until one ends as it should; `run` and `stop` are a container's own."""
 
     def __init__(
-        self, build: Callable[[], Container], lease: ContainerLease, produce: ErrorPolicy | None = None
+        self,
+        build: Callable[[], Container],
+        lease: ContainerLease,
+        produce: ErrorPolicy | None = None,
+        reporting: AbstractContextManager[object] | None = None,
     ) -> None:
-        """`produce`: how often a send that failed is made again, which is the work since the last commit all over."""
+        """`produce`: how often a send that failed is made again, which is the work since the last commit all over;
+        `reporting`: entered while containers run, whichever of them."""
+        self._reporting = reporting or nullcontext()
         self._build = build
         self._lease = lease
         self._asked_for = tuple(produce.pauses_s()) if produce else ()
@@ -56,6 +63,10 @@ class Attempts:
 
     def run(self) -> ContainerReport:
         """Run to the end. Raises what a container raises, once starting again is no use or not this process's right."""
+        with self._reporting:
+            return self._run()
+
+    def _run(self) -> ContainerReport:
         in_a_row = 0
         while True:
             container = self._current = self._build()

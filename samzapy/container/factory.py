@@ -18,6 +18,7 @@ from samzapy.container.attempts import Attempts
 from samzapy.container.clients import SystemClients
 from samzapy.container.lifecycle import Container
 from samzapy.container.parts import Parts
+from samzapy.container.reporting import Reporting
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.failpoints import arm_from_environment
 from samzapy.job.model import ContainerModel
@@ -57,7 +58,8 @@ def build_container(
         parts = Parts(config, model, clients, checkpoints, engines, serdes, task_class, metrics)
         return Container(parts, lease, ends or {}, clock, on_lost)
 
-    return Attempts(build, lease, config.task.errors.policies[Stage.PRODUCE])
+    reporting = Reporting(config, model.id, metrics, clock)
+    return Attempts(build, lease, config.task.errors.policies[Stage.PRODUCE], reporting)
 
 
 #: What each kind of task has to define.
