@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import chain, count, repeat
 from pathlib import Path
 from secrets import token_hex
 
@@ -56,10 +56,10 @@ class Kafka:
             admin.close()
         return topic
 
-    def load(self, name: str, events: Events) -> str:
-        """A new topic with events in it; returns its name."""
-        topic = self.unique(name)
-        load_events(self.settings, SystemStream("kafka", topic), events, partitions=PARTITIONS)
+    def load(self, name: str, events: Events, copies: int = 1) -> str:
+        """A new topic with events in it, `copies` times over; returns its name."""
+        topic, all_of_them = self.unique(name), chain.from_iterable(repeat(events, copies))
+        load_events(self.settings, SystemStream("kafka", topic), all_of_them, partitions=PARTITIONS)
         return topic
 
     def records(self, topic: str) -> int:

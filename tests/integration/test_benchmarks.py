@@ -18,6 +18,7 @@ def test_a_small_run_of_all_workloads_writes_every_figure(kafka, tmp_path):
     output = tmp_path / "results.json"
     command = [sys.executable, "-m", "benchmarks", "--bootstrap", kafka, "--output", str(output)]
     command += ["--events", str(EVENTS), "--repeats", "1", "--variant", "bare", "--variant", "local"]
+    command += ["--variant", "at-least-once.1s", "--variant", "exactly-once.1s"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     results = json.loads(output.read_text())
@@ -25,12 +26,15 @@ def test_a_small_run_of_all_workloads_writes_every_figure(kafka, tmp_path):
         f"{workload}.{figure}"
         for workload in ("pass-through", "keyed-count", "restore")
         for figure in ("throughput", "cpu")
-    } | {f"latency.{figure}" for figure in ("p50", "p99", "p99.9", "cpu")}
+    } | {f"latency.{figure}" for figure in ("p50", "p99", "p99.9", "cpu")} | {
+        f"guarantees.exactly-once.1s.{figure}" for figure in ("throughput", "cpu")
+    }
     for workload, variants in results["workloads"].items():
-        assert variants.keys() == {"bare", "local"}, workload
+        guarantees = {"at-least-once.1s", "exactly-once.1s"}
+        assert variants.keys() == (guarantees if workload == "guarantees" else {"bare", "local"}), workload
         for variant, measured in variants.items():
             (repeat,) = measured["repeats"]
-            assert repeat["messages"] >= EVENTS, (workload, variant)
+            assert repeat["messages"] >= EVENTS * (3 if workload == "guarantees" else 1), (workload, variant)
             assert measured["summary"]["peak_rss_bytes"]["min"] > 0
     per_put = {
         variant: measured["summary"]["changelog_records_per_put"]["median"]
