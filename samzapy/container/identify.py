@@ -7,6 +7,8 @@ same ids again. What `window` and `on_end_of_stream` send comes from no input an
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from samzapy.api.collector import MessageCollector
 from samzapy.api.coordinator import TaskCoordinator
 from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
@@ -46,17 +48,18 @@ class IdentifyingCollector(MessageCollector):
         )
 
 
-class IdentifiedProcess(StreamTask):
+class IdentifiedProcess:
     """Calls a task's `process` with a collector that knows which input it is called for."""
 
     __slots__ = ("_collector", "_process")
 
     def __init__(self, task: StreamTask, collector: MessageCollector) -> None:
-        self._process = task.process
+        self._process: Callable[..., object] = task.process
         self._collector = IdentifyingCollector(collector)
 
     def process(
         self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
-    ) -> None:
+    ) -> object:
+        """As the task's; returns what it returned."""
         self._collector.begin(envelope)
-        self._process(envelope, self._collector, coordinator)
+        return self._process(envelope, self._collector, coordinator)

@@ -37,7 +37,10 @@ def call(request, tmp_path, monkeypatch, unique_topic):
     """Calls a command on a job with three inputs; (standard error's lines, output)."""
     monkeypatch.chdir(tmp_path)
     names = {name: unique_topic(name) for name in ("in", "s-changes", "metrics")}
-    keys = {key: next((f"s.{new}" for old, new in names.items() if value == f"s.{old}"), value) for key, value in JOB.items()}
+    keys = {
+        key: next((f"s.{new}" for old, new in names.items() if value == f"s.{old}"), value)
+        for key, value in JOB.items()
+    }
     keys["job.name"] = unique_topic("job")[-60:]
     keys["systems.s.samza.factory"] = request.param
     if request.param == "kafka":
@@ -75,10 +78,13 @@ def test_check_shows_what_the_data_rests_on(call):
     _, output = call("check", "job.properties")
     table = output.partition("What weakens the guarantee\n")[2].partition("\n\n")[0]
     weakly_kept = [line.split()[1] for line in table.splitlines() if line.split()[0] == "durability"]
-    assert weakly_kept == {
-        "local": ["systems.s.synchronous"],
-        "kafka": ["stores.s.changelog.replication.factor", "task.checkpoint.replication.factor"],
-    }[call.system]
+    assert (
+        weakly_kept
+        == {
+            "local": ["systems.s.synchronous"],
+            "kafka": ["stores.s.changelog.replication.factor", "task.checkpoint.replication.factor"],
+        }[call.system]
+    )
 
 
 def test_the_last_snapshot_of_the_metrics_has_the_counts(call):

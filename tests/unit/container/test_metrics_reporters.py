@@ -80,7 +80,11 @@ def test_a_container_that_fails_reports_before_it_ends(snapshot_job):
 
 
 def test_the_log_reporter_leaves_out_what_its_blacklist_matches(tmp_path, caplog):
-    keys = {"metrics.reporters": "log", "metrics.reporter.log.class": "log", "metrics.reporter.log.blacklist": r"commit\..*"}
+    keys = {
+        "metrics.reporters": "log",
+        "metrics.reporter.log.class": "log",
+        "metrics.reporter.log.blacklist": r"commit\..*",
+    }
     job = MemoryJob(tmp_path, 1, **keys)
     with caplog.at_level(logging.INFO, "samzapy.metrics"):
         job.run()
