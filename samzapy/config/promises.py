@@ -33,6 +33,7 @@ COUNTS: Mapping[str, str] = {
     "guarantee.outside-transaction": "outputs outside the transaction",
     "guarantee.offsets-skipped": "offsets after the checkpoint skipped",
     "guarantee.offsets-repeated": "offsets before the checkpoint repeated",
+    "guarantee.sink-offsets-missing": "partitions without an offset in their sink",
     "guarantee.stores-rebuilt": "local stores set aside and rebuilt",
 }
 

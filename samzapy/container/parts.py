@@ -214,7 +214,8 @@ class Parts:
         task.sinks = tuple(context.sinks)
         if task.sinks:
             attempt = TaskAttempt(f"{self.config.name}-{self.config.id}", task.name, epoch, context.ssps)
-            open_sinks(self.config, task, attempt, checkpoint, context.moved)
+            lacking = open_sinks(self.config, task, attempt, checkpoint, context.moved)
+            self.metrics.counter(GUARANTEE, "sink-offsets-missing").inc(lacking)
 
     def committer(self, epoch: int, clock: Clock) -> CommitProtocol:
         """What commits the container's tasks."""

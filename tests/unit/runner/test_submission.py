@@ -22,7 +22,7 @@ class FailingSpark:
     def parallelize(self, ids, slices):
         return self
 
-    def mapPartitions(self, work):
+    def mapPartitions(self, work):  # noqa: N802  # pyspark's name
         return self
 
     def collect(self):
