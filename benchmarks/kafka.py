@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain, count, repeat
 from pathlib import Path
@@ -15,6 +15,7 @@ from samzapy.bench.events import Events
 from samzapy.bench.load import load_events
 from samzapy.config.loader import load_job
 from samzapy.devkafka import DevBroker
+from samzapy.errors import UnknownStream
 from samzapy.system.factories import system_factory
 
 PARTITIONS = 4
@@ -77,7 +78,9 @@ class Kafka:
         try:
             for topic in admin.list_streams():
                 if self.token in topic:
-                    admin.delete(topic)
+                    # A busy broker may answer a second time, to a request that was sent again.
+                    with suppress(UnknownStream):
+                        admin.delete(topic)
         finally:
             admin.close()
 

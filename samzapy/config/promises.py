@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from samzapy.api.system import StreamDescription
 from samzapy.api.task import EndOfStreamListenerTask, WindowableTask
 from samzapy.config import asynchronous, checkpoint, errors, stores, streams, systems, task
-from samzapy.config.classes import SYSTEMS
+from samzapy.config.classes import FILE_CHECKPOINTS, SYSTEMS
 from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
@@ -164,11 +164,15 @@ def _without_ids(config: JobConfig, task_class: type) -> Iterator[Downgrade]:
 
 
 def _keepers(config: JobConfig) -> Iterator[Downgrade]:
-    for name, settings in config.systems.items():
-        if settings.factory == SYSTEMS.short["memory"]:
+    settings = config.task.checkpoint
+    if settings is not None and settings.factory == FILE_CHECKPOINTS:
+        message = "checkpoints are on one disk: a container that starts where it is not begins at offset.default"
+        yield Downgrade(checkpoint.PATH.name, message, True)
+    for name, system in config.systems.items():
+        if system.factory == SYSTEMS.short["memory"]:
             message = "memory: its streams are gone when this process ends, changelogs and checkpoints too"
             yield Downgrade(systems.FACTORY.at(system=name), message, True)
-        elif settings.factory == SYSTEMS.short["local"] and settings.properties.get("synchronous") != "full":
+        elif system.factory == SYSTEMS.short["local"] and system.properties.get("synchronous") != "full":
             message = (
                 "normal: a power cut may take back the newest commits, of outputs, changelogs and checkpoints alike"
             )

@@ -73,22 +73,17 @@ def test_a_run_says_what_it_does_not_promise_and_what_came_of_it(call):
     assert told["downgrades"][0]["key"] == "task.error.process.policy"
 
 
-def test_check_shows_what_the_data_rests_on(call):
+KEEPERS = {
+    "local": ["systems.s.synchronous"],
+    "kafka": ["stores.s.changelog.replication.factor", "task.checkpoint.replication.factor"],
+}
+
+
+def test_check_shows_what_the_data_rests_on_and_the_last_snapshot_what_was_counted(call):
     call(*RUN)
     _, output = call("check", "job.properties")
     table = output.partition("What weakens the guarantee\n")[2].partition("\n\n")[0]
-    weakly_kept = [line.split()[1] for line in table.splitlines() if line.split()[0] == "durability"]
-    assert (
-        weakly_kept
-        == {
-            "local": ["systems.s.synchronous"],
-            "kafka": ["stores.s.changelog.replication.factor", "task.checkpoint.replication.factor"],
-        }[call.system]
-    )
-
-
-def test_the_last_snapshot_of_the_metrics_has_the_counts(call):
-    call(*RUN)
+    assert [line.split()[1] for line in table.splitlines() if line.split()[0] == "durability"] == KEEPERS[call.system]
     _, output = call("topic", "read", f"s.{call.names['metrics']}", "--job", "job.properties", "--msg-serde", "json")
     snapshots = [json.loads(line)["message"] for line in output.splitlines()]
     assert snapshots[-1]["metrics"]["errors"]["process.skipped"] == 3

@@ -89,6 +89,7 @@ def test_outputs_without_an_input_have_no_id_in_effectively_once(weakened, kind,
     [
         ({"systems.x.samza.factory": "memory"}, "systems.x.samza.factory"),
         ({"systems.x.samza.factory": "local"}, "systems.x.synchronous"),
+        ({"task.checkpoint.factory": "file", "task.checkpoint.path": "here"}, "task.checkpoint.path"),
     ],
 )
 def test_what_a_system_does_not_survive_is_about_durability(load, system, key):
