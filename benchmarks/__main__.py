@@ -11,8 +11,8 @@ from rich.console import Console
 
 from benchmarks.kafka import broker
 from benchmarks.results import write
-from benchmarks.tables import latency_table, phases_table, ratios_table, results_table
-from benchmarks.workloads import VARIANTS, WORKLOADS
+from benchmarks.suite import VARIANTS, WORKLOADS
+from benchmarks.tables import commits_table, latency_table, phases_table, ratios_table, results_table
 from samzapy.bench.machine import describe_machine
 from samzapy.bench.measuring import Measurement
 from samzapy.errors import SamzapyError
@@ -45,16 +45,18 @@ def run(options: argparse.Namespace) -> None:
     ):
         for name in options.workload or WORKLOADS:
             workload = WORKLOADS[name](kafka, options.events)
+            runs = {variant: list[Measurement]() for variant in workload.variants if _asked_for(variant, options)}
+            if not runs:
+                continue
+            repeats[name] = runs
             progress.print(f"{name}: preparing")
             workload.prepare()
-            runs = repeats[name] = {variant: [] for variant in options.variant or VARIANTS}
-            for number in range(1, options.repeats + 1):
+            times = options.repeats or workload.repeats
+            for number in range(1, times + 1):
                 for variant, measured in runs.items():
                     measured.append(workload.run(variant))
-                    progress.print(
-                        f"{name} {number}/{options.repeats} {variant}: {measured[-1].messages_per_s:,.0f} msg/s"
-                    )
-    for table in (results_table, phases_table, latency_table, ratios_table):
+                    progress.print(f"{name} {number}/{times} {variant}: {measured[-1].messages_per_s:,.0f} msg/s")
+    for table in (results_table, phases_table, latency_table, commits_table, ratios_table):
         made = table(repeats)
         if made.row_count:
             console.print(made)
@@ -63,11 +65,17 @@ def run(options: argparse.Namespace) -> None:
         console.print(f"every repeat is in {options.output}", soft_wrap=True)
 
 
+def _asked_for(variant: str, options: argparse.Namespace) -> bool:
+    return not options.variant or variant in options.variant
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--workload", action="append", choices=list(WORKLOADS), help="only this one; may be repeated")
+    parser.add_argument(
+        "--workload", "--only", action="append", choices=list(WORKLOADS), help="only this one; may be repeated"
+    )
     parser.add_argument("--variant", action="append", choices=VARIANTS, help="only this one; may be repeated")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, help="default: 3, of guarantees 1")
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--bootstrap", help="measure on this broker (default: one of its own)")
     parser.add_argument("--output", type=Path, help=f"where to keep the results (default, for all workloads: {LATEST})")

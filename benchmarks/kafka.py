@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import chain, count, repeat
 from pathlib import Path
 from secrets import token_hex
 
@@ -15,6 +15,7 @@ from samzapy.bench.events import Events
 from samzapy.bench.load import load_events
 from samzapy.config.loader import load_job
 from samzapy.devkafka import DevBroker
+from samzapy.errors import UnknownStream
 from samzapy.system.factories import system_factory
 
 PARTITIONS = 4
@@ -56,10 +57,10 @@ class Kafka:
             admin.close()
         return topic
 
-    def load(self, name: str, events: Events) -> str:
-        """A new topic with events in it; returns its name."""
-        topic = self.unique(name)
-        load_events(self.settings, SystemStream("kafka", topic), events, partitions=PARTITIONS)
+    def load(self, name: str, events: Events, copies: int = 1) -> str:
+        """A new topic with events in it, `copies` times over; returns its name."""
+        topic, all_of_them = self.unique(name), chain.from_iterable(repeat(events, copies))
+        load_events(self.settings, SystemStream("kafka", topic), all_of_them, partitions=PARTITIONS)
         return topic
 
     def records(self, topic: str) -> int:
@@ -77,7 +78,9 @@ class Kafka:
         try:
             for topic in admin.list_streams():
                 if self.token in topic:
-                    admin.delete(topic)
+                    # A busy broker may answer a second time, to a request that was sent again.
+                    with suppress(UnknownStream):
+                        admin.delete(topic)
         finally:
             admin.close()
 

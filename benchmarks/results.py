@@ -11,8 +11,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.kafka import PARTITIONS
-from benchmarks.workloads import BARE, VARIANTS
-from samzapy.bench.child import LOCAL
+from benchmarks.suite import WORKLOADS
 from samzapy.bench.events import Events
 from samzapy.bench.machine import describe_versions
 from samzapy.bench.measuring import Measurement
@@ -32,7 +31,7 @@ _FIGURES: dict[str, Callable[[Measurement], float]] = {
 def figures(repeats: Sequence[Measurement]) -> dict[str, list[float]]:
     """Every figure of every repeat, by its name."""
     found = {name: [figure(measured) for measured in repeats] for name, figure in _FIGURES.items()}
-    for name in (*PERCENTILES, "changelog_records_per_put"):
+    for name in (*PERCENTILES, "changelog_records_per_put", "commits", "commit_s"):
         if all(name in measured.more for measured in repeats):
             found[name] = [measured.more[name] for measured in repeats]
     return found
@@ -47,20 +46,21 @@ def summary(repeats: Sequence[Measurement]) -> dict[str, dict[str, float]]:
 
 
 def ratios(repeats: Repeats) -> dict[str, float]:
-    """samzapy over the bare loop, by medians. `<workload>.throughput` and `.cpu` are of the local runner, those of
-    Spark have `.spark` in their names; latencies are `<workload>.p50` and so on."""
+    """Each variant over its baseline, by medians. Of samzapy over the bare loop `<workload>.throughput` and `.cpu` are of
+    the local runner, those of Spark have `.spark` in their names; latencies are `<workload>.p50` and so on. Of the
+    guarantees over at-least-once they are `guarantees.<guarantee>.<interval>.throughput` and `.cpu`."""
     found: dict[str, float] = {}
     for workload, variants in repeats.items():
-        if BARE not in variants:
-            continue
-        bare = summary(variants[BARE])
-        for variant in VARIANTS:
-            if variant == BARE or variant not in variants:
+        kind = WORKLOADS[workload]
+        for variant, runs in variants.items():
+            baseline = kind.baseline(variant)
+            if baseline is None or baseline not in variants:
                 continue
-            ours = summary(variants[variant])
-            prefix = workload if variant == LOCAL else f"{workload}.{variant}"
+            ours, theirs = summary(runs), summary(variants[baseline])
             for name, figure in _ratio_names(ours).items():
-                found[f"{prefix}.{name}"] = round(ours[figure]["median"] / bare[figure]["median"], 3)
+                found[f"{kind.ratio_prefix(variant)}.{name}"] = round(
+                    ours[figure]["median"] / theirs[figure]["median"], 3
+                )
     return found
 
 

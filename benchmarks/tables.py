@@ -8,6 +8,7 @@ from statistics import median
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from benchmarks.guarantees import Guarantees
 from benchmarks.kafka import PARTITIONS
 from benchmarks.results import PERCENTILES, Repeats, figures, ratios
 from samzapy.bench.measuring import Measurement
@@ -68,11 +69,21 @@ def phases_table(repeats: Repeats) -> Table:
 
 
 def ratios_table(repeats: Repeats) -> Table:
-    """samzapy over the bare loop."""
-    table = _table("samzapy / bare loop, by medians", "ratio")
+    """Each variant over its baseline."""
+    table = _table("samzapy / bare loop, guarantees / at-least-once, by medians", "ratio")
     table.add_column("value", justify="right")
     for name, value in ratios(repeats).items():
         table.add_row(name, f"{value:.2f}")
+    return table
+
+
+def commits_table(repeats: Repeats) -> Table:
+    """How many commits the runs in the guarantees made, and how long each took."""
+    table = _table("commits", "variant", "commits", "ms each")
+    for runs in repeats.get(Guarantees.name, {}).items():
+        found = figures(runs[1])
+        each = [1_000 * seconds / count for seconds, count in zip(found["commit_s"], found["commits"], strict=True)]
+        table.add_row(runs[0], _spread(found["commits"], ".0f"), _spread(each, ".0f"))
     return table
 
 

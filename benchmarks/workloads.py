@@ -1,4 +1,4 @@
-"""What is measured: each workload by hand and by samzapy, on the same topics.
+"""What is measured by hand and by samzapy, on the same topics.
 
 A workload is made ready once; its variants are then run in turns, each in a process of its own.
 """
@@ -20,14 +20,15 @@ from samzapy.bench.job import measure_job
 from samzapy.bench.measuring import Measurement, measure
 
 BARE = "bare"
-VARIANTS = (BARE, LOCAL, SPARK)
 _ON_SPARK = {"job.spark.master": "local[1]"}
 
 
 class Workload(ABC):
-    """One workload on one broker."""
+    """One workload on one broker. `repeats`: how often each variant is run unless the command line says."""
 
     name: str
+    variants: tuple[str, ...]
+    repeats = 3
 
     def __init__(self, kafka: Kafka, events: int) -> None:
         self._kafka = kafka
@@ -38,16 +39,18 @@ class Workload(ABC):
         """Make the inputs."""
 
     @abstractmethod
-    def bare(self) -> Measurement:
-        """One run of the loop written by hand."""
-
-    @abstractmethod
-    def samzapy(self, runner: str) -> Measurement:
-        """One run by samzapy."""
-
     def run(self, variant: str) -> Measurement:
         """One run of a variant."""
-        return self.bare() if variant == BARE else self.samzapy(variant)
+
+    @classmethod
+    @abstractmethod
+    def baseline(cls, variant: str) -> str | None:
+        """The variant that this one is compared with; None for one that others are compared with."""
+
+    @classmethod
+    @abstractmethod
+    def ratio_prefix(cls, variant: str) -> str:
+        """What the names of this variant's ratios begin with."""
 
     def _loop(self, module: str, **options: str | int | Path) -> Measurement:
         command = ["-m", f"benchmarks.bare.{module}", "--bootstrap", self._kafka.bootstrap]
@@ -70,7 +73,32 @@ class Workload(ABC):
         return replace(measured, more={**measured.more, "changelog_records_per_put": per_put})
 
 
-class PassThrough(Workload):
+class BesideBareLoop(Workload):
+    """A workload that is also done by hand."""
+
+    variants = (BARE, LOCAL, SPARK)
+
+    @abstractmethod
+    def bare(self) -> Measurement:
+        """One run of the loop written by hand."""
+
+    @abstractmethod
+    def samzapy(self, runner: str) -> Measurement:
+        """One run by samzapy."""
+
+    def run(self, variant: str) -> Measurement:
+        return self.bare() if variant == BARE else self.samzapy(variant)
+
+    @classmethod
+    def baseline(cls, variant: str) -> str | None:
+        return None if variant == BARE else BARE
+
+    @classmethod
+    def ratio_prefix(cls, variant: str) -> str:
+        return cls.name if variant == LOCAL else f"{cls.name}.{variant}"
+
+
+class PassThrough(BesideBareLoop):
     """Add one field."""
 
     name = "pass-through"
@@ -88,7 +116,7 @@ class PassThrough(Workload):
         return self._job(self.name, runner, overrides)
 
 
-class KeyedCount(Workload):
+class KeyedCount(BesideBareLoop):
     """Count per key, with a changelog."""
 
     name = "keyed-count"
@@ -113,7 +141,7 @@ class KeyedCount(Workload):
         return self._with_changelog(self._job(self.name, runner, overrides), changelog)
 
 
-class Restore(Workload):
+class Restore(BesideBareLoop):
     """A store of as many keys as there are events, from its changelog; bare: a consumer that only reads it."""
 
     name = "restore"
@@ -143,7 +171,7 @@ class Restore(Workload):
         )
 
 
-class Latency(Workload):
+class Latency(BesideBareLoop):
     """The keyed count of 5,000 events a second for 20 s: from before the append to after the processing of each.
 
     The first of the events, two seconds' worth, only warm up: clients connect, code is met for the first time.
@@ -201,6 +229,3 @@ class Latency(Workload):
         for name, share in (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)):
             more[f"{name}_ms"] = round(latencies[round(share * last)] / 1e6, 3)
         return replace(measured, more=more)
-
-
-WORKLOADS: dict[str, type[Workload]] = {each.name: each for each in (PassThrough, KeyedCount, Restore, Latency)}

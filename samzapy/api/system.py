@@ -62,12 +62,14 @@ class StreamSpec:
 
 @dataclass(frozen=True)
 class StreamDescription:
-    """A stream that exists. `stream_id` changes when a stream is deleted and created again under the same name."""
+    """A stream that exists. `stream_id` changes when a stream is deleted and created again under the same name.
+    `replicas`: the copies of the partition that has the fewest, None where a system keeps no copies."""
 
     stream: str
     partitions: int
     stream_id: str
     config: Mapping[str, str]
+    replicas: int | None = None
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import click
 
+from samzapy.api.task import AnyTask
 from samzapy.cli.output import table, warn
 from samzapy.cli.pairs import pairs
 from samzapy.config.job import JobConfig
+from samzapy.config.promises import Downgrade
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.model import JobModel
 
@@ -27,23 +29,25 @@ def check(job: Path, texts: tuple[str, ...], *, strict: bool, show: bool, offlin
     creates nothing, writes nothing.
     """
     from samzapy.config.loader import load_job
+    from samzapy.config.promises import downgrades
     from samzapy.runner.import_path import add_import_paths
 
     config = load_job(job, pairs(texts), strict=strict)
     for warning in config.warnings:
         warn(warning)
     add_import_paths(config.spark.py_files)
-    _check_plugins(config)
-    model = None if offline else _model(config)
+    task_class = _check_plugins(config)
+    model, kept = (None, ()) if offline else _look_around(config)
     _show_job(config)
+    _show_promises((*downgrades(config, task_class), *kept))
     if show:
         _show_keys(config)
     if model is not None:
         _show_model(model)
 
 
-def _check_plugins(config: JobConfig) -> None:
-    """Raise one ConfigError with whatever the classes named in the file have to say."""
+def _check_plugins(config: JobConfig) -> type[AnyTask]:
+    """The task class. Raises one ConfigError with whatever the classes named in the file have to say."""
     from samzapy.cli.imports import check_task_class
     from samzapy.serializers import serde_registry
     from samzapy.storage.manager import load_engines
@@ -61,6 +65,7 @@ def _check_plugins(config: JobConfig) -> None:
             problems.update(dict.fromkeys(error.problems))
     if problems:
         raise ConfigError(problems)
+    return check_task_class(config.task.task_class)
 
 
 def _serdes(config: JobConfig) -> list[str]:
@@ -69,15 +74,16 @@ def _serdes(config: JobConfig) -> list[str]:
     return sorted({name for name in [*streams, *stores] if name})
 
 
-def _model(config: JobConfig) -> JobModel | None:
-    """The job model; None, with a warning, if a system does not answer. Raises what is wrong with inputs and changelogs."""
+def _look_around(config: JobConfig) -> tuple[JobModel | None, tuple[Downgrade, ...]]:
+    """The job model, and what its topics do not survive; neither, with a warning, if a system does not answer.
+    Raises what is wrong with inputs and changelogs."""
     from samzapy.cli.surroundings import NotReachable, look_around
 
     try:
         return look_around(config)
     except NotReachable as error:
         warn(f"the job model is left out: {error}")
-        return None
+        return None, ()
 
 
 def _show_job(config: JobConfig) -> None:
@@ -108,6 +114,11 @@ def _show_job(config: JobConfig) -> None:
         for s in config.stores.values()
     ]
     table("Stores", ("store", "engine", "key", "value", "changelog", "cache"), stores)
+
+
+def _show_promises(found: Iterable[Downgrade]) -> None:
+    rows = [("durability" if each.durability else "guarantee", each.key, each.message) for each in found]
+    table("What weakens the guarantee", ("what", "key", "what it does"), rows)
 
 
 def _show_keys(config: JobConfig) -> None:

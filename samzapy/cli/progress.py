@@ -10,6 +10,7 @@ from typing import final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from samzapy.config.promises import told
 from samzapy.coordinator.progress import ContainerStatus, JobStatus, RestoredStore
 
 
@@ -120,6 +121,7 @@ def summary(status: JobStatus) -> str:
         parts.append(f"restored {_restored(stores)}")
     if status.failed:
         parts.append(f"{status.failed:,} failed attempts")
+    parts += told(status.counts)
     return "; ".join(parts)
 
 

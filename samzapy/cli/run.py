@@ -69,6 +69,9 @@ def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
     display = RunDisplay(Console(stderr=True))
     for warning in prepared.warnings:
         display.event(f"warning: {warning}")
+    for downgrade in prepared.downgrades:
+        if not downgrade.durability:
+            display.event(f"weaker than {config.task.guarantee.value}: {downgrade}")
     with display:
         options = RunOptions(on_status=display.status, on_event=display.event, verbose=flags.verbose)
         outcome = runner_of(flags.runner).run(prepared, options)

@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription, SystemAdmin
 from samzapy.config.job import JobConfig
+from samzapy.config.promises import Downgrade
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RetriableError, SamzapyError, UnknownStream
 from samzapy.job.model import JobModel
 from samzapy.job.planner import changelog_partition_count, plan
+from samzapy.runner.durability import weakly_kept
 from samzapy.storage.changelog import check_changelog
 from samzapy.system.factories import system_factory
 
@@ -21,8 +23,8 @@ class NotReachable(SamzapyError):
     exit_code = 3
 
 
-def look_around(config: JobConfig) -> JobModel:
-    """The model the job would have today, were it new.
+def look_around(config: JobConfig) -> tuple[JobModel, tuple[Downgrade, ...]]:
+    """The model the job would have today, were it new; and what the topics that its promise rests on do not survive.
 
     Raises UnknownStream for an input or a stream of dead letters that does not exist, ConfigError for a broadcast partition that does not,
     EnvironmentFailure for a changelog that could not hold the state, NotReachable when a system does not answer.
@@ -39,7 +41,7 @@ def look_around(config: JobConfig) -> JobModel:
             _existing(admins, config.task.errors.dead_letters)
         model = plan(config, {stream: counts[stream] for stream in config.task.inputs})
         _check_changelogs(config, admins, changelog_partition_count(model))
-    return model
+        return model, weakly_kept(config, lambda stream: _describe(admins, stream))
 
 
 @contextmanager

@@ -84,12 +84,11 @@ KEYS = collect(globals())
 def parse_checkpoint(
     reader: Reader, default_system: str | None, input_systems: Collection[str], systems: Collection[str]
 ) -> CheckpointConfig | None:
-    """The checkpoints' place; None if the job file asks for none (warned of) or the place cannot be told (a problem)."""
+    """The checkpoints' place; None if the job file asks for none or the place cannot be told (a problem)."""
     factory = reader.get(FACTORY) or TOPIC_CHECKPOINTS
     system = reader.get(SYSTEM) or default_system
     path = reader.get(PATH)
     if factory == NO_CHECKPOINTS:
-        reader.warn(f"{FACTORY.name}: none, so every start begins at offset.default")
         return None
     if system is None and len(set(input_systems)) == 1:
         system = next(iter(input_systems))

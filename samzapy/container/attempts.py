@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.clock import SYSTEM_CLOCK, Clock
@@ -47,11 +48,14 @@ class Attempts:
         lease: ContainerLease,
         ownership: Ownership,
         produce: ErrorPolicy | None = None,
+        reporting: AbstractContextManager[object] | None = None,
         transaction_timeout_ms: int = 60_000,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """`produce`: how often a send that failed is made again, which is the work since the last commit all over.
-        `transaction_timeout_ms` is for the warning to somebody whose transactions last longer."""
+        """`produce`: how often a send that failed is made again, which is the work since the last commit all over;
+        `reporting`: entered while containers run, whichever of them. `transaction_timeout_ms` is for the warning to
+        somebody whose transactions last longer."""
+        self._reporting = reporting or nullcontext()
         self._build = build
         self._ownership = ownership
         self._clock = clock
@@ -70,6 +74,10 @@ class Attempts:
 
     def run(self) -> ContainerReport:
         """Run to the end. Raises what a container raises, once starting again is no use or not this process's right."""
+        with self._reporting:
+            return self._run()
+
+    def _run(self) -> ContainerReport:
         in_a_row = 0
         while True:
             container = self._current = self._build()

@@ -16,14 +16,17 @@ import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
+from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.system import SystemProducer
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
+from samzapy.config.promises import GUARANTEE
 from samzapy.container.clients import SystemClients
 from samzapy.container.commit.at_least_once import AtLeastOnce
 from samzapy.container.commit.at_most_once import AtMostOnce
 from samzapy.container.commit.exactly_once import EffectivelyOnce, ExactlyOnce
 from samzapy.container.commit.protocol import CommitProtocol, CommitSettings
+from samzapy.container.counting_producer import CountingProducer
 from samzapy.container.transaction import TransactionOnDemand
 from samzapy.errors import ConfigError, ConfigProblem
 
@@ -81,8 +84,11 @@ def check_transaction_timeout(job: JobConfig, clients: SystemClients) -> None:
 class Delivery:
     """The producers and the protocol of one container."""
 
-    def __init__(self, job: JobConfig, clients: SystemClients) -> None:
+    def __init__(self, job: JobConfig, clients: SystemClients, metrics: MetricsRegistry) -> None:
+        """`metrics` count the outputs that no transaction covers."""
         self._job = job
+        self._metrics = metrics
+        self._outside: dict[str, SystemProducer] = {}
         self._clients = clients
         self._system = transaction_system(job)
         self._transactions: dict[str, TransactionOnDemand] = {}
@@ -122,12 +128,17 @@ class Delivery:
 
     def _in_transaction(self, transaction: TransactionOnDemand) -> Callable[[str], SystemProducer]:
         def producer_of(system: str) -> SystemProducer:
-            return transaction if system == self._system else self._outside(system)
+            return transaction if system == self._system else self._outside_producer(system)
 
         return producer_of
 
-    def _outside(self, system: str) -> SystemProducer:
-        logger.warning(
-            "Outputs to system '%s' are outside the transaction on '%s': they are at-least-once.", system, self._system
-        )
-        return self._clients.producer(system)
+    def _outside_producer(self, system: str) -> SystemProducer:
+        if system not in self._outside:
+            logger.warning(
+                "Outputs to system '%s' are outside the transaction on '%s': they are at-least-once",
+                system,
+                self._system,
+            )
+            counter = self._metrics.counter(GUARANTEE, "outside-transaction")
+            self._outside[system] = CountingProducer(self._clients.producer(system), counter)
+        return self._outside[system]

@@ -13,11 +13,13 @@ from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.error_policy import Stage
 from samzapy.config.job import JobConfig
+from samzapy.config.promises import downgrades
 from samzapy.container.attempts import Attempts
 from samzapy.container.clients import SystemClients
 from samzapy.container.lifecycle import Container
 from samzapy.container.ownership import Ownership
 from samzapy.container.parts import Parts
+from samzapy.container.reporting import Reporting
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.failpoints import arm_from_environment
 from samzapy.job.model import ContainerModel
@@ -50,15 +52,18 @@ def build_container(
     engines = load_engines(config)
     serdes = serde_registry(config)
     ownership = Ownership(config, run_id)
+    metrics = Registry()
+    metrics.gauge("promises", "weakened").set(len(downgrades(config, task_class)))
 
     def build() -> Container:
         clients = SystemClients(config.systems, system_factory, name, config.task.transaction_timeout_ms)
         checkpoints = manager_for(config, clients)
-        parts = Parts(config, model, clients, checkpoints, engines, serdes, task_class, Registry())
+        parts = Parts(config, model, clients, checkpoints, engines, serdes, task_class, metrics)
         return Container(parts, lease, ends or {}, clock, ownership, on_lost)
 
     produce = config.task.errors.policies[Stage.PRODUCE]
-    return Attempts(build, lease, ownership, produce, config.task.transaction_timeout_ms, clock)
+    reporting = Reporting(config, model.id, metrics, clock)
+    return Attempts(build, lease, ownership, produce, reporting, config.task.transaction_timeout_ms, clock)
 
 
 #: What each kind of task has to define.

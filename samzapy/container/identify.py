@@ -9,7 +9,7 @@ A broadcast partition is read by every task, so the ids of what comes from it en
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from urllib.parse import quote
 
 from samzapy.api.collector import MessageCollector
@@ -67,17 +67,18 @@ class IdentifyingCollector(MessageCollector):
         )
 
 
-class IdentifiedProcess(StreamTask):
+class IdentifiedProcess:
     """Calls a task's `process` with a collector that knows which input it is called for."""
 
     __slots__ = ("_collector", "_process")
 
     def __init__(self, task: StreamTask, collector: MessageCollector, ids: OutputIds) -> None:
-        self._process = task.process
+        self._process: Callable[..., object] = task.process
         self._collector = IdentifyingCollector(collector, ids)
 
     def process(
         self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
-    ) -> None:
+    ) -> object:
+        """As the task's; returns what it returned."""
         self._collector.begin(envelope)
-        self._process(envelope, self._collector, coordinator)
+        return self._process(envelope, self._collector, coordinator)

@@ -20,6 +20,7 @@ from samzapy.clock import Clock
 from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
+from samzapy.config.promises import GUARANTEE
 from samzapy.container.asynchronous.event_loop import EventLoop
 from samzapy.container.asynchronous.run_loop import AsyncRunLoop
 from samzapy.container.asynchronous.task_instance import AsyncTaskInstance
@@ -41,15 +42,13 @@ from samzapy.container.policies.raw_records import RawRecords
 from samzapy.container.policies.recovery import Recovery
 from samzapy.container.policies.task_instance import TolerantTaskInstance
 from samzapy.container.policies.undecodable import TolerantDecoder
+from samzapy.container.positions import Offsets, committed_changelogs, count_moves
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.sinks import open_sinks
 from samzapy.container.task_instance import TaskInstance
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.storage.manager import OpeningStores, TaskStores, begin_task_stores, restore_together
 from samzapy.storage.opening import TaskSettings
-
-#: Starting offsets of one task.
-Offsets = dict[SystemStreamPartition, int]
 
 
 class Parts:
@@ -74,7 +73,8 @@ class Parts:
         self._engines = engines
         self._serdes = serdes
         self._task_class = task_class
-        self._delivery = Delivery(config, clients)
+        self._delivery = Delivery(config, clients, metrics)
+        self._read: dict[str, Checkpoint | None] = {}
         self._raw = RawRecords() if config.task.errors.writes_letters else None
 
     def take_over(self) -> None:
@@ -87,17 +87,20 @@ class Parts:
         return {task.name: self._checkpoints.read(task.name) for task in self.model.tasks}
 
     def starting_offsets(self, checkpoints: Mapping[str, Checkpoint | None]) -> dict[str, Offsets]:
-        """Where every task starts. Raises OffsetOutOfRange, UnknownStream."""
+        """Where every task starts; what a reset skips or repeats is counted. Raises OffsetOutOfRange, UnknownStream."""
         logs = {}
         for system in sorted({ssp.system for ssp in self.model.ssps}):
             logs.update(self._clients.admin(system).offsets(s for s in self.model.ssps if s.system == system))
-        return {
-            task.name: {
-                ssp: starting_offset(ssp, checkpoints[task.name], self.config.stream(ssp.system_stream), logs[ssp])
+        starts: dict[str, Offsets] = {}
+        for task in self.model.tasks:
+            checkpoint = checkpoints[task.name]
+            starts[task.name] = {
+                ssp: starting_offset(ssp, checkpoint, self.config.stream(ssp.system_stream), logs[ssp])
                 for ssp in sorted(task.ssps)
             }
-            for task in self.model.tasks
-        }
+            if checkpoint is not None:
+                count_moves(checkpoint.input_offsets, starts[task.name], self.metrics)
+        return starts
 
     def open_stores(
         self,
@@ -110,8 +113,7 @@ class Parts:
         began = clock.monotonic()
         try:
             for task in self.model.tasks:
-                checkpoint = checkpoints[task.name]
-                committed = checkpoint.changelog_offsets if checkpoint else {}
+                committed = committed_changelogs(self.config, checkpoints[task.name])
                 settings = TaskSettings(task.name, task.changelog_partition, len(self.model.tasks), committed)
                 openings.append(
                     begin_task_stores(
@@ -129,6 +131,8 @@ class Parts:
             raise
         stores = restore_together(openings, self._clients.consumer, clock, on_restore)
         self.metrics.gauge("restore", "seconds").set(clock.monotonic() - began)
+        rebuilt = sum(bool(result.reason) for opened in stores for result in opened.restored.values())
+        self.metrics.counter(GUARANTEE, "stores-rebuilt").inc(rebuilt)
         return {task.name: opened for task, opened in zip(self.model.tasks, stores, strict=True)}
 
     def task(
@@ -214,12 +218,16 @@ class Parts:
         """Call the task's `init` with its context, and open the sinks it registers there."""
         context = ContainerTaskContext(task.name, task.visible_stores, task.offsets, self.metrics, epoch)
         job = JobContext(self.config.name, self.config.id, self.config.resolved)
+        before = dict(task.offsets)
         task.init(Context(job, ContainerContext(self.model.id, self.metrics), context))
         context.seal()
+        if checkpoint is not None:
+            count_moves(before, task.offsets, self.metrics)
         task.sinks = tuple(context.sinks)
         if task.sinks:
             attempt = TaskAttempt(f"{self.config.name}-{self.config.id}", task.name, epoch, context.ssps)
-            open_sinks(self.config, task, attempt, checkpoint, context.moved)
+            lacking = open_sinks(self.config, task, attempt, checkpoint, context.moved)
+            self.metrics.counter(GUARANTEE, "sink-offsets-missing").inc(lacking)
 
     def committer(self, epoch: int, clock: Clock, must_own: Callable[[], object]) -> CommitProtocol:
         """What commits the container's tasks; `must_own` raises when they are no longer the container's."""

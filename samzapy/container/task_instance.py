@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from inspect import isawaitable, iscoroutine
 from operator import attrgetter
 from typing import Any, NoReturn
 
@@ -23,7 +24,7 @@ from samzapy.container.identify import IdentifiedProcess, OutputIds
 from samzapy.errors import SamzapyError, TaskFailed
 from samzapy.storage.manager import TaskStores
 
-Process = Callable[[IncomingMessageEnvelope, MessageCollector, TaskCoordinator], None]
+Process = Callable[[IncomingMessageEnvelope, MessageCollector, TaskCoordinator], object]
 
 _offset = attrgetter("offset")
 
@@ -101,7 +102,8 @@ class TaskInstance:
         envelope = envelopes[0]
         try:
             for envelope in envelopes:  # the handler and the position need the last one
-                process(envelope, collector, requests)
+                if (returned := process(envelope, collector, requests)) is not None:
+                    self._refuse_awaitable(f"process of {envelope.position}", returned)
                 if requests.pending:
                     break
         except BaseException as cause:  # noqa: BLE001  # told where
@@ -180,11 +182,23 @@ class TaskInstance:
     def _call(self, where: str, method: Callable[..., object], *arguments: object) -> None:
         """Call a method of the user's. Raises TaskFailed naming it, unless samzapy raised something of its own."""
         try:
-            method(*arguments)
+            returned = method(*arguments)
         except SamzapyError:
             raise
         except BaseException as cause:
             raise self._failed(where, cause) from cause
+        self._refuse_awaitable(where, returned)
+
+    def _refuse_awaitable(self, where: str, returned: object) -> None:
+        """Raise TaskFailed if the user's code returned what nobody awaits, so that its work would never be done; any
+        other value means nothing."""
+        if not isawaitable(returned):
+            return
+        if iscoroutine(returned):
+            returned.close()
+        raise TaskFailed(
+            f"{self.name}: {where} returned a {type(returned).__name__}, which nobody awaits: only a CoroutineTask's is"
+        )
 
     def _raise(self, envelope: IncomingMessageEnvelope, cause: BaseException) -> NoReturn:
         """End the attempt over a message: what samzapy raised speaks for itself, the rest is the task's failure."""

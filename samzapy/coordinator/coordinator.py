@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.config.promises import Downgrade
 from samzapy.coordinator.attempt import AttemptProcess, Overdue
 from samzapy.coordinator.leases import ContainerState, Leases
 from samzapy.coordinator.model import JobSpec
@@ -23,9 +24,19 @@ class Coordinator:
     Unknown container ids raise KeyError everywhere.
     """
 
-    def __init__(self, name: str, spec: JobSpec, lease_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        name: str,
+        spec: JobSpec,
+        lease_s: float,
+        clock: Clock = SYSTEM_CLOCK,
+        *,
+        downgrades: tuple[Downgrade, ...] = (),
+    ) -> None:
+        """`downgrades`: what makes the job's guarantee mean less than it says, for those who look at its status."""
         ids = tuple(container.id for container in spec.model.containers)
         self._name = name
+        self._downgrades = downgrades
         self._spec = spec
         self._ids = ids
         self._leases = Leases(ids, lease_s, clock)
@@ -132,7 +143,15 @@ class Coordinator:
             seconds = 0.0 if self._started is None else self._newest - self._started
             told = self._progress
             return JobStatus(
-                self._name, leases.stopping, seconds, containers, told.restored, told.failures, told.failed
+                self._name,
+                leases.stopping,
+                seconds,
+                containers,
+                told.restored,
+                told.failures,
+                told.failed,
+                self._downgrades,
+                told.counts,
             )
 
     def wait(self, timeout_s: float) -> None:

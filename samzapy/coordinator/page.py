@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
+from samzapy.config.promises import COUNTS
 from samzapy.coordinator.progress import ContainerStatus, JobStatus
 
 #: Seconds between reloads.
@@ -36,8 +37,16 @@ def render(status: JobStatus) -> str:
         f'<title>{escape(status.name)}</title><link rel="stylesheet" href="/style.css"></head><body>'
         f"<h1>{escape(status.name)}</h1>"
         f"<p>{status.processed:,} messages processed{remaining}, {status.commits:,} commits</p>{stopping}"
-        f"{_containers(status.containers)}{_partitions(status.containers)}{_restores(status)}{_failures(status)}"
+        f"{_promises(status)}{_containers(status.containers)}{_partitions(status.containers)}{_restores(status)}{_failures(status)}"
         "</body></html>"
+    )
+
+
+def _promises(status: JobStatus) -> str:
+    rows = [(downgrade.key, downgrade.message) for downgrade in status.downgrades]
+    counted = [(what, status.counts[name]) for name, what in COUNTS.items() if name in status.counts]
+    return _table("Weaker than the guarantee", ("key", "what it does"), rows) + _table(
+        "Counted", ("what", "how many"), counted
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from samzapy.api.lease import ContainerReport
+from samzapy.config.promises import COUNTS, Downgrade
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ class ContainerStatus:
 @dataclass(frozen=True)
 class JobStatus:
     """The whole job at one moment. `seconds`: from the first attempt's start to the newest report. `failed` counts
-    failures; `failures` are the newest of them."""
+    failures; `failures` are the newest of them. `downgrades` weaken the job's guarantee; `counts`, of all attempts and
+    by `group.name`, say what came of that."""
 
     name: str
     stopping: bool
@@ -64,6 +67,8 @@ class JobStatus:
     restored: tuple[RestoredStore, ...]
     failures: tuple[ContainerFailure, ...]
     failed: int = 0
+    downgrades: tuple[Downgrade, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def processed(self) -> int:
@@ -94,6 +99,8 @@ class JobStatus:
             "restored": [vars(store) for store in self.restored],
             "failed": self.failed,
             "failures": [vars(failure) for failure in self.failures],
+            "downgrades": [vars(downgrade) for downgrade in self.downgrades],
+            "counts": dict(self.counts),
         }
 
 
@@ -108,6 +115,7 @@ class _Account:
     report: ContainerReport | None = None
     processed_before: int = 0
     commits_before: int = 0
+    counts_before: Counter[str] = field(default_factory=Counter)
     restored: dict[tuple[str, int], RestoredStore] = field(default_factory=dict)
 
 
@@ -123,9 +131,11 @@ class Progress:
         """Take a report of the container's newest attempt."""
         account = self._accounts[report.container_id]
         last = account.report
-        if last is not None and last.epoch != report.epoch:
+        if last is not None and _begins_anew(last, report):
             account.processed_before += last.processed
             account.commits_before += last.commits
+        if last is not None and last.epoch != report.epoch:
+            account.counts_before += _counts(last)
         account.report = report
         for name, (records, seconds, source) in report.restored.items():
             store = RestoredStore(report.container_id, name, report.epoch, records, seconds, source)
@@ -149,6 +159,16 @@ class Progress:
         """All restores, by container and in order of time."""
         return tuple(store for account in self._accounts.values() for store in account.restored.values())
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """What weakened promises came to, by `group.name`, over all containers and attempts; nothing that is 0."""
+        found: Counter[str] = Counter()
+        for account in self._accounts.values():
+            found += account.counts_before
+            if account.report is not None:
+                found += _counts(account.report)
+        return dict(found)
+
     def status(self, container_id: str, state: str, attempts: int, epoch: int | None) -> ContainerStatus:
         """The container's sums, with what its lease says."""
         account = self._accounts[container_id]
@@ -170,6 +190,21 @@ class Progress:
             report.ends,
             report.metrics,
         )
+
+
+def _begins_anew(last: ContainerReport, report: ContainerReport) -> bool:
+    """Whether `report` counts from 0 again: another attempt, or the same one started again in place."""
+    return last.epoch != report.epoch or last.processed > report.processed or last.commits > report.commits
+
+
+def _counts(report: ContainerReport) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for name in COUNTS:
+        group, _, metric = name.partition(".")
+        count = int(report.metrics.get(group, {}).get(metric, 0))
+        if count > 0:
+            found[name] = count
+    return found
 
 
 def _remaining(report: ContainerReport) -> int | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.job import JobConfig
+from samzapy.config.promises import Downgrade
 from samzapy.coordinator.progress import JobStatus
 from samzapy.errors import SamzapyError
 from samzapy.job.model import JobModel
@@ -24,13 +25,15 @@ class JobFailed(SamzapyError):
 @dataclass(frozen=True)
 class PreparedJob:
     """A job whose surroundings were checked and created. `ends`: where each partition ends, None for an endless run.
-    `run_id`: what the run is written down as beside the checkpoints, None where it is not."""
+    `run_id`: what the run is written down as beside the checkpoints, None where it is not. `downgrades`: what makes its
+    guarantee mean less than it says."""
 
     config: JobConfig
     model: JobModel
     ends: Mapping[SystemStreamPartition, int] | None = None
     warnings: tuple[str, ...] = ()
     run_id: str | None = None
+    downgrades: tuple[Downgrade, ...] = ()
 
 
 def _ignore(_: object) -> None:

@@ -43,7 +43,7 @@ class LocalRunner(Runner):
         config = prepared.config
         model = ContainerModel("0", prepared.model.tasks)
         spec = JobSpec(JobModel((model,)), config.raw, prepared.ends, run_id=prepared.run_id)
-        coordinator = Coordinator(config.name, spec, config.spark.lease_ms / 1000)
+        coordinator = Coordinator(config.name, spec, config.spark.lease_ms / 1000, downgrades=prepared.downgrades)
         ownership = Ownership(config, prepared.run_id)
         lease = LocalLease(coordinator, model.id, ownership.look)
         container = build_container(config, model, lease, ends=prepared.ends, run_id=prepared.run_id)

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping
 
 from samzapy.api.checkpoint import CheckpointManager, JobRun
 from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.system import StreamSpec
 from samzapy.api.task import AnyTask, StreamTask
 from samzapy.checkpoint import checkpoint_topic, manager_for
 from samzapy.config import asynchronous
 from samzapy.config.asynchronous import AsyncConfig
 from samzapy.config.job import JobConfig
+from samzapy.config.promises import downgrades
 from samzapy.container.clients import SystemClients
 from samzapy.container.delivery import Delivery, check_transaction_timeout, transaction_system
 from samzapy.container.factory import load_task_class
@@ -19,7 +21,9 @@ from samzapy.container.ownership import this_run
 from samzapy.errors import ConfigError, ConfigProblem, UnknownStream
 from samzapy.job.model import JobModel
 from samzapy.job.planner import changelog_partition_count, plan
+from samzapy.metrics import Registry
 from samzapy.runner.base import PreparedJob
+from samzapy.runner.durability import weakly_kept
 from samzapy.storage.changelog import ensure_changelog, find_changelog
 from samzapy.system.factories import system_factory
 
@@ -34,9 +38,10 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     3  with transactions, this run takes the job over: it is written down as the owner of a checkpoint topic that exists,
        then what an earlier run left open is aborted, and its tasks are fenced
        the tasks keep the changelog partitions they had; changelogs that exist are compacted and have one for each
-    4  the checkpoint topic (or folder) and missing changelogs are created; without transactions, and in a new topic,
-       this run is now written down as the job's owner
+    4  the checkpoint topic (or folder), missing changelogs and streams of metrics are created; without transactions, and
+       in a new topic, this run is now written down as the job's owner
     5  with `until_end`, and for `bounded` streams, the ends as they are now
+    6  what weakens the guarantee is listed, the copies of changelogs and checkpoints included
 
     Inputs with different partition counts are no error (Samza's rule: a task per partition number of the largest
     one), but a warning: whoever joins them by key would miss matches. Raises ConfigError, EnvironmentFailure.
@@ -52,10 +57,12 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
         run = this_run()
         model = _plan(config, clients, counts, run)
         ends = _ends(config, clients, model, until_end)
+        kept = weakly_kept(config, lambda stream: clients.admin(stream.system).describe(stream.stream))
     finally:
         clients.close()
     warnings = (*config.warnings, *_uneven(config, counts), *_idle_keys(config, task_class))
-    return PreparedJob(config, model, ends, warnings, run.id)
+    weaker = (*downgrades(config, task_class), *kept)
+    return PreparedJob(config, model, ends, warnings, run.id, weaker)
 
 
 def _partition_counts(config: JobConfig, clients: SystemClients) -> dict[SystemStream, int]:
@@ -93,6 +100,8 @@ def _plan(config: JobConfig, clients: SystemClients, counts: Mapping[SystemStrea
             checkpoints.write_owner(run)
         for store, system in changelogs:
             ensure_changelog(clients.admin(system), store, partitions)
+        for stream in filter(None, (reporter.stream for reporter in config.metrics_reporters)):
+            clients.admin(stream.system).create(StreamSpec(stream.stream, 1))
         owned = {task.name: task.changelog_partition for task in model.tasks}
         if {**previous, **owned} != previous:
             checkpoints.write_changelog_partitions({**previous, **owned})
@@ -118,7 +127,7 @@ def _take_over(
     if system is None or clients.admin(system).describe(checkpoint_topic(config.name, config.id)) is None:
         return False
     checkpoints.write_owner(run)
-    Delivery(config, clients).take_over(task.name for task in plan(config, counts).tasks)
+    Delivery(config, clients, Registry()).take_over(task.name for task in plan(config, counts).tasks)
     return True
 
 

@@ -33,8 +33,8 @@ Restored = Mapping[SystemStreamPartition, tuple[int, float]]
 
 @dataclass(frozen=True)
 class TaskSettings:
-    """The task whose stores are opened, its share of the container, and the offset of each store's last changelog record
-    as of the task's last checkpoint."""
+    """The task whose stores are opened, its share of the container, and, by store, the changelog offset that its state
+    must reach, since the checkpoint says that its inputs up to there are done."""
 
     name: str
     changelog_partition: int

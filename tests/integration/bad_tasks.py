@@ -1,5 +1,7 @@
 """Tasks with something wrong, by name."""
 
+import os
+
 from samzapy.api.task import InitableTask, StreamTask
 
 
@@ -47,6 +49,40 @@ class Raising(StreamTask):
 class Exiting(StreamTask):
     def process(self, envelope, collector, coordinator):
         raise SystemExit(0)
+
+
+class Interrupting(StreamTask):
+    def process(self, envelope, collector, coordinator):
+        raise KeyboardInterrupt
+
+
+class Leaving(Counting):
+    """Ends the process as nothing can catch: no commit, no clean-up."""
+
+    def process(self, envelope, collector, coordinator):
+        super().process(envelope, collector, coordinator)
+        os._exit(7)
+
+
+class ReturningCoroutine(Counting):
+    """No coroutine function, so nothing can tell before it is called."""
+
+    def process(self, envelope, collector, coordinator):
+        return self.later(envelope)
+
+    async def later(self, envelope):
+        super().process(envelope, None, None)
+
+
+class AsynchronousInit(Idle, InitableTask):
+    async def init(self, context):
+        pass
+
+
+class ReturningSomething(Counting):
+    def process(self, envelope, collector, coordinator):
+        super().process(envelope, collector, coordinator)
+        return "a value that means nothing"
 
 
 class Asynchronous(StreamTask):

@@ -386,6 +386,9 @@ FAILING_TASKS = [
     ("UnknownStore", 1, "sessions"),
     ("Raising", 1, "ValueError: no such airline"),
     ("Exiting", 1, "SystemExit"),
+    ("Interrupting", 1, "KeyboardInterrupt"),
+    ("ReturningCoroutine", 1, "returned a coroutine, which nobody awaits: only a CoroutineTask's is"),
+    ("AsynchronousInit", 1, "init returned a coroutine, which nobody awaits: only a CoroutineTask's is"),
 ]
 
 
@@ -398,6 +401,34 @@ def test_a_task_that_fails_ends_the_run_with_its_cause_and_commits_nothing(place
     assert any(line.startswith("error: ") and message in line for line in lines), lines
     changelog = [SystemStreamPartition("local", "s-changes", number) for number in range(4)]
     assert all(ends.upcoming == 0 for ends in place.admin.offsets(changelog).values())
+
+
+@pytest.mark.parametrize("policy", [{"task.error.process.policy": "skip"}, {"task.guarantee": "effectively-once"}])
+def test_a_coroutine_that_nobody_awaits_is_no_message_to_skip(place, policy):
+    place.call("topic", "write", "local.in", "--path", "log.db", stdin="k\tv\n")
+    changes = {**STORE, **policy, "task.commit.ms": "1000", "task.class": "bad_tasks:ReturningCoroutine"}
+    code, lines, _ = place.call(*COMMANDS["run"], changes=changes)
+    assert code == 1
+    assert any("@0 returned a coroutine, which nobody awaits" in line for line in lines), lines
+
+
+def test_what_else_a_process_returns_means_nothing(place):
+    place.call("topic", "write", "local.in", "--path", "log.db", stdin="k\tv\n")
+    code, lines, _ = place.call(*COMMANDS["run"], changes={**STORE, "task.class": "bad_tasks:ReturningSomething"})
+    assert code == 0, lines
+
+
+def test_a_task_that_ends_its_process_commits_nothing_and_the_next_run_begins_at_the_last_commit(place):
+    place.call("topic", "write", "local.in", "--path", "log.db", "--partition", "0", stdin="k\tv\n")
+    place.write({**STORE, "task.class": "bad_tasks:Leaving"})
+    process = samzapy(*COMMANDS["run"])
+    assert process.communicate()[0] == b""
+    assert process.returncode == 7
+    code, lines, output = place.call(*COMMANDS["run"], changes={**STORE, "task.class": "bad_tasks:Counting"})
+    assert code == 0, lines
+    assert output.startswith("1 messages in ")
+    _, _, changes = place.call("topic", "read", "local.s-changes", "--path", "log.db")
+    assert len(changes.splitlines()) == 1
 
 
 HOLDER = """

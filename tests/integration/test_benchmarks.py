@@ -39,3 +39,28 @@ def test_a_small_run_of_all_workloads_writes_every_figure(kafka, tmp_path):
     assert per_put["bare"] == per_put["local"], "one record a changed key and commit, in a run of one commit"
     assert {"processor", "cores", "memory_bytes"} <= results["machine"].keys()
     assert {"python", "java", "confluent-kafka"} <= results["versions"].keys()
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_a_small_run_of_the_guarantees_compares_each_with_at_least_once(kafka, tmp_path):
+    output = tmp_path / "results.json"
+    command = [sys.executable, "-m", "benchmarks", "--bootstrap", kafka, "--output", str(output)]
+    command += ["--events", str(EVENTS), "--only", "guarantees"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    results = json.loads(output.read_text())
+    assert results["ratios"].keys() == {
+        f"guarantees.{guarantee}.{interval}.{figure}"
+        for guarantee in ("at-most-once", "effectively-once", "exactly-once")
+        for interval in ("1s", "10s")
+        for figure in ("throughput", "cpu")
+    }
+    measured = results["workloads"]["guarantees"]
+    assert {variant: runs["repeats"][0]["messages"] for variant, runs in measured.items()} == {
+        f"{guarantee}.{interval}": copies * EVENTS
+        for guarantee in ("at-most-once", "at-least-once", "effectively-once", "exactly-once")
+        for interval, copies in (("1s", 3), ("10s", 9))
+    }
+    assert all(runs["summary"]["commits"]["min"] >= 2 for runs in measured.values())
+    assert "exactly-once.10s" in done.stdout

@@ -79,15 +79,20 @@ class CommitProtocol(ABC):
     def _acknowledge_outputs(self, tasks: Sequence[TaskInstance], offsets: Positions) -> None:
         for task in tasks:
             task.collector.hand_over()
+        self._flush_outputs(tasks)
+        self._commit_sinks(tasks, offsets)
+        reach("commit.3")
+
+    @staticmethod
+    def _flush_outputs(tasks: Sequence[TaskInstance], inside: str | None = None) -> None:
+        """Wait for what the tasks have sent, but not to the system `inside`, whose transaction waits for it."""
         flushed = set()
         for task in tasks:
             for system in sorted(task.collector.systems):
                 producer = task.collector.producer_of(system)
-                if id(producer) not in flushed:
+                if system != inside and id(producer) not in flushed:
                     producer.flush()
                     flushed.add(id(producer))
-        self._commit_sinks(tasks, offsets)
-        reach("commit.3")
 
     def _commit_sinks(self, tasks: Sequence[TaskInstance], offsets: Positions) -> None:
         """One after the other: a connection belongs to the thread that has made it."""

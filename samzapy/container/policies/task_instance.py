@@ -73,7 +73,8 @@ class TolerantTaskInstance(TaskInstance):
                 recovery.input = envelope
                 gathered = mark()
                 try:
-                    process(envelope, collector, requests)
+                    if (returned := process(envelope, collector, requests)) is not None:
+                        self._refuse_awaitable(f"process of {envelope.position}", returned)
                 except BaseException as failure:  # noqa: BLE001  # sorted out by kind
                     self._recover(envelope, gathered, failure)
                 done += 1

@@ -42,7 +42,9 @@ class SparkRunner(Runner):
         token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
         directory = os.getcwd() if master.on_this_machine else None  # noqa: PTH109  # text for the wire
         spec = JobSpec(prepared.model, config.raw, prepared.ends, directory, prepared.run_id)
-        coordinator = Coordinator(config.name, spec, config.spark.lease_ms / 1000, self._clock)
+        coordinator = Coordinator(
+            config.name, spec, config.spark.lease_ms / 1000, self._clock, downgrades=prepared.downgrades
+        )
         host = config.spark.coordinator_host or ("127.0.0.1" if master.on_this_machine else driver_address())
         with ExitStack() as stack:
             service = CoordinatorService(coordinator, token, host, config.spark.coordinator_port)

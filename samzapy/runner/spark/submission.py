@@ -13,7 +13,12 @@ from samzapy.runner.spark.application import one_line
 from samzapy.runner.spark.worker import run_container
 
 _PYTHON_MISMATCH = re.compile(r"\[PYTHON_VERSION_MISMATCH\]\s*(.*?)\.(?:\s|$)", re.DOTALL)
-_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '(samzapy[\w.]*|confluent_kafka|rocksdict)'")
+#: samzapy and what it brings along; what else is missing is missed by the user's code, which says so itself.
+_NO_MODULE = re.compile(
+    r"ModuleNotFoundError: No module named "
+    r"'(samzapy[\w.]*|confluent_kafka|rocksdict|orjson|msgpack|javaproperties|urllib3|psutil)'"
+)
+_OTHER_SAMZAPY = re.compile(r"EnvironmentFailure: (samzapy \S+ is installed for the executor's Python, .*)")
 
 
 class Submission:
@@ -39,7 +44,7 @@ class Submission:
         if self._error is None:
             return None
         told = str(self._error)
-        mismatch = _PYTHON_MISMATCH.search(told)
+        mismatch = _PYTHON_MISMATCH.search(told) or _OTHER_SAMZAPY.search(told)
         if mismatch is not None:
             raise EnvironmentFailure(" ".join(mismatch[1].split())) from self._error
         missing = _NO_MODULE.search(told)

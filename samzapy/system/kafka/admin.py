@@ -99,7 +99,8 @@ class KafkaAdmin(SystemAdmin):
         except UnknownStream:
             return None  # deleted a moment ago
         config = {name: entry.value for name, entry in configs.items() if entry.value is not None}
-        return StreamDescription(stream, len(found.partitions), str(found.topic_id), config)
+        replicas = min((len(partition.replicas) for partition in found.partitions), default=None)
+        return StreamDescription(stream, len(found.partitions), str(found.topic_id), config, replicas)
 
     def list_streams(self) -> list[str]:
         return sorted(name for name in reach(self._client, self._alarms).topics if not name.startswith("__"))

@@ -103,3 +103,16 @@ def test_an_import_that_does_not_end_is_given_up(tmp_path, monkeypatch):
     assert str(caught.value) == (
         "task.class: module_that_hangs:MyTask was not imported within 0.05 s: work belongs in init, not in the module"
     )
+
+
+def test_what_weakens_the_guarantee_is_shown(samzapy, job):
+    samzapy("topic", "create", "local.in", "--partitions", "3")
+    _, output, _ = samzapy("check", job, "-c", "task.error.process.policy=skip", "-c", "stores.s.changelog=")
+    table = output.partition("What weakens the guarantee\n")[2].partition("\n\n")[0].splitlines()
+    assert [line.split()[:2] for line in table[1:]] == [
+        ["guarantee", "stores.s.changelog"],
+        ["guarantee", "task.error.process.policy"],
+        ["durability", "systems.local.synchronous"],
+    ]
+    _, output, _ = samzapy("check", job, "-c", "systems.local.synchronous=full")
+    assert "What weakens the guarantee\n  none\n" in output

@@ -6,6 +6,7 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.checkpoint import CheckpointConfig
 from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee import Guarantee
+from samzapy.config.promises import downgrades
 from samzapy.errors import ConfigError
 
 TWO_SYSTEMS = {"systems.other.samza.factory": "local", "task.inputs": "kafka.a,other.b"}
@@ -156,7 +157,8 @@ def test_file_checkpoints_need_a_path(load, problems):
 def test_a_job_may_ask_for_no_checkpoints(load):
     config = load({"task.checkpoint.factory": "none"})
     assert config.task.checkpoint is None
-    assert config.warnings == ("task.checkpoint.factory: none, so every start begins at offset.default",)
+    assert config.warnings == ()
+    assert [weaker.key for weaker in downgrades(config)] == ["task.checkpoint.factory"]
 
 
 def test_samzas_records_are_written_when_asked_for(load):

@@ -228,14 +228,17 @@ def test_a_stop_lets_what_is_in_flight_end_and_commits_it(tmp_path, when):
     container, _ = job.container(until_end=False)
     original = GatedTask.order
 
+    # Long enough for the loop to have nothing to do; a stop that comes earlier must do the same.
+    stopper = threading.Timer(0.3, container.stop)
+
     def stopping(self, message, collector, coordinator):
         if when == "in flight":
             container.stop()
+        elif message["id"] == 1:
+            stopper.start()
 
     GatedTask.order = stopping
-    stopper = threading.Timer(0.3, container.stop)
     try:
-        stopper.start()
         report = container.run()
     finally:
         stopper.cancel()

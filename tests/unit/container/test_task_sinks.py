@@ -269,6 +269,16 @@ def test_a_task_that_already_ran_may_get_a_sink(seen):
     assert seen.ids() == [0, 1, 2, 3]
 
 
+def test_a_sink_without_an_offset_where_the_checkpoint_has_one_is_said_and_counted(plain, seen, caplog):
+    keeps_none = plain(PlainSink())
+    for job, lacking in ((keeps_none, 1), (seen, 0)):
+        send(job, 1)
+        first, again = job.run(), job.run()
+        assert first.metrics["guarantee"]["sink-offsets-missing"] == 0
+        assert again.metrics["guarantee"]["sink-offsets-missing"] == lacking
+    assert "counting-1/Partition 0: sink 'plain' has no offset of mem.in[0], the checkpoint has" in caplog.text
+
+
 @pytest.mark.parametrize("task", [MoodyTask, MoodyCoroutineTask])
 def test_a_message_that_is_tried_again_has_its_rows_once(make_seen, task):
     job = make_seen(task, **{"task.error.process.policy": "retry(3, 0)"})

@@ -6,6 +6,7 @@ import urllib3
 
 from samzapy.api.lease import ContainerReport, Directive
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.coordinator import service as service_module
 from samzapy.coordinator.attempt import AttemptProcess
 from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
@@ -13,6 +14,7 @@ from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.service import BODY_LIMIT, CoordinatorService
 from samzapy.errors import EnvironmentFailure, RetriableError, TaskFailed, TaskMigrated
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
+from samzapy.version import VERSION
 
 TOKEN = "correct-horse"
 MODEL = JobModel(
@@ -70,6 +72,13 @@ def test_a_container_registers_reports_and_hears_what_to_do(client, coordinator)
     assert lease.report(told) is Directive.STOP
     client.register("0")
     assert lease.report(told) is Directive.ABANDON
+
+
+def test_a_container_with_another_samzapy_than_the_drivers_is_refused_with_both_versions(client, monkeypatch):
+    monkeypatch.setattr(service_module, "VERSION", "99.1")
+    with pytest.raises(EnvironmentFailure) as caught:
+        client.register("0")
+    assert str(caught.value) == f"samzapy {VERSION} is installed for the executor's Python, the driver has 99.1"
 
 
 def test_the_reason_of_a_failure_reaches_the_driver(client, coordinator):

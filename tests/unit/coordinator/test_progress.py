@@ -1,5 +1,6 @@
 from samzapy.api.lease import ContainerReport, Directive
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.config.promises import Downgrade
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.page import render
@@ -78,3 +79,37 @@ def test_the_page_escapes_what_came_from_outside():
     page = render(job.status())
     assert "<script" not in page
     assert page.count("&lt;script&gt;") == 5
+
+
+def test_counts_of_weakened_promises_are_added_up_over_containers_and_attempts():
+    job = coordinator()
+    first = LocalLease(job, "0")
+    first.report(report(first, metrics={"errors": {"process.skipped": 3, "process.retried": 9}}))
+    second = LocalLease(job, "0")
+    second.report(report(second, metrics={"errors": {"process.skipped": 1}, "guarantee": {"outside-transaction": 7}}))
+    other = LocalLease(job, "1")
+    other.report(report(other, "1", metrics={"errors": {"process.skipped": 2, "serialize.skipped": 0}}))
+    assert job.status().counts == {"errors.process.skipped": 6, "guarantee.outside-transaction": 7}
+    assert job.status().to_json()["counts"] == job.status().counts
+
+
+def test_an_attempt_that_starts_again_in_place_keeps_its_sums():
+    job = coordinator()
+    lease = LocalLease(job, "0")
+    lease.report(report(lease, processed=10, commits=3, metrics={"errors": {"process.skipped": 2}}))
+    lease.report(report(lease, phase="starting", metrics={"errors": {"process.skipped": 2}}))
+    lease.report(report(lease, processed=4, commits=1, metrics={"errors": {"process.skipped": 5}}))
+    status = job.status()
+    assert (status.processed, status.commits, status.counts) == (14, 4, {"errors.process.skipped": 5})
+
+
+def test_the_page_shows_what_weakens_the_guarantee_and_what_came_of_it():
+    weaker = Downgrade("task.error.process.policy", "messages that fail are <lost>")
+    job = Coordinator("counts", JobSpec(MODEL, {"job.name": "counts"}), 15.0, downgrades=(weaker,))
+    assert job.status().to_json()["downgrades"] == [{"key": weaker.key, "message": weaker.message, "durability": False}]
+    lease = LocalLease(job, "0")
+    lease.report(report(lease, metrics={"errors": {"process.skipped": 1_234}}))
+    page = render(job.status())
+    assert "<td>task.error.process.policy</td><td>messages that fail are &lt;lost&gt;</td>" in page
+    assert '<td>inputs skipped (process)</td><td class="number">1,234</td>' in page
+    assert "Counted" not in render(coordinator().status())

@@ -59,6 +59,22 @@ def test_a_property_that_carries_a_guarantee_is_refused_on_both_sides(key):
     assert set(found) == {f"systems.kafka.consumer.{key}", f"systems.kafka.producer.{key}"}
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("max.in.flight", "6"),
+        ("max.in.flight.requests.per.connection", "6"),
+        ("retries", "0"),
+        ("message.send.max.retries", "0"),
+        ("queuing.strategy", "lifo"),
+    ],
+)
+def test_what_would_reorder_or_not_repeat_a_send_is_refused(key, value):
+    (found,) = problems(settings(SERVERS, {key: value})).items()
+    assert found[0] == f"systems.kafka.producer.{key}"
+    assert "when `enable.idempotence` is true" in str(found[1])
+
+
 def test_a_refused_property_is_refused_by_the_factory_too():
     with pytest.raises(ConfigError, match=r"systems\.kafka\.consumer\.isolation\.level"):
         KafkaSystemFactory().consumer(settings({**SERVERS, "isolation.level": "read_uncommitted"}), "c")

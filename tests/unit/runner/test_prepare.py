@@ -3,11 +3,12 @@ import sys
 import pytest
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.api.system import OutgoingRecord, StreamDescription, StreamSpec
 from samzapy.api.task import StreamTask
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, EnvironmentFailure, UnknownStream
 from samzapy.runner.base import RunOptions
+from samzapy.runner.durability import weakly_kept
 from samzapy.runner.import_path import add_import_paths
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
@@ -164,3 +165,29 @@ def test_shipped_code_is_importable_here_and_a_missing_file_is_named(tmp_path, m
         f"job.spark.py.files: file not found, got '{tmp_path}/gone.zip'\n"
         "job.spark.py.files: expected .py, .zip or .egg files, got 'code.tar'"
     )
+
+
+def test_what_weakens_the_guarantee_is_part_of_the_prepared_job(admin):
+    admin.create(StreamSpec("in", 1))
+    prepared = prepare(load_job({**JOB, "task.error.process.policy": "skip"}))
+    assert [(weaker.key, weaker.durability) for weaker in prepared.downgrades] == [
+        ("task.error.process.policy", False),
+        ("systems.memory.samza.factory", True),
+    ]
+
+
+def test_the_copies_of_changelogs_checkpoints_and_the_log_of_transactions_are_looked_at():
+    keys = {**JOB, **STORE, "task.guarantee": "exactly-once", "task.commit.ms": "1000"}
+    there = {"s-changelog": 1, CHECKPOINTS: 1, "__transaction_state": 1, "in": 1}
+
+    def describe(stream):
+        copies = there.get(stream.stream)
+        return copies and StreamDescription(stream.stream, 1, "id", {}, copies)
+
+    assert [weaker.key for weaker in weakly_kept(load_job(keys), describe)] == [
+        "stores.s.changelog.replication.factor",
+        "task.checkpoint.replication.factor",
+        "systems.memory",
+    ]
+    del there["s-changelog"]
+    assert len(weakly_kept(load_job(keys), describe)) == 2

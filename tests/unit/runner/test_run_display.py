@@ -1,4 +1,5 @@
 import io
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -51,3 +52,8 @@ def test_the_summary_is_one_line_with_the_throughput_and_the_restores():
     assert summary(status(processed=5_000, restored=[RESTORED])) == (
         "5,000 messages in 2.0 s (2,500 msg/s); 2 commits; restored 1,200 records in 0.50 s from changelog"
     )
+
+
+def test_the_summary_says_what_the_promise_did_not_cover():
+    counted = replace(status(processed=10), counts={"errors.process.skipped": 2, "guarantee.offsets-skipped": 7})
+    assert summary(counted).endswith("; 2 inputs skipped (process); 7 offsets after the checkpoint skipped")

@@ -1,0 +1,179 @@
+"""What makes `task.guarantee` mean less than it says, as data: computed before the start, shown wherever the job is.
+
+`samzapy check` lists it, a run says it at its start and on the status page, and the containers count what comes of it
+(`COUNTS`), which the status page and a run's last line tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from samzapy.api.system import StreamDescription
+from samzapy.api.task import EndOfStreamListenerTask, WindowableTask
+from samzapy.config import asynchronous, checkpoint, errors, stores, streams, systems, task
+from samzapy.config.classes import FILE_CHECKPOINTS, SYSTEMS
+from samzapy.config.error_policy import Action, Stage
+from samzapy.config.guarantee import Guarantee
+from samzapy.config.job import JobConfig
+
+#: The metrics' groups whose counters tell what a promise did not cover.
+GUARANTEE, ERRORS = "guarantee", "errors"
+
+#: Every counter that is told at the end of a run, as `group.name`, with what it counts.
+COUNTS: Mapping[str, str] = {
+    "errors.deserialize.skipped": "inputs skipped (deserialize)",
+    "errors.deserialize.dead-lettered": "inputs dead-lettered (deserialize)",
+    "errors.process.skipped": "inputs skipped (process)",
+    "errors.process.dead-lettered": "inputs dead-lettered (process)",
+    "errors.serialize.skipped": "outputs skipped (serialize)",
+    "errors.serialize.dead-lettered": "outputs dead-lettered (serialize)",
+    "errors.produce.skipped": "outputs skipped (produce)",
+    "errors.produce.dead-lettered": "outputs dead-lettered (produce)",
+    "guarantee.outside-transaction": "outputs outside the transaction",
+    "guarantee.offsets-skipped": "offsets after the checkpoint skipped",
+    "guarantee.offsets-repeated": "offsets before the checkpoint repeated",
+    "guarantee.sink-offsets-missing": "partitions without an offset in their sink",
+    "guarantee.stores-rebuilt": "local stores set aside and rebuilt",
+}
+
+
+@dataclass(frozen=True)
+class Downgrade:
+    """One way in which the job's promise is weaker than its guarantee: the key that makes it so, and what it does.
+
+    `durability`: it is about what keeps the data (copies, disks, memory), so it says nothing about this run.
+    """
+
+    key: str
+    message: str
+    durability: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.message}"
+
+
+def downgrades(config: JobConfig, task_class: type | None = None) -> tuple[Downgrade, ...]:
+    """Everything that the job file weakens, and, if it is known, its task's class."""
+    found = [*_commits(config), *_states(config), *_errors(config), *_positions(config), *_outside(config)]
+    if task_class is not None:
+        found += _without_ids(config, task_class)
+    return (*found, *_keepers(config))
+
+
+def weak_copies(key: str, description: StreamDescription) -> Iterator[Downgrade]:
+    """What the copies of a topic that the job depends on do not survive; `key` is the topic's in the job file."""
+    topic = description.stream
+    if description.replicas is None:
+        return
+    if description.replicas == 1:
+        yield Downgrade(key, f"topic '{topic}' has 1 copy: what it holds is lost with one broker's disk", True)
+    elif description.config.get("min.insync.replicas") == "1":
+        message = f"topic '{topic}' has min.insync.replicas=1: what is acknowledged may be on one broker only"
+        yield Downgrade(key, message, True)
+    if description.config.get("unclean.leader.election.enable") == "true":
+        message = (
+            f"topic '{topic}' has unclean.leader.election.enable=true: a lagging copy may replace what was acknowledged"
+        )
+        yield Downgrade(key, message, True)
+
+
+def told(counts: Mapping[str, int]) -> list[str]:
+    """The counters that are not 0, in words."""
+    return [f"{counts[name]:,} {what}" for name, what in COUNTS.items() if counts.get(name)]
+
+
+def _commits(config: JobConfig) -> Iterator[Downgrade]:
+    settings = config.task
+    if settings.checkpoint is None:
+        yield Downgrade(checkpoint.FACTORY.name, "none: every start begins at offset.default, whatever was done before")
+    if settings.commit_ms <= 0:
+        what = "lost" if settings.guarantee is Guarantee.AT_MOST_ONCE else "repeated"
+        message = f"{settings.commit_ms}: without a timer, all since the last commit the task asked for is {what}"
+        yield Downgrade(task.COMMIT_MS.name, message)
+    if settings.asynchronous.commit_in_flight:
+        message = "stores may be ahead of the committed inputs: after a crash they hold some of them twice"
+        yield Downgrade(asynchronous.ASYNC_COMMIT.name, message)
+
+
+def _states(config: JobConfig) -> Iterator[Downgrade]:
+    for store in config.stores.values():
+        if store.changelog is None:
+            yield Downgrade(stores.CHANGELOG.at(store=store.name), "none: the store is empty at each start")
+
+
+def _errors(config: JobConfig) -> Iterator[Downgrade]:
+    policies = config.task.errors
+    for stage, policy in policies.policies.items():
+        key = errors.POLICIES[stage].name
+        what = "messages" if stage in {Stage.DESERIALIZE, Stage.PROCESS} else "outputs"
+        counted = f"counted as {ERRORS}.{stage.value}"
+        if policy.then is Action.SKIP:
+            yield Downgrade(_skipping_key(config, stage), f"{what} that fail are lost, {counted}.skipped")
+        elif policy.then is Action.DEAD_LETTER:
+            yield Downgrade(key, f"{what} that fail go to {policies.dead_letters}, {counted}.dead-lettered")
+        if policy.ignored:
+            names = ", ".join(sorted(policy.ignored))
+            message = f"messages whose process raises {names} are lost, {counted}.skipped"
+            yield Downgrade(errors.IGNORED_EXCEPTIONS.name, message)
+
+
+def _skipping_key(config: JobConfig, stage: Stage) -> str:
+    """The key that says so: ours, or Samza's."""
+    key = errors.POLICIES[stage].name
+    if key in config.resolved:
+        return key
+    return errors.IGNORED_EXCEPTIONS.name if stage is Stage.PROCESS else errors.DROP[stage].name
+
+
+def _positions(config: JobConfig) -> Iterator[Downgrade]:
+    for stream in config.streams.values():
+        if stream.reset_offset:
+            name = stream.system_stream
+            skips = "repeats what is still there" if stream.offset_default == "oldest" else "skips what came meanwhile"
+            key = streams.RESET_OFFSET.otherwise[0].format(system=name.system, physical=name.stream)
+            yield Downgrade(
+                key, f"every start begins at {stream.offset_default}: it {skips}, counted as guarantee.offsets-*"
+            )
+
+
+def _outside(config: JobConfig) -> Iterator[Downgrade]:
+    """Only exactly-once has outputs in its transaction; which systems a task will send to, only the task knows."""
+    inside = config.task.checkpoint.system if config.task.checkpoint else None
+    if config.task.guarantee is not Guarantee.EXACTLY_ONCE:
+        return
+    for system in config.systems:
+        if system != inside:
+            message = (
+                f"what is sent there is outside the transaction on '{inside}' and at-least-once, "
+                f"counted as {GUARANTEE}.outside-transaction"
+            )
+            yield Downgrade(systems.FACTORY.at(system=system), message)
+
+
+def _without_ids(config: JobConfig, task_class: type) -> Iterator[Downgrade]:
+    if config.task.guarantee is not Guarantee.EFFECTIVELY_ONCE:
+        return
+    kinds = {WindowableTask: "window", EndOfStreamListenerTask: "on_end_of_stream"}
+    for kind, method in kinds.items():
+        if issubclass(task_class, kind):
+            message = (
+                f"what its {method} sends comes from no input and has no id, so that no receiver can drop repetitions"
+            )
+            yield Downgrade(task.CLASS.name, message)
+
+
+def _keepers(config: JobConfig) -> Iterator[Downgrade]:
+    settings = config.task.checkpoint
+    if settings is not None and settings.factory == FILE_CHECKPOINTS:
+        message = "checkpoints are on one disk: a container that starts where it is not begins at offset.default"
+        yield Downgrade(checkpoint.PATH.name, message, True)
+    for name, system in config.systems.items():
+        if system.factory == SYSTEMS.short["memory"]:
+            message = "memory: its streams are gone when this process ends, changelogs and checkpoints too"
+            yield Downgrade(systems.FACTORY.at(system=name), message, True)
+        elif system.factory == SYSTEMS.short["local"] and system.properties.get("synchronous") != "full":
+            message = (
+                "normal: a power cut may take back the newest commits, of outputs, changelogs and checkpoints alike"
+            )
+            yield Downgrade(systems.SYNCHRONOUS.at(system=name), message, True)
