@@ -72,7 +72,7 @@ class Parts:
         self._serdes = serdes
         self._task_class = task_class
         self._delivery = Delivery(config, clients, metrics)
-        self._read: dict[str, Checkpoint | None] = {}
+        self._found: dict[str, Checkpoint | None] = {}
         self._raw = RawRecords() if config.task.errors.writes_letters else None
 
     def take_over(self) -> None:
@@ -81,8 +81,8 @@ class Parts:
 
     def read_checkpoints(self) -> dict[str, Checkpoint | None]:
         """The last checkpoint of every task, None where there is none."""
-        self._read = {task.name: self._checkpoints.read(task.name) for task in self.model.tasks}
-        return self._read
+        self._found = {task.name: self._checkpoints.read(task.name) for task in self.model.tasks}
+        return self._found
 
     def starting_offsets(self, checkpoints: Mapping[str, Checkpoint | None]) -> dict[str, Offsets]:
         """Where every task starts; what a reset skips or repeats is counted. Raises OffsetOutOfRange, UnknownStream."""
@@ -106,7 +106,7 @@ class Parts:
         began = clock.monotonic()
         try:
             for task in self.model.tasks:
-                committed = committed_changelogs(self.config, self._read.get(task.name))
+                committed = committed_changelogs(self.config, self._found.get(task.name))
                 settings = TaskSettings(task.name, task.changelog_partition, len(self.model.tasks), committed)
                 openings.append(
                     begin_task_stores(
