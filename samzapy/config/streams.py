@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from samzapy.api.stream import SystemStream
 from samzapy.config.keys import Key, collect
-from samzapy.config.kinds import BOOLEAN, TEXT, integer
+from samzapy.config.kinds import BOOLEAN, TEXT, integer, is_name
 from samzapy.config.reader import Reader, did_you_mean
 from samzapy.config.serializers import check_serde
 from samzapy.config.systems import OFFSET_DEFAULT_KIND
@@ -115,9 +115,11 @@ def check_system(reader: Reader, key: str, system: str, systems: Iterable[str]) 
     known = list(systems)
     if system not in known:
         listed = ", ".join(known) or "none"
+        # What is no name may have line ends in it.
+        named = system if is_name(system) else "NAME"
         reader.problem(
             key,
-            f"system {system!r} has no systems.{system}.samza.factory; known: {listed}{did_you_mean(system, known)}",
+            f"system {system!r} has no systems.{named}.samza.factory; known: {listed}{did_you_mean(system, known)}",
         )
 
 

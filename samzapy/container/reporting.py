@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from collections.abc import Callable
 from types import TracebackType
 from typing import final
 
@@ -72,9 +71,10 @@ class _Streams:
     """The ways to the reporters' streams, over clients that no other thread uses."""
 
     def __init__(self, config: JobConfig, client_id: str, host: str) -> None:
-        self._clients: SystemClients | None = None
-        self._make: Callable[[], SystemClients] = lambda: SystemClients(config.systems, system_factory, client_id)
+        self._systems = config.systems
+        self._client_id = client_id
         self._host = host.encode()
+        self._clients: SystemClients | None = None
 
     def publisher(self, stream: SystemStream) -> Publish:
         """Takes snapshots to the stream, as Samza does: those of a host stay together. Raises SamzapyError."""
@@ -104,5 +104,5 @@ class _Streams:
 
     def _producer(self, system: str) -> SystemProducer:
         if self._clients is None:
-            self._clients = self._make()
+            self._clients = SystemClients(self._systems, system_factory, self._client_id)
         return self._clients.producer(system)

@@ -129,3 +129,8 @@ def test_java_serdes_become_ours(load):
 def test_a_java_serde_without_counterpart_is_refused(problems):
     (found,) = problems({"serializers.registry.s.class": "org.apache.samza.serializers.SerializableSerdeFactory"})
     assert found.startswith("serializers.registry.s.class: a class like my.module:MySerde, or one of string, integer")
+
+
+def test_a_system_that_can_be_none_is_told_in_one_line(problems):
+    (line,) = problems({"job.default.system": "a\nb"})
+    assert line == "job.default.system: system 'a\\nb' has no systems.NAME.samza.factory; known: kafka"
