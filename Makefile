@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install java demo test torture check format bench kafka clean
+.PHONY: help install java demo test torture soak check format bench kafka clean
 
 help: ## list the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ test: install java ## run the tests, with a real Kafka and a real Spark
 torture: install java ## crash at every commit and start step, in every guarantee, on every system; and the slow tests
 	$(BIN)/python -m pytest -q --timeout=600 tests/torture
 	$(BIN)/python -m pytest -q --timeout=600 -m slow tests
+
+soak: install java ## random faults in every guarantee: make soak SECONDS=7200 [SEED=n]
+	$(BIN)/samzapy verify --soak $(or $(SECONDS),7200) $(if $(SEED),--seed $(SEED))
 
 check: install ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .
