@@ -185,7 +185,7 @@ def _title(plan: Plan) -> str:
 def _terminated_in_order() -> Iterator[None]:
     """SIGTERM ends the job and the broker, too, as Ctrl-C does."""
 
-    def leave(number: int, frame: FrameType | None) -> None:
+    def leave(number: int, _: FrameType | None) -> None:
         sys.exit(128 + number)
 
     before = signal.signal(signal.SIGTERM, leave)

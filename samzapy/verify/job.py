@@ -81,7 +81,7 @@ def write(job: dict[str, str], folder: Path) -> Path:
 def _system(target: Target, folder: Path) -> dict[str, str]:
     if target.system == "local":
         return {"systems.local.path": str(folder / "local.db")}
-    keys = {"systems.kafka.consumer.bootstrap.servers": str(target.bootstrap)}
+    keys = {f"systems.{target.system}.consumer.bootstrap.servers": target.bootstrap} if target.bootstrap else {}
     if target.broker is not None:
         keys["systems.kafka.default.stream.replication.factor"] = "1"
     return keys

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from samzapy.config.guarantee import Guarantee
 from samzapy.verify.checkers import Echo, Finding, found
@@ -14,7 +14,8 @@ from samzapy.verify.oracle import Account, Oracle
 from samzapy.verify.workload import STORES, TAIL, Chain
 
 
-class Kept(NamedTuple):
+@dataclass(frozen=True)
+class Kept:
     """What the stores say about an account; None where a store has nothing."""
 
     sum: int | None
