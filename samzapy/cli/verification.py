@@ -26,10 +26,10 @@ from samzapy.config.guarantee import Guarantee
 from samzapy.devkafka import DevBroker
 from samzapy.verify.campaign import Campaign, plans, soak
 from samzapy.verify.report import COLUMNS, by_guarantee, cells, remarks, totals
-from samzapy.verify.scenario import Plan, Row
-from samzapy.verify.scenario import Progress as Step
+from samzapy.verify.scenario import Listener, Plan, Row
 from samzapy.verify.target import Target
 
+_NAME = ("samzapy", "verify")
 _MOST_SEEDS = 1_000_000
 
 
@@ -59,7 +59,7 @@ class Verification:
             click.echo(f"seed {seed}; again with: {self._command(seed)}", err=True)
             for line in target.limits():
                 click.echo(f"note: {line}", err=True)
-            campaign = Campaign(target, folder, display.step)
+            campaign = Campaign(target, folder, display)
             rows = []
             for plan in self._plans(scenarios, seed):
                 display.begin(plan)
@@ -113,18 +113,17 @@ class Verification:
             yield from plans(guarantee, self.events, self.kills, scenarios, seed)
 
     def _command(self, seed: int) -> str:
-        parts = ["samzapy", "verify"]
-        for name, values in (
-            ("guarantee", self.guarantees),
-            ("scenario", self.scenarios),
-            ("bootstrap", (self.bootstrap,)),
-            ("config", self.overrides),
-            ("soak", (None if self.soak is None else f"{self.soak:g}",)),
-        ):
-            parts += [part for value in values if value is not None for part in (f"--{name}", value)]
-        if self.soak is None:
-            parts += ["--events", str(self.events), "--kills", str(self.kills)]
-        return shlex.join([*parts, "--system", self.system, "--master", self.master, "--seed", str(seed)])
+        named = {"guarantee": self.guarantees, "scenario": self.scenarios}
+        parts = [part for name, values in named.items() for value in values for part in (f"--{name}", value)]
+        amount = ["--events", str(self.events), "--kills", str(self.kills)]
+        parts += amount if self.soak is None else ["--soak", f"{self.soak:g}"]
+        return shlex.join([*_NAME, *parts, "--seed", str(seed), *self._where()])
+
+    def _where(self) -> list[str]:
+        """The options that say where to run."""
+        where = ["--system", self.system, "--master", self.master]
+        where += ["--bootstrap", self.bootstrap] if self.bootstrap is not None else []
+        return [*where, *(part for pair in self.overrides for part in ("--config", pair))]
 
     def _print(self, rows: Sequence[Row]) -> None:
         if self.soak is not None:
@@ -136,10 +135,13 @@ class Verification:
                 table(f"{guarantee.value} on {self.system}", COLUMNS, [*map(cells, own), totals(own)])
         for line in remarks(rows):
             click.echo(line)
+        for row in rows:
+            if not row.kept:
+                click.echo(f"{row.plan}, again: {shlex.join([*_NAME, *row.plan.options, *self._where()])}")
 
 
 @final
-class _Display:
+class _Display(Listener):
     """A bar for the scenario at hand on a terminal, lines elsewhere; on standard error."""
 
     def __init__(self) -> None:
@@ -160,25 +162,24 @@ class _Display:
 
     def begin(self, plan: Plan) -> None:
         """A scenario starts."""
-        self._progress.reset(self._bar, total=plan.events, description=_title(plan))
+        self._progress.reset(self._bar, total=plan.events, description=str(plan))
 
-    def step(self, step: Step) -> None:
-        """A scenario goes on."""
-        self._progress.update(self._bar, completed=step.written)
-        told = f"{_title(step.plan)}: {step.line} ({step.written:,} of {step.plan.events:,} events)"
-        if not self._console.is_terminal or "recovered" in step.line:
-            self._print(told)
+    def written(self, plan: Plan, events: int) -> None:
+        """Move the bar."""
+        self._progress.update(self._bar, completed=events)
+
+    def told(self, plan: Plan, line: str) -> None:
+        """Say it beside the bar, or on a line of its own."""
+        self._progress.update(self._bar, description=f"{plan}: {line}")
+        if not self._console.is_terminal:
+            self._print(f"{plan}: {line}")
 
     def end(self, row: Row) -> None:
         """A scenario has ended."""
-        self._print(f"{_title(row.plan)}: {'kept' if row.kept else 'BROKEN'} in {row.seconds:.0f} s")
+        self._print(f"{row.plan}: {'kept' if row.kept else 'BROKEN'} in {row.seconds:.0f} s")
 
     def _print(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def _title(plan: Plan) -> str:
-    return f"{plan.guarantee.value} {plan.scenario}"
 
 
 @contextmanager

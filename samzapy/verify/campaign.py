@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.guarantee import Guarantee
-from samzapy.verify.scenario import Plan, Progress, Row, Scenario
+from samzapy.verify.scenario import Listener, Plan, Row, Scenario
 from samzapy.verify.schedule import spread
 from samzapy.verify.target import Target
 
@@ -25,7 +25,7 @@ def plans(guarantee: Guarantee, events: int, kills: int, scenarios: Sequence[str
     faults = spread(kills, scenarios)
     each, left = divmod(events, len(faults))
     return tuple(
-        Plan(scenario, guarantee, each + (number < left), count, f"{seed}/{scenario}")
+        Plan(scenario, guarantee, each + (number < left), count, seed)
         for number, (scenario, count) in enumerate(faults.items())
     )
 
@@ -42,23 +42,23 @@ def soak(
         guarantee = chance.choice(list(guarantees))
         scenario = chance.choice(list(scenarios))
         events, faults = chance.randint(*_SOAK_EVENTS), chance.randint(*_SOAK_FAULTS)
-        yield Plan(scenario, guarantee, events, faults, str(chance.randrange(_MOST_SEEDS)))
+        yield Plan(scenario, guarantee, events, faults, chance.randrange(_MOST_SEEDS))
 
 
 class Campaign:
     """Runs plans on one target, each in a folder of its own below `folder`; what broke no promise is removed."""
 
-    def __init__(self, target: Target, folder: Path, on_progress: Callable[[Progress], None]) -> None:
+    def __init__(self, target: Target, folder: Path, listener: Listener) -> None:
         self._target = target
         self._folder = folder
-        self._on_progress = on_progress
+        self._listener = listener
         self._number = 0
 
     def run(self, plan: Plan) -> Row:
         """One scenario. Raises JobRefused, ConfigError, EnvironmentFailure."""
         self._number += 1
         folder = self._folder / f"{self._number:03d}-{plan.scenario}-{plan.guarantee.value}"
-        row = Scenario(plan, self._target, folder, self._on_progress).run()
+        row = Scenario(plan, self._target, folder, self._listener).run()
         if row.kept:
             shutil.rmtree(folder, ignore_errors=True)
         return row

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
+from typing import NamedTuple
 
 from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.verify.murmur2 import partition_of
@@ -16,18 +17,32 @@ STRETCH_S = 2.0
 _BURSTS_A_STRETCH = 40
 
 
+class Pace(NamedTuple):
+    """How many events a write has in the mean; their number is drawn from the seed, and so are the pauses."""
+
+    seed: str
+    burst: int
+
+
 class Feeder:
     """Appends `events` to `stream`. `acknowledged` is how many are in the log, `ends` the same by partition."""
 
     def __init__(
-        self, producer: SystemProducer, stream: str, partitions: int, events: Iterator[Event], burst: int, seed: str
+        self,
+        producer: SystemProducer,
+        stream: str,
+        partitions: int,
+        events: Iterator[Event],
+        pace: Pace,
+        on_written: Callable[[int], None],
     ) -> None:
-        """`burst`: how many events a write has in the mean; their number is drawn, and so are the pauses."""
+        """`on_written` hears, in the feeder's thread, how many events are in the log."""
         self._producer = producer
         self._stream = stream
         self._events = events
-        self._burst = burst
-        self._chance = random.Random(f"{seed}/bursts")
+        self._burst = pace.burst
+        self._chance = random.Random(f"{pace.seed}/bursts")
+        self._on_written = on_written
         self._partition: dict[bytes, int] = {}
         self.ends = (0,) * partitions
         self.acknowledged = 0
@@ -83,6 +98,7 @@ class Feeder:
         self._producer.flush()
         self.ends = tuple(ends)
         self.acknowledged += len(batch)
+        self._on_written(self.acknowledged)
 
 
 def mean_burst(events: int, stretches: int) -> int:

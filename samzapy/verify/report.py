@@ -68,7 +68,6 @@ def remarks(rows: Iterable[Row]) -> list[str]:
     """What the table does not say: each violation, and why a job that was not killed had to be started again."""
     lines = []
     for row in rows:
-        name = f"{row.plan.guarantee.value} {row.plan.scenario} (seed {row.plan.seed})"
-        lines += [f"{name}: {finding}" for finding in row.verdict.violations]
-        lines += [f"{name}: the job ended by itself and was started again: {why}" for why in row.gave_up]
+        lines += [f"{row.plan}: {finding}" for finding in row.verdict.violations]
+        lines += [f"{row.plan}: the job ended by itself and was started again: {why}" for why in row.gave_up]
     return lines

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+import shlex
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from samzapy.verify import job
 from samzapy.verify.checkers import Finding
 from samzapy.verify.collect import collect, streams_of
 from samzapy.verify.faults import strike
-from samzapy.verify.feeder import Feeder, mean_burst
+from samzapy.verify.feeder import Feeder, Pace, mean_burst
 from samzapy.verify.promises import Verdict, judge
 from samzapy.verify.scene import LONGEST_START_S, Scene
 from samzapy.verify.schedule import Fault, schedule
@@ -32,13 +32,28 @@ _PROOF_OF_LIFE = 200
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run: so many events, struck so many times, all of it drawn from `seed`."""
+    """What to run: so many events, struck so many times, all of it drawn from `seed` and the scenario's name."""
 
     scenario: str
     guarantee: Guarantee
     events: int
     faults: int
-    seed: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.guarantee.value} {self.scenario}"
+
+    @property
+    def own_seed(self) -> str:
+        """Another one for each scenario of a command."""
+        return f"{self.seed}/{self.scenario}"
+
+    @property
+    def options(self) -> list[str]:
+        """The command line's options for this scenario alone."""
+        named = {"guarantee": self.guarantee.value, "scenario": self.scenario, "events": self.events}
+        given = {**named, "kills": self.faults, "seed": self.seed}
+        return [part for name, value in given.items() for part in (f"--{name}", str(value))]
 
 
 @dataclass(frozen=True)
@@ -64,6 +79,7 @@ class Row:
             "scenario": self.plan.scenario,
             "guarantee": self.plan.guarantee.value,
             "seed": self.plan.seed,
+            "command": shlex.join(["samzapy", "verify", *self.plan.options]),
             "events": self.plan.events,
             "faults": len(self.struck),
             "schedule": [str(fault) for fault in self.struck],
@@ -79,18 +95,14 @@ class Row:
         }
 
 
-@dataclass
-class Progress:
-    """How far a scenario is; `line` is the newest thing worth telling, "" if there is none."""
+class Listener:
+    """Hears how a scenario goes on, from several threads."""
 
-    plan: Plan
-    written: int = 0
-    struck: list[Fault] = field(default_factory=list)
-    line: str = ""
+    def written(self, plan: Plan, events: int) -> None:
+        """So many events are in the log now."""
 
-
-def _ignore(_: Progress) -> None:
-    """Nobody listens."""
+    def told(self, plan: Plan, line: str) -> None:
+        """Something has happened."""
 
 
 class Scenario:
@@ -101,14 +113,14 @@ class Scenario:
         plan: Plan,
         target: Target,
         folder: Path,
-        on_progress: Callable[[Progress], None] = _ignore,
+        listener: Listener,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._plan = plan
         self._target = target
         self._folder = folder
-        self._progress = Progress(plan)
-        self._on_progress = on_progress
+        self._listener = listener
+        self._struck: list[Fault] = []
         self._clock = clock
         self._name = f"verify-{plan.scenario}-{secrets.token_hex(4)}"
         self._recovery_s: list[float] = []
@@ -136,15 +148,16 @@ class Scenario:
             verdict = self._judge(streams, watcher)
             if not verdict.violations:
                 streams.delete(streams_of(self._name))
-            struck, gave_up = tuple(self._progress.struck), tuple(scene.gave_up)
+            gave_up = tuple(scene.gave_up)
         seconds = self._clock.monotonic() - started
-        return Row(self._plan, verdict, struck, tuple(self._recovery_s), seconds, gave_up)
+        return Row(self._plan, verdict, tuple(self._struck), tuple(self._recovery_s), seconds, gave_up)
 
     def _feeder(self, streams: Streams) -> Feeder:
         plan = self._plan
-        stretch = mean_burst(plan.events, plan.faults + 1)
-        made = events(plan.events, plan.seed)
-        return Feeder(streams.producer(), f"{self._name}-in", job.PARTITIONS, made, stretch, plan.seed)
+        pace = Pace(plan.own_seed, mean_burst(plan.events, plan.faults + 1))
+        made = events(plan.events, plan.own_seed)
+        producer, stream = streams.producer(), f"{self._name}-in"
+        return Feeder(producer, stream, job.PARTITIONS, made, pace, lambda n: self._listener.written(plan, n))
 
     def _through_faults(self, scene: Scene) -> None:
         """Feed and strike until everything is processed and committed; a job that hangs is a finding."""
@@ -155,7 +168,7 @@ class Scenario:
             scene.fed(1)
             self._tell("starting")
             scene.until(lambda: scene.caught_up(scene.feeder.ends), "running", LONGEST_START_S)
-            for fault in schedule(plan.scenario, kinds, plan.faults, plan.events, plan.seed):
+            for fault in schedule(plan.scenario, kinds, plan.faults, plan.events, plan.own_seed):
                 self._through(fault, scene)
             scene.feeder.allow(plan.events)
             scene.fed(plan.events)
@@ -169,21 +182,18 @@ class Scenario:
         feeder.allow(fault.until)
         scene.fed(fault.after)
         struck = self._clock.monotonic()
-        self._progress.struck.append(fault)
+        self._struck.append(fault)
         strike(fault, scene, self._target.broker)
         if not fault.patient:
-            self._tell(f"{fault}; not waited for", feeder)
+            self._tell(f"{fault}; not waited for")
             return
         scene.fed(min(feeder.acknowledged + _PROOF_OF_LIFE, fault.until))
         scene.recovered(feeder.ends)
         self._recovery_s.append(self._clock.monotonic() - struck)
-        self._tell(f"{fault}; recovered in {self._recovery_s[-1]:.1f} s", feeder)
+        self._tell(f"{fault}; recovered in {self._recovery_s[-1]:.1f} s")
 
-    def _tell(self, line: str, feeder: Feeder | None = None) -> None:
-        if feeder is not None:
-            self._progress.written = feeder.acknowledged
-        self._progress.line = line
-        self._on_progress(self._progress)
+    def _tell(self, line: str) -> None:
+        self._listener.told(self._plan, line)
 
     def _judge(self, streams: Streams, watcher: Watcher) -> Verdict:
         self._tell("checking")

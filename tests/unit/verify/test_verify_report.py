@@ -13,8 +13,8 @@ from samzapy.verify.schedule import schedule
 
 
 def row(guarantee=Guarantee.EXACTLY_ONCE, *findings: Finding, gave_up=()) -> Row:
-    plan = Plan("driver", guarantee, 3_000, 2, "7/driver")
-    struck = schedule("driver", [], 2, 3_000, plan.seed)
+    plan = Plan("driver", guarantee, 3_000, 2, 7)
+    struck = schedule("driver", [], 2, 3_000, plan.own_seed)
     return Row(plan, Verdict(guarantee, findings), struck, (4.25, 9.5), 30.0, gave_up)
 
 
@@ -45,7 +45,7 @@ def test_everything_else_that_is_found_is_a_mismatch_and_breaks_the_promise(chec
     broken = row(Guarantee.AT_LEAST_ONCE, Finding(check, 3, "something"))
     assert not broken.kept
     assert cells(broken)[6:] == ("3", "9.5", "BROKEN")
-    assert remarks([broken]) == [f"at-least-once driver (seed 7/driver): {check}: 3, first: something"]
+    assert remarks([broken]) == [f"at-least-once driver: {check}: 3, first: something"]
 
 
 def test_totals_are_sums_the_longest_recovery_and_broken_if_anything_is():
@@ -64,10 +64,12 @@ def test_a_row_as_json_says_what_is_needed_to_run_it_again():
     told = row(Guarantee.EXACTLY_ONCE, Finding("loss", 4, "input id 3 has no output")).to_json()
     assert (told["guarantee"], told["seed"], told["events"], told["lost"], told["kept"]) == (
         "exactly-once",
-        "7/driver",
+        7,
         3_000,
         4,
         False,
     )
+    alone = "--guarantee exactly-once --scenario driver --events 3000 --kills 2 --seed 7"
+    assert told["command"] == f"samzapy verify {alone}"
     assert len(told["schedule"]) == told["faults"] == 2
     assert told["violations"] == ["loss: 4, first: input id 3 has no output"]

@@ -90,7 +90,7 @@ def test_all_events_are_shared_out_among_the_scenarios():
     made = plans(Guarantee.EXACTLY_ONCE, 1_003, 20, ALL, 7)
     assert sum(plan.events for plan in made) == 1_003
     assert sum(plan.faults for plan in made) == 20
-    assert len({plan.seed for plan in made}) == len(made)
+    assert len({plan.own_seed for plan in made}) == len(made)
 
 
 def test_a_soak_draws_the_same_rounds_from_the_same_seed_and_ends_in_time():
@@ -106,3 +106,8 @@ def test_a_soak_draws_the_same_rounds_from_the_same_seed_and_ends_in_time():
 
 def test_a_soak_that_is_too_short_for_a_round_has_one_all_the_same():
     assert len(list(soak(list(Guarantee), ALL, 1, 7, ClockByHand()))) == 1
+
+
+def test_the_options_of_a_scenario_lead_to_the_same_plan_alone():
+    for plan in plans(Guarantee.EXACTLY_ONCE, 10_000, 20, ["worker", "driver", MIXED], 7):
+        assert plans(plan.guarantee, plan.events, plan.faults, [plan.scenario], plan.seed) == (plan,)
