@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import final
@@ -24,11 +24,14 @@ from samzapy.cli.output import table
 from samzapy.cli.pairs import pairs
 from samzapy.config.guarantee import Guarantee
 from samzapy.devkafka import DevBroker
+from samzapy.errors import SamzapyError
 from samzapy.verify.campaign import Campaign, plans, soak
 from samzapy.verify.report import COLUMNS, by_guarantee, cells, remarks, totals
 from samzapy.verify.scenario import Listener, Plan, Row
 from samzapy.verify.target import Target
 
+#: Where the data of our own broker lie, below the folder.
+_KAFKA = "kafka"
 _NAME = ("samzapy", "verify")
 _MOST_SEEDS = 1_000_000
 
@@ -53,14 +56,16 @@ class Verification:
     def run(self) -> int:
         """Run the scenarios and print what came of them; the exit code."""
         seed = secrets.randbelow(_MOST_SEEDS) if self.seed is None else self.seed
-        self._check()
-        with _terminated_in_order(), self._target() as (target, folder), _Display() as display:
-            scenarios = self._scenarios(target)
-            click.echo(f"seed {seed}; again with: {self._command(seed)}", err=True)
-            for line in target.limits():
-                click.echo(f"note: {line}", err=True)
+        folder = (self.folder or Path(tempfile.gettempdir()) / f"samzapy-verify-{secrets.token_hex(4)}").absolute()
+        wanted = self._wanted(folder)
+        scenarios = self._scenarios(wanted)
+        click.echo(f"seed {seed}; again with: {self._command(seed)}", err=True)
+        for line in wanted.limits():
+            click.echo(f"note: {line}", err=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        rows: list[Row] = []
+        with _terminated_in_order(), _started(wanted, folder) as target, _Display() as display:
             campaign = Campaign(target, folder, display)
-            rows = []
             for plan in self._plans(scenarios, seed):
                 display.begin(plan)
                 rows.append(campaign.run(plan))
@@ -68,34 +73,21 @@ class Verification:
         self._print(rows)
         if self.as_json is not None:
             self.as_json.write_text("".join(json.dumps(row.to_json()) + "\n" for row in rows))
-        broken = not all(row.kept for row in rows)
-        if broken:
-            click.echo(f"logs and state of the broken ones are in {folder}", err=True)
-        elif self.folder is None:
-            shutil.rmtree(folder, ignore_errors=True)
-        return int(broken)
+        if not all(row.kept for row in rows):
+            click.echo(f"logs and local state of what is broken are in {folder}; its streams are kept", err=True)
+            return 1
+        shutil.rmtree(folder / _KAFKA if self.folder else folder, ignore_errors=True)
+        return 0
 
-    def _check(self) -> None:
+    def _wanted(self, folder: Path) -> Target:
+        """The target, nothing of it started yet. Raises click's error, ConfigError."""
         if self.bootstrap is not None and self.system != "kafka":
             raise click.UsageError("--bootstrap is for --system kafka")
-        Target(self.system, self.master, overrides=pairs(self.overrides)).check()
-
-    @contextmanager
-    def _target(self) -> Iterator[tuple[Target, Path]]:
-        """The system, started if it has to be, and a folder for the scenarios."""
-        folder = self.folder or Path(tempfile.mkdtemp(prefix="samzapy-verify-"))
-        folder = folder.absolute()
-        overrides = pairs(self.overrides)
-        if self.system == "local" or self.bootstrap is not None:
-            yield Target(self.system, self.master, self.bootstrap, overrides=overrides), folder
-            return
-        broker = DevBroker(folder / "kafka", tied=True)
-        target = Target(self.system, self.master, "127.0.0.1", broker, overrides)
+        own = self.system == "kafka" and self.bootstrap is None
+        broker = DevBroker(folder / _KAFKA, tied=True) if own else None
+        target = Target(self.system, self.master, self.bootstrap, broker, pairs(self.overrides))
         target.check()
-        try:
-            yield Target(self.system, self.master, broker.start(), broker, overrides), folder
-        finally:
-            broker.stop()
+        return target
 
     def _scenarios(self, target: Target) -> tuple[str, ...]:
         unknown = [name for name in self.scenarios if name not in target.scenarios]
@@ -180,6 +172,22 @@ class _Display(Listener):
 
     def _print(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _started(target: Target, folder: Path) -> Iterator[Target]:
+    """The target with its broker running, if it has one of its own; it is stopped in the end. Its data stay."""
+    try:
+        if target.broker is None:
+            yield target
+            return
+        try:
+            yield replace(target, bootstrap=target.broker.start())
+        finally:
+            target.broker.stop()
+    except SamzapyError:
+        click.echo(f"logs are in {folder}", err=True)
+        raise
 
 
 @contextmanager

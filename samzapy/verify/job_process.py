@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -78,19 +78,19 @@ class JobProcess:
         """Ask it to commit and stop."""
         self._process.send_signal(signal.SIGTERM)
 
-    def kill(self) -> None:
-        """SIGKILL to the driver alone; what it has started must end by itself."""
+    def kill(self) -> list[psutil.Process]:
+        """SIGKILL to the driver alone; returns what it had started, which must end by itself."""
+        below = self._below()
         self._process.kill()
         self._process.wait()
+        return below
 
     def close(self) -> None:
         """End it and everything below it."""
         below = self._below()
         if self._process.poll() is None:
             self._process.kill()
-        for process in below:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
+        end(below)
         self._process.wait()
 
     def _below(self) -> list[psutil.Process]:
@@ -98,6 +98,21 @@ class JobProcess:
             return psutil.Process(self._process.pid).children(recursive=True)
         except psutil.NoSuchProcess:
             return []
+
+
+def end(processes: Iterable[psutil.Process]) -> None:
+    """SIGKILL to those that are left."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def gone(process: psutil.Process) -> bool:
+    """Whether a process has ended."""
+    try:
+        return not process.is_running() or bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _parent(process: psutil.Process) -> psutil.Process | None:

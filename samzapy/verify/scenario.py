@@ -58,13 +58,17 @@ class Plan:
 
 @dataclass(frozen=True)
 class Row:
-    """How a scenario ended. `recovery_s`: of every fault that was waited for. `gave_up`: why the job ended by itself."""
+    """How a scenario ended. `recovery_s`: of every fault that was waited for. `gave_up`: why the job ended by itself.
+
+    The streams of a `job` that broke its promise are kept; their names begin with the job's.
+    """
 
     plan: Plan
     verdict: Verdict
     struck: tuple[Fault, ...]
     recovery_s: tuple[float, ...]
     seconds: float
+    job: str = ""
     gave_up: tuple[str, ...] = ()
 
     @property
@@ -78,6 +82,7 @@ class Row:
         return {
             "scenario": self.plan.scenario,
             "guarantee": self.plan.guarantee.value,
+            "job": self.job,
             "seed": self.plan.seed,
             "command": shlex.join(["samzapy", "verify", *self.plan.options]),
             "events": self.plan.events,
@@ -150,7 +155,7 @@ class Scenario:
                 streams.delete(streams_of(self._name))
             gave_up = tuple(scene.gave_up)
         seconds = self._clock.monotonic() - started
-        return Row(self._plan, verdict, tuple(self._struck), tuple(self._recovery_s), seconds, gave_up)
+        return Row(self._plan, verdict, tuple(self._struck), tuple(self._recovery_s), seconds, self._name, gave_up)
 
     def _feeder(self, streams: Streams) -> Feeder:
         plan = self._plan

@@ -7,15 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import SamzapyError
 from samzapy.verify.feeder import Feeder
-from samzapy.verify.job_process import JobProcess
+from samzapy.verify.job_process import JobProcess, end, gone
 from samzapy.verify.waiting import NoProgress, until
 
 #: Seconds; a loaded machine takes its time, a hung job takes for ever.
-LONGEST_START_S = 120.0
-LONGEST_RECOVERY_S = 120.0
+LONGEST_START_S = 180.0
+LONGEST_RECOVERY_S = 180.0
 LONGEST_STOP_S = 90.0
 #: A job that ends by itself is started again, as a supervisor would, up to so many times.
 MOST_RESTARTS = 10
@@ -36,7 +38,8 @@ class Scene:
         self._folder = folder
         self._name = job_file.name
         self._clock = clock
-        self._started = False
+        self._started = self._stopping = False
+        self._left: list[psutil.Process] = []
         self._environ = dict(os.environ)
         self.feeder = feeder
         self.gave_up: list[str] = []
@@ -44,15 +47,15 @@ class Scene:
 
     def kill_driver(self) -> None:
         """SIGKILL, and a new driver at once: the old one's workers may still be ending."""
-        self.run.kill()
+        self._left += self.run.kill()
         self.run = self._new_run()
 
     def status(self) -> dict[str, Any] | None:
         """The job's status; None while there is none. A job that has ended is started again. Raises JobRefused."""
         self.feeder.check()
         code = self.run.exit_code
-        if code is None:
-            return self.run.status()
+        if code is None or self._stopping:
+            return self.run.status() if code is None else None
         if code == 2 or not self._started or len(self.gave_up) >= MOST_RESTARTS:
             raise JobRefused(f"the job ended: {self.run.last_words}", code)
         self.gave_up.append(self.run.last_words)
@@ -92,14 +95,18 @@ class Scene:
 
     def stop(self) -> None:
         """Let it commit and stop. Raises NoProgress if it does not, or says that it could not commit."""
+        self._stopping = True
         self.run.terminate()
         self.until(lambda: self.run.exit_code is not None, "stopped", LONGEST_STOP_S)
         if self.run.exit_code:
             raise NoProgress(f"the job stopped with exit code {self.run.exit_code}: {self.run.last_words}")
+        # The last word of a driver that was killed is the end of its workers.
+        self.until(lambda: all(map(gone, self._left)), "what killed drivers had started ended", LONGEST_STOP_S)
 
     def close(self) -> None:
         """End everything."""
         self.run.close()
+        end(self._left)
 
     def _new_run(self) -> JobProcess:
         return JobProcess(self._folder, self._name, self._environ)

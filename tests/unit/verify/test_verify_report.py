@@ -15,7 +15,7 @@ from samzapy.verify.schedule import schedule
 def row(guarantee=Guarantee.EXACTLY_ONCE, *findings: Finding, gave_up=()) -> Row:
     plan = Plan("driver", guarantee, 3_000, 2, 7)
     struck = schedule("driver", [], 2, 3_000, plan.own_seed)
-    return Row(plan, Verdict(guarantee, findings), struck, (4.25, 9.5), 30.0, gave_up)
+    return Row(plan, Verdict(guarantee, findings), struck, (4.25, 9.5), 30.0, "verify-driver-1", gave_up)
 
 
 def test_a_line_has_a_cell_a_column():
