@@ -70,14 +70,18 @@ class Verification:
                 display.begin(plan)
                 rows.append(campaign.run(plan))
                 display.end(rows[-1])
+                self._write(rows)
         self._print(rows)
-        if self.as_json is not None:
-            self.as_json.write_text("".join(json.dumps(row.to_json()) + "\n" for row in rows))
         if not all(row.kept for row in rows):
             click.echo(f"logs and local state of what is broken are in {folder}; its streams are kept", err=True)
             return 1
         shutil.rmtree(folder / _KAFKA if self.folder else folder, ignore_errors=True)
         return 0
+
+    def _write(self, rows: Sequence[Row]) -> None:
+        """The rows so far: a long run may be interrupted."""
+        if self.as_json is not None:
+            self.as_json.write_text("".join(json.dumps(row.to_json()) + "\n" for row in rows))
 
     def _wanted(self, folder: Path) -> Target:
         """The target, nothing of it started yet. Raises click's error, ConfigError."""
