@@ -12,6 +12,7 @@ from typing import Any
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.loader import load_job
+from samzapy.errors import StoreError
 from samzapy.verify import job
 from samzapy.verify.checkers import Finding
 from samzapy.verify.collect import collect, streams_of
@@ -204,6 +205,9 @@ class Scenario:
         self._tell("checking")
         plan = self._plan
         folder = self._folder if self._target.stores_in_reach else None
-        if self._findings:
-            return Verdict(plan.guarantee, tuple(self._findings))
-        return judge(collect(streams, self._name, watcher.close(), folder), plan.guarantee, plan.events)
+        if not self._findings:
+            try:
+                return judge(collect(streams, self._name, watcher.close(), folder), plan.guarantee, plan.events)
+            except (NoProgress, StoreError) as unreadable:
+                self._findings.append(Finding("evidence", 1, str(unreadable)))
+        return Verdict(plan.guarantee, tuple(self._findings))

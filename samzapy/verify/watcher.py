@@ -23,6 +23,11 @@ class Watcher:
         self._thread = threading.Thread(target=self._run, name="verify-watcher", daemon=True)
         self._thread.start()
 
+    @property
+    def count(self) -> int:
+        """How many records it has seen so far."""
+        return len(self._seen)
+
     def close(self) -> list[Record]:
         """Stop; returns what was seen."""
         self._closed.set()
