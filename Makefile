@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install java demo test test-slow test-samza torture check format bench kafka clean
+.PHONY: help install java demo test test-slow test-samza torture soak check format bench kafka clean
 
 help: ## list the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ test-samza: install java ## run a job in turns on the real Apache Samza (needs M
 	@command -v mvn >/dev/null 2>&1 || { echo "Building the Java side needs Maven and found none: install it (Debian: apt-get install maven)" >&2; exit 3; }
 	mvn --quiet --batch-mode --file tests/samza/jvm/pom.xml package
 	$(BIN)/python -m pytest -q --timeout=600 tests/samza
+
+soak: install java ## random faults in every guarantee: make soak SECONDS=7200 [SEED=n]
+	$(BIN)/samzapy verify --soak $(or $(SECONDS),7200) $(if $(SEED),--seed $(SEED))
 
 check: install ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .

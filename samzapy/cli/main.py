@@ -25,6 +25,7 @@ _COMMANDS = {
     "kafka": "Start and stop a development Kafka on this machine.",
     "demo": "Run the flights job on real departures and print its table.",
     "bench": "Measure jobs over their input.",
+    "verify": "Prove a delivery guarantee under kills, pauses and bounces.",
 }
 #: What a shell reports of a process that SIGINT or SIGPIPE ended.
 _INTERRUPTED, _BROKEN_PIPE = 130, 141

@@ -74,7 +74,6 @@ class Parts:
         self._serdes = serdes
         self._task_class = task_class
         self._delivery = Delivery(config, clients, metrics)
-        self._read: dict[str, Checkpoint | None] = {}
         self._raw = RawRecords() if config.task.errors.writes_letters else None
 
     def take_over(self) -> None:

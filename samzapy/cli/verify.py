@@ -1,0 +1,40 @@
+"""`samzapy verify`: prove a delivery guarantee where it will be needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+_GUARANTEES = ("at-most-once", "at-least-once", "effectively-once", "exactly-once")
+
+
+@click.command()
+@click.option("--guarantee", "-g", "guarantees", multiple=True, type=click.Choice(_GUARANTEES), help="Which promise.")
+@click.option(
+    "--events", type=click.IntRange(100), default=200_000, show_default=True, help="Events, in all scenarios."
+)
+@click.option("--kills", type=click.IntRange(1), default=20, show_default=True, help="Faults, in all scenarios.")
+@click.option("--system", type=click.Choice(["kafka", "local"]), default="kafka", show_default=True, help="Which.")
+@click.option("--bootstrap", metavar="HOST:PORT", help="A Kafka that runs; it is not bounced. Default: one of our own.")
+@click.option("--master", metavar="URL", default="local-cluster[2,1,1024]", show_default=True, help="Spark's master.")
+@click.option("--scenario", "scenarios", multiple=True, metavar="NAME", help="Only these; default: all possible ones.")
+@click.option("--seed", type=click.IntRange(0), help="Events, faults and their times; default: a new one.")
+@click.option("--soak", type=click.FloatRange(1), metavar="SECONDS", help="Random scenarios until the time is over.")
+@click.option("--config", "-c", "overrides", multiple=True, metavar="KEY=VALUE", help="Add a key to the job file.")
+@click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Logs and state; default: temporary.")
+@click.option("--json", "as_json", type=click.Path(path_type=Path, dir_okay=False), help="Write the rows there, too.")
+def verify(**given: Any) -> None:
+    """Run a job with known results while it is killed, paused and cut off, and check what is left of it.
+
+    Scenarios: worker, executor, driver (SIGKILL), zombie (SIGSTOP past the lease, then SIGCONT), broker-restart and
+    broker-kill (only for a broker that this command has started), and mixed, which is all of them. Only processes that
+    were started here are touched. On a remote master that leaves the driver.
+
+    Outputs, stores, changelogs and offsets are held to the promise table by independent checkers. Exit code 1: a promise
+    was broken, and the logs are kept. Without --guarantee: exactly-once; a soak draws from all four.
+    """
+    from samzapy.cli.verification import Verification
+
+    click.get_current_context().exit(Verification(**given).run())

@@ -1,0 +1,207 @@
+"""Pure functions from evidence to findings; each looks for one thing and says how often and where first.
+
+What they find is a fact. Whether it breaks a promise is decided in `promises`, except where a guarantee changes what is
+right itself: sums and state, which at-least-once may exceed and at-most-once may fall short of.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from samzapy.config.guarantee import Guarantee
+from samzapy.verify.evidence import Evidence, Record, committed, replay
+from samzapy.verify.murmur2 import partition_of
+from samzapy.verify.oracle import Oracle
+
+EXACT_STATE = {Guarantee.EFFECTIVELY_ONCE, Guarantee.EXACTLY_ONCE}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What check found something, how many times, and its first example in words."""
+
+    check: str
+    count: int = 0
+    example: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.check}: {self.count:,}, first: {self.example}"
+
+
+def found(check: str, examples: Iterable[str]) -> Finding:
+    """Count the examples, keep the first."""
+    told = list(examples)
+    return Finding(check, len(told), told[0] if told else "")
+
+
+@dataclass(frozen=True)
+class Echo:
+    """One output."""
+
+    record: Record
+    id: int
+    sum: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"id {self.id} in output[{self.record.partition}]@{self.record.offset}"
+
+
+def echoes_of(outputs: Sequence[Record]) -> list[Echo]:
+    """The outputs, decoded, in the order of each partition."""
+    found_echoes = []
+    for record in outputs:
+        value = json.loads(record.value or b"{}")
+        found_echoes.append(Echo(record, value["id"], value["sum"], value["count"]))
+    return found_echoes
+
+
+def loss(oracle: Oracle, echoes: Sequence[Echo]) -> Finding:
+    """Inputs without an output."""
+    missing = oracle.applied.keys() - {echo.id for echo in echoes}
+    return found("loss", (f"input id {number} has no output" for number in sorted(missing)))
+
+
+def duplicates(echoes: Sequence[Echo]) -> Finding:
+    """Outputs beyond the first of an input."""
+    times = Counter(echo.id for echo in echoes)
+    extra = sum(times.values()) - len(times)
+    example = next((f"id {number} came {n} times" for number, n in times.items() if n > 1), "")
+    return Finding("duplicates", extra, example)
+
+
+def order(echoes: Sequence[Echo]) -> Finding:
+    """First outputs of a key that come after one of a later input of that key."""
+
+    def late() -> Iterator[str]:
+        newest: dict[bytes, int] = {}
+        seen: set[int] = set()
+        for echo in echoes:
+            if echo.id in seen:
+                continue
+            seen.add(echo.id)
+            before = newest.get(echo.record.key, -1)
+            if echo.id < before:
+                yield f"{echo} after id {before} of the same key"
+            newest[echo.record.key] = max(before, echo.id)
+
+    return found("order", late())
+
+
+def echo_keys(oracle: Oracle, echoes: Sequence[Echo]) -> Finding:
+    """Outputs of inputs that never were, or under another key than their input's."""
+    return found(
+        "echo",
+        (
+            f"{echo} under {echo.record.key!r}"
+            for echo in echoes
+            if echo.id not in oracle.applied or oracle.applied[echo.id].key != echo.record.key
+        ),
+    )
+
+
+def running_sums(oracle: Oracle, echoes: Sequence[Echo], guarantee: Guarantee) -> Finding:
+    """Sums and counts in outputs that are not what the inputs before led to.
+
+    At-least-once may exceed the oracle; at-most-once may not exceed all deposits so far, a closing being lost, too.
+    """
+
+    def wrong() -> Iterator[str]:
+        for echo in echoes:
+            due = oracle.applied.get(echo.id)
+            if due is None:
+                continue
+            if guarantee is Guarantee.AT_MOST_ONCE:
+                right = echo.sum <= due.most_sum and echo.count <= due.most_count
+            elif guarantee is Guarantee.AT_LEAST_ONCE:
+                right = echo.sum >= due.sum and echo.count >= due.count
+            else:
+                right = (echo.sum, echo.count) == (due.sum, due.count)
+            if not right:
+                yield f"{echo}: sum {echo.sum}, count {echo.count}; the inputs make {due.sum}, {due.count}"
+
+    return found("running-sum", wrong())
+
+
+def output_ids(evidence: Evidence, oracle: Oracle, echoes: Sequence[Echo]) -> Finding:
+    """Outputs whose id header is not the position of their input: a receiver could not drop repetitions by it."""
+
+    def wrong() -> Iterator[str]:
+        for echo in echoes:
+            due = oracle.applied.get(echo.id)
+            if due is None:
+                continue
+            expected = f"{evidence.input_stream}/{due.partition}/{due.offset}/0".encode()
+            if echo.record.id != expected:
+                yield f"{echo}: header samzapy-id is {echo.record.id!r}, expected {expected!r}"
+
+    return found("output-id", wrong())
+
+
+def partitions(evidence: Evidence) -> Finding:
+    """Records of inputs, outputs and changelogs that are not in the partition of their key."""
+    count = evidence.partitions
+    logs = {"input": evidence.inputs, "output": evidence.outputs, **evidence.changelogs}
+    due: dict[bytes, int] = {}
+
+    def misplaced() -> Iterator[str]:
+        for name, log in logs.items():
+            for record in log:
+                if record.key not in due:
+                    due[record.key] = partition_of(record.key, count)
+                if due[record.key] != record.partition:
+                    yield f"{record.key!r} in {name}[{record.partition}]@{record.offset}, not in {due[record.key]}"
+
+    return found("partition", misplaced())
+
+
+def vanished(evidence: Evidence) -> Finding:
+    """Outputs that a reader of committed records saw during the run and that are not there in the end."""
+    there = {(record.partition, record.offset, record.key, record.value) for record in evidence.outputs}
+    return found(
+        "aborted-read",
+        (
+            f"output[{record.partition}]@{record.offset} was read as {record.value!r}"
+            for record in evidence.watched
+            if (record.partition, record.offset, record.key, record.value) not in there
+        ),
+    )
+
+
+def stores(evidence: Evidence) -> Finding:
+    """Keys whose value in the local store is not what the changelog replays to."""
+
+    def different() -> Iterator[str]:
+        for name, dumps in (evidence.dumps or {}).items():
+            replayed = replay(evidence.changelogs[name], evidence.partitions)
+            for number, (dump, log) in enumerate(zip(dumps, replayed, strict=True)):
+                for key in sorted(dump.keys() | log.keys()):
+                    if dump.get(key) != log.get(key):
+                        yield f"{name}[{number}] {key!r}: store {dump.get(key)!r}, changelog {log.get(key)!r}"
+
+    return found("store", different())
+
+
+def lag(evidence: Evidence) -> Finding:
+    """Input partitions whose committed offset is not their end."""
+    reached = committed(evidence.checkpoints, evidence.input_stream)
+    return found(
+        "lag",
+        (
+            f"input[{number}]: committed {reached.get(number)}, end {end}"
+            for number, end in evidence.ends.items()
+            if reached.get(number) != end
+        ),
+    )
+
+
+def inputs(evidence: Evidence, written: int) -> Finding:
+    """Inputs that are not there exactly once: nothing else could be said about such a run."""
+    times = Counter(json.loads(record.value or b"{}")["id"] for record in evidence.inputs)
+    return found(
+        "input",
+        (f"id {n} is {times[n]} times in the input" for n in sorted({*range(written), *times}) if times[n] != 1),
+    )

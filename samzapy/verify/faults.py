@@ -1,0 +1,59 @@
+"""What strikes: signals to processes below our own driver, and to a broker of our own. Nothing else is touched."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import psutil
+
+from samzapy.devkafka import DevBroker
+from samzapy.verify.job import LEASE_S
+from samzapy.verify.scene import LONGEST_RECOVERY_S, Scene
+from samzapy.verify.schedule import Fault, Kind
+from samzapy.verify.waiting import NoProgress
+
+#: Seconds past the lease for which a zombie is stopped at most: until then somebody else may have started.
+_PAST_LEASE_S = 3.0
+
+
+def strike(fault: Fault, scene: Scene, broker: DevBroker | None) -> None:
+    """Make the fault happen; returns once what must come back by itself may do so. Raises NoProgress without a victim."""
+    if fault.kind is Kind.DRIVER:
+        scene.kill_driver()
+    elif fault.kind is Kind.ZOMBIE:
+        _pause(_victim(fault, scene), scene)
+    elif fault.kind in {Kind.WORKER, Kind.EXECUTOR}:
+        with suppress(psutil.NoSuchProcess):
+            _victim(fault, scene).kill()
+    elif broker is not None:
+        if fault.kind is Kind.BROKER_KILL:
+            broker.kill()
+            broker.start()
+        else:
+            broker.restart()
+
+
+def _victim(fault: Fault, scene: Scene) -> psutil.Process:
+    """A process of the kind, once there is one."""
+    candidates: list[psutil.Process] = []
+
+    def look() -> bool:
+        scene.status()
+        candidates[:] = scene.run.executors() if fault.kind is Kind.EXECUTOR else scene.run.workers()
+        return bool(candidates)
+
+    scene.until(look, f"a process to hit with {fault}", LONGEST_RECOVERY_S)
+    return sorted(candidates, key=lambda process: process.pid)[fault.choice % len(candidates)]
+
+
+def _pause(worker: psutil.Process, scene: Scene) -> None:
+    """Stop the worker until another attempt has taken its place, or for longer than its lease; then let it go on."""
+    before = scene.epochs()
+    with suppress(psutil.NoSuchProcess):
+        worker.suspend()
+        try:
+            # Nobody has to take its place: the lease alone makes it let go.
+            with suppress(NoProgress):
+                scene.until(lambda: scene.epochs() - before, "another attempt", LEASE_S + _PAST_LEASE_S)
+        finally:
+            worker.resume()

@@ -1,0 +1,77 @@
+"""The promise table, and the verdict on a run.
+
+================ ======= ============================= =====================================
+guarantee        loss    repeated outputs              state
+================ ======= ============================= =====================================
+at-most-once     some    none                          some deposits, each at most once
+at-least-once    none    some                          no less than the inputs make
+effectively-once none    under the same id only        equals the fold of the inputs
+exactly-once     none    none                          equals the fold of the inputs
+================ ======= ============================= =====================================
+
+Everything else is a violation under every guarantee: another order within a key, another key or partition, a local store
+that is not its changelog, a committed output that vanishes, an input that is not committed in the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from samzapy.config.guarantee import Guarantee
+from samzapy.verify import checkers
+from samzapy.verify.checkers import Finding
+from samzapy.verify.evidence import Evidence
+from samzapy.verify.oracle import fold
+from samzapy.verify.state import state
+
+ALLOWED = {
+    Guarantee.AT_MOST_ONCE: {"loss"},
+    Guarantee.AT_LEAST_ONCE: {"duplicates"},
+    Guarantee.EFFECTIVELY_ONCE: {"duplicates"},
+    Guarantee.EXACTLY_ONCE: set[str](),
+}
+_COUNTED_APART = {"loss", "duplicates", "order"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found (nothing of count 0), and which of it breaks the guarantee."""
+
+    guarantee: Guarantee
+    findings: tuple[Finding, ...]
+
+    @property
+    def violations(self) -> tuple[Finding, ...]:
+        """The findings that the guarantee does not allow."""
+        return tuple(finding for finding in self.findings if finding.check not in ALLOWED[self.guarantee])
+
+    def count(self, check: str) -> int:
+        """How often a check found something."""
+        return sum(finding.count for finding in self.findings if finding.check == check)
+
+    @property
+    def mismatches(self) -> int:
+        """What was found apart from losses, repetitions and changes of order."""
+        return sum(finding.count for finding in self.findings if finding.check not in _COUNTED_APART)
+
+
+def judge(evidence: Evidence, guarantee: Guarantee, written: int) -> Verdict:
+    """Run every check over the evidence of a run to which `written` events were given."""
+    oracle = fold(evidence.inputs)
+    echoes = checkers.echoes_of(evidence.outputs)
+    findings = [
+        checkers.inputs(evidence, written),
+        checkers.loss(oracle, echoes),
+        checkers.duplicates(echoes),
+        checkers.order(echoes),
+        checkers.echo_keys(oracle, echoes),
+        checkers.running_sums(oracle, echoes, guarantee),
+        checkers.partitions(evidence),
+        checkers.vanished(evidence),
+        checkers.stores(evidence),
+        state(evidence, oracle, echoes, guarantee),
+        checkers.lag(evidence),
+    ]
+    if guarantee is Guarantee.EFFECTIVELY_ONCE:
+        findings.append(checkers.output_ids(evidence, oracle, echoes))
+    return Verdict(guarantee, tuple(finding for finding in findings if finding.count))

@@ -1,0 +1,213 @@
+"""One scenario: a job of its own, events, faults of one kind (or of all), and the verdict on what is left."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.config.guarantee import Guarantee
+from samzapy.config.loader import load_job
+from samzapy.errors import StoreError
+from samzapy.verify import job
+from samzapy.verify.checkers import Finding
+from samzapy.verify.collect import collect, streams_of
+from samzapy.verify.faults import strike
+from samzapy.verify.feeder import Feeder, Pace, mean_burst
+from samzapy.verify.promises import Verdict, judge
+from samzapy.verify.scene import LONGEST_START_S, Scene
+from samzapy.verify.schedule import Fault, schedule
+from samzapy.verify.streams import Streams
+from samzapy.verify.target import Target
+from samzapy.verify.waiting import NoProgress
+from samzapy.verify.watcher import Watcher
+from samzapy.verify.workload import events
+
+#: Events after a fault that must be processed before the job counts as recovered.
+_PROOF_OF_LIFE = 200
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run: so many events, struck so many times, all of it drawn from `seed` and the scenario's name."""
+
+    scenario: str
+    guarantee: Guarantee
+    events: int
+    faults: int
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.guarantee.value} {self.scenario}"
+
+    @property
+    def own_seed(self) -> str:
+        """Another one for each scenario of a command."""
+        return f"{self.seed}/{self.scenario}"
+
+    @property
+    def options(self) -> list[str]:
+        """The command line's options for this scenario alone."""
+        named = {"guarantee": self.guarantee.value, "scenario": self.scenario, "events": self.events}
+        given = {**named, "kills": self.faults, "seed": self.seed}
+        return [part for name, value in given.items() for part in (f"--{name}", str(value))]
+
+
+@dataclass(frozen=True)
+class Row:
+    """How a scenario ended. `recovery_s`: of every fault that was waited for. `gave_up`: why the job ended by itself.
+
+    The streams of a `job` that broke its promise are kept; their names begin with the job's.
+    """
+
+    plan: Plan
+    verdict: Verdict
+    struck: tuple[Fault, ...]
+    recovery_s: tuple[float, ...]
+    seconds: float
+    job: str = ""
+    gave_up: tuple[str, ...] = ()
+
+    @property
+    def kept(self) -> bool:
+        """Whether the promise was kept."""
+        return not self.verdict.violations
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything about it, flat."""
+        count = self.verdict.count
+        return {
+            "scenario": self.plan.scenario,
+            "guarantee": self.plan.guarantee.value,
+            "job": self.job,
+            "seed": self.plan.seed,
+            "command": shlex.join(["samzapy", "verify", *self.plan.options]),
+            "events": self.plan.events,
+            "faults": len(self.struck),
+            "schedule": [str(fault) for fault in self.struck],
+            "lost": count("loss"),
+            "duplicated": count("duplicates"),
+            "reordered": count("order"),
+            "mismatches": self.verdict.mismatches,
+            "recovery_s": [round(seconds, 2) for seconds in self.recovery_s],
+            "seconds": round(self.seconds, 1),
+            "gave_up": list(self.gave_up),
+            "violations": [str(finding) for finding in self.verdict.violations],
+            "kept": self.kept,
+        }
+
+
+class Listener:
+    """Hears how a scenario goes on, from several threads."""
+
+    def written(self, plan: Plan, events: int) -> None:
+        """So many events are in the log now."""
+
+    def told(self, plan: Plan, line: str) -> None:
+        """Something has happened."""
+
+
+class Scenario:
+    """Runs one plan on a target, in a folder of its own."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        target: Target,
+        folder: Path,
+        listener: Listener,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._plan = plan
+        self._target = target
+        self._folder = folder
+        self._listener = listener
+        self._struck: list[Fault] = []
+        self._clock = clock
+        self._name = f"verify-{plan.scenario}-{secrets.token_hex(4)}"
+        self._recovery_s: list[float] = []
+        self._findings: list[Finding] = []
+
+    def run(self) -> Row:
+        """From the first event to the verdict. Raises JobRefused, ConfigError, EnvironmentFailure."""
+        started = self._clock.monotonic()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        properties = job.properties(self._target, self._plan.guarantee, self._name, self._folder)
+        job_file = job.write(properties, self._folder)
+        with ExitStack() as stack:
+            streams = Streams(load_job(properties).systems[self._target.system], self._clock)
+            stack.callback(streams.close)
+            for stream in ("in", "out"):
+                streams.create(f"{self._name}-{stream}", job.PARTITIONS)
+            watcher = Watcher(streams, f"{self._name}-out")
+            stack.callback(watcher.close)
+            feeder = self._feeder(streams)
+            stack.callback(feeder.close)
+            scene = Scene(self._folder, job_file, feeder, self._clock)
+            stack.callback(scene.close)
+            self._through_faults(scene)
+            scene.close()
+            verdict = self._judge(streams, watcher)
+            if not verdict.violations:
+                streams.delete(streams_of(self._name))
+            gave_up = tuple(scene.gave_up)
+        seconds = self._clock.monotonic() - started
+        return Row(self._plan, verdict, tuple(self._struck), tuple(self._recovery_s), seconds, self._name, gave_up)
+
+    def _feeder(self, streams: Streams) -> Feeder:
+        plan = self._plan
+        pace = Pace(plan.own_seed, mean_burst(plan.events, plan.faults + 1))
+        made = events(plan.events, plan.own_seed)
+        producer, stream = streams.producer(), f"{self._name}-in"
+        return Feeder(producer, stream, job.PARTITIONS, made, pace, lambda n: self._listener.written(plan, n))
+
+    def _through_faults(self, scene: Scene) -> None:
+        """Feed and strike until everything is processed and committed; a job that hangs is a finding."""
+        plan = self._plan
+        kinds = self._target.kinds
+        try:
+            scene.feeder.allow(plan.events // (plan.faults + 1))
+            scene.fed(1)
+            self._tell("starting")
+            scene.until(lambda: scene.caught_up(scene.feeder.ends), "running", LONGEST_START_S)
+            for fault in schedule(plan.scenario, kinds, plan.faults, plan.events, plan.own_seed):
+                self._through(fault, scene)
+            scene.feeder.allow(plan.events)
+            scene.fed(plan.events)
+            scene.recovered(scene.feeder.ends)
+            scene.stop()
+        except NoProgress as hung:
+            self._findings.append(Finding("progress", 1, str(hung)))
+
+    def _through(self, fault: Fault, scene: Scene) -> None:
+        feeder = scene.feeder
+        feeder.allow(fault.until)
+        scene.fed(fault.after)
+        struck = self._clock.monotonic()
+        self._struck.append(fault)
+        strike(fault, scene, self._target.broker)
+        if not fault.patient:
+            self._tell(f"{fault}; not waited for")
+            return
+        scene.fed(min(feeder.acknowledged + _PROOF_OF_LIFE, fault.until))
+        scene.recovered(feeder.ends)
+        self._recovery_s.append(self._clock.monotonic() - struck)
+        self._tell(f"{fault}; recovered in {self._recovery_s[-1]:.1f} s")
+
+    def _tell(self, line: str) -> None:
+        self._listener.told(self._plan, line)
+
+    def _judge(self, streams: Streams, watcher: Watcher) -> Verdict:
+        self._tell("checking")
+        plan = self._plan
+        folder = self._folder if self._target.stores_in_reach else None
+        if not self._findings:
+            try:
+                return judge(collect(streams, self._name, watcher.close(), folder), plan.guarantee, plan.events)
+            except (NoProgress, StoreError) as unreadable:
+                self._findings.append(Finding("evidence", 1, str(unreadable)))
+        return Verdict(plan.guarantee, tuple(self._findings))

@@ -1,0 +1,80 @@
+"""Where a verification runs, and which faults can be had there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from samzapy.devkafka import DevBroker
+from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.runner.spark.master import Master
+from samzapy.verify.schedule import MIXED, Kind
+
+DEFAULT_MASTER = "local-cluster[2,1,1024]"
+CONTAINERS = 2
+
+
+@dataclass(frozen=True)
+class Target:
+    """A system, `kafka` or `local`, and a Spark master. `overrides` are keys of the job on top of ours.
+
+    `bootstrap`: the Kafka; None for `local`. `broker`: the Kafka if it is ours, so that it may be bounced.
+    """
+
+    system: str
+    master: str = DEFAULT_MASTER
+    bootstrap: str | None = None
+    broker: DevBroker | None = None
+    overrides: Mapping[str, str] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raise ConfigError if the executors could not reach the system."""
+        if self._parsed.on_this_machine:
+            return
+        if self.system == "local":
+            raise ConfigError([ConfigProblem("--system", "local", "is a file of this machine; --master is not")])
+        if self.broker is not None:
+            message = "is required: the broker that verify starts listens on this machine only, --master is elsewhere"
+            raise ConfigError([ConfigProblem("--bootstrap", None, message)])
+
+    @property
+    def containers(self) -> int:
+        """As many as have a slot, at most two."""
+        return min(CONTAINERS, self._parsed.slots or CONTAINERS)
+
+    @property
+    def stores_in_reach(self) -> bool:
+        """Whether local stores lie on this machine."""
+        return self._parsed.on_this_machine
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The faults that can be made here: only processes below our own driver, and a broker of our own, are touched."""
+        kinds = [Kind.DRIVER]
+        if self._parsed.on_this_machine:
+            kinds = [Kind.WORKER, Kind.DRIVER, Kind.ZOMBIE]
+            if self.master.startswith("local-cluster"):
+                kinds.insert(1, Kind.EXECUTOR)
+        if self.broker is not None:
+            kinds += [Kind.BROKER_RESTART, Kind.BROKER_KILL]
+        return tuple(kinds)
+
+    @property
+    def scenarios(self) -> tuple[str, ...]:
+        """One a kind of fault, and `mixed` where there are several."""
+        kinds = tuple(kind.value for kind in self.kinds)
+        return (*kinds, MIXED) if len(kinds) > 1 else kinds
+
+    def limits(self) -> list[str]:
+        """What cannot be tested here, a line each."""
+        lines = []
+        if not self._parsed.on_this_machine:
+            lines.append(f"{self.master}: its workers and executors are out of reach; only the driver is killed")
+            lines.append(f"{self.master}: local stores are out of reach; state is checked by the changelogs alone")
+        if self.system == "kafka" and self.broker is None:
+            lines.append(f"{self.bootstrap}: not started by verify, so it is left alone")
+        return lines
+
+    @property
+    def _parsed(self) -> Master:
+        return Master.parse(self.master)

@@ -1,0 +1,22 @@
+"""`samzapy verify` on the embedded system and a real Spark, with a kill."""
+
+import pytest
+from verify_process import verify
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+
+
+def test_a_killed_worker_breaks_no_promise_and_a_line_says_so(tmp_path):
+    found = verify(
+        tmp_path, "--system", "local", "--master", "local[2,4]", "--scenario", "worker",
+        "--events", "5000", "--kills", "2", "--seed", "7",
+    )  # fmt: skip
+    assert found.code == 0, found.errors
+    (row,) = found.rows
+    assert (row["events"], row["faults"]) == (5000, 2)
+    assert (row["lost"], row["duplicated"], row["reordered"], row["mismatches"]) == (0, 0, 0, 0)
+    assert len(row["recovery_s"]) == 2
+    assert "exactly-once on local" in found.output
+    assert found.output.count("kept") == 2
+    assert "again with: samzapy verify --scenario worker --events 5000 --kills 2 --seed 7" in found.errors
+    assert not list((tmp_path / "verify").iterdir())

@@ -1,0 +1,202 @@
+"""The checkers are checked: eight bugs are put into the evidence of a real run, and the right check must see each one.
+
+`ALLOWED` says where a bug is none, because the guarantee does not promise its absence.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from finished_run import EVENTS, half_and_whole
+
+from samzapy.config.guarantee import Guarantee
+from samzapy.verify.evidence import Evidence, Record
+from samzapy.verify.promises import judge
+from samzapy.verify.workload import STORES, Chain, Event
+
+ALO, AMO, EFO, EO = (
+    Guarantee.AT_LEAST_ONCE,
+    Guarantee.AT_MOST_ONCE,
+    Guarantee.EFFECTIVELY_ONCE,
+    Guarantee.EXACTLY_ONCE,
+)
+
+
+@pytest.fixture(scope="module", params=list(Guarantee), ids=lambda guarantee: guarantee.value)
+def run(request, tmp_path_factory):
+    half, whole = half_and_whole(request.param, tmp_path_factory.mktemp("run"))
+    return request.param, half, whole
+
+
+def outputs(evidence: Evidence, records: list[Record]) -> Evidence:
+    """Other outputs, which every reader has always seen like this."""
+    return replace(evidence, outputs=records, watched=records)
+
+
+def drop(half: Evidence, whole: Evidence) -> Evidence:
+    kept = list(whole.outputs)
+    del kept[len(kept) // 2]
+    return outputs(whole, kept)
+
+
+def duplicate(half: Evidence, whole: Evidence) -> Evidence:
+    again = whole.outputs[len(whole.outputs) // 2]
+    return outputs(whole, [*whole.outputs, again._replace(offset=again.offset + EVENTS)])
+
+
+def reorder(half: Evidence, whole: Evidence) -> Evidence:
+    records = list(whole.outputs)
+    seen: dict[bytes, int] = {}
+    for there, record in enumerate(records):
+        if record.key in seen:
+            break
+        seen[record.key] = there
+    here = seen[record.key]
+    records[here], records[there] = (
+        record._replace(offset=records[here].offset),
+        records[here]._replace(offset=record.offset),
+    )
+    return outputs(whole, records)
+
+
+def cross_keys(half: Evidence, whole: Evidence) -> Evidence:
+    """Two outputs carry each other's values."""
+    records = list(whole.outputs)
+    first, second = 0, next(n for n, record in enumerate(records) if record.key != records[0].key)
+    a, b = records[first], records[second]
+    records[first], records[second] = a._replace(value=b.value, id=b.id), b._replace(value=a.value, id=a.id)
+    return outputs(whole, records)
+
+
+def stale_store(half: Evidence, whole: Evidence) -> Evidence:
+    """The local store kept a value that the changelog has left behind."""
+    before, now = half.dumps["sum"][0], dict(whole.dumps["sum"][0])
+    changed = next(key for key in before if now.get(key, before[key]) != before[key])
+    now[changed] = before[changed]
+    return replace(whole, dumps={**whole.dumps, "sum": [now, *whole.dumps["sum"][1:]]})
+
+
+def lost_tombstone(half: Evidence, whole: Evidence) -> Evidence:
+    """An account that was closed is there again, in the changelogs and in the stores."""
+    before, after = half.dumps["sum"], whole.dumps["sum"]
+    place, back = next((n, key) for n in range(whole.partitions) for key in before[n] if key not in after[n])
+    changelogs, dumps = {}, {}
+    for store in STORES:
+        value = half.dumps[store][place][back]
+        changelogs[store] = [*whole.changelogs[store], Record(place, EVENTS * 9, back, value)]
+        dumps[store] = list(whole.dumps[store])
+        dumps[store][place] = {**dumps[store][place], back: value}
+    return replace(whole, changelogs=changelogs, dumps=dumps)
+
+
+def aborted_read(half: Evidence, whole: Evidence) -> Evidence:
+    last = whole.outputs[-1]
+    return replace(whole, watched=[*whole.watched, last._replace(offset=last.offset + 1)])
+
+
+def wrong_partition(half: Evidence, whole: Evidence) -> Evidence:
+    records = list(whole.outputs)
+    records[0] = records[0]._replace(partition=(records[0].partition + 1) % whole.partitions, offset=EVENTS * 9)
+    return outputs(whole, records)
+
+
+BUGS = [
+    (drop, "loss", {AMO}),
+    (duplicate, "duplicates", {ALO, EFO}),
+    (reorder, "order", set()),
+    (cross_keys, "echo", set()),
+    (stale_store, "store", set()),
+    (lost_tombstone, "state", {AMO}),
+    (aborted_read, "aborted-read", set()),
+    (wrong_partition, "partition", set()),
+]
+
+
+def violations(evidence: Evidence, guarantee: Guarantee) -> set[str]:
+    return {finding.check for finding in judge(evidence, guarantee, EVENTS).violations}
+
+
+def test_a_run_without_bugs_keeps_its_promise_to_the_letter(run):
+    guarantee, _, whole = run
+    verdict = judge(whole, guarantee, EVENTS)
+    assert verdict.findings == ()
+    assert len(whole.outputs) == EVENTS
+    assert all(whole.dumps[store][partition] for store in STORES for partition in range(whole.partitions))
+
+
+@pytest.mark.parametrize(("bug", "check", "allowed"), BUGS, ids=[bug.__name__ for bug, _, _ in BUGS])
+def test_a_seeded_bug_is_caught_by_its_check_wherever_it_breaks_the_promise(run, bug, check, allowed):
+    guarantee, half, whole = run
+    found = violations(bug(half, whole), guarantee)
+    if guarantee in allowed:
+        assert not found
+    else:
+        assert check in found
+
+
+def double(evidence: Evidence) -> tuple[Evidence, Event]:
+    """The last deposit into an open account is in the state twice, sum, count and chain."""
+    key = next(iter(evidence.dumps["sum"][0]))
+    last = [Event.decode(r.key, r.value) for r in evidence.inputs if r.key == key][-1]
+    kept = {store: json.loads(evidence.dumps[store][0][key]) for store in STORES}
+    digest, length, tail = kept["chain"]
+    chain = Chain(digest, length, tuple(tail)).link(last.id)
+    doubled = {"sum": kept["sum"] + last.delta, "count": kept["count"] + 1, "chain": [*chain]}
+    changelogs, dumps = {}, {}
+    for store in STORES:
+        value = json.dumps(doubled[store]).encode()
+        changelogs[store] = [*evidence.changelogs[store], Record(0, EVENTS * 9, key, value)]
+        dumps[store] = [{**evidence.dumps[store][0], key: value}, *evidence.dumps[store][1:]]
+    return replace(evidence, changelogs=changelogs, dumps=dumps), last
+
+
+def test_a_deposit_that_counts_twice_is_a_violation_unless_it_was_also_echoed_twice_at_least_once(run):
+    guarantee, _, whole = run
+    doubled, last = double(whole)
+    assert "state" in violations(doubled, guarantee)
+    (echo,) = [record for record in whole.outputs if f'"id":{last.id},'.encode() in record.value]
+    twice = replace(doubled, outputs=[*doubled.outputs, echo._replace(offset=EVENTS * 9)])
+    assert ("state" in violations(twice, guarantee)) is (guarantee is not ALO)
+
+
+def test_a_sum_in_an_output_that_the_inputs_do_not_make_is_a_violation(run):
+    guarantee, _, whole = run
+    first = whole.outputs[0]
+    higher = first._replace(value=first.value.replace(b'"sum":', b'"sum":9'))
+    changed = [higher, *whole.outputs[1:]]
+    found = violations(outputs(whole, changed), guarantee)
+    # At-least-once may exceed what the inputs make.
+    assert found == (set() if guarantee is ALO else {"running-sum"})
+
+
+def test_a_sum_that_falls_short_is_a_violation_unless_updates_may_be_missing(run):
+    guarantee, _, whole = run
+    place, record = next((n, r) for n, r in enumerate(whole.outputs) if b'"count":2' in r.value)
+    short = record._replace(value=record.value.replace(b'"count":2', b'"count":1'))
+    changed = [*whole.outputs[:place], short, *whole.outputs[place + 1 :]]
+    found = violations(outputs(whole, changed), guarantee)
+    assert found == (set() if guarantee is AMO else {"running-sum"})
+
+
+def test_an_input_that_was_not_committed_in_the_end_is_a_violation(run):
+    guarantee, half, whole = run
+    assert violations(replace(whole, checkpoints=half.checkpoints), guarantee) == {"lag"}
+
+
+def test_an_input_that_is_twice_in_the_log_says_that_nothing_can_be_said(run):
+    guarantee, _, whole = run
+    assert "input" in violations(replace(whole, inputs=[*whole.inputs, whole.inputs[0]]), guarantee)
+
+
+def test_outputs_of_another_id_cannot_be_dropped_by_a_receiver(run):
+    guarantee, _, whole = run
+    nameless = [record._replace(id=None) for record in whole.outputs]
+    found = violations(outputs(whole, nameless), guarantee)
+    assert found == ({"output-id"} if guarantee is EFO else set())
+
+
+def test_stores_that_are_out_of_reach_are_not_compared(run):
+    guarantee, _, whole = run
+    assert violations(replace(whole, dumps=None), guarantee) == set()

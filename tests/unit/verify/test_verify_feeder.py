@@ -1,0 +1,89 @@
+"""The feeder and the watcher, on the memory system."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from samzapy.api.system import SystemSettings
+from samzapy.errors import UnknownStream
+from samzapy.verify.feeder import Feeder, Pace, mean_burst
+from samzapy.verify.streams import Streams
+from samzapy.verify.waiting import until
+from samzapy.verify.watcher import Watcher
+from samzapy.verify.workload import Event, events
+
+DEADLINE_S = 60.0
+PARTITIONS = 4
+
+
+@pytest.fixture
+def streams():
+    settings = SystemSettings(
+        "memory", "samzapy.system.memory.factory:MemorySystemFactory", properties={"cluster": uuid.uuid4().hex}
+    )
+    made = Streams(settings)
+    made.create("in", PARTITIONS)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def feed(streams):
+    made = []
+
+    def start(count: int) -> Feeder:
+        written: list[int] = []
+        pace = Pace("seed", mean_burst(count, 2))
+        made.append(Feeder(streams.producer(), "in", PARTITIONS, events(count, "seed"), pace, written.append))
+        made[-1].told = written
+        return made[-1]
+
+    yield start
+    for feeder in made:
+        feeder.close()
+
+
+def test_events_are_written_in_order_up_to_the_limit_and_go_on_when_it_moves(streams, feed):
+    feeder = feed(600)
+    feeder.allow(200)
+    until(lambda: feeder.acknowledged == 200, lambda: "200 events", DEADLINE_S)
+    assert sum(feeder.ends) == len(streams.read("in")) == 200
+    feeder.allow(600)
+    until(lambda: feeder.acknowledged == 600, lambda: "600 events", DEADLINE_S)
+    records = streams.read("in")
+    assert sorted(Event.decode(r.key, r.value) for r in records) == sorted(events(600, "seed"))
+    assert feeder.ends == tuple(streams.ends("in").values())
+    assert feeder.told[-1] == 600
+    feeder.check()
+
+
+def test_a_failure_to_write_is_raised_where_the_job_is_watched(streams, feed):
+    streams.delete(["in"])
+    feeder = feed(100)
+    feeder.allow(100)
+
+    def failed() -> bool:
+        try:
+            feeder.check()
+        except UnknownStream:
+            return True
+        return False
+
+    until(failed, lambda: "the failure", DEADLINE_S)
+
+
+def test_a_watcher_sees_what_is_written_while_it_looks(streams, feed):
+    watcher = Watcher(streams, "in")
+    feeder = feed(300)
+    feeder.allow(300)
+    until(lambda: feeder.acknowledged == 300, lambda: "300 events", DEADLINE_S)
+    until(lambda: watcher.count == 300, lambda: "300 events seen", DEADLINE_S)
+    assert sorted(watcher.close()) == sorted(streams.read("in"))
+
+
+def test_deleting_streams_that_are_not_there_is_no_error(streams):
+    streams.delete(["in", "never"])
+    with pytest.raises(UnknownStream):
+        streams.partitions("in")

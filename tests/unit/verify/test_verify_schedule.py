@@ -1,0 +1,113 @@
+"""Seeds: the same events, faults and rounds for the same seed."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from samzapy.config.guarantee import Guarantee
+from samzapy.verify.campaign import plans, soak
+from samzapy.verify.schedule import MIXED, Kind, schedule, spread
+from samzapy.verify.workload import KEYS, Chain, Event, events
+
+ALL = [*(kind.value for kind in Kind), MIXED]
+
+
+class ClockByHand:
+    """A clock that the test moves on."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall_ms(self) -> int:
+        return 0
+
+
+def test_the_same_seed_gives_the_same_events_and_another_one_does_not():
+    assert list(events(500, "a")) == list(events(500, "a"))
+    assert list(events(500, "a")) != list(events(500, "b"))
+
+
+def test_events_are_numbered_and_some_accounts_are_much_busier_than_others():
+    made = list(events(20_000, "a"))
+    assert [event.id for event in made] == list(range(20_000))
+    times = sorted((sum(1 for event in made if event.key == key) for key in {e.key for e in made}), reverse=True)
+    assert times[0] > 50 * times[-1]
+    assert KEYS * 0.9 < len(times) <= KEYS
+
+
+def test_about_one_event_in_twenty_closes_its_account():
+    closings = sum(event.delta is None for event in events(20_000, "a"))
+    assert 0.04 < closings / 20_000 < 0.06
+
+
+@pytest.mark.parametrize("delta", [None, 17])
+def test_an_event_survives_its_encoding(delta):
+    event = Event(5, "account-0001", delta)
+    assert Event.decode(*event.encode()) == event
+
+
+def test_a_chain_tells_every_order_number_and_repetition_apart():
+    def chain(*numbers: int) -> str:
+        made = Chain()
+        for number in numbers:
+            made = made.link(number)
+        return made.hash
+
+    assert len({chain(1, 2, 3), chain(1, 3, 2), chain(1, 2), chain(1, 2, 2, 3), chain(12, 3)}) == 5
+
+
+@pytest.mark.parametrize("scenario", ALL)
+def test_faults_are_in_order_each_in_its_own_stretch_after_the_first(scenario):
+    faults = schedule(scenario, list(Kind), 7, 8_000, "seed")
+    assert faults == schedule(scenario, list(Kind), 7, 8_000, "seed")
+    assert all(1_000 * n < fault.after < fault.until <= 1_000 * (n + 1) for n, fault in enumerate(faults, 1))
+    assert faults[-1].until == 8_000
+    assert scenario == MIXED or {fault.kind.value for fault in faults} == {scenario}
+
+
+def test_a_mixed_schedule_draws_from_all_kinds_and_sometimes_does_not_wait():
+    faults = schedule(MIXED, list(Kind), 200, 100_000, "seed")
+    assert {fault.kind for fault in faults} == set(Kind)
+    assert {fault.patient for fault in faults} == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("kills", "expected"),
+    [(2, [1, 1]), (7, [1] * 7), (20, [2] * 6 + [8])],
+)
+def test_kills_are_spread_over_the_scenarios_and_what_is_left_goes_to_mixed(kills, expected):
+    found = spread(kills, ALL)
+    assert list(found.values()) == expected
+    assert list(found) == ALL[: len(expected)]
+
+
+def test_all_events_are_shared_out_among_the_scenarios():
+    made = plans(Guarantee.EXACTLY_ONCE, 1_003, 20, ALL, 7)
+    assert sum(plan.events for plan in made) == 1_003
+    assert sum(plan.faults for plan in made) == 20
+    assert len({plan.own_seed for plan in made}) == len(made)
+
+
+def test_a_soak_draws_the_same_rounds_from_the_same_seed_and_ends_in_time():
+    clock = ClockByHand()
+    rounds = soak(list(Guarantee), ALL, 3_600, 7, clock)
+    first = list(islice(rounds, 50))
+    assert first == list(islice(soak(list(Guarantee), ALL, 3_600, 7, ClockByHand()), 50))
+    assert {plan.guarantee for plan in first} == set(Guarantee)
+    assert {plan.scenario for plan in first} == set(ALL)
+    clock.now = 3_599.0
+    assert list(rounds) == []
+
+
+def test_a_soak_that_is_too_short_for_a_round_has_one_all_the_same():
+    assert len(list(soak(list(Guarantee), ALL, 1, 7, ClockByHand()))) == 1
+
+
+def test_the_options_of_a_scenario_lead_to_the_same_plan_alone():
+    for plan in plans(Guarantee.EXACTLY_ONCE, 10_000, 20, ["worker", "driver", MIXED], 7):
+        assert plans(plan.guarantee, plan.events, plan.faults, [plan.scenario], plan.seed) == (plan,)
