@@ -97,6 +97,7 @@ def test_a_certificate_of_another_authority_is_refused_in_one_line(secured, run)
     assert "certificate verify failed" in error
 
 
+@pytest.mark.slow
 def test_plaintext_to_a_tls_address_is_told_as_such(secured, run):
     code, lines = run(secured.tls, {})
     assert code == 3, lines
