@@ -137,6 +137,10 @@ class SystemProducer(ABC):
     Any error poisons the producer: later calls raise it again. One thread.
     """
 
+    #: Whether the last `begin` has shut out everybody else under the transactional id, a rightful successor included:
+    #: the caller then makes sure that it is still the owner before anything is committed.
+    took_over = False
+
     @abstractmethod
     def send(self, records: Sequence[OutgoingRecord]) -> None:
         """Queue records. Raises RecordTooLarge, UnknownStream or ProducerError; blocks when the queue is full."""
@@ -170,7 +174,10 @@ class SystemProducer(ABC):
 
     @abstractmethod
     def begin(self) -> None:
-        """Start a transaction; records sent from here on are visible to readers only after `commit`."""
+        """Start a transaction; records sent from here on are visible to readers only after `commit`.
+
+        Afterwards `took_over` tells whether this needed a take-over as by `init_transactions`.
+        """
 
     @abstractmethod
     def commit(self) -> None:

@@ -36,6 +36,10 @@ _TRANSACTIONAL = {Guarantee.EFFECTIVELY_ONCE, Guarantee.EXACTLY_ONCE}
 _MOST_TAKEOVERS_AT_ONCE = 8
 
 
+def _nobody_asked() -> None:
+    """Who takes over and then writes nothing need not own what it has ended."""
+
+
 def transactional_id(job: JobConfig, task_name: str) -> str:
     """The id that fences a task's predecessors: the same for every attempt, host and container count."""
     return f"{job.name}-{job.id}-{task_name}"
@@ -93,13 +97,16 @@ class Delivery:
         self._system = transaction_system(job)
         self._transactions: dict[str, TransactionOnDemand] = {}
 
-    def take_over(self, task_names: Iterable[str]) -> None:
-        """Abort what predecessors of the tasks left open and refuse what they still try; side by side, as each waits."""
+    def take_over(self, task_names: Iterable[str], must_own: Callable[[], object] = _nobody_asked) -> None:
+        """Abort what predecessors of the tasks left open and refuse what they still try; side by side, as each waits.
+
+        `must_own` raises when the tasks are somebody else's by now: asked when a producer has taken over once more.
+        """
         system = self._system
         if system is None:
             return
         self._transactions = {
-            name: TransactionOnDemand(self._clients.transactional(system, transactional_id(self._job, name)))
+            name: TransactionOnDemand(self._clients.transactional(system, transactional_id(self._job, name)), must_own)
             for name in task_names
         }
         with ThreadPoolExecutor(_MOST_TAKEOVERS_AT_ONCE, thread_name_prefix="samzapy-takeover") as pool:

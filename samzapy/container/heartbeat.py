@@ -74,6 +74,14 @@ class Heartbeat:
             raise TaskMigrated(self._lost)
         return self._stop_requested
 
+    def confirm(self) -> None:
+        """Ask now, and wait for the answer. Raises TaskMigrated if the container is another attempt's, or nobody says."""
+        asked = self._clock.monotonic()
+        self._tell()
+        if self._answered_at < asked and self._lost is None:
+            self._lose("the coordinator does not say whose this container is")
+        self.should_stop()
+
     def finish(self, phase: str) -> ContainerReport:
         """Stop the thread and send a last report of that phase, for what it is worth."""
         self._phase = phase

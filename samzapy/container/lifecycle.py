@@ -93,7 +93,7 @@ class Container:
         self._heartbeat.should_stop()
         reach("start.1")
         # 2  transactions
-        parts.take_over()
+        parts.take_over(self._must_own)
         reach("start.2")
         # 3  checkpoints
         checkpoints = parts.read_checkpoints(self._ownership)
@@ -118,6 +118,14 @@ class Container:
         self._inputs.start(self._first_offsets())
         reach("start.7")
         return parts.run_loop(self._tasks, self._inputs, self._committer, self._heartbeat.should_stop, self._clock)
+
+    def _must_own(self) -> None:
+        """Ask the coordinator, and look which run is the owner. Raises TaskMigrated."""
+        self._heartbeat.confirm()
+        try:
+            self._ownership.look()
+        finally:
+            self._ownership.close()
 
     def _stop(self) -> None:
         assert self._committer is not None

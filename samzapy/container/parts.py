@@ -76,9 +76,10 @@ class Parts:
         self._delivery = Delivery(config, clients, metrics)
         self._raw = RawRecords() if config.task.errors.writes_letters else None
 
-    def take_over(self) -> None:
-        """End what predecessors of the container's tasks may still be doing, where the guarantee can."""
-        self._delivery.take_over(task.name for task in self.model.tasks)
+    def take_over(self, must_own: Callable[[], object]) -> None:
+        """End what predecessors of the container's tasks may still be doing, where the guarantee can. `must_own` raises
+        when the tasks are no longer the container's."""
+        self._delivery.take_over((task.name for task in self.model.tasks), must_own)
 
     def read_checkpoints(self, ownership: Ownership) -> dict[str, Checkpoint | None]:
         """The last checkpoint of every task, None where there is none. Raises JobTakenOver."""

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from samzapy.api.envelope import Headers
 from samzapy.api.system import OutgoingRecord, SystemProducer
 
 
 class TransactionOnDemand(SystemProducer):
-    """Begins with the first record after a commit or an abort, so an idle task holds no transaction open."""
+    """Begins with the first record after a commit or an abort, so an idle task holds no transaction open.
 
-    __slots__ = ("_open", "_producer")
+    A producer may have to take over from itself to begin. If a successor was started in between, that has fenced it: so
+    the owner is asked for then, in this order, and whoever is not the owner lets go. The successor starts again in place.
+    """
 
-    def __init__(self, producer: SystemProducer) -> None:
-        """`producer` was made with a transactional id."""
+    __slots__ = ("_must_own", "_open", "_producer")
+
+    def __init__(self, producer: SystemProducer, must_own: Callable[[], object]) -> None:
+        """`producer` was made with a transactional id. `must_own` raises when the task is somebody else's by now."""
         self._producer = producer
+        self._must_own = must_own
         self._open = False
 
     def send(self, records: Sequence[OutgoingRecord]) -> None:
@@ -57,4 +62,6 @@ class TransactionOnDemand(SystemProducer):
     def _begin(self) -> None:
         if not self._open:
             self._producer.begin()
+            if self._producer.took_over:
+                self._must_own()
             self._open = True

@@ -127,7 +127,8 @@ class KafkaProducer(SystemProducer):
         reported once in 30 s, so any since the last take-over counts, not only one during the commit.
         """
         self._serve(0)
-        if self._alarms.disturbed:
+        self.took_over = self._alarms.disturbed
+        if self.took_over:
             LOGGER.info("%s takes over from itself after a lost connection or a late answer", self._calls.name)
             self._made = self._filled = None
             self._take_over()

@@ -83,3 +83,23 @@ def test_a_superseded_container_is_told_to_let_go(clock):
     with pytest.raises(TaskMigrated, match="a newer attempt runs this container"):
         heartbeat.should_stop()
     heartbeat.finish("failed")
+
+
+def test_an_owner_that_must_be_sure_asks_at_once(clock):
+    lease = Lease(clock)
+    heartbeat = beating(lease, clock)
+    heartbeat.confirm()
+    lease.answer = Directive.ABANDON
+    with pytest.raises(TaskMigrated, match="a newer attempt"):
+        heartbeat.confirm()
+    heartbeat.finish("failed")
+
+
+def test_an_owner_that_must_be_sure_lets_go_when_nobody_answers(clock):
+    lease = Lease(clock)
+    heartbeat = beating(lease, clock)
+    lease.silent = True
+    clock.advance(1)
+    with pytest.raises(TaskMigrated, match="does not say whose"):
+        heartbeat.confirm()
+    heartbeat.finish("failed")
