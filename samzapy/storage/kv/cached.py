@@ -14,14 +14,20 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
+#: Dirty values that gather in a cache with room for more, unless `write.batch.size` says more: until they are
+#: serialized nobody knows their bytes, and a task's budget of uncommitted bytes does not count them.
+MOST_DIRTY = 50_000
+
+
 class CachedStore(ScanningStore[K, V]):
     """An LRU of deserialized values, and the dirty ones beside it, over the uncommitted bytes.
 
     - A `get` or `put` of a held key touches two dicts and nothing below.
     - An entry is dirty from its `put` until it is serialized, and then clean; a `put` of a dirty key is one dict's
       assignment. Only clean entries are evicted, the least recently used first.
-    - Dirty values are serialized together: when `batch_size` of them have gathered, before a range is read, and at
-      `flush`. So a dirty key is always held, and a key that was put ten times is serialized once.
+    - Dirty values are serialized together, and as late as possible: at `flush`, before a range is read, and when the
+      cache is full and at least `batch_size` of them have gathered. So a dirty key is always held, and a key that is
+      put again and again is serialized once. `MOST_DIRTY` bounds what a commit finds unserialized.
     - An absent key is held as absent.
     - A value that does not serialize is found when its batch is, not at its `put`; the error names its key.
     - Values are handed out by reference: a change without `put` is seen by later gets until the value is evicted, and
@@ -34,7 +40,7 @@ class CachedStore(ScanningStore[K, V]):
     """
 
     __slots__ = (
-        "_batch_size", "_cache_size", "_clean", "_deleted", "_deletes", "_dirty", "_flushes", "_gets", "_misses", "_plain", "_puts",
+        "_batch_size", "_cache_size", "_clean", "_deleted", "_deletes", "_dirty", "_flushes", "_gets", "_misses", "_most_dirty", "_plain", "_puts",
     )  # fmt: skip
 
     def __init__(self, codec: EntryCodec, uncommitted: UncommittedStore, cache_size: int, batch_size: int) -> None:
@@ -44,6 +50,7 @@ class CachedStore(ScanningStore[K, V]):
         self._plain = codec.plain_types
         self._cache_size = cache_size
         self._batch_size = batch_size
+        self._most_dirty = max(batch_size, MOST_DIRTY)
         self._deleted = False
         self._gets = self._misses = self._puts = self._deletes = self._flushes = 0
 
@@ -159,19 +166,24 @@ class CachedStore(ScanningStore[K, V]):
         return value
 
     def _remember(self, entry: Hashable, value: V | None) -> None:
-        clean = self._clean
-        clean[entry] = value
-        if len(clean) + len(self._dirty) > self._cache_size:
-            clean.popitem(last=False)
+        self._clean[entry] = value
+        if len(self._clean) + len(self._dirty) > self._cache_size:
+            self._make_room()
 
     def _add_dirty(self, entry: Hashable, value: V | None) -> None:
         dirty, clean = self._dirty, self._clean
         clean.pop(entry, None)
         dirty[entry] = value
-        if len(dirty) >= self._batch_size:
+        if len(clean) + len(dirty) > self._cache_size:
+            self._make_room()
+        elif len(dirty) >= self._most_dirty:
             self._serialize()
-        elif len(clean) + len(dirty) > self._cache_size:
-            clean.popitem(last=False)
+
+    def _make_room(self) -> None:
+        if len(self._dirty) >= self._batch_size:
+            self._serialize()
+        else:
+            self._clean.popitem(last=False)
 
     def _serialize(self) -> None:
         dirty, clean = self._dirty, self._clean
