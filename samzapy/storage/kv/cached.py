@@ -113,8 +113,9 @@ class CachedStore(ScanningStore[K, V]):
 
     def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
         """Set many, or none if one of them is refused."""
-        for key, value in self.checked_entries(entries):
-            self.put(key, value)
+        put = self.put
+        for key, value in zip(*self.checked_entries(entries), strict=True):
+            put(key, value)
 
     def delete_all(self, keys: Iterable[K]) -> None:
         """Remove many, or none if one of them is refused."""
@@ -188,7 +189,7 @@ class CachedStore(ScanningStore[K, V]):
     def _serialize(self) -> None:
         dirty, clean = self._dirty, self._clean
         keys = self._entry_bytes(dirty)
-        self._uncommitted.put_all(keys, self._codec.encode_values(dirty, self._deleted))
+        self._uncommitted.put_all(keys, self._codec.encode_values(dirty, dirty.values(), self._deleted))
         clean.update(dirty)
         self._dirty = {}
         self._deleted = False
