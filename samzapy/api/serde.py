@@ -20,6 +20,9 @@ class Serde(ABC):
     #: C encoders often return bytes in a buffer many times their length.
     allocates_exactly = False
 
+    #: Whether any `bytes` are their own serialization, so that a batch of them needs no call at all.
+    keeps_bytes = False
+
     @abstractmethod
     def to_bytes(self, value: Any) -> bytes:
         """Serialize. Raises SerdeError, TypeError or ValueError if `value` is not of the serde's kind."""

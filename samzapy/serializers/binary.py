@@ -14,6 +14,7 @@ class BytesSerde(Serde):
 
     keeps_prefixes = True
     allocates_exactly = True
+    keeps_bytes = True
     from_bytes = staticmethod(bytes)  # type: ignore[assignment]
 
     def to_bytes(self, value: Any) -> bytes:

@@ -12,6 +12,9 @@ from samzapy.errors import SerdeError, StoreRefused
 #: What serdes are tried with to learn which kinds of keys come back as they went in.
 _PROBES: tuple[Any, ...] = ("Ab 1", b"Ab 1", 1)
 
+_BYTES = frozenset({bytes})
+_BYTES_OR_DELETED = frozenset({bytes, type(None)})
+
 _view: Callable[[bytes], Any] = memoryview
 
 
@@ -25,6 +28,8 @@ class EntryCodec:
 
     __slots__ = (
         "_exact",
+        "_keys_stay",
+        "_values_stay",
         "keeps_prefixes",
         "key_bytes",
         "key_object",
@@ -41,6 +46,8 @@ class EntryCodec:
         self.value_bytes: Callable[[Any], bytes] = value_serde.to_bytes
         self.value_object: Callable[[bytes], Any] = value_serde.from_bytes
         self.keeps_prefixes = key_serde.keeps_prefixes
+        self._keys_stay = key_serde.keeps_bytes
+        self._values_stay = value_serde.keeps_bytes
         self._exact = value_serde.allocates_exactly
         self.plain_types: frozenset[type] = frozenset(type(probe) for probe in _PROBES if self._round_trips(probe))
 
@@ -64,11 +71,13 @@ class EntryCodec:
 
     def encode_keys(self, keys: Collection[Any]) -> list[bytes]:
         """The bytes of keys that were checked before."""
+        if self._keys_stay and set(map(type, keys)) <= _BYTES:
+            return list(keys)
         try:
             data = list(map(self.key_bytes, keys))
         except Exception:  # noqa: BLE001 - found again, and named, one by one
             return list(map(self.encode_key, keys))
-        if not set(map(type, data)) <= {bytes}:
+        if not set(map(type, data)) <= _BYTES:
             return list(map(self.encode_key, keys))
         return data
 
@@ -90,6 +99,8 @@ class EntryCodec:
         Copied unless the serde allocates exactly, because they are kept: orjson's took 4 KB for 60 B, and allocating
         those anew costs ten times the copy.
         """
+        if self._values_stay and set(map(type, values)) <= _BYTES_OR_DELETED:
+            return list(values)
         to_bytes = self.value_bytes
         data: list[bytes | None]
         try:
@@ -101,7 +112,7 @@ class EntryCodec:
                 data = list(map(bytes, map(_view, map(to_bytes, values))))
         except Exception:  # noqa: BLE001 - found again, and named, one by one
             data = []
-        if len(data) != len(values) or not set(map(type, data)) <= {bytes, type(None)}:
+        if len(data) != len(values) or not set(map(type, data)) <= _BYTES_OR_DELETED:
             pairs = zip(keys, values, strict=True)
             return [None if value is None else self.encode_value(key, value) for key, value in pairs]
         return data

@@ -17,6 +17,7 @@ class SerializedValues(Serde):
     """The value serde of the store below a CopyingStore: its values are bytes already."""
 
     allocates_exactly = True
+    keeps_bytes = True
 
     def to_bytes(self, value: Any) -> bytes:
         """The bytes as they are."""
