@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -221,3 +222,14 @@ def test_a_baseline_that_is_none_is_refused_before_anything_runs(samzapy, tmp_pa
     code, output, told = samzapy("--compare", "before.json")
     assert (code, output) == (2, "")
     assert "--compare: expected what --json wrote" in told
+
+
+@pytest.mark.parametrize("file", ["kv-perf", "store"])
+def test_the_files_that_come_with_it_run(file):
+    path = Path(__file__).parents[3] / "configs" / "bench" / f"{file}.properties"
+    plan = read_plan(path, SMALL | {"bench.repeats": "1"})
+    found = run_plan(plan, scale=0.0002)
+    assert {result.test for result in found} == {case.test for case in plan.cases}
+    assert len(ratio_results(plan.ratios, found)) == len(plan.ratios)
+    if file == "kv-perf":
+        assert set(KV_PERF) == {case.test for case in plan.cases}
