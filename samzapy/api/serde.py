@@ -16,6 +16,13 @@ class Serde(ABC):
     #: Whether `to_bytes(x + y)` starts with `to_bytes(x)`, which is what a prefix scan needs.
     keeps_prefixes = False
 
+    #: Whether what `to_bytes` returns takes no more memory than it is long, so that a store may keep it without a copy.
+    #: C encoders often return bytes in a buffer many times their length.
+    allocates_exactly = False
+
+    #: Whether any `bytes` are their own serialization, so that a batch of them needs no call at all.
+    keeps_bytes = False
+
     @abstractmethod
     def to_bytes(self, value: Any) -> bytes:
         """Serialize. Raises SerdeError, TypeError or ValueError if `value` is not of the serde's kind."""

@@ -1,14 +1,17 @@
-"""`samzapy bench`: measure jobs."""
+"""`samzapy bench`: measure jobs and stores."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 
+from samzapy.cli.output import table, warn
 from samzapy.cli.pairs import pairs
+from samzapy.errors import SamzapyError
 
 _JOB = click.argument("job", type=click.Path(path_type=Path), metavar="JOB.properties")
 _CONFIG = click.option(
@@ -16,9 +19,27 @@ _CONFIG = click.option(
 )
 
 
+class _Percent(click.ParamType[float]):
+    name = "percent"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The share that `10%` or `10` means."""
+        try:
+            share = float(str(value).removesuffix("%")) / 100
+        except ValueError:
+            share = -1.0
+        if not 0 <= share <= 1:
+            self.fail(f"expected a percentage such as 10%, got {value!r}", param, ctx)
+        return share
+
+
+class MediansGotWorse(SamzapyError):
+    """Raised when a case is slower than its baseline by more than is allowed."""
+
+
 @click.group()
 def bench() -> None:
-    """Measure jobs: throughput, CPU and memory of a process of their own."""
+    """Measure jobs (throughput, CPU and memory of a process of their own) and stores."""
 
 
 @bench.command()
@@ -68,3 +89,73 @@ def events(
     made = Events(count, keys, exponent, seed)
     written = load_events(config.systems[stream.system], stream, made, partitions=partitions)
     click.echo(f"{written:,} events written to {stream}")
+
+
+@bench.command()
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE.properties")
+@click.option("--config", "-c", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the file.")
+@click.option("--only", multiple=True, metavar="TEST", help="Only this test; may be repeated.")
+@click.option(
+    "--scale", type=click.FloatRange(0, 1000, min_open=True), default=1.0, show_default=True, help="Of counts."
+)
+@click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write every figure.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg", help="Draw the medians.")
+@click.option(
+    "--compare", "baseline", type=click.Path(path_type=Path), metavar="FILE", help="What --json wrote before."
+)
+@click.option(
+    "--fail-on", type=_Percent(), default="10%", show_default=True, help="Exit 1 if a median is worse by more."
+)
+def store(
+    file: Path,
+    overrides: tuple[str, ...],
+    only: tuple[str, ...],
+    scale: float,
+    json_file: Path | None,
+    plot: Path | None,
+    baseline: Path | None,
+    fail_on: float,
+) -> None:
+    """Measure stores: the scenarios of a file, Apache Samza's kv-perf among them, and ratios between them.
+
+    The sets of one test take turns, so that ratios hold on a machine that is not quiet.
+    """
+    from samzapy.bench.store.compare import read_results
+    from samzapy.bench.store.document import document
+    from samzapy.bench.store.measuring import run_plan
+    from samzapy.bench.store.plan import read_plan
+    from samzapy.bench.store.plot import svg
+    from samzapy.bench.store.report import CASE_COLUMNS, RATIO_COLUMNS, case_rows, ratio_rows
+    from samzapy.bench.store.results import ratio_results
+
+    plan = read_plan(file, pairs(overrides)).only(only)
+    before = read_results(baseline) if baseline else None
+    results = run_plan(plan, scale=scale, on_progress=_say)
+    ratios = ratio_results(plan.ratios, results)
+    table(f"{file.name}: medians of {plan.repeats} repeats", CASE_COLUMNS, case_rows(results))
+    if ratios:
+        table("Ratios, repeat by repeat", RATIO_COLUMNS, ratio_rows(ratios))
+    written = document(file.name, plan, scale, results, ratios)
+    if json_file:
+        json_file.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+    if plot:
+        plot.write_text(svg(file.name, results), encoding="utf-8")
+    if before is not None:
+        _compared(before, written, fail_on)
+
+
+def _say(name: str, repeat: int, repeats: int) -> None:
+    click.echo(f"{name}: {f'repeat {repeat} of {repeats}' if repeat else 'preparing'}", err=True)
+
+
+def _compared(before: dict[str, Any], now: dict[str, Any], fail_on: float) -> None:
+    from samzapy.bench.store.compare import compare
+    from samzapy.bench.store.report import COMPARISON_COLUMNS, comparison_rows
+
+    found = compare(before, now, fail_on)
+    if before.get("machine", {}).get("processor") != now["machine"]["processor"]:
+        warn("the baseline was measured on another processor")
+    table("Against the baseline", COMPARISON_COLUMNS, comparison_rows(found))
+    worse = [each.name for each in found if each.worse]
+    if worse:
+        raise MediansGotWorse(f"slower than the baseline by more than {fail_on:.0%}: {', '.join(worse)}")

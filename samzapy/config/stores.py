@@ -19,7 +19,7 @@ from samzapy.config.streams import check_system
 class StoreConfig:
     """One store. `properties` are the keys below `stores.NAME.` that its engine reads (`rocksdb.*`, `container.*`).
 
-    `write_batch_size`: dirty objects that gather before they are serialized in one go; also the restore batch.
+    `write_batch_size`: dirty objects that gather in a full cache before they are serialized in one go.
     `object_cache_size`: objects in the cache, 0 for none (and then no batching). `uncommitted_max_bytes`: serialized
     changes of one task that make it commit early. `object_cache_mode`: reference or copy. `changelog_properties` are
     topic keys (`max.message.bytes`, ...).
@@ -60,7 +60,7 @@ WRITE_BATCH_SIZE = Key(
     "stores.{store}.write.batch.size",
     integer(1, 2**31 - 1),
     500,
-    "Changed objects that gather in the cache before they are serialized in one go.",
+    "Changed objects that gather in a full cache before they are serialized in one go.",
 )
 OBJECT_CACHE_SIZE = Key(
     "stores.{store}.object.cache.size",

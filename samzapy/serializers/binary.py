@@ -13,6 +13,8 @@ class BytesSerde(Serde):
     """Bytes pass through; a bytearray or memoryview is copied into bytes."""
 
     keeps_prefixes = True
+    allocates_exactly = True
+    keeps_bytes = True
     from_bytes = staticmethod(bytes)  # type: ignore[assignment]
 
     def to_bytes(self, value: Any) -> bytes:

@@ -61,6 +61,7 @@ _INTEGER, _LONG, _DOUBLE = struct.Struct(">i"), struct.Struct(">q"), struct.Stru
 class IntegerSerde(Serde):
     """-2^31 to 2^31 - 1, two's complement, in 4 bytes. Only ints are taken."""
 
+    allocates_exactly = True
     to_bytes = staticmethod(_whole_number_encoder("integer", _INTEGER, 2**31))  # type: ignore[assignment]
     from_bytes = staticmethod(_decoder("integer", _INTEGER))  # type: ignore[assignment]
 
@@ -68,6 +69,7 @@ class IntegerSerde(Serde):
 class LongSerde(Serde):
     """-2^63 to 2^63 - 1, two's complement, in 8 bytes. Only ints are taken."""
 
+    allocates_exactly = True
     to_bytes = staticmethod(_whole_number_encoder("long", _LONG, 2**63))  # type: ignore[assignment]
     from_bytes = staticmethod(_decoder("long", _LONG))  # type: ignore[assignment]
 
@@ -75,5 +77,6 @@ class LongSerde(Serde):
 class DoubleSerde(Serde):
     """A float as IEEE 754 binary64 in 8 bytes. Only floats are taken."""
 
+    allocates_exactly = True
     to_bytes = staticmethod(_float_encoder())  # type: ignore[assignment]
     from_bytes = staticmethod(_decoder("double", _DOUBLE))  # type: ignore[assignment]

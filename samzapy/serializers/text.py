@@ -9,5 +9,6 @@ class StringSerde(Serde):
     """`str` as UTF-8. Anything but a str is a TypeError; a lone surrogate and bytes that are not UTF-8 a ValueError."""
 
     keeps_prefixes = True
+    allocates_exactly = True
     to_bytes = staticmethod(str.encode)  # type: ignore[assignment]
     from_bytes = staticmethod(bytes.decode)  # type: ignore[assignment]

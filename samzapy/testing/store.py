@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.system import SystemConsumer, SystemProducer, SystemSettings
+from samzapy.api.system import SystemConsumer, SystemFactory, SystemProducer, SystemSettings
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
@@ -24,6 +24,9 @@ from samzapy.storage.directory import store_directory
 from samzapy.storage.manager import TaskStores, begin_task_stores, load_engines, restore_together
 from samzapy.storage.opening import TaskSettings
 from samzapy.storage.restore import RestoreResult
+from samzapy.system.factories import system_factory
+from samzapy.system.local.admin import LocalAdmin
+from samzapy.system.memory.admin import MemoryAdmin
 from samzapy.system.memory.factory import MemorySystemFactory
 
 _TASK = "Partition 0"
@@ -32,16 +35,22 @@ _CHANGELOGS = "changelogs"
 
 @contextmanager
 def open_store(
-    config: JobConfig | Mapping[str, str] | Path | str, name: str, path: Path | str, clock: Clock = SYSTEM_CLOCK
+    config: JobConfig | Mapping[str, str] | Path | str,
+    name: str,
+    path: Path | str,
+    clock: Clock = SYSTEM_CLOCK,
+    changelogs: SystemSettings | None = None,
+    tasks_in_container: int = 1,
 ) -> Iterator[OpenStore]:
     """Open store `name` of a job (its configuration, flat pairs, or a properties file) in the directory `path`.
 
-    The stack, its options and its serdes are the job's; the changelog, if it has one, is kept in this process and ends
-    with the context. Local files stay in `path`, but a later `open_store` does not use them: its changelog is another
-    one. Raises ConfigError for a job that has no such store.
+    The stack, its options and its serdes are the job's; the changelog, if it has one, is kept on the system
+    `changelogs` (default: in this process, and it ends with the context). Local files stay in `path`, but a later
+    `open_store` with a changelog of its own does not use them. The store gets its share of the memory of a container
+    with `tasks_in_container` tasks. Raises ConfigError for a job that has no such store.
     """
     job = config if isinstance(config, JobConfig) else load_job(config)
-    opened = OpenStore(_isolated(job, name, Path(path)), name, clock)
+    opened = OpenStore(_isolated(job, name, Path(path)), name, clock, changelogs, tasks_in_container)
     try:
         yield opened
     finally:
@@ -62,12 +71,25 @@ def _isolated(job: JobConfig, name: str, path: Path) -> JobConfig:
 class OpenStore:
     """A store with the two things that happen to it from outside: a commit and a crash."""
 
-    def __init__(self, job: JobConfig, name: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        job: JobConfig,
+        name: str,
+        clock: Clock,
+        changelogs: SystemSettings | None = None,
+        tasks_in_container: int = 1,
+    ) -> None:
         self._job = job
+        self._tasks = tasks_in_container
         self._name = name
         self._clock = clock
-        self._settings = SystemSettings(_CHANGELOGS, "memory", properties={"cluster": f"{_CHANGELOGS}-{uuid4()}"})
-        self._system = MemorySystemFactory()
+        if changelogs is None:
+            in_process = {"cluster": f"{_CHANGELOGS}-{uuid4()}"}
+            self._settings = SystemSettings(_CHANGELOGS, "memory", properties=in_process)
+            self._system: SystemFactory = MemorySystemFactory()
+        else:
+            self._settings = replace(changelogs, name=_CHANGELOGS)
+            self._system = system_factory(self._settings)
         self._admin = self._system.admin(self._settings, "open-store")
         self._engines = load_engines(job)
         self._serdes = serde_registry(job)
@@ -129,7 +151,7 @@ class OpenStore:
         self.close()
         opening = begin_task_stores(
             self._job,
-            TaskSettings(_TASK, 0, 1),
+            TaskSettings(_TASK, 0, self._tasks),
             serdes=self._serdes,
             engines=self._engines,
             admin_of=lambda _: self._admin,
@@ -165,8 +187,8 @@ class OpenStore:
         return records
 
     def compact(self) -> None:
-        """Clean the changelog now."""
-        if self._config.changelog is not None:
+        """Clean the changelog now. A Kafka compacts in its own time, and this does nothing."""
+        if self._config.changelog is not None and isinstance(self._admin, (LocalAdmin, MemoryAdmin)):
             self._admin.compact(self._config.changelog.stream)
 
     def close(self) -> None:

@@ -14,34 +14,43 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class CachedStore(ScanningStore[K, V]):
-    """An LRU of deserialized values, and the dirty ones among them, over the uncommitted bytes.
+#: Dirty values that gather in a cache with room for more, unless `write.batch.size` says more: until they are
+#: serialized nobody knows their bytes, and a task's budget of uncommitted bytes does not count them.
+MOST_DIRTY = 50_000
 
-    - A `get` or `put` of a cached key touches two dicts and nothing below.
-    - Dirty values are serialized together: when `batch_size` of them have gathered, before a dirty one is evicted,
-      before a range is read, and at `flush`. So a dirty key is always in the cache, and a key that was put ten times
-      is serialized once.
-    - An absent key is cached as absent.
+
+class CachedStore(ScanningStore[K, V]):
+    """An LRU of deserialized values, and the dirty ones beside it, over the uncommitted bytes.
+
+    - A `get` or `put` of a held key touches two dicts and nothing below.
+    - An entry is dirty from its `put` until it is serialized, and then clean; a `put` of a dirty key is one dict's
+      assignment. Only clean entries are evicted, the least recently used first.
+    - Dirty values are serialized together, and as late as possible: at `flush`, before a range is read, and when the
+      cache is full and at least `batch_size` of them have gathered. So a dirty key is always held, and a key that is
+      put again and again is serialized once. `MOST_DIRTY` bounds what a commit finds unserialized.
+    - An absent key is held as absent.
     - A value that does not serialize is found when its batch is, not at its `put`; the error names its key.
     - Values are handed out by reference: a change without `put` is seen by later gets until the value is evicted, and
       is not saved (or is, if the key happened to be dirty).
 
     Python finds 1, 1.0 and True equal, serdes do not. Only keys of the codec's plain types are their own cache
     entries; every other key goes by its bytes, or by the plain key that those bytes stand for.
-    `cache_size` and `batch_size` are at least 1, and `cache_size >= batch_size`.
+    `cache_size` and `batch_size` are at least 1, and `cache_size >= batch_size`; both kinds of entries together are at
+    most `cache_size`.
     """
 
     __slots__ = (
-        "_batch_size", "_cache", "_cache_size", "_deleted", "_deletes", "_dirty", "_flushes", "_gets", "_misses", "_plain", "_puts",
+        "_batch_size", "_cache_size", "_clean", "_deleted", "_deletes", "_dirty", "_flushes", "_gets", "_misses", "_most_dirty", "_plain", "_puts",
     )  # fmt: skip
 
     def __init__(self, codec: EntryCodec, uncommitted: UncommittedStore, cache_size: int, batch_size: int) -> None:
         super().__init__(codec, uncommitted)
-        self._cache: OrderedDict[Any, V | None] = OrderedDict()
+        self._clean: OrderedDict[Any, V | None] = OrderedDict()
         self._dirty: dict[Any, V | None] = {}
         self._plain = codec.plain_types
         self._cache_size = cache_size
         self._batch_size = batch_size
+        self._most_dirty = max(batch_size, MOST_DIRTY)
         self._deleted = False
         self._gets = self._misses = self._puts = self._deletes = self._flushes = 0
 
@@ -49,13 +58,14 @@ class CachedStore(ScanningStore[K, V]):
         """The value of `key`, None if it has none."""
         entry = key if type(key) in self._plain else self._entry(key)
         self._gets += 1
-        cache = self._cache
-        try:
-            value = cache[entry]
-        except KeyError:
-            return self._load(key, entry)
-        cache.move_to_end(entry)
-        return value
+        dirty = self._dirty
+        if entry in dirty:
+            return dirty[entry]
+        clean = self._clean
+        if entry in clean:
+            clean.move_to_end(entry)
+            return clean[entry]
+        return self._load(key, entry)
 
     def put(self, key: K, value: V) -> None:
         """Set `key` to `value`."""
@@ -64,39 +74,31 @@ class CachedStore(ScanningStore[K, V]):
             self._codec.check_value(key, value)
         self._puts += 1
         dirty = self._dirty
-        dirty[entry] = value
-        cache = self._cache
-        cache[entry] = value
-        cache.move_to_end(entry)
-        if len(dirty) >= self._batch_size:
-            self._serialize()
-        if len(cache) > self._cache_size:
-            self._evict()
+        if entry in dirty:
+            dirty[entry] = value
+        else:
+            self._add_dirty(entry, value)
 
     def delete(self, key: K) -> None:
         """Remove `key`."""
         entry = key if type(key) in self._plain else self._entry(key)
         self._deletes += 1
         self._deleted = True
-        self._dirty[entry] = None
-        self._cache[entry] = None
-        self._cache.move_to_end(entry)
-        if len(self._dirty) >= self._batch_size:
-            self._serialize()
-        if len(self._cache) > self._cache_size:
-            self._evict()
+        self._add_dirty(entry, None)
 
     def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
         """The values of `keys`; what is not cached is read in one go. Keys that Python finds equal share one entry."""
         found: dict[K, V | None] = {}
         missing: dict[Any, K] = {}
-        cache, plain = self._cache, self._plain
+        dirty, clean, plain = self._dirty, self._clean, self._plain
         wanted = self.checked_keys(keys)
         for key in wanted:
             entry = key if type(key) in plain else self._entry(key)
-            if entry in cache:
-                found[key] = cache[entry]
-                cache.move_to_end(entry)
+            if entry in dirty:
+                found[key] = dirty[entry]
+            elif entry in clean:
+                found[key] = clean[entry]
+                clean.move_to_end(entry)
             else:
                 found[key] = None
                 missing[entry] = key
@@ -111,8 +113,9 @@ class CachedStore(ScanningStore[K, V]):
 
     def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
         """Set many, or none if one of them is refused."""
-        for key, value in self.checked_entries(entries):
-            self.put(key, value)
+        put = self.put
+        for key, value in zip(*self.checked_entries(entries), strict=True):
+            put(key, value)
 
     def delete_all(self, keys: Iterable[K]) -> None:
         """Remove many, or none if one of them is refused."""
@@ -160,32 +163,42 @@ class CachedStore(ScanningStore[K, V]):
                 value = codec.value_object(data)
             except Exception:  # noqa: BLE001 - done again, to name what failed
                 value = codec.decode_value(key, data)
-        cache = self._cache
-        cache[entry] = value
-        if len(cache) > self._cache_size:
-            self._evict()
+        self._remember(entry, value)
         return value
 
     def _remember(self, entry: Hashable, value: V | None) -> None:
-        self._cache[entry] = value
-        if len(self._cache) > self._cache_size:
-            self._evict()
+        self._clean[entry] = value
+        if len(self._clean) + len(self._dirty) > self._cache_size:
+            self._make_room()
 
-    def _evict(self) -> None:
-        oldest, _ = self._cache.popitem(last=False)
-        if oldest in self._dirty:
+    def _add_dirty(self, entry: Hashable, value: V | None) -> None:
+        dirty, clean = self._dirty, self._clean
+        clean.pop(entry, None)
+        dirty[entry] = value
+        if len(clean) + len(dirty) > self._cache_size:
+            self._make_room()
+        elif len(dirty) >= self._most_dirty:
             self._serialize()
 
+    def _make_room(self) -> None:
+        if len(self._dirty) >= self._batch_size:
+            self._serialize()
+        else:
+            self._clean.popitem(last=False)
+
     def _serialize(self) -> None:
-        dirty = self._dirty
+        dirty, clean = self._dirty, self._clean
         keys = self._entry_bytes(dirty)
-        self._uncommitted.put_all(keys, self._codec.encode_values(dirty, self._deleted))
+        self._uncommitted.put_all(keys, self._codec.encode_values(dirty, dirty.values(), self._deleted))
+        clean.update(dirty)
         self._dirty = {}
         self._deleted = False
+        for _ in range(len(clean) - self._cache_size):
+            clean.popitem(last=False)
 
     def discard(self) -> None:
         """Forget every object."""
-        self._cache.clear()
+        self._clean.clear()
         self._dirty.clear()
         self._deleted = False
 
@@ -204,6 +217,6 @@ class CachedStore(ScanningStore[K, V]):
             "deletes": self._deletes,
             "scans": self._scans,
             "flushes": self._flushes,
-            "cached-entries": len(self._cache),
+            "cached-entries": len(self._clean) + len(self._dirty),
             "dirty-entries": len(self._dirty),
         }

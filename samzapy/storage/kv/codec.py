@@ -12,6 +12,9 @@ from samzapy.errors import SerdeError, StoreRefused
 #: What serdes are tried with to learn which kinds of keys come back as they went in.
 _PROBES: tuple[Any, ...] = ("Ab 1", b"Ab 1", 1)
 
+_BYTES = frozenset({bytes})
+_BYTES_OR_DELETED = frozenset({bytes, type(None)})
+
 _view: Callable[[bytes], Any] = memoryview
 
 
@@ -23,7 +26,18 @@ class EntryCodec:
     and still differ in bytes: 1 == 1.0 == True.
     """
 
-    __slots__ = ("keeps_prefixes", "key_bytes", "key_object", "plain_types", "store", "value_bytes", "value_object")
+    __slots__ = (
+        "_exact",
+        "_keys_stay",
+        "_values_stay",
+        "keeps_prefixes",
+        "key_bytes",
+        "key_object",
+        "plain_types",
+        "store",
+        "value_bytes",
+        "value_object",
+    )
 
     def __init__(self, store: str, key_serde: Serde, value_serde: Serde) -> None:
         self.store = store
@@ -32,6 +46,9 @@ class EntryCodec:
         self.value_bytes: Callable[[Any], bytes] = value_serde.to_bytes
         self.value_object: Callable[[bytes], Any] = value_serde.from_bytes
         self.keeps_prefixes = key_serde.keeps_prefixes
+        self._keys_stay = key_serde.keeps_bytes
+        self._values_stay = value_serde.keeps_bytes
+        self._exact = value_serde.allocates_exactly
         self.plain_types: frozenset[type] = frozenset(type(probe) for probe in _PROBES if self._round_trips(probe))
 
     def _round_trips(self, probe: Any) -> bool:
@@ -54,42 +71,50 @@ class EntryCodec:
 
     def encode_keys(self, keys: Collection[Any]) -> list[bytes]:
         """The bytes of keys that were checked before."""
+        if self._keys_stay and set(map(type, keys)) <= _BYTES:
+            return list(keys)
         try:
             data = list(map(self.key_bytes, keys))
         except Exception:  # noqa: BLE001 - found again, and named, one by one
             return list(map(self.encode_key, keys))
-        if not set(map(type, data)) <= {bytes}:
+        if not set(map(type, data)) <= _BYTES:
             return list(map(self.encode_key, keys))
         return data
 
     def encode_value(self, key: Any, value: Any) -> bytes:
         """The bytes of the value of `key`. Raises StoreRefused for None, SerdeError if it does not serialize."""
-        self.check_value(key, value)
+        if value is None:
+            self.check_value(key, value)
         try:
             data = self.value_bytes(value)
         except Exception as cause:
             raise self._failure("value of key", key, cause) from cause
         if type(data) is not bytes:
             raise self._not_bytes("value of key", key, data)
-        return bytes(memoryview(data))
+        return data if self._exact else bytes(memoryview(data))
 
-    def encode_values(self, entries: dict[Any, Any], with_deletions: bool) -> list[bytes | None]:
-        """The bytes of the values of `entries`; None stays None, and may occur only if `with_deletions`.
+    def encode_values(self, keys: Collection[Any], values: Collection[Any], with_deletions: bool) -> list[bytes | None]:
+        """The bytes of the `values` of `keys`; None stays None, and may occur only if `with_deletions`.
 
-        Copied, because they are kept: what a C encoder returns may sit in a buffer many times its length (orjson's
-        took 4 KB for 60 B), and allocating those anew costs ten times the copy.
+        Copied unless the serde allocates exactly, because they are kept: orjson's took 4 KB for 60 B, and allocating
+        those anew costs ten times the copy.
         """
+        if self._values_stay and set(map(type, values)) <= _BYTES_OR_DELETED:
+            return list(values)
         to_bytes = self.value_bytes
         data: list[bytes | None]
         try:
             if with_deletions:
-                data = [None if value is None else bytes(memoryview(to_bytes(value))) for value in entries.values()]
+                data = [None if value is None else bytes(memoryview(to_bytes(value))) for value in values]
+            elif self._exact:
+                data = list(map(to_bytes, values))
             else:
-                data = list(map(bytes, map(_view, map(to_bytes, entries.values()))))
+                data = list(map(bytes, map(_view, map(to_bytes, values))))
         except Exception:  # noqa: BLE001 - found again, and named, one by one
             data = []
-        if len(data) != len(entries) or not set(map(type, data)) <= {bytes, type(None)}:
-            return [None if value is None else self.encode_value(key, value) for key, value in entries.items()]
+        if len(data) != len(values) or not set(map(type, data)) <= _BYTES_OR_DELETED:
+            pairs = zip(keys, values, strict=True)
+            return [None if value is None else self.encode_value(key, value) for key, value in pairs]
         return data
 
     def decode_key(self, data: bytes) -> Any:

@@ -16,6 +16,9 @@ V = TypeVar("V")
 class SerializedValues(Serde):
     """The value serde of the store below a CopyingStore: its values are bytes already."""
 
+    allocates_exactly = True
+    keeps_bytes = True
+
     def to_bytes(self, value: Any) -> bytes:
         """The bytes as they are."""
         return value  # type: ignore[no-any-return]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from samzapy.errors import StoreClosed
 from samzapy.storage.kv.codec import EntryCodec
 from samzapy.storage.kv.scanning import ScanningStore
 from samzapy.storage.kv.uncommitted import UncommittedStore
@@ -17,11 +16,12 @@ V = TypeVar("V")
 class DirectStore(ScanningStore[K, V]):
     """`object.cache.size=0`: every call serializes at once, every `get` deserializes a new object."""
 
-    __slots__ = ("_deletes", "_gets", "_puts")
+    __slots__ = ("_deletes", "_gets", "_plain", "_puts")
 
     def __init__(self, codec: EntryCodec, uncommitted: UncommittedStore) -> None:
         super().__init__(codec, uncommitted)
         self._gets = self._puts = self._deletes = 0
+        self._plain: frozenset[type] = codec.plain_types
 
     def get(self, key: K) -> V | None:
         """The value of `key`, None if it has none."""
@@ -43,15 +43,14 @@ class DirectStore(ScanningStore[K, V]):
         """Set `key` to `value`."""
         encoded = self._encoded(key)
         self._puts += 1
-        self._uncommitted.put_all([encoded], [self._codec.encode_value(key, value)])
+        self._uncommitted.put(encoded, self._codec.encode_value(key, value))
 
     def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
         """Set many, or none if one of them is refused."""
-        pairs = self.checked_entries(entries)
-        self._puts += len(pairs)
-        keys = self._codec.encode_keys([key for key, _ in pairs])
-        values = [self._codec.encode_value(key, value) for key, value in pairs]
-        self._uncommitted.put_all(keys, values)
+        keys, values = self.checked_entries(entries)
+        self._puts += len(keys)
+        encoded = self._codec.encode_keys(keys)
+        self._uncommitted.put_all(encoded, self._codec.encode_values(keys, values, with_deletions=False))
 
     def delete(self, key: K) -> None:
         """Remove `key`."""
@@ -66,9 +65,21 @@ class DirectStore(ScanningStore[K, V]):
         self._uncommitted.put_all(self._codec.encode_keys(unwanted), [None] * len(unwanted))
 
     def _encoded(self, key: K) -> bytes:
-        if self._closed:
-            raise StoreClosed(f"store '{self._codec.store}' is closed")
+        data: Any
+        if type(key) in self._plain:
+            try:
+                data = self._codec.key_bytes(key)
+            except Exception:  # noqa: BLE001 - done again, to name what failed
+                data = None
+            if type(data) is bytes:
+                return data
+        self.check_open()
         return self._codec.encode_key(key)
+
+    def close(self) -> None:
+        """Every later call raises StoreClosed."""
+        super().close()
+        self._plain = frozenset()
 
     def flush(self) -> None:
         """Nothing is held back here."""

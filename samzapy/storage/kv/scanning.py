@@ -17,6 +17,9 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
+_NONE = type(None)
+
+
 class ScanningStore(KeyValueStore[K, V]):
     """Ranges read the merged bytes, after `flush` has brought them up to date; single keys are the subclass's."""
 
@@ -87,22 +90,29 @@ class ScanningStore(KeyValueStore[K, V]):
             opened.close()
         self.discard()
 
-    def checked_entries(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> list[tuple[K, V]]:
-        """The entries of a `put_all`, each with a key and a value that the store takes."""
+    def checked_entries(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> tuple[list[K], list[V]]:
+        """The keys and the values of a `put_all`, each one that the store takes."""
         self.check_open()
         pairs = list(entries.items()) if isinstance(entries, Mapping) else list(entries)
-        for key, value in pairs:
-            self._codec.check_key(key)
-            self._codec.check_value(key, value)
-        return pairs
+        keys, values = [key for key, _ in pairs], [value for _, value in pairs]
+        self._check_keys(keys)
+        if _NONE in set(map(type, values)):
+            for key, value in pairs:
+                self._codec.check_value(key, value)
+        return keys, values
 
     def checked_keys(self, keys: Iterable[K]) -> list[K]:
         """The keys of a `get_all` or `delete_all`, each one that the store takes."""
         self.check_open()
         checked = list(keys)
-        for key in checked:
-            self._codec.check_key(key)
+        self._check_keys(checked)
         return checked
+
+    def _check_keys(self, keys: list[K]) -> None:
+        # Plain keys are hashable and not None; a set of types costs a tenth of a call a key.
+        if not set(map(type, keys)) <= self._codec.plain_types:
+            for key in keys:
+                self._codec.check_key(key)
 
 
 def first_beyond(prefix: bytes) -> bytes | None:

@@ -19,7 +19,7 @@ class UncommittedStore:
 
     `max_bytes` is the budget of `over_budget`: serialized keys and values, without Python's own overhead.
     `max_record_bytes` is what the changelog takes as one record (key and value), None for no limit. Called with
-    batches; never once a message.
+    batches, unless a store has no cache.
     """
 
     __slots__ = ("_bytes", "_changes", "_engine", "_max_bytes", "_max_record_bytes", "_name", "_order")
@@ -39,6 +39,15 @@ class UncommittedStore:
     def changes(self) -> dict[bytes, bytes | None]:
         """What a commit sends and writes, None meaning a deletion; read it, do not change it."""
         return self._changes
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Set one key. Raises RecordTooLarge."""
+        size = len(key) + len(value)
+        limit = self._max_record_bytes
+        if limit is not None and size > limit:
+            self._refuse_larger_than(limit, [key], [value])
+        self._bytes += size
+        self._changes[key] = value
 
     def put_all(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         """Set keys to values, None meaning a deletion. Raises RecordTooLarge, and then takes none of them."""

@@ -1,0 +1,74 @@
+"""Seeded keys and values."""
+
+from __future__ import annotations
+
+import random
+from itertools import accumulate
+from typing import Any
+
+import orjson
+
+from samzapy.errors import ConfigError, ConfigProblem
+
+#: Different values; a put takes one after the other.
+_POOL = 1_024
+
+
+class Material:
+    """Keys and values as a store with these serdes takes them. The same seed gives the same ones.
+
+    Key serdes: string, bytes. Value serdes: bytes, string, json (an object with a counter and a text).
+    """
+
+    def __init__(self, key_serde: str, msg_serde: str, seed: int) -> None:
+        for kind, serde, known in (("key", key_serde, ("string", "bytes")), ("msg", msg_serde, _MAKERS)):
+            if serde not in known:
+                raise ConfigError([ConfigProblem(f"{kind}.serde", serde, f"to measure, one of {', '.join(known)}")])
+        self._key_serde = key_serde
+        self._make = _MAKERS[msg_serde]
+        self._seed = seed
+        self.chance = random.Random(seed)
+
+    def key(self, text: str) -> Any:
+        """One key."""
+        return text if self._key_serde == "string" else text.encode()
+
+    def keys(self, count: int, *, shuffled: bool = False, kind: str = "k") -> list[Any]:
+        """Different keys, in order or in a random one; those of another `kind` (a letter) are others."""
+        made = [self.key(f"{kind}{number:09d}") for number in range(count)]
+        if shuffled:
+            random.Random(self._seed + 1).shuffle(made)
+        return made
+
+    def drawn(self, keys: list[Any], count: int, exponent: float = 0.0) -> list[Any]:
+        """`count` of the keys: the n-th has the weight 1 / n ** exponent (0: all alike)."""
+        if not exponent:
+            return self.chance.choices(keys, k=count)
+        weights = list(accumulate(1.0 / rank**exponent for rank in range(1, len(keys) + 1)))
+        return self.chance.choices(keys, cum_weights=weights, k=count)
+
+    def value(self, size: int) -> Any:
+        """A value that serializes to about `size` bytes."""
+        return self._make(size, self.chance)
+
+    def values(self, size: int, count: int) -> list[Any]:
+        """`count` values out of a pool."""
+        pool = [self.value(size) for _ in range(min(count, _POOL))]
+        return [pool[number % len(pool)] for number in range(count)]
+
+
+def _text(size: int, chance: random.Random) -> str:
+    return chance.randbytes((size + 1) // 2).hex()[:size]
+
+
+def _object(size: int, chance: random.Random) -> dict[str, Any]:
+    made = {"count": chance.randrange(1_000_000), "text": ""}
+    made["text"] = _text(max(0, size - len(orjson.dumps(made))), chance)
+    return made
+
+
+_MAKERS = {
+    "bytes": lambda size, chance: chance.randbytes(size),
+    "string": _text,
+    "json": _object,
+}

@@ -1,0 +1,168 @@
+"""The file: which scenarios, over which stores, with which numbers.
+
+bench.seed, bench.repeats, bench.warmup       7, 3 and 1: repeats are measured, warm-ups are not
+bench.ratio.NAME=A : B                        the rate of case A over that of case B, repeat by repeat
+bench.ratio.NAME.at.least=X                   what it should be
+stores.STORE.*                                the stores of every test, with a job file's keys (default serdes: bytes)
+systems.*                                     as in a job file; `local` is there by default, in a temporary folder
+test.methods=T1,T2                            the tests to run
+test.T.scenario=NAME                          default: T itself
+test.T.stores.STORE.*                         stores of this test
+test.T.partition.count=N                      tasks that share a container's memory
+test.T.set.count=N                            sets of numbers, each one case, named T/label
+test.T.set-I.label                            default: set-I
+test.T.set-I.target=store|write-through|raw   default: store
+test.T.set-I.store.KEY                        a key of the store, for this set only
+test.T.set-I.PARAM                            a parameter of the scenario
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from samzapy.bench.store.scenarios import SCENARIOS
+from samzapy.config import source
+from samzapy.config.kinds import split_list
+from samzapy.config.reader import did_you_mean
+from samzapy.config.references import References
+from samzapy.errors import ConfigError, ConfigProblem
+
+TARGETS = ("store", "write-through", "raw")
+_SETTINGS = {"bench.seed": 7, "bench.repeats": 3, "bench.warmup": 1}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One scenario with one set of numbers over one store. `name` is what results and ratios call it; `store_keys` are
+    the keys below `stores.STORE.`, `parameters` those below `prefix`."""
+
+    name: str
+    test: str
+    scenario: str
+    target: str
+    store: str
+    store_keys: Mapping[str, str]
+    parameters: Mapping[str, str]
+    prefix: str
+    tasks_in_container: int = 1
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The rate of `case` over that of `base`; `at_least` is what it should be, None for no matter."""
+
+    name: str
+    case: str
+    base: str
+    at_least: float | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a file asks for. `job` are its `systems.*` and `serializers.*`."""
+
+    cases: tuple[Case, ...]
+    ratios: tuple[Ratio, ...]
+    job: Mapping[str, str]
+    seed: int
+    repeats: int
+    warmup: int
+
+    def only(self, tests: Iterable[str]) -> Plan:
+        """The part about these tests; all of it if none are named. Raises ConfigError for one that is not there."""
+        wanted = set(tests)
+        if not wanted:
+            return self
+        known = {case.test for case in self.cases}
+        for name in sorted(wanted - known):
+            raise ConfigError([ConfigProblem("--only", name, f"one of {', '.join(sorted(known))}")])
+        cases = tuple(case for case in self.cases if case.test in wanted)
+        names = {case.test for case in cases}
+        ratios = tuple(r for r in self.ratios if {_test_of(r.case), _test_of(r.base)} <= names)
+        return Plan(cases, ratios, self.job, self.seed, self.repeats, self.warmup)
+
+
+def read_plan(path: Path | str | Mapping[str, str], overrides: Mapping[str, str] | None = None) -> Plan:
+    """The plan of a `.properties` file (by path) or of flat pairs, `overrides` on top. Raises ConfigError."""
+    raw = {**source.read(path).values, **source.read(overrides or {}).values}
+    references = References(raw, os.environ)
+    if references.problems:
+        raise ConfigError(references.problems)
+    values = references.values
+    tests = split_list(values.get("test.methods", ""))
+    if not tests:
+        raise ConfigError([ConfigProblem("test.methods", None, "required, e.g. rocksdb-write-performance")])
+    numbers = {key: _whole(values, key, default, int(key == "bench.repeats")) for key, default in _SETTINGS.items()}
+    for key in values:
+        if key.startswith("bench.") and key not in _SETTINGS and not key.startswith("bench.ratio."):
+            raise ConfigError([ConfigProblem(key, values[key], f"unknown key{did_you_mean(key, _SETTINGS)}")])
+    cases = tuple(case for test in tests for case in _cases(values, test))
+    ratios = tuple(_ratios(values, {case.name for case in cases}, set(tests)))
+    job = {key: value for key, value in values.items() if key.startswith(("systems.", "serializers."))}
+    return Plan(cases, ratios, job, numbers["bench.seed"], numbers["bench.repeats"], numbers["bench.warmup"])
+
+
+def _cases(values: Mapping[str, str], test: str) -> Iterable[Case]:
+    prefix = f"test.{test}."
+    scenario = values.get(f"{prefix}scenario", test)
+    if scenario not in SCENARIOS:
+        key = f"{prefix}scenario" if f"{prefix}scenario" in values else "test.methods"
+        raise ConfigError([ConfigProblem(key, scenario, f"one of {', '.join(SCENARIOS)}")])
+    stores = _stores({**_below(values, "stores."), **_below(values, f"{prefix}stores.")}) or {"store": {}}
+    tasks = _whole(values, f"{prefix}partition.count", 1, 1)
+    for number in range(1, _whole(values, f"{prefix}set.count", 1, 1) + 1):
+        each = f"{prefix}set-{number}."
+        given = _below(values, each)
+        label, target = given.pop("label", f"set-{number}"), given.pop("target", "store")
+        if target not in TARGETS:
+            raise ConfigError([ConfigProblem(f"{each}target", target, f"one of {', '.join(TARGETS)}")])
+        own = {key.removeprefix("store."): given.pop(key) for key in list(given) if key.startswith("store.")}
+        for store, keys in stores.items():
+            name = f"{test}/{label}" if len(stores) == 1 else f"{test}/{label}/{store}"
+            yield Case(name, test, scenario, target, store, {**keys, **own}, given, each, tasks)
+
+
+def _stores(below: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    stores: dict[str, dict[str, str]] = {}
+    for key, value in below.items():
+        store, _, leaf = key.partition(".")
+        stores.setdefault(store, {})[leaf] = value
+    return stores
+
+
+def _ratios(values: Mapping[str, str], cases: set[str], tests: set[str]) -> Iterable[Ratio]:
+    for key, text in values.items():
+        if not key.startswith("bench.ratio.") or key.endswith(".at.least"):
+            continue
+        case, colon, base = (part.strip() for part in text.partition(":"))
+        missing = [name for name in (case, base) if name not in cases and _test_of(name) in tests]
+        if not colon or not base or missing:
+            raise ConfigError([ConfigProblem(key, text, "CASE : CASE, each TEST/LABEL of this file")])
+        if {case, base} <= cases:
+            yield Ratio(key.removeprefix("bench.ratio."), case, base, _goal(values, f"{key}.at.least"))
+
+
+def _goal(values: Mapping[str, str], key: str) -> float | None:
+    text = values.get(key)
+    try:
+        return None if text is None else float(text)
+    except ValueError as cause:
+        raise ConfigError([ConfigProblem(key, text, "number")]) from cause
+
+
+def _whole(values: Mapping[str, str], key: str, default: int, least: int) -> int:
+    text = values.get(key, str(default))
+    if not text.isdecimal() or int(text) < least:
+        raise ConfigError([ConfigProblem(key, text, f"integer >= {least}")])
+    return int(text)
+
+
+def _below(values: Mapping[str, str], prefix: str) -> dict[str, str]:
+    return {key[len(prefix) :]: value for key, value in values.items() if key.startswith(prefix)}
+
+
+def _test_of(case: str) -> str:
+    return case.partition("/")[0]

@@ -1,0 +1,235 @@
+import json
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner
+
+from samzapy.bench.store.compare import compare
+from samzapy.bench.store.measuring import run_plan
+from samzapy.bench.store.plan import read_plan
+from samzapy.bench.store.results import ratio_results
+from samzapy.bench.store.scenarios import SCENARIOS
+from samzapy.cli.main import cli
+from samzapy.errors import ConfigError
+
+SMALL = {"bench.repeats": "2", "bench.warmup": "0"}
+
+
+def keys(test, store=None, **parameters):
+    found = {**SMALL, "test.methods": test}
+    found |= {f"test.{test}.stores.s.{key}": value for key, value in (store or {}).items()}
+    found |= {f"test.{test}.set-1.{name.replace('_', '.')}": str(value) for name, value in parameters.items()}
+    return found
+
+
+def measured(given):
+    plan = read_plan(given)
+    return run_plan(plan, scale=1.0)
+
+
+def case(name, rate, **more):
+    same = {"scenario": "put", "target": "store", "store_keys": {}, "parameters": {"count": 5}}
+    return {"name": name, "median_ops_per_s": rate, **same, **more}
+
+
+def results(*cases):
+    return {"results": list(cases)}
+
+
+KV_PERF = {
+    "all-with-deletes": {"num_loops": 2, "messages_per_batch": 20},
+    "rocksdb-write-performance": {"message_count": 50, "message_size": 256},
+    "rocksdb-concurrent-write-performance": {"num_threads": 3, "message_count": 50},
+    "get-all-vs-get-write-many-read-many": {"iterations_count": 2, "message_max-count-per-batch": 20},
+    "get-all-vs-get-write-once-read-many": {"iterations_count": 2, "message_max-count-per-batch": 20},
+}
+COUNTS = {"keys": 40, "count": 30}
+
+
+@pytest.mark.parametrize("test", KV_PERF)
+def test_samzas_own_scenarios_run_under_their_names_and_with_their_parameters(test):
+    for result in measured(keys(test, {"factory": "inmemory"}, **KV_PERF[test])):
+        assert result.name.startswith(f"{test}/set-1")
+        assert [each.operations > 0 and each.ops_per_s > 0 for each in result.repeats] == [True, True]
+
+
+def test_a_loop_of_samzas_deletions_is_a_put_and_a_delete_of_each_message():
+    (result,) = measured(keys("all-with-deletes", {"factory": "inmemory"}, num_loops=2, messages_per_batch=20))
+    assert [each.operations for each in result.repeats] == [80, 80]
+
+
+def test_each_thread_writes_every_key():
+    (result,) = measured(keys("rocksdb-concurrent-write-performance", num_threads=3, message_count=50))
+    assert [each.operations for each in result.repeats] == [150, 150]
+
+
+def test_get_and_get_all_are_reported_apart_over_the_same_keys():
+    test = "get-all-vs-get-write-many-read-many"
+    batched, single = measured(keys(test, {"object.cache.size": "0"}, **KV_PERF[test]))
+    assert (batched.name, single.name) == (f"{test}/set-1/get_all", f"{test}/set-1/get")
+    assert [each.operations for each in batched.repeats] == [each.operations for each in single.repeats]
+
+
+@pytest.mark.parametrize("test", sorted(set(SCENARIOS) - set(KV_PERF)))
+def test_every_scenario_measures_a_store_with_a_changelog(test):
+    parameters = {**COUNTS, "count": 4} if test in {"commit", "range-scan", "delete-scan"} else COUNTS
+    store = {"key.serde": "string", "msg.serde": "json", "changelog": "local.changes"}
+    (result,) = measured(keys(test, store, **parameters))
+    for figures in result.repeats:
+        assert figures.operations > 0
+        assert 0 < figures.p50_us <= figures.p99_us <= figures.p999_us
+
+
+def test_what_was_restored_is_every_record_of_the_changelog():
+    (result,) = measured(keys("restore", {"changelog": "local.changes"}, keys=10, count=35))
+    assert [each.operations for each in result.repeats] == [35, 35]
+
+
+def test_a_key_that_is_changed_again_and_again_is_one_changelog_record_a_commit():
+    given = keys("overwrite", {"changelog": "local.changes"}, keys=1, count=30, commit_every=10)
+    (result,) = measured(given)
+    assert [each.changelog_per_change for each in result.repeats] == [0.1, 0.1]
+
+
+def test_the_hit_rate_is_the_stores():
+    cached = measured(keys("readrandom", {"object.cache.size": "1000"}, **COUNTS))[0]
+    uncached = measured(keys("readrandom", {"object.cache.size": "0"}, **COUNTS))[0]
+    assert [each.hit_rate for each in (*cached.repeats, *uncached.repeats)] == [1.0, 1.0, 0.0, 0.0]
+
+
+def test_the_same_seed_asks_for_the_same_keys():
+    store = {"object.cache.size": "5", "write.batch.size": "1"}
+    first, second = (measured(keys("read-modify-write", store, **COUNTS))[0] for _ in range(2))
+    other = measured(keys("read-modify-write", store, **COUNTS) | {"bench.seed": "8"})[0]
+    assert [each.hit_rate for each in first.repeats] == [each.hit_rate for each in second.repeats]
+    assert [each.hit_rate for each in first.repeats] != [each.hit_rate for each in other.repeats]
+
+
+@pytest.mark.parametrize("target", ["raw", "write-through"])
+def test_rocksdb_itself_is_measured_by_the_same_scenario(target):
+    given = keys("read-modify-write", {"msg.serde": "json"}, target=target, **COUNTS)
+    given |= {
+        "test.read-modify-write.set.count": "2",
+        "bench.ratio.r": "read-modify-write/set-2 : read-modify-write/set-1",
+    }
+    given |= {"test.read-modify-write.set-2.count": "30", "test.read-modify-write.set-2.keys": "40"}
+    plan = read_plan(given | {"bench.ratio.r.at.least": "0"})
+    baseline, store = found = run_plan(plan)
+    assert (baseline.target, store.target) == (target, "store")
+    assert baseline.repeats[0].hit_rate is None
+    (ratio,) = ratio_results(plan.ratios, found)
+    pairs = zip(store.repeats, baseline.repeats, strict=True)
+    assert ratio.values == [a.ops_per_s / b.ops_per_s for a, b in pairs]
+    assert ratio.reached
+
+
+def test_scale_multiplies_the_counts_and_nothing_else():
+    (result,) = run_plan(read_plan(keys("fillseq", keys=400, value_bytes=30)), scale=0.1)
+    assert (result.parameters["keys"], result.parameters["value.bytes"]) == (40, 30)
+    assert result.repeats[0].operations == 40
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"test.methods": ""}, "test.methods: required"),
+        ({"test.methods": "fillsek"}, "test.methods: one of .*fillseq.*, got 'fillsek'"),
+        ({"test.fillseq.scenario": "fill"}, "test.fillseq.scenario: one of .*, got 'fill'"),
+        ({"bench.repeats": "0"}, "bench.repeats: integer >= 1, got '0'"),
+        ({"bench.repeat": "3"}, "bench.repeat: unknown key; did you mean bench.repeats"),
+        ({"test.fillseq.set-1.target": "disk"}, "set-1.target: one of store, write-through, raw, got 'disk'"),
+        ({"test.fillseq.set-1.key": "5"}, "test.fillseq.set-1.key: unknown parameter; did you mean keys"),
+        ({"test.fillseq.set-1.keys": "many"}, "test.fillseq.set-1.keys: integer >= 1, got 'many'"),
+        ({"bench.ratio.x": "fillseq/set-1 : fillseq/set-9"}, "bench.ratio.x: CASE : CASE"),
+        ({"test.fillseq.stores.s.msg.serde": "long"}, "msg.serde: to measure, one of bytes, string, json, got 'long'"),
+    ],
+)
+def test_a_slip_in_the_file_is_named(given, told):
+    with pytest.raises(ConfigError, match=told):
+        measured(keys("fillseq") | given)
+
+
+def test_a_median_is_worse_when_it_shrank_by_more_than_is_allowed():
+    before = results(case("a", 100.0), case("b", 100.0), case("c", 100.0))
+    found = compare(before, results(case("a", 89.9), case("b", 90.1), case("c", 300.0)), 0.1)
+    assert [(each.name, each.worse) for each in found] == [("a", True), ("b", False), ("c", False)]
+
+
+def test_only_like_is_compared_with_like():
+    before = results(case("gone", 100.0), case("other", 100.0))
+    found = compare(before, results(case("other", 1.0, parameters={"count": 6}), case("new", 1.0)), 0.1)
+    assert [(each.name, each.worse, each.remark) for each in found] == [
+        ("gone", False, "not run now"),
+        ("other", False, "other parameters"),
+        ("new", False, "new"),
+    ]
+
+
+@pytest.fixture
+def samzapy(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = {**keys("fillseq", {"factory": "inmemory"}, keys=50), "test.methods": "fillseq,readrandom"}
+    lines |= {"test.readrandom.set-1.keys": "50", "test.readrandom.set-1.count": "50"}
+    (tmp_path / "b.properties").write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+
+    def call(*arguments):
+        done = CliRunner().invoke(cli, ["bench", "store", "b.properties", *arguments], prog_name="samzapy")
+        return done.exit_code, done.stdout, done.stderr
+
+    return call
+
+
+def test_the_command_writes_json_with_the_machine_and_a_plot(samzapy, tmp_path):
+    code, output, _ = samzapy("--json", "r.json", "--plot", "r.svg")
+    assert code == 0
+    assert "fillseq/set-1" in output
+    written = json.loads((tmp_path / "r.json").read_text())
+    assert [each["name"] for each in written["results"]] == ["fillseq/set-1", "readrandom/set-1"]
+    assert {"cores", "memory_bytes", "load_average"} <= set(written["machine"])
+    assert set(written["results"][0]["repeats"][0]) >= {
+        "ops_per_s",
+        "p999_us",
+        "cpu_us_per_op",
+        "rss_bytes",
+        "bytes_written",
+    }
+    drawn = ET.parse(tmp_path / "r.svg").getroot()
+    assert len([each for each in drawn.iter() if each.get("class") == "store"]) == 2
+
+
+def test_only_the_named_test_runs(samzapy):
+    code, output, _ = samzapy("--only", "readrandom")
+    assert code == 0
+    assert "fillseq" not in output
+    assert samzapy("--only", "fill")[0] == 2
+
+
+def test_the_command_fails_when_a_median_got_worse(samzapy, tmp_path):
+    assert samzapy("--json", "r.json")[0] == 0
+    baseline = json.loads((tmp_path / "r.json").read_text())
+    for rate, expected in ((1e-6, 0), (1e12, 1)):
+        for each in baseline["results"]:
+            each["median_ops_per_s"] = rate
+        (tmp_path / "before.json").write_text(json.dumps(baseline))
+        code, output, told = samzapy("--compare", "before.json", "--fail-on", "10%")
+        assert (code, "WORSE" in output) == (expected, bool(expected))
+    assert "slower than the baseline by more than 10%: fillseq/set-1, readrandom/set-1" in told
+
+
+def test_a_baseline_that_is_none_is_refused_before_anything_runs(samzapy, tmp_path):
+    (tmp_path / "before.json").write_text("[]")
+    code, output, told = samzapy("--compare", "before.json")
+    assert (code, output) == (2, "")
+    assert "--compare: expected what --json wrote" in told
+
+
+@pytest.mark.parametrize("file", ["kv-perf", "store"])
+def test_the_files_that_come_with_it_run(file):
+    path = Path(__file__).parents[3] / "configs" / "bench" / f"{file}.properties"
+    plan = read_plan(path, SMALL | {"bench.repeats": "1"})
+    found = run_plan(plan, scale=0.0002)
+    assert {result.test for result in found} == {case.test for case in plan.cases}
+    assert len(ratio_results(plan.ratios, found)) == len(plan.ratios)
+    if file == "kv-perf":
+        assert set(KV_PERF) == {case.test for case in plan.cases}

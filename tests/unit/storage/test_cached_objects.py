@@ -1,0 +1,111 @@
+from dataclasses import replace
+
+import pytest
+
+from samzapy.api.engine import EngineSettings
+from samzapy.config.stores import StoreConfig
+from samzapy.serializers import JsonSerde, StringSerde
+from samzapy.storage.kv.cached import MOST_DIRTY
+from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
+from samzapy.storage.kv.stack import build_stack
+
+CONFIG = StoreConfig("s", "inmemory", "string", "json", object_cache_size=100, write_batch_size=10)
+
+
+class CountingSerde(JsonSerde):
+    def __init__(self):
+        super().__init__()
+        self.written = 0
+        self.read = 0
+        write, read = self.to_bytes, self.from_bytes
+
+        def to_bytes(value):
+            self.written += 1
+            return write(value)
+
+        def from_bytes(data):
+            self.read += 1
+            return read(data)
+
+        self.to_bytes, self.from_bytes = to_bytes, from_bytes
+
+
+@pytest.fixture
+def stack_of():
+    def make(**sizes):
+        values = CountingSerde()
+        engine = InMemoryStorageEngineFactory().open(None, EngineSettings("s"))
+        return build_stack(replace(CONFIG, **sizes), engine, StringSerde(), values), values
+
+    return make
+
+
+def test_a_key_that_is_put_again_and_again_is_serialized_once_a_commit(stack_of):
+    stack, values = stack_of()
+    for number in range(60):
+        for _ in range(5):
+            stack.store.put(f"k{number}", number)
+    assert values.written == 0
+    stack.store.flush()
+    assert values.written == 60
+
+
+def test_a_full_cache_serializes_a_batch_to_make_room(stack_of):
+    stack, values = stack_of(object_cache_size=20, write_batch_size=10)
+    for number in range(21):
+        stack.store.put(f"k{number}", number)
+    assert values.written == 21
+    assert stack.objects.metrics()["cached-entries"] == 20
+    assert stack.store.get("k0") == 0
+    assert values.read == 1
+
+
+def test_reads_do_not_serialize_what_may_stay(stack_of):
+    stack, values = stack_of(object_cache_size=20, write_batch_size=10)
+    for number in range(9):
+        stack.store.put(f"k{number}", number)
+    for number in range(100):
+        assert stack.store.get(f"absent{number}") is None
+    assert values.written == 0
+    assert [stack.store.get(f"k{number}") for number in range(9)] == list(range(9))
+    assert values.read == 0
+
+
+@pytest.mark.parametrize(("cache", "batch"), [(1, 1), (2, 1), (7, 3), (7, 7)])
+def test_a_cache_never_holds_more_than_its_size(stack_of, cache, batch):
+    stack, _ = stack_of(object_cache_size=cache, write_batch_size=batch)
+    store, expected = stack.store, {}
+
+    def held():
+        return stack.objects.metrics()["cached-entries"]
+
+    for number in range(50):
+        put, read, deleted = f"k{number % 11}", f"k{number % 13}", f"k{number % 5}"
+        store.put(put, number)
+        expected[put] = number
+        assert held() <= cache
+        assert store.get(read) == expected.get(read)
+        assert held() <= cache
+        store.delete(deleted)
+        expected.pop(deleted, None)
+        wanted = [f"k{key}" for key in range(number % 12)]
+        assert store.get_all(wanted) == {key: expected.get(key) for key in wanted}
+        assert held() <= cache
+
+
+def test_the_least_recently_used_clean_value_goes_first(stack_of):
+    stack, values = stack_of(object_cache_size=3, write_batch_size=3)
+    stack.store.put_all({"a": 1, "b": 2, "c": 3})
+    stack.store.flush()
+    stack.store.get("a")
+    stack.store.get("other")
+    assert [stack.store.get("a"), stack.store.get("c"), values.read] == [1, 3, 0]
+    assert [stack.store.get("b"), values.read] == [2, 1]
+
+
+def test_a_cache_with_room_keeps_no_more_than_so_many_values_unserialized(stack_of):
+    stack, values = stack_of(object_cache_size=2 * MOST_DIRTY)
+    for number in range(MOST_DIRTY):
+        stack.store.put(f"k{number}", number)
+    assert values.written == MOST_DIRTY
+    assert stack.objects.metrics()["dirty-entries"] == 0
