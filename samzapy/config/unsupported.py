@@ -22,11 +22,6 @@ _NO_EFFECT: tuple[tuple[str, str], ...] = (
     (r"systems\.[^.]+\.(.+\.)?samza\.delete\.committed\.messages", "no counterpart"),
     (r"streams\.[^.]+\.samza\.(delete\.committed\.messages|broadcast|intermediate)", "no counterpart"),
     (r"stores\.(.+\.)?(backup|restore)\.factories", "the changelog is the backup"),
-    (r"stores\..+\.(accesslog\..*|clean\.on\.container\.start)", "no counterpart"),
-    (
-        r"stores\..+\.(drop\.large\.messages|disallow\.large\.messages|changelog\.max\.message\.size\.bytes)",
-        "no counterpart",
-    ),
     (r"metrics\.timer\..*", "timers are always on"),
 )
 _REFUSED: tuple[tuple[str, str], ...] = (

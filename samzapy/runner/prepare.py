@@ -18,7 +18,7 @@ from samzapy.errors import ConfigError, ConfigProblem, UnknownStream
 from samzapy.job.model import JobModel
 from samzapy.job.planner import changelog_partition_count, plan
 from samzapy.runner.base import PreparedJob
-from samzapy.storage.changelog import ensure_changelog, find_changelog
+from samzapy.storage.changelog import ensure_access_log, ensure_changelog, find_changelog
 from samzapy.system.factories import system_factory
 
 logger = logging.getLogger(__name__)
@@ -85,6 +85,7 @@ def _plan(config: JobConfig, clients: SystemClients, counts: Mapping[SystemStrea
         checkpoints.start()
         for store, system in changelogs:
             ensure_changelog(clients.admin(system), store, partitions)
+            ensure_access_log(clients.admin(system), store, partitions)
         owned = {task.name: task.changelog_partition for task in model.tasks}
         if {**previous, **owned} != previous:
             checkpoints.write_changelog_partitions({**previous, **owned})

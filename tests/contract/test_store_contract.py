@@ -10,6 +10,14 @@ STACKS = {
     "tiny-cache": {"object.cache.size": "2", "write.batch.size": "1"},
     "no-cache": {"object.cache.size": "0"},
     "copies": {"object.cache.mode": "copy"},
+    "expiring": {"rocksdb.ttl.ms": "3600000"},
+    "every-layer": {
+        "rocksdb.ttl.ms": "3600000",
+        "disallow.large.messages": "true",
+        "accesslog.enabled": "true",
+        "object.cache.check": "true",
+        "object.cache.size": "0",
+    },
 }
 
 

@@ -54,7 +54,7 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
             raise failure from cause
         extra = settings.properties.get("rocksdb.metrics.list", "").split(",")
         names = [name.strip().removeprefix("rocksdb.") for name in extra]
-        return RocksDbStorageEngine(db, path, ownership, [name for name in names if name])
+        return RocksDbStorageEngine(db, path, ownership, [name for name in names if name], wal=options.wal)
 
     def _cache(self, store: str, options: RocksDbOptions) -> Cache | None:
         if not options.cache_bytes:

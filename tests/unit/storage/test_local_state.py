@@ -265,8 +265,8 @@ def test_every_bad_option_is_listed_with_what_is_allowed(tmp_path):
     properties = {
         "rocksdb.compression": "gzip",
         "rocksdb.block.size.bytes": "4k",
-        "rocksdb.wal.enabled": "true",
-        "rocksdb.ttl.ms": "1000",
+        "rocksdb.wal.enabled": "yes",
+        "rocksdb.compaction.style": "lazy",
         "container.cache.size.bytes": "-1",
         "rocksdb.max.open.files": "-1",
     }
@@ -286,7 +286,7 @@ def test_a_store_opens_with_every_option_that_is_known(tmp_path):
         "rocksdb.compression": "lz4",
         "rocksdb.compaction.universal.compaction.stop.style": "similar",
     }
-    for style in ("universal", "level"):
+    for style in ("universal", "level", "fifo"):
         properties = given | {"rocksdb.compaction.style": style}
         engine = FACTORY.open(tmp_path / style, EngineSettings("s", properties, tasks_in_container=4))
         engine.write({b"a": b"1"}, b"m")
