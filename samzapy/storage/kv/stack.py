@@ -82,8 +82,7 @@ def build_stack(
     expiry = None if config.ttl_ms is None else Expiry(config.ttl_ms, clock)
     # The stamp of a value is not part of its changelog record.
     overhead = 0 if expiry is None else STAMP_BYTES
-    held_record_bytes = None if max_record_bytes is None else max_record_bytes + overhead
-    uncommitted = UncommittedStore(config.name, engine, config.uncommitted_max_bytes, held_record_bytes)
+    uncommitted = UncommittedStore(config.name, engine, config.uncommitted_max_bytes, max_record_bytes, overhead)
     codec = EntryCodec(config.name, key_serde, msg_serde)
     below = codec if expiry is None else EntryCodec(config.name, key_serde, StampedSerde(msg_serde))
     measured: MeasuredStore[Any, Any] | None = None

@@ -32,6 +32,7 @@ _STYLES: Mapping[str, Callable[[], DBCompactionStyle]] = {
     "level": DBCompactionStyle.level,
     "fifo": DBCompactionStyle.fifo,
 }
+_STYLE, _OPEN_FILES = "rocksdb.compaction.style", "rocksdb.max.open.files"
 _FLAGS = {"true": True, "false": False}
 _STOP_STYLES = {"similar": "similar", "total": "total"}
 
@@ -60,7 +61,7 @@ _INTEGERS: Mapping[str, tuple[int, int]] = {
 }
 _NAMES: Mapping[str, Mapping[str, object]] = {
     "rocksdb.compression": _COMPRESSIONS,
-    "rocksdb.compaction.style": _STYLES,
+    _STYLE: _STYLES,
     "rocksdb.compaction.universal.compaction.stop.style": _STOP_STYLES,
     "rocksdb.wal.enabled": _FLAGS,
 }
@@ -78,6 +79,8 @@ def problems(properties: Mapping[str, str]) -> list[Problem]:
             found.append((key, value, f"integer from {low} to {high}"))
         elif key in _NAMES and text.lower() not in _NAMES[key]:
             found.append((key, value, f"one of {', '.join(_NAMES[key])}"))
+    if properties.get(_STYLE, "").strip().lower() == "fifo" and properties.get(_OPEN_FILES, "-1").strip() != "-1":
+        found.append((_OPEN_FILES, properties[_OPEN_FILES], f"-1 with {_STYLE}=fifo"))
     return found
 
 

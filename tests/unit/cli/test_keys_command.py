@@ -18,5 +18,6 @@ def test_words_narrow_the_list(samzapy):
     assert [row.split()[0] for row in output.splitlines()[2:-1]] == [
         "stores.{store}.object.cache.size",
         "stores.{store}.object.cache.mode",
+        "stores.{store}.object.cache.check",
     ]
     assert samzapy("keys", "no such thing")[1] == "Keys of job files\n  none\n\n"

@@ -288,6 +288,8 @@ def test_a_store_opens_with_every_option_that_is_known(tmp_path):
     }
     for style in ("universal", "level", "fifo"):
         properties = given | {"rocksdb.compaction.style": style}
+        if style == "fifo":
+            properties["rocksdb.max.open.files"] = "-1"
         engine = FACTORY.open(tmp_path / style, EngineSettings("s", properties, tasks_in_container=4))
         engine.write({b"a": b"1"}, b"m")
         engine.flush()
