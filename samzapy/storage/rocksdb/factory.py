@@ -56,6 +56,18 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
         names = [name.strip().removeprefix("rocksdb.") for name in extra]
         return RocksDbStorageEngine(db, path, ownership, [name for name in names if name], wal=options.wal)
 
+    def open_read_only(self, directory: Path, settings: EngineSettings) -> StorageEngine:
+        """The directory as its last flush left it; its owner goes on undisturbed."""
+        path = directory.resolve()
+        if not (path / "CURRENT").is_file():
+            raise StoreError(f"{directory}: there is no RocksDB store here")
+        options = RocksDbOptions.parse(settings.properties).to_options(None)
+        try:
+            db = Rdict(str(path), options, {"default": options}, AccessType.read_only(False))
+        except Exception as cause:
+            raise translated(cause, path, "opening for reading") from cause
+        return RocksDbStorageEngine(db, path, None)
+
     def _cache(self, store: str, options: RocksDbOptions) -> Cache | None:
         if not options.cache_bytes:
             return None
