@@ -11,6 +11,7 @@ RetriableError       the same call may succeed again               1
 StoreCorrupted       set the local store aside, rebuild, restart   1
 StoreLocked          wait for the holder; never delete the store   3
 TaskMigrated         let go: another attempt owns the task         1
+JobTakenOver         end for good: another run owns the job        1
 TaskFailed           the user's code failed; restart from commit   1
 ==================== ============================================= =========
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime, timezone
 
 
 class SamzapyError(Exception):
@@ -154,3 +156,11 @@ class TaskFailed(SamzapyError):
 
 class TaskMigrated(SamzapyError):
     """Raised when this attempt must let go of its tasks: fenced, or its lease has run out."""
+
+
+class JobTakenOver(TaskMigrated):
+    """Raised when the job was started again elsewhere: the newest start owns it, and this run has to end."""
+
+    def __init__(self, job: str, started_ms: int, host: str, pid: int) -> None:
+        started = datetime.fromtimestamp(started_ms / 1000, timezone.utc).isoformat(timespec="seconds")
+        super().__init__(f"another run of job '{job}' (started at {started} on {host}, pid {pid}) has taken over")

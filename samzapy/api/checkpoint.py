@@ -1,4 +1,4 @@
-"""How far a task has got."""
+"""How far a task has got, and which run of the job may say so."""
 
 from __future__ import annotations
 
@@ -26,8 +26,18 @@ class Checkpoint:
     clock: int | None = None
 
 
+@dataclass(frozen=True)
+class JobRun:
+    """One start of a job. `id` is like no other run's; `started_ms`, `host` and `pid` (the driver's) are for people."""
+
+    id: str
+    started_ms: int
+    host: str
+    pid: int
+
+
 class CheckpointManager(ABC):
-    """Keeps the checkpoints of a job's tasks."""
+    """Keeps the checkpoints of a job's tasks, and beside them the run that owns the job."""
 
     @abstractmethod
     def start(self) -> None:
@@ -55,6 +65,14 @@ class CheckpointManager(ABC):
     @abstractmethod
     def write_changelog_partitions(self, partitions: Mapping[str, int]) -> None:
         """Keep the mapping, durably; replaces the one before."""
+
+    @abstractmethod
+    def read_owner(self) -> JobRun | None:
+        """The run that wrote last of all to `write_owner`; None if none ever did, or nothing was created yet."""
+
+    @abstractmethod
+    def write_owner(self, run: JobRun) -> None:
+        """Make the job this run's, durably and outside of any transaction: from now on every other run has to let go."""
 
     @abstractmethod
     def close(self) -> None:

@@ -211,6 +211,10 @@ class SystemAdmin(ABC):
     def delete(self, stream: str) -> None:
         """Delete a stream. Raises UnknownStream."""
 
+    def longest_transaction_ms(self) -> int | None:
+        """The longest transaction time-out the system grants; None for a system without a limit, or that does not say."""
+        return None
+
     @abstractmethod
     def close(self) -> None:
         """Release the client; closing twice is allowed."""

@@ -4,8 +4,11 @@ key    {"type": "samzapy-checkpoint", "task": "Partition 0"}
 value  {"format": 1, "epoch": 7, "time-ms": 1700000000000, "clock": null,
         "inputs": {"kafka.orders[0]": 481}, "changelogs": {"counts": 92}}
 
+owner  {"type": "samzapy-owner"} -> {"format": 1, "run": "5f0c...", "started-ms": 1700000000000, "host": "a", "pid": 42}
+
 `inputs` are the next offsets to process, `changelogs` the last offsets of the commit's changelog records. The keys'
-type keeps them apart from the records that JVM Samza writes to a topic of the same name.
+type keeps them apart from the records that JVM Samza writes to a topic of the same name; a reader ignores the types
+that it does not know. The owner is the run that was started last.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from samzapy.api.checkpoint import Checkpoint
+from samzapy.api.checkpoint import Checkpoint, JobRun
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.errors import RestoreError
 
@@ -23,6 +26,9 @@ _PARTITIONS = "samzapy-changelog-partitions"
 
 #: Key of the one record that says which changelog partition each task owns.
 PARTITIONS_KEY = json.dumps({"type": _PARTITIONS}).encode()
+
+#: Key of the one record that says which run owns the job.
+OWNER_KEY = json.dumps({"type": "samzapy-owner"}).encode()
 
 
 def encode_key(task_name: str) -> bytes:
@@ -83,3 +89,19 @@ def decode_partitions(value: bytes, where: str) -> dict[str, int]:
         return {str(task): int(number) for task, number in json.loads(value)["partitions"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as cause:
         raise RestoreError(f"{where}: not a changelog mapping ({cause}): {value[:80]!r}") from cause
+
+
+def encode_owner(run: JobRun) -> bytes:
+    """The owning run as a record value."""
+    return json.dumps(
+        {"format": FORMAT, "run": run.id, "started-ms": run.started_ms, "host": run.host, "pid": run.pid}
+    ).encode()
+
+
+def decode_owner(value: bytes, where: str) -> JobRun:
+    """The inverse of `encode_owner`. Raises RestoreError, naming `where`."""
+    try:
+        data = json.loads(value)
+        return JobRun(str(data["run"]), int(data["started-ms"]), str(data["host"]), int(data["pid"]))
+    except (ValueError, KeyError, TypeError) as cause:
+        raise RestoreError(f"{where}: not the record of a run ({cause}): {value[:80]!r}") from cause

@@ -9,6 +9,7 @@ from typing import Protocol
 from samzapy.api.checkpoint import CheckpointManager
 from samzapy.api.system import StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
 from samzapy.checkpoint.files import FileCheckpointManager
+from samzapy.checkpoint.nowhere import NoCheckpointManager
 from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.config.checkpoint import CheckpointConfig
 from samzapy.config.job import JobConfig
@@ -82,11 +83,10 @@ class FileCheckpointManagerFactory(CheckpointManagerFactory):
 
 
 def manager_for(job: JobConfig, clients: Clients) -> CheckpointManager:
-    """The manager that the job file asks for. Raises ConfigError."""
+    """The manager that the job file asks for; one that forgets for `none`. Raises ConfigError."""
     checkpoint = job.task.checkpoint
     if checkpoint is None:
-        problem = ConfigProblem("task.checkpoint.factory", None, "is required (or set job.default.system)")
-        raise ConfigError([problem])
+        return NoCheckpointManager()
     try:
         factory = load_class(checkpoint.factory)()
     except PluginError as cause:

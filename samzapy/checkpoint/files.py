@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from samzapy.api.checkpoint import Checkpoint, CheckpointManager
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRun
 from samzapy.api.system import SystemProducer
 from samzapy.checkpoint import codec
 from samzapy.errors import EnvironmentFailure
 
 _PARTITIONS = "changelog-partitions.json"
+_OWNER = "owner.json"
 
 
 class FileCheckpointManager(CheckpointManager):
@@ -44,6 +45,14 @@ class FileCheckpointManager(CheckpointManager):
 
     def write_changelog_partitions(self, partitions: Mapping[str, int]) -> None:
         self._store(self._folder / _PARTITIONS, codec.encode_partitions(partitions))
+
+    def read_owner(self) -> JobRun | None:
+        path = self._folder / _OWNER
+        data = self._load(path)
+        return None if data is None else codec.decode_owner(data, str(path))
+
+    def write_owner(self, run: JobRun) -> None:
+        self._store(self._folder / _OWNER, codec.encode_owner(run))
 
     def close(self) -> None:
         """Nothing is held open."""

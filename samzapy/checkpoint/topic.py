@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from samzapy.api.checkpoint import Checkpoint, CheckpointManager
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRun
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
 from samzapy.checkpoint import codec
@@ -40,6 +40,7 @@ class TopicCheckpointManager(CheckpointManager):
         self._reader: SystemConsumer | None = None
         self._checkpoints: dict[str, Checkpoint] = {}
         self._partitions: dict[str, int] = {}
+        self._owner: JobRun | None = None
 
     def start(self) -> None:
         admin = self._admin()
@@ -76,6 +77,13 @@ class TopicCheckpointManager(CheckpointManager):
         value = codec.encode_partitions(partitions)
         self._write([OutgoingRecord(self._ssp.stream, codec.PARTITIONS_KEY, value, 0)])
 
+    def read_owner(self) -> JobRun | None:
+        self._catch_up()
+        return self._owner
+
+    def write_owner(self, run: JobRun) -> None:
+        self._write([OutgoingRecord(self._ssp.stream, codec.OWNER_KEY, codec.encode_owner(run), 0)])
+
     def close(self) -> None:
         if self._reader is not None:
             self._reader.close()
@@ -95,6 +103,7 @@ class TopicCheckpointManager(CheckpointManager):
         if self._reader is None:
             self._checkpoints.clear()
             self._partitions.clear()
+            self._owner = None
             self._reader = self._new_consumer()
             self._reader.register(self._ssp, bound.oldest)
             self._reader.start()
@@ -121,3 +130,5 @@ class TopicCheckpointManager(CheckpointManager):
                 self._checkpoints[task] = codec.decode(value, where)
             elif key == codec.PARTITIONS_KEY:
                 self._partitions = codec.decode_partitions(value, where)
+            elif key == codec.OWNER_KEY:
+                self._owner = codec.decode_owner(value, where)

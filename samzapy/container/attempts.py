@@ -14,7 +14,9 @@ from collections.abc import Callable, Sequence
 from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.config.error_policy import ErrorPolicy
 from samzapy.container.lifecycle import Container
+from samzapy.container.ownership import Ownership
 from samzapy.errors import (
+    JobTakenOver,
     ProducerError,
     ProducerFenced,
     RecordTooLarge,
@@ -38,10 +40,18 @@ class Attempts:
     """Runs containers built by `build` until one ends as it should; `run` and `stop` are a container's own."""
 
     def __init__(
-        self, build: Callable[[], Container], lease: ContainerLease, produce: ErrorPolicy | None = None
+        self,
+        build: Callable[[], Container],
+        lease: ContainerLease,
+        ownership: Ownership,
+        produce: ErrorPolicy | None = None,
+        transaction_timeout_ms: int = 60_000,
     ) -> None:
-        """`produce`: how often a send that failed is made again, which is the work since the last commit all over."""
+        """`produce`: how often a send that failed is made again, which is the work since the last commit all over.
+        `transaction_timeout_ms` is for the warning to somebody whose transactions last longer."""
         self._build = build
+        self._ownership = ownership
+        self._transaction_timeout_ms = transaction_timeout_ms
         self._lease = lease
         self._asked_for = tuple(produce.pauses_s()) if produce else ()
         self._current: Container | None = None
@@ -69,7 +79,7 @@ class Attempts:
                 if in_a_row > len(pauses):
                     raise
                 self._check_ownership(container, failure)
-                logger.warning("Starting again from the last commit after: %s", failure)
+                self._explain(failure)
                 self._stopped.wait(pauses[in_a_row - 1])
 
     def _pauses(self, failure: SamzapyError) -> Sequence[float]:
@@ -87,3 +97,21 @@ class Attempts:
             raise TaskMigrated(f"{failure}; and the coordinator does not answer ({silence})") from failure
         if directive is Directive.ABANDON:
             raise TaskMigrated(f"a newer attempt runs this container ({failure})") from failure
+        try:
+            self._ownership.look()
+        except JobTakenOver:
+            raise
+        except SamzapyError as silence:
+            # Then the next start finds out, having fenced whoever owns the tasks: that one starts once more than needed.
+            logger.warning("Whether another run has taken over is not known (%s)", silence)
+        finally:
+            self._ownership.close()
+
+    def _explain(self, failure: SamzapyError) -> None:
+        logger.warning("Starting again from the last commit after: %s", failure)
+        if isinstance(failure, ProducerFenced):
+            logger.warning(
+                "No newer attempt has fenced it, so the broker has: a transaction was open for longer than "
+                "task.transaction.timeout.ms (%d); raise it, commit more often, or do less in one process()",
+                self._transaction_timeout_ms,
+            )

@@ -68,6 +68,16 @@ def transaction_system(job: JobConfig) -> str | None:
     return system
 
 
+def check_transaction_timeout(job: JobConfig, clients: SystemClients) -> None:
+    """Raise ConfigError if the system ends transactions sooner than the job asks for."""
+    system = transaction_system(job)
+    limit = None if system is None else clients.admin(system).longest_transaction_ms()
+    timeout_ms = job.task.transaction_timeout_ms
+    if limit is not None and timeout_ms > limit:
+        message = f"must be at most {limit}, the transaction.max.timeout.ms of system '{system}'"
+        raise ConfigError([ConfigProblem("task.transaction.timeout.ms", str(timeout_ms), message)])
+
+
 class Delivery:
     """The producers and the protocol of one container."""
 

@@ -16,6 +16,7 @@ from samzapy.config.job import JobConfig
 from samzapy.container.attempts import Attempts
 from samzapy.container.clients import SystemClients
 from samzapy.container.lifecycle import Container
+from samzapy.container.ownership import Ownership
 from samzapy.container.parts import Parts
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.failpoints import arm_from_environment
@@ -35,11 +36,12 @@ def build_container(
     ends: Mapping[SystemStreamPartition, int] | None = None,
     clock: Clock = SYSTEM_CLOCK,
     on_lost: Callable[[str], None] | None = None,
+    run_id: str | None = None,
 ) -> Attempts:
     """A container that is ready to `run`, and starts again by itself where that is enough; nothing is connected, opened or restored yet.
 
     `ends`: the offset before which each partition ends in a bounded run. `on_lost` is called, on the heartbeat's
-    thread, when the lease is gone and the run loop has not let go a lease later (a stuck `process`).
+    thread, when the lease is gone and the run loop has not let go a lease later (a stuck `process`). `run_id`: the run that the container is part of, whose successors it gives way to.
     Raises ConfigError.
     """
     arm_from_environment(os.environ)
@@ -47,14 +49,16 @@ def build_container(
     name = f"{config.name}-{config.id}-{model.id}"
     engines = load_engines(config)
     serdes = serde_registry(config)
+    ownership = Ownership(config, run_id)
 
     def build() -> Container:
         clients = SystemClients(config.systems, system_factory, name, config.task.transaction_timeout_ms)
         checkpoints = manager_for(config, clients)
         parts = Parts(config, model, clients, checkpoints, engines, serdes, task_class, Registry())
-        return Container(parts, lease, ends or {}, clock, on_lost)
+        return Container(parts, lease, ends or {}, clock, ownership, on_lost)
 
-    return Attempts(build, lease, config.task.errors.policies[Stage.PRODUCE])
+    produce = config.task.errors.policies[Stage.PRODUCE]
+    return Attempts(build, lease, ownership, produce, config.task.transaction_timeout_ms)
 
 
 #: What each kind of task has to define.

@@ -1,7 +1,13 @@
 """The container's reports: a thread tells the coordinator how things stand and takes its directives.
 
-The run loop never waits for the coordinator; it looks at two flags between slices. Without an answer for the length of
-the lease the container must let go, because another attempt may have been started by then.
+The run loop never waits for the coordinator; it looks at two flags and the clock between slices. Without an answer for
+the length of the lease the container must let go, because another attempt may have been started by then.
+
+A process that is stopped and goes on after its lease has run out sees that by the clock, before its next slice and before
+any checkpoint: it asks, and writes nothing more once it has heard of a successor. That is all a lease can do: what it had
+handed to the producer before it was stopped is sent by the producer's own thread the moment it goes on. In exactly-once the broker
+refuses that (the successor has fenced the producer); effectively-once refuses state and offsets, and repeats outputs
+under the same ids; at-least-once and at-most-once may repeat one batch of outputs and changelog records.
 """
 
 from __future__ import annotations
@@ -59,6 +65,11 @@ class Heartbeat:
 
     def should_stop(self) -> bool:
         """Whether to commit and stop. Raises TaskMigrated when the container must stop without a commit."""
+        if self._lost is None and self._silent_s() > self._lease.duration_s:
+            # Stopped, or kept from reporting, for that long: somebody else may own the tasks by now, so ask first.
+            self._tell()
+            if self._lost is None and self._silent_s() > self._lease.duration_s:
+                self._lose("the lease has run out before its renewal was heard of")
         if self._lost is not None:
             raise TaskMigrated(self._lost)
         return self._stop_requested
@@ -83,19 +94,24 @@ class Heartbeat:
             elif self._on_lost is not None and self._clock.monotonic() - self._lost_at > self._lease.duration_s:
                 self._on_lost(self._lost)
 
+    def _silent_s(self) -> float:
+        return self._clock.monotonic() - self._answered_at
+
     def _lose(self, why: str) -> None:
         self._lost_at = self._clock.monotonic()
         self._lost = why
 
     def _tell(self) -> None:
+        asked = self._clock.monotonic()
         try:
             directive = self._lease.report(self._build(self._phase))
         except RetriableError as cause:
-            silent = self._clock.monotonic() - self._answered_at
+            silent = self._silent_s()
             if silent > self._lease.duration_s:
                 self._lose(f"the coordinator has not answered for {silent:.0f} s ({cause}): the lease has run out")
             return
-        self._answered_at = self._clock.monotonic()
+        # A lease runs from when it was asked for: this process may have been stopped before it read the answer.
+        self._answered_at = max(asked, self._answered_at)
         if directive is Directive.STOP:
             self._stop_requested = True
         elif directive is Directive.ABANDON:

@@ -1,8 +1,8 @@
 """A container's start and stop, in this order; the order is the guarantee.
 
-start   1  an epoch from the coordinator        (the lease given to the container)
+start   1  an epoch from the coordinator        (the lease given to the container, and not lost by now)
         2  take over from the predecessor       (transactional producers: abort what it left open, and fence it)
-        3  read the checkpoints                 (committed records only)
+        3  read the checkpoints                 (committed records only), and let go if a newer run has taken over
         4  open the local stores, or set them aside
         5  restore them from the changelogs
         6  init() of every task, and take-over of the sinks it registers there
@@ -28,6 +28,7 @@ from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.garbage import tuned_for_messages
 from samzapy.container.heartbeat import Heartbeat
 from samzapy.container.inputs import Inputs
+from samzapy.container.ownership import Ownership
 from samzapy.container.parts import Parts
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.task_instance import TaskInstance
@@ -46,6 +47,7 @@ class Container:
         lease: ContainerLease,
         ends: Mapping[SystemStreamPartition, int],
         clock: Clock,
+        ownership: Ownership,
         on_lost: Callable[[str], None] | None = None,
     ) -> None:
         """`ends`: the offset before which each partition ends in a bounded run, empty for an endless one."""
@@ -53,6 +55,7 @@ class Container:
         self._lease = lease
         self._ends = ends
         self._clock = clock
+        self._ownership = ownership
         self._heartbeat = Heartbeat(lease, self.report, clock, on_lost)
         self._stores: dict[str, TaskStores] = {}
         self._tasks: list[TaskInstance] = []
@@ -86,12 +89,14 @@ class Container:
 
     def _start(self) -> RunLoop:
         parts, epoch = self._parts, self._lease.epoch
+        # 1  the lease
+        self._heartbeat.should_stop()
         reach("start.1")
         # 2  transactions
         parts.take_over()
         reach("start.2")
         # 3  checkpoints
-        checkpoints = parts.read_checkpoints()
+        checkpoints = parts.read_checkpoints(self._ownership)
         reach("start.3")
         # 4, 5  stores
         self._heartbeat.phase("restoring")
@@ -107,7 +112,7 @@ class Container:
             parts.init(task, checkpoints[task.name], epoch)
         reach("start.6")
         # 7  inputs
-        self._committer = parts.committer(epoch, self._clock)
+        self._committer = parts.committer(epoch, self._clock, self._heartbeat.should_stop)
         self._committer.commit([task for task in self._tasks if self._never_committed(task, checkpoints)], force=True)
         self._inputs = parts.inputs(self._ends, self._clock)
         self._inputs.start(self._first_offsets())

@@ -31,6 +31,7 @@ from samzapy.container.decode import Decoder
 from samzapy.container.delivery import Delivery
 from samzapy.container.inputs import Inputs
 from samzapy.container.limits import RecordLimits
+from samzapy.container.ownership import Ownership
 from samzapy.container.policies.collectors import SizingCollector, TolerantCollector
 from samzapy.container.policies.dead_letters import DeadLetters
 from samzapy.container.policies.pause import InterruptiblePause
@@ -79,8 +80,9 @@ class Parts:
         """End what predecessors of the container's tasks may still be doing, where the guarantee can."""
         self._delivery.take_over(task.name for task in self.model.tasks)
 
-    def read_checkpoints(self) -> dict[str, Checkpoint | None]:
-        """The last checkpoint of every task, None where there is none."""
+    def read_checkpoints(self, ownership: Ownership) -> dict[str, Checkpoint | None]:
+        """The last checkpoint of every task, None where there is none. Raises JobTakenOver."""
+        ownership.check(self._checkpoints)
         return {task.name: self._checkpoints.read(task.name) for task in self.model.tasks}
 
     def starting_offsets(self, checkpoints: Mapping[str, Checkpoint | None]) -> dict[str, Offsets]:
@@ -206,10 +208,12 @@ class Parts:
             attempt = TaskAttempt(f"{self.config.name}-{self.config.id}", task.name, epoch, context.ssps)
             open_sinks(self.config, task, attempt, checkpoint, context.moved)
 
-    def committer(self, epoch: int, clock: Clock) -> CommitProtocol:
-        """What commits the container's tasks."""
+    def committer(self, epoch: int, clock: Clock, must_own: Callable[[], object]) -> CommitProtocol:
+        """What commits the container's tasks; `must_own` raises when they are no longer the container's."""
         changelogs = frozenset(store.changelog.system for store in self.config.stores.values() if store.changelog)
-        return self._delivery.protocol(CommitSettings(self._checkpoints, changelogs, epoch, clock, self.metrics))
+        return self._delivery.protocol(
+            CommitSettings(self._checkpoints, changelogs, epoch, clock, self.metrics, must_own)
+        )
 
     def inputs(self, ends: Mapping[SystemStreamPartition, int], clock: Clock) -> Inputs:
         """Consumers and decoders of every input of the container; nothing is fetched yet."""

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import urllib3
 
 from samzapy.api.lease import ContainerLease, ContainerReport, Directive
+from samzapy.coordinator.attempt import AttemptProcess
 from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.wire import report_to_json
 from samzapy.errors import EnvironmentFailure, RetriableError, SamzapyError, TaskMigrated
@@ -36,14 +37,17 @@ class CoordinatorClient:
             retries=False,
         )
 
-    def register(self, container_id: str) -> tuple[HttpLease, JobSpec]:
-        """Register an attempt: its lease, and the job."""
-        answer = self.call("POST", f"/containers/{quote(container_id, safe='')}/attempts")
+    def register(self, container_id: str, process: AttemptProcess | None = None) -> tuple[HttpLease, JobSpec]:
+        """Register an attempt, which runs as `process`: its lease, and the job."""
+        body = {"process": None if process is None else process.to_json()}
+        answer = self.call("POST", f"/containers/{quote(container_id, safe='')}/attempts", body)
         if answer["version"] != VERSION:
             raise EnvironmentFailure(
                 f"samzapy {VERSION} is installed for the executor's Python, the driver has {answer['version']}"
             )
-        lease = HttpLease(self, container_id, answer["epoch"], answer["lease_ms"] / 1000)
+        before = answer["predecessor"]
+        predecessor = None if before is None else AttemptProcess.from_json(before)
+        lease = HttpLease(self, container_id, answer["epoch"], answer["lease_ms"] / 1000, predecessor)
         return lease, JobSpec.from_json(answer["spec"])
 
     def fail(self, container_id: str, epoch: int, error: SamzapyError, *, permanent: bool = False) -> None:
@@ -90,9 +94,17 @@ class CoordinatorClient:
 
 
 class HttpLease(ContainerLease):
-    """A lease kept over HTTP."""
+    """A lease kept over HTTP. `predecessor`: where the attempt before it ran, as far as the coordinator knows."""
 
-    def __init__(self, client: CoordinatorClient, container_id: str, epoch: int, duration_s: float) -> None:
+    def __init__(
+        self,
+        client: CoordinatorClient,
+        container_id: str,
+        epoch: int,
+        duration_s: float,
+        predecessor: AttemptProcess | None = None,
+    ) -> None:
+        self.predecessor = predecessor
         self._client = client
         self._path = f"/containers/{quote(container_id, safe='')}/report"
         self._epoch = epoch

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.coordinator.attempt import AttemptProcess, Overdue
 from samzapy.coordinator.leases import ContainerState, Leases
 from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.progress import ContainerFailure, JobStatus, Progress
+from samzapy.errors import JobTakenOver, RetriableError, SamzapyError
 
 #: Phases after which no more reports come.
 _ENDS = {"done": ContainerState.DONE, "failed": ContainerState.LOST}
@@ -30,6 +33,8 @@ class Coordinator:
         self._clock = clock
         self._started: float | None = None
         self._newest = 0.0
+        self._processes: dict[str, AttemptProcess | None] = {}
+        self._abandoned: str | None = None
         self._changed = threading.Condition()
 
     @property
@@ -46,14 +51,31 @@ class Coordinator:
         """Whether the job has a container of that id."""
         return container_id in self._ids
 
-    def register(self, container_id: str) -> int:
-        """Grant the container to a new attempt; returns its epoch."""
+    def register(self, container_id: str, process: AttemptProcess | None = None) -> int:
+        """Grant the container to a new attempt, which runs as `process`; returns its epoch."""
         with self._changed:
+            self._processes[container_id] = process
             epoch = self._leases.grant(container_id)
             if self._started is None:
                 self._started = self._newest = self._clock.monotonic()
             self._changed.notify_all()
             return epoch
+
+    def process(self, container_id: str) -> AttemptProcess | None:
+        """Where the newest attempt runs; None if there is none, or it has not said."""
+        with self._changed:
+            return self._processes.get(container_id)
+
+    def overdue(self) -> tuple[Overdue, ...]:
+        """The attempts whose leases have run out, and of which nobody has said that they ended."""
+        with self._changed:
+            leases = self._leases
+            found = [(i, leases.epoch(i), self._processes.get(i)) for i in self._ids if leases.overdue(i)]
+        return tuple(
+            Overdue(i, epoch, None if process is None else process.spark_task)
+            for i, epoch, process in found
+            if epoch is not None
+        )
 
     def report(self, report: ContainerReport) -> Directive:
         """Take a report and say what to do; what a superseded attempt reports is not counted."""
@@ -72,6 +94,8 @@ class Coordinator:
         with self._changed:
             self._leases.finish(failure.container_id, failure.epoch, ContainerState.LOST)
             self._progress.fail(failure)
+            if failure.error == JobTakenOver.__name__:
+                self._abandon(failure.message)
             self._changed.notify_all()
 
     def stop(self) -> None:
@@ -79,6 +103,18 @@ class Coordinator:
         with self._changed:
             self._leases.stop()
             self._changed.notify_all()
+
+    def abandon(self, reason: str) -> None:
+        """Answer ABANDON to every report from now on: the job is no longer this run's, for that reason."""
+        with self._changed:
+            self._abandon(reason)
+            self._changed.notify_all()
+
+    @property
+    def abandoned(self) -> str | None:
+        """Why the job is no longer this run's; None while it is."""
+        with self._changed:
+            return self._abandoned
 
     @property
     def stopping(self) -> bool:
@@ -104,13 +140,30 @@ class Coordinator:
         with self._changed:
             self._changed.wait(timeout_s)
 
+    def _abandon(self, reason: str) -> None:
+        if self._abandoned is None:
+            self._abandoned = reason
+            self._leases.abandon()
+
 
 class LocalLease(ContainerLease):
-    """The lease of a container that runs in the coordinator's own process."""
+    """The lease of a container that runs in the coordinator's own process, and is stopped with it."""
 
-    def __init__(self, coordinator: Coordinator, container_id: str) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        container_id: str,
+        confirm: Callable[[], None] = lambda: None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """`confirm` is asked, after a silence longer than the lease, whether the job is still this run's: it raises
+        JobTakenOver if not, another SamzapyError if it cannot tell."""
         self._coordinator = coordinator
         self._epoch = coordinator.register(container_id)
+        self._confirm = confirm
+        self._clock = clock
+        self._reported_at = clock.monotonic()
+        self._one_at_a_time = threading.Lock()
 
     @property
     def epoch(self) -> int:
@@ -123,5 +176,17 @@ class LocalLease(ContainerLease):
         return self._coordinator.lease_s
 
     def report(self, report: ContainerReport) -> Directive:
-        """Tell the coordinator; it always answers."""
+        """Tell the coordinator. Raises RetriableError when it cannot tell whether the job is still this run's."""
+        with self._one_at_a_time:
+            if self._clock.monotonic() - self._reported_at > self.duration_s:
+                self._confirm_ownership()
+            self._reported_at = self._clock.monotonic()
         return self._coordinator.report(report)
+
+    def _confirm_ownership(self) -> None:
+        try:
+            self._confirm()
+        except JobTakenOver as taken:
+            self._coordinator.abandon(str(taken))
+        except SamzapyError as cause:
+            raise RetriableError(f"whether another run has taken over is not known: {cause}") from cause

@@ -47,6 +47,7 @@ class Leases:
         self._clock = clock
         self._last_epoch = 0
         self._stopping = False
+        self._abandoned = False
 
     @property
     def duration_s(self) -> float:
@@ -74,7 +75,7 @@ class Leases:
     def renew(self, container_id: str, epoch: int) -> Directive:
         """Take a sign of life; a late one revives the lease as long as nobody else has registered."""
         grant = self._grants[container_id]
-        if grant is None or grant.epoch != epoch:
+        if self._abandoned or grant is None or grant.epoch != epoch:
             return Directive.ABANDON
         if grant.state is not ContainerState.DONE:
             grant.state = ContainerState.RUNNING
@@ -91,6 +92,15 @@ class Leases:
         """From now on every renewal is answered STOP."""
         self._stopping = True
 
+    def abandon(self) -> None:
+        """From now on every renewal is answered ABANDON."""
+        self._abandoned = True
+
+    def overdue(self, container_id: str) -> bool:
+        """Whether the newest attempt's lease has run out, and nobody has said that it ended."""
+        grant = self._grants[container_id]
+        return grant is not None and grant.state is ContainerState.RUNNING and self._clock.monotonic() >= grant.expires
+
     def attempts(self, container_id: str) -> int:
         """How many attempts have registered."""
         return self._attempts[container_id]
@@ -105,7 +115,7 @@ class Leases:
         grant = self._grants[container_id]
         if grant is None:
             return ContainerState.WAITING
-        if grant.state is ContainerState.RUNNING and self._clock.monotonic() >= grant.expires:
+        if self.overdue(container_id):
             return ContainerState.LOST
         return grant.state
 

@@ -1,7 +1,7 @@
 """The coordinator over HTTP, in a thread of the driver.
 
 ==============================  =================================================
-POST /containers/ID/attempts    register: {version, epoch, lease_ms, spec}
+POST /containers/ID/attempts    register {process}: {version, epoch, lease_ms, spec, predecessor}
 POST /containers/ID/report      a ContainerReport: {directive}
 POST /containers/ID/failure     {epoch, error, message, exit_code, permanent}: {}
 POST /stop                      stop everything: {}
@@ -28,7 +28,7 @@ from starlette.routing import Route
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.guard import Guard
 from samzapy.coordinator.page import STYLE, render
-from samzapy.coordinator.wire import WireError, failure_from_json, report_from_json
+from samzapy.coordinator.wire import WireError, failure_from_json, process_from_json, report_from_json
 from samzapy.errors import EnvironmentFailure
 from samzapy.version import VERSION
 
@@ -82,10 +82,15 @@ class _Handlers:
 
     async def register(self, request: Request) -> Response:
         coordinator = self._coordinator
-        epoch = coordinator.register(self._container(request))
+        container = self._container(request)
+        process = process_from_json(await _body(request))
+        # Nothing else is handled between the two: there is one event loop.
+        predecessor = coordinator.process(container)
+        epoch = coordinator.register(container, process)
         lease_ms = round(coordinator.lease_s * 1000)
         spec = coordinator.spec.to_json()
-        return JSONResponse({"version": VERSION, "epoch": epoch, "lease_ms": lease_ms, "spec": spec})
+        answer = {"version": VERSION, "epoch": epoch, "lease_ms": lease_ms, "spec": spec}
+        return JSONResponse({**answer, "predecessor": None if predecessor is None else predecessor.to_json()})
 
     async def report(self, request: Request) -> Response:
         report = report_from_json(self._container(request), await _body(request))

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 from samzapy.api.lease import ContainerReport
+from samzapy.coordinator.attempt import AttemptProcess
 from samzapy.coordinator.progress import ContainerFailure
 
 V = TypeVar("V")
@@ -51,6 +52,21 @@ def failure_from_json(container_id: str, body: Any) -> ContainerFailure:
         _text("message", data.get("message")),
         _integer("exit_code", data.get("exit_code")),
         data.get("permanent") is True,
+    )
+
+
+def process_from_json(body: Any) -> AttemptProcess | None:
+    """Where an attempt runs, None if it does not say. Raises WireError."""
+    told = _table("attempt", body).get("process")
+    if told is None:
+        return None
+    data = _table("process", told)
+    task = data.get("spark_task")
+    return AttemptProcess(
+        _text("process.machine", data.get("machine")),
+        _integer("process.pid", data.get("pid")),
+        _integer("process.started", data.get("started")),
+        None if task is None else _integer("process.spark_task", task),
     )
 
 

@@ -23,12 +23,14 @@ class JobFailed(SamzapyError):
 
 @dataclass(frozen=True)
 class PreparedJob:
-    """A job whose surroundings were checked and created. `ends`: where each partition ends, None for an endless run."""
+    """A job whose surroundings were checked and created. `ends`: where each partition ends, None for an endless run.
+    `run_id`: what the run is written down as beside the checkpoints, None where it is not."""
 
     config: JobConfig
     model: JobModel
     ends: Mapping[SystemStreamPartition, int] | None = None
     warnings: tuple[str, ...] = ()
+    run_id: str | None = None
 
 
 def _ignore(_: object) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from samzapy.container.factory import build_container
+from samzapy.container.ownership import Ownership
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.progress import JobStatus
+from samzapy.errors import TaskMigrated
 from samzapy.job.model import ContainerModel, JobModel
-from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
+from samzapy.runner.base import JobFailed, JobOutcome, PreparedJob, Runner, RunOptions
 from samzapy.runner.feed import StatusFeed
+from samzapy.runner.ownership_watch import OwnershipWatch
 from samzapy.runner.signals import STOPPING, StopSignals
-
-#: Here the coordinator always answers, so the lease only sets the pace of the reports: a third of it.
-LEASE_S = 1.5
 
 
 class _Listener:
@@ -40,10 +42,21 @@ class LocalRunner(Runner):
         """Run to the end or to a signal."""
         config = prepared.config
         model = ContainerModel("0", prepared.model.tasks)
-        spec = JobSpec(JobModel((model,)), config.raw, prepared.ends)
-        coordinator = Coordinator(config.name, spec, LEASE_S)
-        lease = LocalLease(coordinator, model.id)
-        container = build_container(config, model, lease, ends=prepared.ends)
-        with StopSignals(container.stop) as signals, StatusFeed(coordinator, _Listener(options, signals)):
-            container.run()
+        spec = JobSpec(JobModel((model,)), config.raw, prepared.ends, run_id=prepared.run_id)
+        coordinator = Coordinator(config.name, spec, config.spark.lease_ms / 1000)
+        ownership = Ownership(config, prepared.run_id)
+        lease = LocalLease(coordinator, model.id, ownership.look)
+        container = build_container(config, model, lease, ends=prepared.ends, run_id=prepared.run_id)
+        with (
+            StopSignals(container.stop) as signals,
+            StatusFeed(coordinator, _Listener(options, signals)),
+            closing(ownership),
+            OwnershipWatch(config, prepared.run_id, coordinator),
+        ):
+            try:
+                container.run()
+            except TaskMigrated as cause:
+                if coordinator.abandoned is None:
+                    raise
+                raise JobFailed(coordinator.abandoned) from cause
         return JobOutcome(coordinator.status(), signals.received)

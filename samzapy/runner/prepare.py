@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
+from samzapy.api.checkpoint import CheckpointManager, JobRun
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import AnyTask, StreamTask
 from samzapy.checkpoint import checkpoint_topic, manager_for
@@ -12,8 +13,9 @@ from samzapy.config import asynchronous
 from samzapy.config.asynchronous import AsyncConfig
 from samzapy.config.job import JobConfig
 from samzapy.container.clients import SystemClients
-from samzapy.container.delivery import Delivery, transaction_system
+from samzapy.container.delivery import Delivery, check_transaction_timeout, transaction_system
 from samzapy.container.factory import load_task_class
+from samzapy.container.ownership import this_run
 from samzapy.errors import ConfigError, ConfigProblem, UnknownStream
 from samzapy.job.model import JobModel
 from samzapy.job.planner import changelog_partition_count, plan
@@ -29,9 +31,11 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
 
     1  the guarantee can be kept with these systems, the task class can be imported, the systems take their settings
     2  every input exists, and the stream of dead letters; the inputs' partitions are counted
-    3  with transactions, what an earlier run left open is aborted, and its tasks are fenced
+    3  with transactions, this run takes the job over: it is written down as the owner of a checkpoint topic that exists,
+       then what an earlier run left open is aborted, and its tasks are fenced
        the tasks keep the changelog partitions they had; changelogs that exist are compacted and have one for each
-    4  the checkpoint topic (or folder) and missing changelogs are created
+    4  the checkpoint topic (or folder) and missing changelogs are created; without transactions, and in a new topic,
+       this run is now written down as the job's owner
     5  with `until_end`, and for `bounded` streams, the ends as they are now
 
     Inputs with different partition counts are no error (Samza's rule: a task per partition number of the largest
@@ -44,12 +48,14 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     clients = SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-driver")
     try:
         counts = _partition_counts(config, clients)
-        model = _plan(config, clients, counts)
+        check_transaction_timeout(config, clients)
+        run = this_run()
+        model = _plan(config, clients, counts, run)
         ends = _ends(config, clients, model, until_end)
     finally:
         clients.close()
     warnings = (*config.warnings, *_uneven(config, counts), *_idle_keys(config, task_class))
-    return PreparedJob(config, model, ends, warnings)
+    return PreparedJob(config, model, ends, warnings, run.id)
 
 
 def _partition_counts(config: JobConfig, clients: SystemClients) -> dict[SystemStream, int]:
@@ -72,10 +78,10 @@ def _partition_counts(config: JobConfig, clients: SystemClients) -> dict[SystemS
     return counts
 
 
-def _plan(config: JobConfig, clients: SystemClients, counts: Mapping[SystemStream, int]) -> JobModel:
+def _plan(config: JobConfig, clients: SystemClients, counts: Mapping[SystemStream, int], run: JobRun) -> JobModel:
     checkpoints = manager_for(config, clients)
     try:
-        _end_predecessors(config, clients, counts)
+        taken = _take_over(config, clients, counts, checkpoints, run)
         previous = checkpoints.read_changelog_partitions()
         model = plan(config, counts, previous)
         partitions = changelog_partition_count(model)
@@ -83,6 +89,8 @@ def _plan(config: JobConfig, clients: SystemClients, counts: Mapping[SystemStrea
         for store, system in changelogs:
             find_changelog(clients.admin(system), store, partitions)
         checkpoints.start()
+        if not taken:
+            checkpoints.write_owner(run)
         for store, system in changelogs:
             ensure_changelog(clients.admin(system), store, partitions)
             ensure_access_log(clients.admin(system), store, partitions)
@@ -94,15 +102,25 @@ def _plan(config: JobConfig, clients: SystemClients, counts: Mapping[SystemStrea
         checkpoints.close()
 
 
-def _end_predecessors(config: JobConfig, clients: SystemClients, counts: Mapping[SystemStream, int]) -> None:
-    """Abort what tasks of an earlier run left open in a transaction: readers of committed records, the reader of the
-    checkpoint topic among them, would wait at it until the broker times it out."""
+def _take_over(
+    config: JobConfig,
+    clients: SystemClients,
+    counts: Mapping[SystemStream, int],
+    checkpoints: CheckpointManager,
+    run: JobRun,
+) -> bool:
+    """Own the job, then abort what tasks of an earlier run left open in a transaction: readers of committed records, the
+    reader of the checkpoint topic among them, would wait at it until the broker times it out.
+
+    In this order, so that whoever is fenced finds the new owner. False, and nothing is done, without transactions or
+    before the first run.
+    """
     system = transaction_system(config)
-    if system is None:
-        return
-    topic = clients.admin(system).describe(checkpoint_topic(config.name, config.id))
-    if topic is not None:
-        Delivery(config, clients).take_over(task.name for task in plan(config, counts).tasks)
+    if system is None or clients.admin(system).describe(checkpoint_topic(config.name, config.id)) is None:
+        return False
+    checkpoints.write_owner(run)
+    Delivery(config, clients).take_over(task.name for task in plan(config, counts).tasks)
+    return True
 
 
 def _ends(

@@ -6,7 +6,7 @@ import pytest
 from system_under_test import SystemUnderTest
 from systems import SYSTEMS
 
-from samzapy.api.checkpoint import Checkpoint
+from samzapy.api.checkpoint import Checkpoint, JobRun
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint.files import FileCheckpointManager
@@ -129,4 +129,46 @@ def test_a_topic_that_cannot_keep_checkpoints_is_refused(system, topic, stream, 
     system.admin.create(StreamSpec(stream, partitions, config))
     with pytest.raises(EnvironmentFailure, match=message):
         manager.start()
+    manager.close()
+
+
+def test_the_run_that_was_written_down_last_owns_the_job(new_manager):
+    manager = new_manager()
+    assert manager.read_owner() is None
+    manager.start()
+    assert manager.read_owner() is None
+    manager.write({"Partition 0": Checkpoint({SSP: 1})})
+    manager.write_owner(JobRun("first", 2_000, "here", 1))
+    manager.close()
+    # By the order of writing: the clock of the second one's machine is behind.
+    second = new_manager()
+    second.write_owner(JobRun("second", 1_000, "there", 2))
+    assert manager.read_owner() == second.read_owner() == JobRun("second", 1_000, "there", 2)
+    assert second.read("Partition 0") == Checkpoint({SSP: 1})
+    manager.close()
+    second.close()
+
+
+def test_an_owner_is_seen_by_a_manager_that_has_read_before_it_was_written(new_manager):
+    watching = new_manager()
+    watching.start()
+    assert watching.read_owner() is None
+    other = new_manager()
+    other.write_owner(JobRun("other", 1, "there", 2))
+    assert watching.read_owner() == JobRun("other", 1, "there", 2)
+    watching.close()
+    other.close()
+
+
+def test_an_owner_counts_though_it_was_written_while_a_transaction_was_open(system, topic, stream):
+    manager = topic()
+    manager.start()
+    producer = system.transactional(f"{stream}-writer")
+    producer.begin()
+    manager.write({"Partition 0": Checkpoint({SSP: 1})}, producer)
+    producer.flush()
+    manager.write_owner(JobRun("newer", 1, "there", 2))
+    # What a newer run does next: it fences, which ends the transaction that hides the record.
+    system.transactional(f"{stream}-writer")
+    assert manager.read_owner() == JobRun("newer", 1, "there", 2)
     manager.close()

@@ -1,15 +1,19 @@
 """A job whose outcome tells what happened to every input: ids out, and a fold per key in the store."""
 
 import json
+import time
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 from samzapy import InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
 from samzapy.container.factory import build_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
+from samzapy.errors import SamzapyError
 from samzapy.runner.prepare import prepare
 from samzapy.system.factories import system_factory
 
@@ -62,6 +66,10 @@ class CrashJob:
         for stream in ("in", "out"):
             self.admin.create(StreamSpec(f"{prefix}-{stream}", partitions))
         self.sent = 0
+        self.took_s = None
+        self._read = {}
+        self._outputs = Counter()
+        self._state = {}
 
     def send(self, n):
         """Append the next n ids, spread over partitions and keys."""
@@ -75,37 +83,81 @@ class CrashJob:
         )
         self._producer.flush()
 
-    def run(self, **overrides):
-        config = load_job(self.flat | overrides)
+    def run(self, clock=SYSTEM_CLOCK):
+        """Run to the ends that the inputs have now; `took_s` is how long it took."""
+        began = time.monotonic()
+        config = load_job(self.flat)
         prepared = prepare(config, until_end=True)
         model = replace(prepared.model.containers[0], tasks=prepared.model.tasks)
         coordinator = Coordinator(config.name, JobSpec(prepared.model, config.raw, prepared.ends), 5.0)
-        return build_container(config, model, LocalLease(coordinator, "0"), ends=prepared.ends).run()
+        report = build_container(config, model, LocalLease(coordinator, "0"), ends=prepared.ends, clock=clock).run()
+        self.took_s = time.monotonic() - began
+        return report
+
+    def recover(self, most=3):
+        """Run until a run ends well; what the others, at the most `most`, failed with."""
+        failures = []
+        while True:
+            try:
+                self.run()
+            except SamzapyError as failure:
+                failures.append(failure)
+                assert len(failures) <= most, failures
+            else:
+                return failures
+
+    def numbers(self, faults):
+        """What `outcome` is told of everything sent so far, and of the last run as the recovery."""
+        guarantee = self.flat["task.guarantee"]
+        return {
+            "guarantee": guarantee,
+            "system": self.flat["systems.sys.samza.factory"],
+            "events": self.sent,
+            "faults": faults,
+            "recovery_s": self.took_s,
+            **measured(self.outputs(), self.state(), range(self.sent), guarantee),
+        }
 
     def outputs(self):
-        """How often each id came out, for a reader of committed records."""
-        return Counter(json.loads(value) for _, value in self._read(f"{self.prefix}-out"))
+        """How often each id has come out so far, for a reader of committed records."""
+        self._outputs.update(json.loads(value) for _, value in self._new(f"{self.prefix}-out"))
+        return Counter(self._outputs)
 
     def state(self):
         """The changelog, replayed."""
-        state = {key.decode(): value for key, value in self._read(f"{self.prefix}-changelog")}
-        return {key: json.loads(value) for key, value in state.items() if value is not None}
+        self._state |= {key.decode(): value for key, value in self._new(f"{self.prefix}-changelog")}
+        return {key: json.loads(value) for key, value in self._state.items() if value is not None}
+
+    @property
+    def state_folder(self):
+        """Below it lie the local stores."""
+        return Path(self.flat["job.logged.store.base.dir"])
+
+    def store_files(self, pattern="*"):
+        """Files of the local stores that are in use, in an order of their own."""
+        return sorted(path for path in self.state_folder.glob(f"*/ledger/Partition_?/{pattern}") if path.is_file())
+
+    def set_aside(self):
+        """Names of stores that were put out of the way."""
+        return sorted(path.name for path in self.state_folder.glob("*/ledger/*.*-*"))
 
     def close(self):
         self._producer.close()
         self.admin.close()
 
-    def _read(self, stream):
+    def _new(self, stream):
+        """What was appended since the last call."""
         ssps = [SystemStreamPartition("sys", stream, p) for p in range(self.admin.describe(stream).partitions)]
         ranges = self.admin.offsets(ssps)
         consumer = self._consumer()
         for ssp in ssps:
-            consumer.register(ssp, ranges[ssp].oldest)
+            consumer.register(ssp, self._read.get(ssp, ranges[ssp].oldest))
         consumer.start()
         records = []
         while any(consumer.position(ssp) < ranges[ssp].upcoming for ssp in ssps):
             for batch in consumer.poll(0.2, 5_000):
                 records += zip(batch.keys, batch.values, strict=True)
+        self._read |= {ssp: ranges[ssp].upcoming for ssp in ssps}
         consumer.close()
         return records
 
@@ -114,9 +166,25 @@ def key_of(i):
     return f"key-{i % 7}-{i % 2}"
 
 
-def fold(n):
-    """What the store holds when every id below n was applied once, in order."""
-    state = {}
-    for i in range(n):
+def fold(ids, before=None):
+    """What the store holds when every id was applied once, in order, to what it held before."""
+    state = {key: list(kept) for key, kept in (before or {}).items()}
+    for i in ids:
         state.setdefault(key_of(i), []).append(i)
     return state
+
+
+def measured(outputs, state, ids, guarantee, before=None):
+    """What came of `ids`, applied to a store that held `before`: lost, duplicated and mismatching, as `outcome` takes them.
+
+    Lost: ids missing in the outputs or the state. Duplicated: outputs too many, and at-most-once also ids applied twice.
+    Mismatches: keys whose state is not the fold.
+    """
+    exact = fold(ids, before)
+    applied = Counter(i for kept in state.values() for i in kept)
+    twice = applied if guarantee == "at-most-once" else Counter()
+    return {
+        "lost": sum(1 for i in ids if not outputs[i] or not applied[i]),
+        "duplicated": sum(outputs.values()) - sum(1 for i in ids if outputs[i]) + sum(n - 1 for n in twice.values()),
+        "mismatches": sum(1 for key in exact.keys() | state.keys() if exact.get(key) != state.get(key)),
+    }

@@ -4,26 +4,36 @@ import uuid
 
 import pytest
 from crash_job import CrashJob, fold
-
-from samzapy.failpoints import FailPointReached, disarm
+from crash_rounds import CrashRounds, RoundsByCase
 
 STEPS = [f"commit.{n}" for n in range(1, 8)] + [f"start.{n}" for n in (1, 2, 3, 5, 6, 7)]
 LEDGERS = ["CoroutineLedger", "CallbackLedger"]
+CRASH = "crash with messages in flight"
+IN_KEY_ORDER = {"task.async.key.order": "true"}
 GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]
 
 CASES = [(guarantee, step) for guarantee in GUARANTEES for step in STEPS]
 CASES += [("effectively-once", "commit.5a"), ("exactly-once", "commit.5a")]
 
 
-@pytest.fixture(params=["memory", "local"])
-def system_keys(request, tmp_path):
+@pytest.fixture(params=["memory", "local"], scope="module")
+def system(request, tmp_path_factory):
+    """A system's name and its keys in a job file."""
+    keys = {"systems.sys.samza.factory": request.param}
     if request.param == "memory":
-        return {"systems.sys.samza.factory": "memory", "systems.sys.cluster": uuid.uuid4().hex}
-    return {"systems.sys.samza.factory": "local", "systems.sys.path": str(tmp_path / "local.db")}
+        return request.param, keys | {"systems.sys.cluster": uuid.uuid4().hex}
+    return request.param, keys | {"systems.sys.path": str(tmp_path_factory.mktemp("local") / "local.db")}
 
 
-def ledger_job(system_keys, tmp_path, guarantee, task, **keys):
-    job = CrashJob(system_keys, uuid.uuid4().hex[:8], tmp_path / "state", guarantee)
+@pytest.fixture(scope="module")
+def rounds():
+    jobs = RoundsByCase()
+    yield jobs
+    jobs.close()
+
+
+def ledger_job(system_keys, folder, guarantee, task, **keys):
+    job = CrashJob(system_keys, uuid.uuid4().hex[:8], folder / "state", guarantee)
     job.flat |= {"task.class": f"async_ledgers:{task}", "task.max.concurrency": "8", **keys}
     return job
 
@@ -35,8 +45,9 @@ def in_order(state):
 @pytest.mark.parametrize("task", LEDGERS)
 @pytest.mark.parametrize("key_order", ["true", "false"])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_without_a_crash_every_guarantee_applies_every_message_once(system_keys, tmp_path, guarantee, task, key_order):
-    job = ledger_job(system_keys, tmp_path, guarantee, task, **{"task.async.key.order": key_order})
+def test_without_a_crash_every_guarantee_applies_every_message_once(system, tmp_path, guarantee, task, key_order):
+    _, keys = system
+    job = ledger_job(keys, tmp_path, guarantee, task, **{"task.async.key.order": key_order})
     job.send(200)
     report = job.run()
     outputs, state = job.outputs(), job.state()
@@ -45,65 +56,39 @@ def test_without_a_crash_every_guarantee_applies_every_message_once(system_keys,
     assert set(outputs) == set(range(200))
     assert max(outputs.values()) == 1
     if key_order == "true":
-        assert state == fold(200)
+        assert state == fold(range(200))
     else:
-        assert in_order(state) == fold(200)
+        assert in_order(state) == fold(range(200))
 
 
 @pytest.mark.parametrize("task", LEDGERS)
 @pytest.mark.parametrize(("guarantee", "step"), CASES)
-def test_async_crash_matrix(system_keys, guarantee, step, task, tmp_path, monkeypatch):
-    job = ledger_job(system_keys, tmp_path, guarantee, task, **{"task.async.key.order": "true"})
-    job.send(40)
-    job.run()
-    job.send(40)
-    monkeypatch.setenv("SAMZAPY_FAIL", f"{step}:1:raise")
-    with pytest.raises(FailPointReached):
-        job.run()
-    disarm()
-    monkeypatch.delenv("SAMZAPY_FAIL")
-    job.run()
-    outputs, state, exact = job.outputs(), job.state(), fold(80)
-    job.close()
-    if guarantee == "at-most-once":
-        assert max(outputs.values()) == 1
-        assert all(len(set(ids)) == len(ids) for ids in state.values())
-        return
-    assert set(outputs) == set(range(80))
-    if guarantee == "exactly-once":
-        assert max(outputs.values()) == 1
-    if guarantee in {"exactly-once", "effectively-once"}:
-        assert state == exact
-    else:
-        assert all(set(state[key]) == set(exact[key]) for key in exact)
+def test_async_crash_matrix(system, rounds, guarantee, step, task, tmp_path_factory, outcome):
+    name, keys = system
+
+    def make():
+        job = ledger_job(keys, tmp_path_factory.mktemp("state"), guarantee, task, **IN_KEY_ORDER)
+        return CrashRounds(job, guarantee, events=40)
+
+    with rounds.of((name, guarantee, task, "at the end"), make) as crashed:
+        numbers = crashed.run(step)
+    outcome(CRASH, guarantee=guarantee, system=name, **numbers)
 
 
 @pytest.mark.parametrize("task", LEDGERS)
 @pytest.mark.parametrize("nth", [2, 5])
 @pytest.mark.parametrize("step", ["commit.1", "commit.3", "commit.4", "commit.5", "commit.6"])
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_crash_in_a_commit_amid_messages_in_flight(system_keys, guarantee, step, nth, task, tmp_path, monkeypatch):
-    keys = {"task.async.key.order": "true", "stores.ledger.uncommitted.max.bytes": "100", "task.poll.batch.size": "20"}
-    job = ledger_job(system_keys, tmp_path, guarantee, task, **keys)
-    job.send(40)
-    job.run()
-    job.send(400)
-    monkeypatch.setenv("SAMZAPY_FAIL", f"{step}:{nth}:raise")
-    with pytest.raises(FailPointReached):
-        job.run()
-    disarm()
-    monkeypatch.delenv("SAMZAPY_FAIL")
-    job.run()
-    outputs, state, exact = job.outputs(), job.state(), fold(440)
-    job.close()
-    if guarantee == "at-most-once":
-        assert max(outputs.values()) == 1
-        assert all(len(set(ids)) == len(ids) for ids in state.values())
-        return
-    assert set(outputs) == set(range(440))
-    if guarantee == "exactly-once":
-        assert max(outputs.values()) == 1
-    if guarantee in {"exactly-once", "effectively-once"}:
-        assert state == exact
-    else:
-        assert all(set(state[key]) == set(exact[key]) for key in exact)
+def test_a_crash_in_a_commit_amid_messages_in_flight(
+    system, rounds, guarantee, step, nth, task, tmp_path_factory, outcome
+):
+    name, keys = system
+
+    def make():
+        often = {"stores.ledger.uncommitted.max.bytes": "100", "task.poll.batch.size": "20"}
+        job = ledger_job(keys, tmp_path_factory.mktemp("state"), guarantee, task, **IN_KEY_ORDER, **often)
+        return CrashRounds(job, guarantee, events=400)
+
+    with rounds.of((name, guarantee, task, "amid"), make) as crashed:
+        numbers = crashed.run(step, nth)
+    outcome(CRASH, guarantee=guarantee, system=name, **numbers)

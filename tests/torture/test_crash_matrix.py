@@ -10,62 +10,43 @@
 import uuid
 
 import pytest
-from crash_job import CrashJob, fold
-
-from samzapy.failpoints import FailPointReached, disarm
+from crash_job import CrashJob
+from crash_rounds import CrashRounds, RoundsByCase
 
 STEPS = [f"commit.{n}" for n in range(1, 8)] + [f"start.{n}" for n in (1, 2, 3, 5, 6, 7)]
 GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]
-
-
-@pytest.fixture(params=["memory", "local", pytest.param("kafka", marks=pytest.mark.kafka)])
-def system_keys(request, tmp_path):
-    if request.param == "memory":
-        return {"systems.sys.samza.factory": "memory", "systems.sys.cluster": uuid.uuid4().hex}
-    if request.param == "local":
-        return {"systems.sys.samza.factory": "local", "systems.sys.path": str(tmp_path / "local.db")}
-    bootstrap = request.getfixturevalue("kafka")
-    return {"systems.sys.samza.factory": "kafka", "systems.sys.consumer.bootstrap.servers": bootstrap}
-
-
 CASES = [(guarantee, step) for guarantee in GUARANTEES for step in STEPS]
 #: Between the checkpoint record and the transaction's commit.
 CASES += [("effectively-once", "commit.5a"), ("exactly-once", "commit.5a")]
 
 
+@pytest.fixture(params=["memory", "local", pytest.param("kafka", marks=pytest.mark.kafka)], scope="module")
+def system(request, tmp_path_factory):
+    """A system's name and its keys in a job file."""
+    keys = {"systems.sys.samza.factory": request.param}
+    if request.param == "memory":
+        return request.param, keys | {"systems.sys.cluster": uuid.uuid4().hex}
+    if request.param == "local":
+        return request.param, keys | {"systems.sys.path": str(tmp_path_factory.mktemp("local") / "local.db")}
+    return request.param, keys | {"systems.sys.consumer.bootstrap.servers": request.getfixturevalue("kafka")}
+
+
+@pytest.fixture(scope="module")
+def rounds():
+    jobs = RoundsByCase()
+    yield jobs
+    jobs.close()
+
+
 @pytest.mark.parametrize("local_state", ["kept", "lost"])
 @pytest.mark.parametrize(("guarantee", "step"), CASES)
-def test_crash_matrix(system_keys, guarantee, step, local_state, tmp_path, monkeypatch):
-    job = CrashJob(system_keys, uuid.uuid4().hex[:8], tmp_path / "state", guarantee)
-    job.send(20)
-    job.run()
-    job.send(20)
-    # The final commit of the second run crashes; the first commit of a run only says where it begins.
-    monkeypatch.setenv("SAMZAPY_FAIL", f"{step}:1:raise")
-    try:
-        job.run()
-        crashed = False
-    except FailPointReached:
-        crashed = True
-    disarm()
-    monkeypatch.delenv("SAMZAPY_FAIL")
-    job.run(**({"job.logged.store.base.dir": str(tmp_path / "elsewhere")} if local_state == "lost" else {}))
-    assert crashed
-    outputs, state, exact = job.outputs(), job.state(), fold(40)
-    job.close()
-    committed_before = set(range(20))
-    if guarantee == "at-most-once":
-        assert max(outputs.values()) == 1
-        assert committed_before <= set(outputs)
-        assert all(len(set(ids)) == len(ids) for ids in state.values())
-        assert all(set(ids) <= set(exact[key]) for key, ids in state.items())
-        return
-    assert set(outputs) == set(range(40))
-    if guarantee == "exactly-once":
-        assert max(outputs.values()) == 1
-    if guarantee in {"exactly-once", "effectively-once"}:
-        assert state == exact
-    else:
-        assert state.keys() == exact.keys()
-        assert all(set(state[key]) == set(exact[key]) for key in exact)
-        assert all(state[key].count(i) <= 2 for key in exact for i in exact[key])
+def test_crash_matrix(system, rounds, guarantee, step, local_state, tmp_path_factory, outcome):
+    name, keys = system
+
+    def make():
+        job = CrashJob(keys, uuid.uuid4().hex[:8], tmp_path_factory.mktemp("state") / "state", guarantee)
+        return CrashRounds(job, guarantee, events=20, lost_state=local_state == "lost")
+
+    with rounds.of((name, guarantee, local_state), make) as crashed:
+        numbers = crashed.run(step)
+    outcome("crash at a commit or start step", guarantee=guarantee, system=name, **numbers)

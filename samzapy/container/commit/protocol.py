@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager
@@ -19,13 +19,15 @@ Positions = Mapping[str, Mapping[SystemStreamPartition, int]]
 
 @dataclass(frozen=True)
 class CommitSettings:
-    """What every protocol needs. `changelog_systems` hold the changelogs of the job's stores."""
+    """What every protocol needs. `changelog_systems` hold the changelogs of the job's stores. `must_own` raises
+    TaskMigrated when the lease is lost; asked right before a checkpoint, since a late one would undo a successor's."""
 
     checkpoints: CheckpointManager
     changelog_systems: frozenset[str]
     epoch: int
     clock: Clock
     metrics: MetricsRegistry
+    must_own: Callable[[], object]
 
 
 class CommitProtocol(ABC):
@@ -45,6 +47,7 @@ class CommitProtocol(ABC):
         """Commit those of `tasks` whose code has run since their last commit; all of them with `force`."""
         due = [task for task in tasks if force or task.touched]
         if due:
+            self._settings.must_own()
             started = self._settings.clock.monotonic()
             self._run(due)
             self._commit_time.update(self._settings.clock.monotonic() - started)
@@ -107,6 +110,7 @@ class CommitProtocol(ABC):
         reach("commit.4")
 
     def _checkpoints(self, tasks: Sequence[TaskInstance], offsets: Positions) -> dict[str, Checkpoint]:
+        self._settings.must_own()
         now = self._settings.clock.wall_ms()
         return {
             task.name: Checkpoint(offsets[task.name], task.changelog_offsets, self._settings.epoch, now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -20,6 +21,8 @@ from samzapy.runner.spark.folder import RunFolder
 from samzapy.runner.spark.jvm import DriverJvm
 from samzapy.runner.spark.master import Master
 from samzapy.runner.spark.settings import TOKEN, environment, spark_settings
+
+logger = logging.getLogger(__name__)
 
 
 @final
@@ -69,6 +72,16 @@ class SparkApplication:
             raise EnvironmentFailure(
                 f"Spark has ended the application: {self._master.address} is not reachable, or it was killed there"
             )
+
+    def end_task(self, task_id: int, reason: str) -> None:
+        """Have Spark kill the Python worker of one task attempt and try the task again; not counted as its failure.
+
+        An executor that does not answer either is given up by Spark itself, after `spark.network.timeout`.
+        """
+        try:
+            self.context._jsc.sc().killTaskAttempt(task_id, True, reason)  # noqa: SLF001  # not offered to Python
+        except (Py4JError, OSError) as cause:
+            logger.warning("Spark did not take the end of task %d: %s", task_id, one_line(cause))
 
     def kill(self) -> None:
         """End the driver's JVM at once; executors follow."""

@@ -12,6 +12,7 @@ from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.service import CoordinatorService
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
+from samzapy.runner.ownership_watch import OwnershipWatch
 from samzapy.runner.signals import StopSignals
 from samzapy.runner.spark.address import driver_address
 from samzapy.runner.spark.application import SparkApplication
@@ -40,7 +41,7 @@ class SparkRunner(Runner):
             master.check_slots(containers)
         token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
         directory = os.getcwd() if master.on_this_machine else None  # noqa: PTH109  # text for the wire
-        spec = JobSpec(prepared.model, config.raw, prepared.ends, directory)
+        spec = JobSpec(prepared.model, config.raw, prepared.ends, directory, prepared.run_id)
         coordinator = Coordinator(config.name, spec, config.spark.lease_ms / 1000, self._clock)
         host = config.spark.coordinator_host or ("127.0.0.1" if master.on_this_machine else driver_address())
         with ExitStack() as stack:
@@ -62,6 +63,7 @@ class SparkRunner(Runner):
                 config.task.shutdown_ms / 1000,
             )
             stack.enter_context(StopSignals(supervisor.stop, spark.kill))
+            stack.enter_context(OwnershipWatch(config, prepared.run_id, coordinator))
             status = supervisor.run()
         return JobOutcome(status, supervisor.stopped)
 

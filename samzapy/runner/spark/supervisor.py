@@ -2,10 +2,14 @@
 
 Spark retries a lost task up to `spark.task.maxFailures` times, counted over the task's whole life; for a task that runs
 for months that is no number. So when Spark gives up, what is not done is submitted again.
+
+Of a worker that is stopped, or hangs, Spark knows nothing. Its lease does: when that has run out while Spark still waits
+for the task, Spark is told to kill the worker and to try the task again.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +41,7 @@ class Supervisor:
         shutdown_s: float,
     ) -> None:
         """`submit` starts a Spark job for the containers of these ids; `spark.check` raises when
-        Spark takes no more of them."""
+        Spark takes no more of them, `spark.end_task` has a task's worker killed."""
         self._coordinator = coordinator
         self._submit = submit
         self._spark = spark
@@ -50,6 +54,7 @@ class Supervisor:
         self._wake = threading.Event()
         self._failures_told = 0
         self._failed_before_stop = 0
+        self._ended: dict[tuple[str, int], float] = {}
 
     def stop(self) -> None:
         """Ask for a commit and a graceful stop."""
@@ -98,6 +103,9 @@ class Supervisor:
         """Sleep a moment, then tell, pass on a stop, and see whether everything is still there."""
         self._wake.wait(PACE_S)
         status = self._tell()
+        if self._coordinator.abandoned is not None:
+            raise JobFailed(self._coordinator.abandoned)
+        self._end_overdue()
         if self._permanent(status) is not None:
             self._coordinator.stop()
         if not self.stopped:
@@ -110,6 +118,18 @@ class Supervisor:
         if self._coordinator.stopping:
             self._hurry()
         return status
+
+    def _end_overdue(self) -> None:
+        """Once for each lease that has run out, and again for as long as nothing comes of it."""
+        lease_s = self._coordinator.lease_s
+        for overdue in self._coordinator.overdue():
+            now, attempt = self._clock.monotonic(), (overdue.container_id, overdue.epoch)
+            if overdue.spark_task is None or now - self._ended.get(attempt, -math.inf) < lease_s:
+                continue
+            reason = f"container {overdue.container_id}: no sign of life for {lease_s:g} s, its worker is killed"
+            self._options.on_event(reason)
+            self._ended[attempt] = now
+            self._spark.end_task(overdue.spark_task, reason)
 
     def _hurry(self) -> None:
         now = self._clock.monotonic()

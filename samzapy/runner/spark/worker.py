@@ -11,13 +11,16 @@ import logging
 import os
 from collections.abc import Iterable, Iterator
 
+from pyspark import TaskContext
+
 from samzapy.api.lease import ContainerReport
 from samzapy.config.loader import load_job
 from samzapy.container.factory import build_container
 from samzapy.coordinator.client import CoordinatorClient, HttpLease
 from samzapy.coordinator.model import JobSpec
-from samzapy.errors import ConfigError, EnvironmentFailure, OffsetOutOfRange, SamzapyError, UnknownStream
+from samzapy.errors import ConfigError, EnvironmentFailure, JobTakenOver, OffsetOutOfRange, SamzapyError, UnknownStream
 from samzapy.runner.spark.orphan import die_with_parent
+from samzapy.runner.spark.predecessor import end_predecessor, this_process
 from samzapy.runner.spark.settings import TOKEN
 
 logger = logging.getLogger(__name__)
@@ -26,7 +29,7 @@ logger = logging.getLogger(__name__)
 LOST_EXIT = 75
 
 #: Failures that another attempt would only repeat: the task then ends, and the driver reads why.
-PERMANENT = (ConfigError, UnknownStream, OffsetOutOfRange)
+PERMANENT = (ConfigError, UnknownStream, OffsetOutOfRange, JobTakenOver)
 
 #: Whether an attempt runs in this process.
 _running = False
@@ -56,7 +59,9 @@ def attempt(url: str, container_id: str) -> ContainerReport | None:
     client = CoordinatorClient(url, token)
     _running = True
     try:
-        lease, spec = client.register(container_id)
+        lease, spec = client.register(container_id, this_process(_spark_task()))
+        if lease.predecessor is not None:
+            end_predecessor(lease.predecessor)
         return _run(client, lease, spec, container_id)
     finally:
         _running = False
@@ -69,7 +74,7 @@ def _run(client: CoordinatorClient, lease: HttpLease, spec: JobSpec, container_i
             os.chdir(spec.directory)
         config = load_job(spec.raw)
         model = spec.model.container(container_id)
-        return build_container(config, model, lease, ends=spec.ends, on_lost=_leave).run()
+        return build_container(config, model, lease, ends=spec.ends, on_lost=_leave, run_id=spec.run_id).run()
     except SamzapyError as error:
         permanent = isinstance(error, PERMANENT)
         told = _tell(client, container_id, lease.epoch, error, permanent=permanent)
@@ -80,6 +85,11 @@ def _run(client: CoordinatorClient, lease: HttpLease, spec: JobSpec, container_i
         unexpected = SamzapyError(f"{type(error).__name__}: {error}")
         _tell(client, container_id, lease.epoch, unexpected)
         raise AttemptFailed(f"container {container_id}: {unexpected}") from error
+
+
+def _spark_task() -> int | None:
+    context = TaskContext.get()
+    return None if context is None else context.taskAttemptId()
 
 
 def _tell(

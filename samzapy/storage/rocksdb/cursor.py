@@ -77,6 +77,9 @@ class RocksDbCursor:
                 self._ended = True
         except Exception as cause:
             raise translated(cause, self._path, "reading a range") from cause
+        finally:
+            # An error's traceback keeps this frame: it must not keep the iterator, and with it the store, open.
+            del rows, valid, key_of, value_of, advance
         return chunk
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:

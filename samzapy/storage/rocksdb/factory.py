@@ -11,7 +11,7 @@ from rocksdict import AccessType, Cache, Rdict
 from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
 from samzapy.errors import ConfigError, ConfigProblem, StoreCorrupted, StoreError
 from samzapy.storage.rocksdb.engine import RocksDbStorageEngine
-from samzapy.storage.rocksdb.failures import noted_damage, translated
+from samzapy.storage.rocksdb.failures import OPENING, noted_damage, translated
 from samzapy.storage.rocksdb.options import RocksDbOptions, problems
 from samzapy.storage.rocksdb.ownership import Ownership
 
@@ -49,7 +49,7 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
             db = Rdict(str(path), wanted, {"default": wanted}, AccessType.read_write())
             ownership.note_holder()
         except Exception as cause:
-            failure = translated(cause, path, "opening")
+            failure = translated(cause, path, OPENING)
             ownership.release_claim()
             raise failure from cause
         extra = settings.properties.get("rocksdb.metrics.list", "").split(",")

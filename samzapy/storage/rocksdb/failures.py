@@ -14,6 +14,10 @@ HOLDER_FILE = "samzapy.pid"
 DAMAGE_FILE = "samzapy.damage"
 
 
+#: What is being done when a file that is not there can only mean that the store has lost it.
+OPENING = "opening"
+
+
 def translated(cause: Exception, path: Path, doing: str) -> StoreError:
     """`cause`, raised by rocksdict while `doing` something to the store at `path`, as one of our errors.
 
@@ -22,7 +26,7 @@ def translated(cause: Exception, path: Path, doing: str) -> StoreError:
     text = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
     if "/LOCK:" in text:
         return StoreLocked(f"{path}: {holder(path)}")
-    if text.startswith("Corruption") or "Corruption:" in text:
+    if text.startswith("Corruption") or "Corruption:" in text or (doing == OPENING and "No such file" in text):
         _note_damage(path, text)
         return StoreCorrupted(f"{path}: {doing}: {text}")
     return StoreError(f"{path}: {doing}: {text}{_explanation(text, path)}")

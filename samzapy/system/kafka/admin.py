@@ -126,6 +126,17 @@ class KafkaAdmin(SystemAdmin):
         self._result(self._client.delete_topics([stream], request_timeout=_REQUEST_S)[stream], stream)
         self._wait(f"topic '{stream}' is still there", lambda: self.describe(stream) is None)
 
+    def longest_transaction_ms(self) -> int | None:
+        """A broker's `transaction.max.timeout.ms`; None without the right to see it."""
+        client = self._client
+        resource = ConfigResource(ResourceType.BROKER, str(min(reach(client, self._alarms).brokers)))
+        answer = client.describe_configs([resource], request_timeout=_REQUEST_S)[resource]
+        try:
+            entry = answer.result(_SETTLE_S).get("transaction.max.timeout.ms")
+        except (KafkaException, TimeoutError):
+            return None
+        return None if entry is None or entry.value is None else int(entry.value)
+
     def close(self) -> None:
         self._closed = True
         self._made = None

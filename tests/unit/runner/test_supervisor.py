@@ -1,9 +1,11 @@
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
-from samzapy.api.lease import ContainerReport
+from samzapy.api.lease import ContainerReport, Directive
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.coordinator.attempt import AttemptProcess
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.progress import ContainerFailure
@@ -39,6 +41,7 @@ class Spark:
         self.attempts = list(attempts)
         self.submitted: list[tuple[str, ...]] = []
         self.alive = True
+        self.ended_tasks: list[int] = []
         self._running = False
         self._reason: str | None = None
 
@@ -48,6 +51,9 @@ class Spark:
         self._running = self._reason == "goes on"
         ended()
         return self
+
+    def end_task(self, task_id, reason):
+        self.ended_tasks.append(task_id)
 
     def check(self) -> None:
         if not self.alive:
@@ -235,3 +241,94 @@ def test_a_driver_jvm_that_has_ended_is_not_submitted_to_again(coordinator, supe
 
     with pytest.raises(EnvironmentFailure, match="driver JVM has ended"):
         supervise(Spark(coordinator, attempt)).run()
+
+
+def registers(coordinator, container, task):
+    epoch = coordinator.register(container, AttemptProcess("here", 1, 2, task))
+    coordinator.report(ContainerReport(container, epoch, "running"))
+    return epoch
+
+
+def test_the_task_of_a_container_that_is_silent_for_longer_than_its_lease_is_ended_and_tried_again(clock, events):
+    coordinator = Coordinator("job", JobSpec(MODEL, {}), 15.0, clock)
+
+    def attempt(spark, ids):
+        registers(coordinator, "0", 70)
+        registers(coordinator, "1", 71)
+        return "goes on"
+
+    def on_status(status):
+        if spark.ended_tasks == [70, 71]:
+            for container in "01":
+                epoch = registers(coordinator, container, 80 + int(container))
+                coordinator.report(ContainerReport(container, epoch, "done"))
+            spark.end()
+        elif not spark.ended_tasks:
+            clock.now += 5.0
+
+    spark = Spark(coordinator, attempt)
+    options = RunOptions(on_status=on_status, on_event=events.append)
+    status = Supervisor(coordinator, spark.submit, spark, Backoff(8, 1.0, 30.0), clock, options, 30.0).run()
+    assert spark.ended_tasks == [70, 71]
+    assert spark.submitted == [("0", "1")]
+    assert [container.state for container in status.containers] == ["done", "done"]
+    assert events[0] == "container 0: no sign of life for 15 s, its worker is killed"
+
+
+def test_a_task_that_nothing_ends_is_ended_again_a_lease_later_and_not_sooner(clock):
+    coordinator = Coordinator("job", JobSpec(MODEL, {}), 15.0, clock)
+    ended_at = []
+
+    def attempt(spark, ids):
+        registers(coordinator, "0", 70)
+        coordinator.report(ContainerReport("1", coordinator.register("1"), "done"))
+        return "goes on"
+
+    class Stubborn(Spark):
+        def end_task(self, task_id, reason):
+            ended_at.append(clock.now)
+            if len(ended_at) == 3:
+                supervisor.stop()
+                coordinator.report(ContainerReport("0", coordinator.register("0"), "done"))
+                self.end()
+
+    spark = Stubborn(coordinator, attempt)
+    supervisor = Supervisor(coordinator, spark.submit, spark, Backoff(8, 1.0, 30.0), clock, RunOptions(), 30.0)
+    supervisor.run()
+    assert all(later - sooner >= 15.0 for sooner, later in pairwise(ended_at))
+    assert len(ended_at) == 3
+
+
+def test_an_attempt_that_said_that_it_failed_is_not_overdue(clock):
+    coordinator = Coordinator("job", JobSpec(MODEL, {}), 15.0, clock)
+    epoch = registers(coordinator, "0", 70)
+    clock.now += 100.0
+    assert [(late.container_id, late.epoch, late.spark_task) for late in coordinator.overdue()] == [("0", epoch, 70)]
+    coordinator.fail(ContainerFailure("0", epoch, "TaskFailed", "no", 1))
+    assert coordinator.overdue() == ()
+
+
+def test_a_job_that_another_run_has_taken_over_is_given_up_at_once(coordinator, supervise):
+    def attempt(spark, ids):
+        for container in ids:
+            spark.report(container)
+        coordinator.abandon("another run of job 'x' has taken over")
+        return "goes on"
+
+    with pytest.raises(JobFailed, match="another run of job 'x' has taken over") as failed:
+        supervise(Spark(coordinator, attempt)).run()
+    assert failed.value.exit_code == 1
+
+
+def test_one_container_that_finds_a_newer_run_ends_the_others_without_a_commit(coordinator, supervise):
+    def attempt(spark, ids):
+        spark.other = spark.report("0")
+        spark.report("1")
+        told = ContainerFailure("1", spark.report("1").epoch, "JobTakenOver", "another run", 1, permanent=True)
+        coordinator.fail(told)
+        return "goes on"
+
+    spark = Spark(coordinator, attempt)
+    with pytest.raises(JobFailed, match="another run"):
+        supervise(spark).run()
+    assert spark.other.report(ContainerReport("0", spark.other.epoch, "running")) is Directive.ABANDON

@@ -1,0 +1,63 @@
+"""Which run owns the job: every start writes itself down beside the checkpoints, and the newest start is the owner.
+
+The record is written before anything of an older run is fenced. So whoever is fenced by a newer run finds it there, lets
+go for good, and does not fence back; whoever is fenced by its broker (a transaction that took too long) finds itself.
+Without transactions nobody is fenced: the driver looks at the record three times a lease, and until it has noticed, two
+copies of a job process the same messages. What they have repeated by then stays repeated.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from contextlib import ExitStack, closing
+
+from samzapy.api.checkpoint import CheckpointManager, JobRun
+from samzapy.checkpoint import manager_for
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.config.job import JobConfig
+from samzapy.container.clients import SystemClients
+from samzapy.errors import JobTakenOver
+from samzapy.system.factories import system_factory
+
+
+def this_run(clock: Clock = SYSTEM_CLOCK) -> JobRun:
+    """What a driver that starts now writes down; of the same process no two are equal."""
+    return JobRun(secrets.token_hex(8), clock.wall_ms(), socket.gethostname(), os.getpid())
+
+
+class Ownership:
+    """One run's claim to its job, as its containers and its driver check it. One thread at a time."""
+
+    def __init__(self, config: JobConfig, run_id: str | None) -> None:
+        """`run_id`: the run's `JobRun.id`; None for a container that nobody has started as part of a run."""
+        self._config = config
+        self._run_id = run_id
+        self._opened = ExitStack()
+        self._checkpoints: CheckpointManager | None = None
+
+    def check(self, checkpoints: CheckpointManager) -> None:
+        """Raise JobTakenOver if a newer run is written down there."""
+        if self._run_id is None:
+            return
+        owner = checkpoints.read_owner()
+        if owner is not None and owner.id != self._run_id:
+            raise JobTakenOver(self._config.name, owner.started_ms, owner.host, owner.pid)
+
+    def look(self) -> None:
+        """As `check`, with clients of its own: made when first needed, kept until `close`."""
+        if self._run_id is not None:
+            if self._checkpoints is None:
+                self._checkpoints = self._open()
+            self.check(self._checkpoints)
+
+    def close(self) -> None:
+        """Close what `look` has opened; the next one opens it again."""
+        self._checkpoints = None
+        self._opened.close()
+
+    def _open(self) -> CheckpointManager:
+        name = f"{self._config.name}-{self._config.id}-owner"
+        clients = self._opened.enter_context(closing(SystemClients(self._config.systems, system_factory, name)))
+        return self._opened.enter_context(closing(manager_for(self._config, clients)))

@@ -1,0 +1,127 @@
+"""What torture tests measured, and the table of it: lost, duplicated and mismatching, per scenario and guarantee."""
+
+from dataclasses import dataclass, field
+
+GUARANTEES = ("at-most-once", "at-least-once", "effectively-once", "exactly-once")
+
+#: For what holds whatever the guarantee, such as a store that is read: nothing lost, doubled or different.
+ANY = "any"
+
+#: The promise table: which of the three numbers are zero under which guarantee.
+PROMISED_ZERO = {
+    "at-most-once": ("duplicated",),
+    "at-least-once": ("lost",),
+    "effectively-once": ("lost", "mismatches"),
+    "exactly-once": ("lost", "duplicated", "mismatches"),
+    ANY: ("lost", "duplicated", "mismatches"),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured run, or the sum of several; `recovery_s` is the longest time until everything worked again."""
+
+    scenario: str
+    guarantee: str
+    system: str
+    runs: int
+    events: int
+    faults: int
+    lost: int
+    duplicated: int
+    mismatches: int
+    recovery_s: float | None = None
+
+    def __post_init__(self):
+        if self.guarantee not in PROMISED_ZERO:
+            raise ValueError(f"guarantee: one of {', '.join(PROMISED_ZERO)}, got {self.guarantee!r}")
+
+    def broken_promises(self):
+        """What was measured against the promise table, as one line; empty if the guarantee was kept."""
+        broken = [f"{what} {getattr(self, what)}" for what in PROMISED_ZERO[self.guarantee] if getattr(self, what)]
+        return f"{self.scenario}, {self.guarantee}, {self.system}: {', '.join(broken)}, promised 0" if broken else ""
+
+    def plus(self, other):
+        """Both rows in one; systems are listed."""
+        systems = dict.fromkeys([*self.system.split(", "), *other.system.split(", ")])
+        recoveries = [row.recovery_s for row in (self, other) if row.recovery_s is not None]
+        return Row(
+            self.scenario,
+            self.guarantee,
+            ", ".join(systems),
+            self.runs + other.runs,
+            self.events + other.events,
+            self.faults + other.faults,
+            self.lost + other.lost,
+            self.duplicated + other.duplicated,
+            self.mismatches + other.mismatches,
+            max(recoveries, default=None),
+        )
+
+
+HEADS = (
+    "scenario",
+    "guarantee",
+    "system",
+    "runs",
+    "events",
+    "faults",
+    "lost",
+    "duplicated",
+    "mismatches",
+    "recovery s",
+)
+_NUMBERS_FROM = HEADS.index("runs")
+
+
+@dataclass
+class Outcomes:
+    """The rows of a test run, in the order of their measuring."""
+
+    rows: list[Row] = field(default_factory=list)
+
+    def per_system(self):
+        """Rows of the same scenario, guarantee and system, summed."""
+        return _summed(self.rows, lambda row: (row.scenario, row.guarantee, row.system))
+
+    def per_guarantee(self):
+        """Rows of the same scenario and guarantee, summed."""
+        return _summed(self.rows, lambda row: (row.scenario, row.guarantee))
+
+    def markdown(self):
+        """`per_guarantee` as a table, with the sums of everything below it."""
+        rows = [_cells(row) for row in self.per_guarantee()]
+        rule = ["---"] * _NUMBERS_FROM + ["---:"] * (len(HEADS) - _NUMBERS_FROM)
+        return "".join(f"| {' | '.join(cells)} |\n" for cells in (HEADS, rule, *rows, self._total()))
+
+    def text(self):
+        """`per_system`, aligned for a terminal."""
+        table = [HEADS, *(_cells(row) for row in self.per_system()), self._total()]
+        widths = [max(len(cells[column]) for cells in table) for column in range(len(HEADS))]
+        return "\n".join("  ".join(_aligned(cells, widths)).rstrip() for cells in table)
+
+    def _total(self):
+        totals = [
+            sum(getattr(row, name) for row in self.rows) for name in ("runs", "events", "faults", "lost", "duplicated")
+        ]
+        mismatches = sum(row.mismatches for row in self.rows)
+        return ("all", "", "", *(f"{number:,}" for number in (*totals, mismatches)), "")
+
+
+def _summed(rows, key):
+    sums = {}
+    for row in rows:
+        sums[key(row)] = sums[key(row)].plus(row) if key(row) in sums else row
+    order = {name: place for place, name in enumerate(PROMISED_ZERO)}
+    return sorted(sums.values(), key=lambda row: (row.scenario, order[row.guarantee], row.system))
+
+
+def _cells(row):
+    numbers = (row.runs, row.events, row.faults, row.lost, row.duplicated, row.mismatches)
+    recovery = "" if row.recovery_s is None else f"{row.recovery_s:.1f}"
+    return (row.scenario, row.guarantee, row.system, *(f"{number:,}" for number in numbers), recovery)
+
+
+def _aligned(cells, widths):
+    for place, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+        yield cell.rjust(width) if place >= _NUMBERS_FROM else cell.ljust(width)

@@ -1,0 +1,53 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from samzapy.coordinator.attempt import AttemptProcess
+from samzapy.runner.spark.predecessor import end_predecessor, this_process
+
+_ATTEMPT = """
+import json, signal
+from samzapy.runner.spark.predecessor import this_process
+print(json.dumps(this_process(7).to_json()), flush=True)
+signal.pause()
+"""
+
+
+@pytest.fixture
+def attempt():
+    """A process that has told what it would register as, and goes on."""
+    process = subprocess.Popen([sys.executable, "-c", _ATTEMPT], stdout=subprocess.PIPE, text=True)
+    told = AttemptProcess.from_json(json.loads(process.stdout.readline()))
+    yield process, told
+    process.kill()
+    process.communicate()
+
+
+def test_a_stopped_predecessor_on_this_machine_is_killed(attempt):
+    process, told = attempt
+    assert told.pid == process.pid
+    os.kill(process.pid, signal.SIGSTOP)
+    assert end_predecessor(told)
+    assert process.wait(60) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    "changes", [{"started": 1}, {"machine": "another boot pid:[1]"}], ids=["another start", "another machine"]
+)
+def test_a_process_that_is_not_provably_the_predecessor_is_left_alone(attempt, changes):
+    process, told = attempt
+    assert not end_predecessor(replace(told, **changes))
+    assert process.poll() is None
+
+
+def test_a_predecessor_that_has_ended_and_this_very_process_are_nothing_to_kill(attempt):
+    process, told = attempt
+    process.kill()
+    process.wait()
+    assert not end_predecessor(told)
+    assert not end_predecessor(this_process(None))
