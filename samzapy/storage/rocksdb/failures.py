@@ -53,7 +53,7 @@ def _free_bytes(path: Path) -> int:
 
 def holder(path: Path) -> str:
     """Who has the store at `path` open, in words."""
-    pid = _locking_pid(path / "LOCK") or _written_pid(path)
+    pid = locking_pid(path) or _written_pid(path)
     if pid is None:
         return "the store is locked by another process"
     if pid == os.getpid():
@@ -61,10 +61,11 @@ def holder(path: Path) -> str:
     return f"the store is locked by pid {pid} ({_command(pid)})"
 
 
-def _locking_pid(lock: Path) -> int | None:
-    """The pid that the kernel names; 0 and absent entries occur in containers with their own pid space."""
+def locking_pid(path: Path) -> int | None:
+    """The process that has the store at `path` open, as the kernel says; None for none, and where the kernel does not
+    name it (0 and absent entries occur in containers with their own pid space)."""
     try:
-        inode = str(lock.stat().st_ino)
+        inode = str((path / "LOCK").stat().st_ino)
         lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
     except OSError:
         return None

@@ -1,6 +1,8 @@
 """A job of the page-view task on the local system of a folder, for commands that look at jobs."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,19 @@ def run_job(samzapy, *arguments):
     return output
 
 
+def run_elsewhere(folder, *arguments):
+    """The job in a process of its own, to its end; the process is gone afterwards."""
+    command = [sys.executable, "-c", "from samzapy.cli.main import main; main()", "run", "job.properties"]
+    done = subprocess.run(
+        [*command, "--runner", "local", "--until-end", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.fixture(scope="session")
 def ran(tmp_path_factory):
     """A folder in which the job has run once; copy it."""
@@ -60,7 +75,7 @@ def ran(tmp_path_factory):
     os.chdir(folder)
     try:
         prepare_job(samzapy)
-        run_job(samzapy)
     finally:
         os.chdir(before)
+    run_elsewhere(folder)
     return folder
