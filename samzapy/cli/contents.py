@@ -106,7 +106,8 @@ class Answer:
         clients = SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-store")
         try:
             with Bars("records") as bars:
-                reader = ChangelogReader(clients.admin, clients.consumer, SYSTEM_CLOCK, self._folder, bars)
+                stall_s = 30 + config.task.transaction_timeout_ms / 1000
+                reader = ChangelogReader(clients.admin, clients.consumer, SYSTEM_CLOCK, self._folder, bars, stall_s)
                 return reader.read(self._store, question.partitions, selection)
         finally:
             clients.close()

@@ -137,13 +137,18 @@ class _SelectiveRestore(StoreRestore):
 
 @dataclass(frozen=True)
 class ChangelogReader:
-    """Reads stores back from their changelogs, into files below `folder`, or into memory for few keys or records."""
+    """Reads stores back from their changelogs, into files below `folder`, or into memory for few keys or records.
+
+    A transaction that is open when the reading begins is waited for: `stall_s` seconds without any progress are an error,
+    so it should be more than a crashed writer's transaction takes to be aborted.
+    """
 
     admin_of: Callable[[str], SystemAdmin]
     consumer_of: Callable[[str], SystemConsumer]
     clock: Clock
     folder: Path
     on_progress: ProgressCallback | None = None
+    stall_s: float = 60.0
 
     def read(self, config: StoreConfig, partitions: Sequence[int], selection: Selection) -> Contents:
         """What is committed now in the partitions of the store's changelog (none given: in all). Raises UnknownStream,
@@ -174,7 +179,7 @@ class ChangelogReader:
         if restores:
             consumer = self.consumer_of(restores[0].ssp.system)
             try:
-                run_restores(restores, consumer, self.clock, self.on_progress)
+                run_restores(restores, consumer, self.clock, self.on_progress, self.stall_s)
             finally:
                 consumer.close()
 

@@ -61,8 +61,8 @@ class TaskStore:
             producer.send_changes(changelog.stream, changelog.partition, changes.items())
         if self.stack.access_log is not None:
             stream = access_log_stream(changelog.system_stream).stream
-            calls = self.stack.access_log.take()
-            producer.send([OutgoingRecord(stream, key, value, changelog.partition) for key, value in calls])
+            if calls := self.stack.access_log.take():
+                producer.send([OutgoingRecord(stream, key, value, changelog.partition) for key, value in calls])
 
     def acknowledged_offset(self, producer: SystemProducer) -> int:
         """The changelog offset of this commit: the last acknowledged record's, or the one before if nothing changed."""
