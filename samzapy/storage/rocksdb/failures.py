@@ -18,10 +18,15 @@ DAMAGE_FILE = "samzapy.damage"
 OPENING = "opening"
 
 
+#: Real paths open for writing in this process (or in the one it was forked from), and by which pid. RocksDB's own table goes
+#: by path text, so a symlink would get past it.
+CLAIMED: dict[Path, int] = {}
+
+
 def translated(cause: Exception, path: Path, doing: str) -> StoreError:
     """`cause`, raised by rocksdict while `doing` something to the store at `path`, as one of our errors.
 
-    Damage is also noted in the directory.
+    Damage is also noted in the directory, by its owner: a mere reader may have been overtaken by a compaction.
     """
     text = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
     if "/LOCK:" in text:
@@ -93,6 +98,8 @@ def _command(pid: int) -> str:
 
 
 def _note_damage(path: Path, text: str) -> None:
+    if CLAIMED.get(path) != os.getpid():
+        return
     try:
         (path / DAMAGE_FILE).write_text(text, encoding="utf-8")
     except OSError:

@@ -1,10 +1,16 @@
 """Reading stores from outside, where the changelog is longer than what is read into memory."""
 
+import subprocess
+import sys
+
+import pytest
+
 from samzapy.api.engine import EngineSettings
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.stores import StoreConfig
+from samzapy.errors import StoreError
 from samzapy.storage.inspection import ChangelogReader, Selection, read_files
 from samzapy.storage.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
@@ -46,6 +52,61 @@ def test_a_long_changelog_is_folded_in_files_and_merged_in_key_order(tmp_path):
         assert [entry.key for entry in contents.entries(listed)] == [
             key for key, _, _ in wanted if key in {b"00001", b"00008"}
         ]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+import subprocess
+import sys
+
+import pytest
+
+from samzapy.errors import StoreError
+from samzapy.api.engine import EngineSettings
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+properties = {"container.write.buffer.size.bytes": "65536"}
+engine = RocksDbStorageEngineFactory().open(Path(sys.argv[1]), EngineSettings("s", properties))
+number = 0
+print("open", flush=True)
+while True:
+    number += 1
+    text = b"%d" % number
+    engine.write({b"key-%03d" % k: text + b" " * 500 for k in range(20)}, text)
+"""
+
+
+def test_files_are_read_under_a_writers_compactions_and_always_show_one_commit(tmp_path):
+    path, factory = tmp_path / "s", RocksDbStorageEngineFactory()
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert writer.stdout.readline() == "open\n"
+        seen = set()
+        while len(seen) < 20:
+            engine = factory.open_read_only(path, EngineSettings("s", {"rocksdb.max.open.files": "8"}))
+            marker = engine.marker()
+            with engine.iterate(None, None) as pairs:
+                values = {value.strip() for _, value in pairs}
+            engine.close()
+            assert values == ({marker} if marker else set())
+            seen.add(marker)
+        assert writer.poll() is None
+    finally:
+        writer.kill()
+        writer.communicate()
+    assert not (path / "samzapy.damage").exists()
+
+
+def test_damage_that_a_reader_finds_is_not_noted_in_the_store(tmp_path):
+    factory = RocksDbStorageEngineFactory()
+    engine = factory.open(tmp_path / "s", EngineSettings("s"))
+    engine.write({b"a": b"1"}, b"m")
+    engine.close()
+    for table in (tmp_path / "s").glob("*.sst"):
+        table.write_bytes(bytes(table.stat().st_size))
+    with pytest.raises(StoreError):
+        factory.open_read_only(tmp_path / "s", EngineSettings("s"))
+    assert not (tmp_path / "s" / "samzapy.damage").exists()
 
 
 def test_files_say_how_far_they_are(tmp_path):
