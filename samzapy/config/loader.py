@@ -70,10 +70,10 @@ def load_job(
     variables = os.environ if environ is None else environ
     read = _read(source, overrides or {})
     references = References(read.values, variables)
-    values, renamed = with_todays_names(references.values)
-    reader = Reader(values, references.secret, references.broken)
+    renamed = with_todays_names(references.values, references.secret)
+    reader = Reader(renamed.values, renamed.secret, references.broken)
     reader.problems += [*read.problems, *references.problems]
-    reader.warnings += [*read.warnings, *renamed]
+    reader.warnings += [*read.warnings, *renamed.warnings]
     config = _parse(reader, read.values, variables)
     _check_unknown(reader, config, strict=strict)
     if reader.problems:

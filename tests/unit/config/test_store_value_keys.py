@@ -127,3 +127,11 @@ def test_all_stores_may_share_a_manifest_size(store):
     assert store({"rocksdb.max.manifest.file.size": "8192"}, wide).properties == {
         "rocksdb.max.manifest.file.size": "8192"
     }
+
+
+def test_a_secret_stays_one_under_todays_name(problems):
+    secret = {"SIZE_PASSWORD": "hunter2hunter2"}
+    store = {"stores.s.factory": "rocksdb", "stores.s.key.serde": "string", "stores.s.msg.serde": "json"}
+    (problem,) = problems({**store, "stores.s.batch.size": "${env:SIZE_PASSWORD}"}, secret)
+    assert problem.startswith("stores.s.write.batch.size: integer from 1")
+    assert "hunter2" not in problem
