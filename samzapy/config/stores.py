@@ -133,6 +133,12 @@ def _store(reader: Reader, name: str, changelog: SystemStream | None, serdes: di
         check_serde(reader, serdes, key.at(store=name), reader.get(key, store=name))
     batch, cache = _sizes(reader, name)
     ttl_ms = store_values.parse_ttl(reader, name)
+    properties = _engine_properties(reader, name)
+    if changelog is not None and properties.get("rocksdb.compaction.style", "").strip().lower() == "fifo":
+        reader.warn(
+            f"stores.{name}.rocksdb.compaction.style: fifo forgets the oldest entries of a large store, its changelog does "
+            "not: a restore brings them back"
+        )
     return StoreConfig(
         name=name,
         factory=reader.require(FACTORY, "rocksdb", store=name),
@@ -151,7 +157,7 @@ def _store(reader: Reader, name: str, changelog: SystemStream | None, serdes: di
         large_values=store_values.parse_large_values(reader, name),
         access_log_percent=access_log.parse_access_log(reader, name, changelog),
         clean_on_start=reader.get(CLEAN_ON_START, store=name),
-        properties=_engine_properties(reader, name),
+        properties=properties,
     )
 
 

@@ -202,6 +202,19 @@ def test_the_access_log_is_a_stream_that_the_job_makes(samzapy, store):
     assert done == [("get", "/a"), ("get", "/e"), ("put", "/a"), ("put", "/e")]
 
 
+def test_stores_with_and_without_a_changelog_lie_below_folders_of_their_own(samzapy, monkeypatch, store):
+    monkeypatch.setenv("LOGGED_STORE_BASE_DIR", "logged")
+    keys = {"job.logged.store.base.dir": "state", "job.non-logged.store.base.dir": "scratch"}
+    keys |= {"stores.seen.factory": "rocksdb", "stores.seen.key.serde": "string", "stores.seen.msg.serde": "long"}
+    run_job(samzapy, *(text for key, value in keys.items() for text in ("-c", f"{key}={value}")))
+    assert sorted(str(path) for path in Path().glob("*/*/*/Partition_0")) == [
+        "logged/views-1/counts/Partition_0",
+        "scratch/views-1/seen/Partition_0",
+        "state/views-1/counts/Partition_0",
+    ]
+    assert entries(store("scan", "--local", "logged")) == sorted(COUNTS.items())
+
+
 def test_a_store_of_a_job_that_never_ran_has_no_changelog_yet(samzapy):
     prepare_job(samzapy)
     code, _, errors = samzapy("store", "count", "job.properties", "counts")

@@ -135,3 +135,11 @@ def test_a_secret_stays_one_under_todays_name(problems):
     (problem,) = problems({**store, "stores.s.batch.size": "${env:SIZE_PASSWORD}"}, secret)
     assert problem.startswith("stores.s.write.batch.size: integer from 1")
     assert "hunter2" not in problem
+
+
+def test_a_changelog_over_a_store_that_forgets_warns(load):
+    store = {"stores.s.factory": "rocksdb", "stores.s.key.serde": "string", "stores.s.msg.serde": "json"}
+    fifo = {**store, "stores.s.rocksdb.compaction.style": "fifo"}
+    assert load(fifo).warnings == ()
+    (warning,) = load({**fifo, "stores.s.changelog": "kafka.log"}).warnings
+    assert "fifo forgets the oldest entries" in warning

@@ -110,6 +110,19 @@ def test_a_restore_neither_revives_nor_prolongs(opened, clock):
     assert everything(opened.store) == []
 
 
+def test_a_crash_between_changelog_and_engine_changes_no_life(opened, clock):
+    opened.store.put("a", 1)
+    put_at = clock.now
+    clock.now += 60_000
+    opened.send_changes()
+    opened.crash()
+    assert everything(opened.store) == [("a", 1)]
+    clock.now = put_at + HOUR - 1
+    assert opened.store.get("a") == 1
+    clock.now += 1
+    assert opened.store.get("a") is None
+
+
 def test_the_changelog_holds_the_users_bytes_and_the_times_of_the_puts(opened, clock):
     opened.store.put("a", {"n": 1})
     put_at = clock.now
