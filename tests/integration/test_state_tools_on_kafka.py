@@ -5,8 +5,10 @@ import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
 
 from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.cli.main import cli
 from samzapy.system.kafka import KafkaSystemFactory
 
 pytestmark = pytest.mark.kafka
@@ -38,7 +40,8 @@ stores.counts.rocksdb.ttl.ms=86400000
 
 
 @pytest.fixture
-def samzapy(tmp_path, kafka, kafka_admin, unique_topic):
+def samzapy(tmp_path, monkeypatch, kafka, kafka_admin, unique_topic):
+    monkeypatch.chdir(tmp_path)
     names = {what: unique_topic(what) for what in ("views", "out", "log")}
     for what in ("views", "out"):
         # The messages are years old: the broker would delete them.
@@ -46,9 +49,8 @@ def samzapy(tmp_path, kafka, kafka_admin, unique_topic):
     (tmp_path / "job.properties").write_text(JOB.format(name=names["views"], folder=tmp_path, broker=kafka, **names))
 
     def call(*arguments):
-        command = [sys.executable, "-c", "from samzapy.cli.main import main; main()", *arguments]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        done = CliRunner().invoke(cli, list(arguments))
+        assert done.exit_code == 0, done.stderr
         return done.stdout
 
     call.names = names
@@ -74,7 +76,9 @@ def test_state_is_read_and_positions_are_moved_on_a_real_broker(samzapy, kafka_s
     producer.send([OutgoingRecord(names["views"], b"/late", b"{}", 0, timestamp=base + LATER)])
     producer.flush()
     producer.close()
-    samzapy("run", "job.properties", "--runner", "local", "--until-end")
+    # In a process of its own: as long as the driver lives, no position is moved.
+    command = [sys.executable, "-c", "from samzapy.cli.main import main; main()", "run", "job.properties"]
+    subprocess.run([*command, "--runner", "local", "--until-end"], check=True)
     expected = {"/a": 2, "/b": 1, "/c": 1, "/late": 1}
     assert counts(samzapy) == expected
     topic = kafka_admin.describe(names["log"]).config
