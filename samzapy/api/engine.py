@@ -13,6 +13,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from samzapy.errors import StoreError
+
 #: What a commit changes: the value's bytes, or None for a deletion.
 Changes = Mapping[bytes, "bytes | None"]
 
@@ -97,6 +99,13 @@ class StorageEngineFactory(ABC):
 
         Raises StoreLocked (naming the holder if it can), StoreCorrupted, or StoreError with path and cause.
         """
+
+    def open_read_only(self, directory: Path, settings: EngineSettings) -> StorageEngine:
+        """Open what is on disk in `directory` for reading, while its owner may have it open: nothing is created or locked.
+
+        Raises StoreError if there is no store, or the engine cannot be read from outside.
+        """
+        raise StoreError(f"store '{settings.store}': its engine cannot be read from outside of its job")
 
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str, str]]:
         """Problems of the settings as (key below the store, value, what is allowed); touches nothing."""

@@ -9,8 +9,12 @@ from samzapy.cli.output import table
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[WORD]...")
-def keys(words: tuple[str, ...]) -> None:
+@click.option("--unsupported", "other", is_flag=True, help="The keys of Samza without a meaning here, and why.")
+def keys(words: tuple[str, ...], *, other: bool) -> None:
     """List the keys of job files with their defaults and meanings; with WORDs, those that have all of them."""
+    if other:
+        _show_unsupported(words)
+        return
     from samzapy.config.loader import ALL_KEYS
 
     rows = [
@@ -19,3 +23,10 @@ def keys(words: tuple[str, ...]) -> None:
         if all(word.lower() in f"{key.name} {key.doc}".lower() for word in words)
     ]
     table("Keys of job files", ("key", "default", "value", "meaning"), rows)
+
+
+def _show_unsupported(words: tuple[str, ...]) -> None:
+    from samzapy.config.unsupported import unsupported
+
+    rows = [row for row in unsupported() if all(word.lower() in " ".join(row).lower() for word in words)]
+    table("Keys of Samza without a meaning here", ("key", "a job with it", "why"), rows)

@@ -22,6 +22,8 @@ _COMMANDS = {
     "check": "Show what a job file means, and everything that is wrong with it.",
     "keys": "List what may stand in a job file.",
     "topic": "Create, list, describe, read and write streams.",
+    "store": "Look into the stores of a job, and make local ones anew.",
+    "checkpoint": "Show and move the positions a job has reached.",
     "kafka": "Start and stop a development Kafka on this machine.",
     "demo": "Run the flights job on real departures and print its table.",
     "bench": "Measure jobs over their input.",

@@ -77,7 +77,7 @@ def _check_changelogs(config: JobConfig, admins: dict[str, SystemAdmin], tasks: 
         description = _describe(admins, store.changelog)
         if description is None:
             continue  # the first run makes it
-        check_changelog(description)
+        check_changelog(description, store)
         # More may be right: a job that once had more tasks keeps their partitions.
         if description.partitions < tasks:
             raise EnvironmentFailure(

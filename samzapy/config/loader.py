@@ -29,6 +29,7 @@ from samzapy.config.classes import ENGINES, SYSTEMS
 from samzapy.config.job import JobConfig
 from samzapy.config.keys import Key
 from samzapy.config.kinds import split_list
+from samzapy.config.legacy import with_todays_names
 from samzapy.config.reader import Reader
 from samzapy.config.references import References
 from samzapy.config.secrets import Masked
@@ -69,9 +70,10 @@ def load_job(
     variables = os.environ if environ is None else environ
     read = _read(source, overrides or {})
     references = References(read.values, variables)
-    reader = Reader(references.values, references.secret, references.broken)
+    renamed = with_todays_names(references.values, references.secret)
+    reader = Reader(renamed.values, renamed.secret, references.broken)
     reader.problems += [*read.problems, *references.problems]
-    reader.warnings += read.warnings
+    reader.warnings += [*read.warnings, *renamed.warnings]
     config = _parse(reader, read.values, variables)
     _check_unknown(reader, config, strict=strict)
     if reader.problems:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from samzapy.api.system import StreamDescription
 from samzapy.api.task import EndOfStreamListenerTask, WindowableTask
-from samzapy.config import asynchronous, checkpoint, errors, stores, streams, systems, task
+from samzapy.config import asynchronous, changelogs, checkpoint, errors, streams, systems, task
 from samzapy.config.classes import FILE_CHECKPOINTS, SYSTEMS
 from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee import Guarantee
@@ -99,7 +99,7 @@ def _commits(config: JobConfig) -> Iterator[Downgrade]:
 def _states(config: JobConfig) -> Iterator[Downgrade]:
     for store in config.stores.values():
         if store.changelog is None:
-            yield Downgrade(stores.CHANGELOG.at(store=store.name), "none: the store is empty at each start")
+            yield Downgrade(changelogs.CHANGELOG.at(store=store.name), "none: the store is empty at each start")
 
 
 def _errors(config: JobConfig) -> Iterator[Downgrade]:

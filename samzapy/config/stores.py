@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from samzapy.api.stream import SystemStream
+from samzapy.config import access_log, changelogs, rocksdb, store_values
+from samzapy.config.changelogs import parse_changelog
 from samzapy.config.classes import ENGINES
 from samzapy.config.keys import Key, collect
-from samzapy.config.kinds import NAME_RULE, TEXT, choice, integer, is_name, optional
+from samzapy.config.kinds import BOOLEAN, NAME_RULE, TEXT, choice, integer, is_name, optional
 from samzapy.config.reader import Reader
 from samzapy.config.secrets import Masked
 from samzapy.config.serializers import check_serde
-from samzapy.config.streams import check_system
+from samzapy.config.store_values import LargeValues
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,8 @@ class StoreConfig:
     `write_batch_size`: dirty objects that gather in a full cache before they are serialized in one go.
     `object_cache_size`: objects in the cache, 0 for none (and then no batching). `uncommitted_max_bytes`: serialized
     changes of one task that make it commit early. `object_cache_mode`: reference or copy. `changelog_properties` are
-    topic keys (`max.message.bytes`, ...).
+    topic keys (`max.message.bytes`, ...). `ttl_ms`: how long an entry lives, None for ever. `access_log_percent`: how
+    many calls are told on the access log, None for no such log. `clean_on_start`: local files are never used again.
     """
 
     name: str
@@ -37,6 +41,11 @@ class StoreConfig:
     changelog_replication_factor: int | None = None
     changelog_delete_retention_ms: int = 86_400_000
     changelog_properties: Mapping[str, str] = field(default_factory=dict)
+    ttl_ms: int | None = None
+    large_values: LargeValues = field(default_factory=LargeValues)
+    access_log_percent: int | None = None
+    object_cache_check: bool = False
+    clean_on_start: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -49,13 +58,6 @@ FACTORY = Key(
 )
 KEY_SERDE = Key("stores.{store}.key.serde", TEXT, None, "The serde of keys.", "required")
 MSG_SERDE = Key("stores.{store}.msg.serde", TEXT, None, "The serde of values.", "required")
-CHANGELOG = Key(
-    "stores.{store}.changelog",
-    TEXT,
-    None,
-    "The stream that keeps the store's changes: `system.stream`, or a bare stream on job.changelog.system. Without one "
-    "the store is empty at each start.",
-)
 WRITE_BATCH_SIZE = Key(
     "stores.{store}.write.batch.size",
     integer(1, 2**31 - 1),
@@ -81,39 +83,14 @@ UNCOMMITTED_MAX_BYTES = Key(
     67_108_864,
     "Bytes of serialized changes, in one task, that make it commit early.",
 )
-CHANGELOG_REPLICATION_FACTOR = Key(
-    "stores.{store}.changelog.replication.factor",
-    optional(integer(1, 32_767)),
-    None,
-    "Copies of the changelog.",
-    "the system's",
-    ("stores.default.changelog.replication.factor",),
+CLEAN_ON_START = Key(
+    "stores.{store}.clean.on.container.start",
+    BOOLEAN,
+    False,
+    "Whether each start throws the local files away and restores everything from the changelog.",
 )
-CHANGELOG_DELETE_RETENTION_MS = Key(
-    "stores.{store}.changelog.delete.retention.ms",
-    integer(0),
-    86_400_000,
-    "Milliseconds the changelog keeps a deletion; a local store older than that is rebuilt.",
-)
-CHANGELOG_MIN_COMPACTION_LAG_MS = Key(
-    "stores.{store}.changelog.min.compaction.lag.ms",
-    optional(integer(0)),
-    None,
-    "Milliseconds before the changelog may compact a record.",
-    "the system's",
-    ("stores.default.changelog.min.compaction.lag.ms",),
-)
-CHANGELOG_MAX_MESSAGE_BYTES = Key(
-    "stores.{store}.changelog.max.message.bytes",
-    optional(integer(1, 2**31 - 1)),
-    None,
-    "Largest record of the changelog.",
-    "the system's",
-)
-CHANGELOG_PROPERTIES = Key(
-    "stores.{store}.changelog.kafka.*", TEXT, None, "Further topic keys for the changelog's creation."
-)
-KEYS = collect(globals())
+_OWN_KEYS = collect(globals())
+KEYS: tuple[Key[Any], ...] = (*_OWN_KEYS, *changelogs.KEYS, *store_values.KEYS, *access_log.KEYS)
 
 _PREFIX, _SUFFIX, _SIDE_INPUTS = "stores.", ".factory", ".side.inputs.processor"
 _RESERVED = "default"
@@ -139,37 +116,29 @@ def parse_stores(
         if not is_name(name):
             reader.problem(key, f"store {name!r}: {NAME_RULE}")
             continue
-        store = _store(reader, name, _changelog(reader, name, changelog_system, systems), serdes)
+        store = _store(reader, name, parse_changelog(reader, name, changelog_system, systems), serdes)
         if store.changelog is not None:
             owner = owners.setdefault(store.changelog, name)
             if owner != name:
                 reader.problem(
-                    CHANGELOG.at(store=name), f"is the changelog of store {owner!r} already; each needs its own"
+                    changelogs.CHANGELOG.at(store=name),
+                    f"is the changelog of store {owner!r} already; each needs its own",
                 )
         stores[name] = store
     return stores
-
-
-def _changelog(
-    reader: Reader, name: str, changelog_system: str | None, systems: Collection[str]
-) -> SystemStream | None:
-    text = reader.get(CHANGELOG, store=name)
-    if text is None:
-        return None
-    key = CHANGELOG.at(store=name)
-    try:
-        stream = SystemStream.parse(text, changelog_system)
-    except ValueError:
-        reader.problem(key, "expected system.stream, or set job.changelog.system or job.default.system", text)
-        return None
-    check_system(reader, key, stream.system, systems)
-    return stream
 
 
 def _store(reader: Reader, name: str, changelog: SystemStream | None, serdes: dict[str, str]) -> StoreConfig:
     for key in (KEY_SERDE, MSG_SERDE):
         check_serde(reader, serdes, key.at(store=name), reader.get(key, store=name))
     batch, cache = _sizes(reader, name)
+    ttl_ms = store_values.parse_ttl(reader, name)
+    properties = _engine_properties(reader, name)
+    if changelog is not None and properties.get("rocksdb.compaction.style", "").strip().lower() == "fifo":
+        reader.warn(
+            f"stores.{name}.rocksdb.compaction.style: fifo forgets the oldest entries of a large store, its changelog does "
+            "not: a restore brings them back"
+        )
     return StoreConfig(
         name=name,
         factory=reader.require(FACTORY, "rocksdb", store=name),
@@ -180,10 +149,15 @@ def _store(reader: Reader, name: str, changelog: SystemStream | None, serdes: di
         object_cache_size=cache,
         object_cache_mode=reader.get(OBJECT_CACHE_MODE, store=name),
         uncommitted_max_bytes=reader.get(UNCOMMITTED_MAX_BYTES, store=name),
-        changelog_replication_factor=reader.get(CHANGELOG_REPLICATION_FACTOR, store=name),
-        changelog_delete_retention_ms=reader.get(CHANGELOG_DELETE_RETENTION_MS, store=name),
-        changelog_properties=_changelog_properties(reader, name),
-        properties=_engine_properties(reader, name),
+        object_cache_check=reader.get(store_values.CACHE_CHECK, store=name),
+        changelog_replication_factor=reader.get(changelogs.REPLICATION_FACTOR, store=name),
+        changelog_delete_retention_ms=reader.get(changelogs.DELETE_RETENTION_MS, store=name),
+        changelog_properties=changelogs.parse_topic(reader, name, ttl_ms),
+        ttl_ms=ttl_ms,
+        large_values=store_values.parse_large_values(reader, name),
+        access_log_percent=access_log.parse_access_log(reader, name, changelog),
+        clean_on_start=reader.get(CLEAN_ON_START, store=name),
+        properties=properties,
     )
 
 
@@ -199,31 +173,12 @@ def _sizes(reader: Reader, name: str) -> tuple[int, int]:
     return batch, cache
 
 
-def _changelog_properties(reader: Reader, name: str) -> Masked:
-    prefix = f"{_PREFIX}{name}.changelog.kafka."
-    found = reader.below(prefix)
-    for leaf, instead in (
-        ("min.compaction.lag.ms", CHANGELOG_MIN_COMPACTION_LAG_MS),
-        ("delete.retention.ms", CHANGELOG_DELETE_RETENTION_MS),
-    ):
-        if leaf in found:
-            reader.problem(prefix + leaf, f"say {instead.at(store=name)} instead")
-    if found.get("cleanup.policy", "compact") != "compact":
-        reader.problem(
-            f"{prefix}cleanup.policy", "a changelog must be compact: state would be lost", found["cleanup.policy"]
-        )
-    for leaf, key in (
-        ("max.message.bytes", CHANGELOG_MAX_MESSAGE_BYTES),
-        ("min.compaction.lag.ms", CHANGELOG_MIN_COMPACTION_LAG_MS),
-    ):
-        value = reader.get(key, store=name)
-        if value is not None:
-            found[leaf] = str(value)
-    return found
-
-
 def _engine_properties(reader: Reader, name: str) -> Masked:
     below = reader.below(f"{_PREFIX}{name}.")
     ours = {key.name.removeprefix("stores.{store}.") for key in KEYS}
     rest = {key: value for key, value in below.items() if key not in ours and not key.startswith("changelog.")}
+    for engine_key in rocksdb.KEYS:
+        leaf = engine_key.name.removeprefix("stores.{store}.")
+        if engine_key.otherwise and leaf not in rest and (wider := reader.get(engine_key, store=name)) is not None:
+            rest[leaf] = wider
     return Masked(rest, below.secret)

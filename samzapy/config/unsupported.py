@@ -22,11 +22,6 @@ _NO_EFFECT: tuple[tuple[str, str], ...] = (
     (r"systems\.[^.]+\.(.+\.)?samza\.delete\.committed\.messages", "no counterpart"),
     (r"streams\.[^.]+\.samza\.(delete\.committed\.messages|broadcast|intermediate)", "no counterpart"),
     (r"stores\.(.+\.)?(backup|restore)\.factories", "the changelog is the backup"),
-    (r"stores\..+\.(accesslog\..*|clean\.on\.container\.start)", "no counterpart"),
-    (
-        r"stores\..+\.(drop\.large\.messages|disallow\.large\.messages|changelog\.max\.message\.size\.bytes)",
-        "no counterpart",
-    ),
     (r"metrics\.timer\..*", "timers are always on"),
 )
 _REFUSED: tuple[tuple[str, str], ...] = (
@@ -36,6 +31,15 @@ _REFUSED: tuple[tuple[str, str], ...] = (
     ),
     (r"job\.standbytasks\.replication\.factor", "standby tasks are not supported: leave it out or set 1"),
     (r"job\.elasticity\.factor", "elasticity is not supported: leave it out or set 1"),
+)
+#: What a regular expression stands for, as people write it; in this order.
+_READABLE = (
+    (r"(\..*)?", "[.*]"),
+    (r"(.+\.)?", "[*.]"),
+    (r"\.", "."),
+    (r"[^.]+", "*"),
+    (r".+", "*"),
+    (r".*", ".*"),
 )
 _NEUTRAL = {"", "1"}
 
@@ -55,3 +59,15 @@ def refused(key: str, value: str) -> str | None:
 def is_refusable(key: str) -> bool:
     """Whether `key` is known here at all, whatever its value."""
     return any(re.fullmatch(regex, key) for regex, _ in _REFUSED)
+
+
+def unsupported() -> list[tuple[str, str, str]]:
+    """The keys of Samza that mean nothing here or are refused: (key, * for any part and a|b for either, what happens, why)."""
+    ignored = [(_readable(regex), "warning", reason) for regex, reason in _NO_EFFECT]
+    return sorted([*ignored, *((_readable(regex), "refused", reason) for regex, reason in _REFUSED)])
+
+
+def _readable(regex: str) -> str:
+    for part, text in _READABLE:
+        regex = regex.replace(part, text)
+    return regex.replace("..*", ".*")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription
 from samzapy.checkpoint import checkpoint_topic
-from samzapy.config import checkpoint, stores
+from samzapy.config import changelogs, checkpoint
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
 from samzapy.config.promises import Downgrade, weak_copies
@@ -31,7 +31,7 @@ def weakly_kept(
 def _foundations(config: JobConfig) -> Iterator[tuple[str, SystemStream]]:
     for store in config.stores.values():
         if store.changelog is not None:
-            yield stores.CHANGELOG_REPLICATION_FACTOR.at(store=store.name), store.changelog
+            yield changelogs.REPLICATION_FACTOR.at(store=store.name), store.changelog
     settings = config.task.checkpoint
     if settings is None or settings.system is None:
         return

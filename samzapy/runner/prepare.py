@@ -24,7 +24,7 @@ from samzapy.job.planner import changelog_partition_count, plan
 from samzapy.metrics import Registry
 from samzapy.runner.base import PreparedJob
 from samzapy.runner.durability import weakly_kept
-from samzapy.storage.changelog import ensure_changelog, find_changelog
+from samzapy.storage.changelog import ensure_access_log, ensure_changelog, find_changelog
 from samzapy.system.factories import system_factory
 
 logger = logging.getLogger(__name__)
@@ -100,6 +100,7 @@ def _plan(config: JobConfig, clients: SystemClients, counts: Mapping[SystemStrea
             checkpoints.write_owner(run)
         for store, system in changelogs:
             ensure_changelog(clients.admin(system), store, partitions)
+            ensure_access_log(clients.admin(system), store, partitions)
         for stream in filter(None, (reporter.stream for reporter in config.metrics_reporters)):
             clients.admin(stream.system).create(StreamSpec(stream.stream, 1))
         owned = {task.name: task.changelog_partition for task in model.tasks}

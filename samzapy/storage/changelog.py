@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, SystemAdmin
+from samzapy.config.access_log import access_log_stream
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, UnknownStream
 
 _SEGMENT_BYTES = 536_870_912
 _MAX_MESSAGE_BYTES = 1_000_012
 _START_AFRESH = "to start from nothing, delete the checkpoint topic, too"
+#: Of a topic that does not say.
+_KAFKAS_RETENTION_MS = 604_800_000
 
 
 def changelog_spec(config: StoreConfig, partitions: int) -> StreamSpec:
     """The topic to create for a store with a changelog; `changelog_properties` win over the defaults.
 
-    Raises ConfigError if they ask for another policy than compaction.
+    Raises ConfigError if they ask for another policy than compaction, unless the store's entries expire anyway.
     """
     if config.changelog is None:
         raise ConfigError([ConfigProblem(f"stores.{config.name}.changelog", None, "is required here")])
@@ -26,7 +29,7 @@ def changelog_spec(config: StoreConfig, partitions: int) -> StreamSpec:
         "max.message.bytes": str(_MAX_MESSAGE_BYTES),
         **config.changelog_properties,
     }
-    if topic["cleanup.policy"] != "compact":
+    if topic["cleanup.policy"] != "compact" and config.ttl_ms is None:
         key = f"stores.{config.name}.changelog.cleanup.policy"
         raise ConfigError([ConfigProblem(key, topic["cleanup.policy"], "must be compact: state would be lost")])
     return StreamSpec(config.changelog.stream, partitions, topic, config.changelog_replication_factor)
@@ -40,7 +43,7 @@ def find_changelog(admin: SystemAdmin, config: StoreConfig, partitions: int) -> 
     description = admin.describe(changelog_spec(config, partitions).stream)
     if description is None:
         return None
-    check_changelog(description)
+    check_changelog(description, config)
     if description.partitions != partitions:
         raise EnvironmentFailure(
             f"changelog {description.stream} has {description.partitions} partitions, job has {partitions} tasks"
@@ -63,6 +66,13 @@ def ensure_changelog(admin: SystemAdmin, config: StoreConfig, partitions: int) -
     return found
 
 
+def ensure_access_log(admin: SystemAdmin, config: StoreConfig, partitions: int) -> None:
+    """Create the stream of the store's access log, if it has one."""
+    if config.access_log_percent is not None and config.changelog is not None:
+        stream = access_log_stream(config.changelog).stream
+        admin.create(StreamSpec(stream, partitions, {}, config.changelog_replication_factor))
+
+
 def described_changelog(admin: SystemAdmin, config: StoreConfig, partition: int) -> StreamDescription:
     """The changelog as a task finds it. Raises UnknownStream, or EnvironmentFailure if it cannot hold its state."""
     if config.changelog is None:
@@ -71,7 +81,7 @@ def described_changelog(admin: SystemAdmin, config: StoreConfig, partition: int)
     description = admin.describe(stream)
     if description is None:
         raise UnknownStream(config.changelog.system, stream)
-    check_changelog(description)
+    check_changelog(description, config)
     if partition >= description.partitions:
         raise EnvironmentFailure(
             f"changelog {stream} has {description.partitions} partitions, the task needs partition {partition}"
@@ -79,10 +89,17 @@ def described_changelog(admin: SystemAdmin, config: StoreConfig, partition: int)
     return description
 
 
-def check_changelog(description: StreamDescription) -> None:
-    """Raise EnvironmentFailure unless the topic is compacted and nothing else."""
+def check_changelog(description: StreamDescription, config: StoreConfig) -> None:
+    """Raise EnvironmentFailure unless the topic is compacted and nothing else, or keeps records as long as they live."""
     policy = description.config.get("cleanup.policy", "delete")
-    if policy != "compact":
+    if config.ttl_ms is not None and policy != "compact":
+        kept_ms = int(description.config.get("retention.ms", _KAFKAS_RETENTION_MS))
+        if 0 <= kept_ms < config.ttl_ms:
+            raise EnvironmentFailure(
+                f"changelog {description.stream} keeps records for {kept_ms} ms (retention.ms), "
+                f"stores.{config.name}.rocksdb.ttl.ms is {config.ttl_ms}: state would be lost"
+            )
+    elif policy != "compact":
         raise EnvironmentFailure(f"changelog {description.stream} must be compact (is {policy}): state would be lost")
 
 

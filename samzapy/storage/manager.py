@@ -49,7 +49,7 @@ class TaskStores:
         """Queue one changelog record per changed key of every store that has a changelog."""
         with self._poisoned_by_failure():
             for held in self._held.values():
-                if held.changelog is not None and held.stack.uncommitted.changes:
+                if held.changelog is not None and held.has_records:
                     held.send_changes(producer_of(held.changelog.system))
 
     def changelog_offsets(self, producer_of: Callable[[str], SystemProducer]) -> dict[str, int]:

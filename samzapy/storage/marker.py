@@ -14,12 +14,14 @@ FORMAT = 1
 @dataclass(frozen=True)
 class StoreIdentity:
     """Whose state it is: the job (`name-id`), the store, the changelog's partition, and the changelog topic's id
-    (which changes when a topic is deleted and made again; empty without a changelog)."""
+    (which changes when a topic is deleted and made again; empty without a changelog). `stamped`: its values carry the
+    time of their put (`rocksdb.ttl.ms`)."""
 
     job: str
     store: str
     partition: int
     topic_id: str = ""
+    stamped: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,11 @@ class Marker:
             if read["format"] != FORMAT:
                 raise ValueError(f"format {read['format']!r}, this version reads {FORMAT}")
             identity = StoreIdentity(
-                str(read["job"]), str(read["store"]), int(read["partition"]), str(read["topic_id"])
+                str(read["job"]),
+                str(read["store"]),
+                int(read["partition"]),
+                str(read["topic_id"]),
+                bool(read.get("stamped", False)),
             )
             return cls(identity, int(read["changelog_offset"]), int(read["time_ms"]), dict(read["input_offsets"]))
         except (KeyError, TypeError) as cause:
@@ -71,12 +77,9 @@ def refusal(marker: Marker, identity: StoreIdentity, log: OffsetRange, retention
     `log` is the changelog's range now, `retention_ms` its `delete.retention.ms`: a store that is older may hold keys
     whose deletions the changelog no longer tells, unless there is nothing left to read.
     """
-    for what in ("job", "store", "partition"):
-        found, wanted = getattr(marker.identity, what), getattr(identity, what)
-        if found != wanted:
-            return f"it belongs to {what} {found!r}, not {wanted!r}"
-    if marker.identity.topic_id != identity.topic_id:
-        return f"its changelog (id {marker.identity.topic_id}) was replaced by another one (id {identity.topic_id})"
+    foreign = _foreign(marker.identity, identity)
+    if foreign:
+        return foreign
     offset = marker.changelog_offset
     if offset >= log.upcoming:
         return f"it is at changelog offset {offset}, the changelog ends before {log.upcoming}"
@@ -85,4 +88,16 @@ def refusal(marker: Marker, identity: StoreIdentity, log: OffsetRange, retention
     age_ms = now_ms - marker.time_ms
     if age_ms >= retention_ms and offset + 1 < log.upcoming:
         return f"it is {age_ms} ms old, deletions are kept for {retention_ms} ms (delete.retention.ms)"
+    return None
+
+
+def _foreign(found: StoreIdentity, wanted: StoreIdentity) -> str | None:
+    """Why a store of identity `found` is not the one that is wanted; None if it is."""
+    for what in ("job", "store", "partition"):
+        if getattr(found, what) != getattr(wanted, what):
+            return f"it belongs to {what} {getattr(found, what)!r}, not {getattr(wanted, what)!r}"
+    if found.topic_id != wanted.topic_id:
+        return f"its changelog (id {found.topic_id}) was replaced by another one (id {wanted.topic_id})"
+    if found.stamped != wanted.stamped:
+        return f"its values {'carry' if found.stamped else 'lack'} the times of their puts (rocksdb.ttl.ms)"
     return None

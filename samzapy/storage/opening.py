@@ -21,8 +21,9 @@ from samzapy.storage.changelog import (
     described_changelog,
     max_record_bytes,
 )
+from samzapy.storage.kv.expiring import Expiry
 from samzapy.storage.kv.stack import build_stack
-from samzapy.storage.local import LocalStores
+from samzapy.storage.local import LocalStore, LocalStores
 from samzapy.storage.marker import StoreIdentity, refusal
 from samzapy.storage.restore import RestoreResult, StoreRestore
 from samzapy.storage.task_store import TaskStore
@@ -96,7 +97,15 @@ class StoreOpener:
     def behind(self) -> list[StoreRestore]:
         """What has to be read from changelogs."""
         return [
-            StoreRestore(store.engine, store.identity, store.ssp, store.start, store.bound, task=self._task.name)
+            StoreRestore(
+                store.engine,
+                store.identity,
+                store.ssp,
+                store.start,
+                store.bound,
+                task=self._task.name,
+                expiry=None if store.config.ttl_ms is None else Expiry(store.config.ttl_ms, self._clock),
+            )
             for store in self._opened
             if store.ssp is not None and store.start < store.bound
         ]
@@ -115,7 +124,9 @@ class StoreOpener:
         factory = self._engines[config.name]
         settings = EngineSettings(config.name, config.properties, self._task.tasks_in_container)
         if config.changelog is None:
-            identity = StoreIdentity(self._job, config.name, self._task.changelog_partition)
+            identity = StoreIdentity(
+                self._job, config.name, self._task.changelog_partition, stamped=config.ttl_ms is not None
+            )
             return _Opened(config, self._non_logged.open_empty(factory, settings), identity)
         return self._open_logged(config, factory, settings)
 
@@ -125,17 +136,21 @@ class StoreOpener:
         assert stream is not None
         admin = self._admin_of(stream.system)
         topic = described_changelog(admin, config, partition)
-        identity = StoreIdentity(self._job, config.name, partition, topic.stream_id)
+        identity = StoreIdentity(self._job, config.name, partition, topic.stream_id, config.ttl_ms is not None)
         ssp = SystemStreamPartition(stream.system, stream.stream, partition)
         log = admin.offsets([ssp])[ssp]
         committed = self._task.committed.get(config.name, -1)
         check_end(ssp, log, committed)
         retention_ms, now_ms = delete_retention_ms(topic, config), self._clock.wall_ms()
-        local = self._logged.open_kept(
-            factory, settings, lambda marker: refusal(marker, identity, log, retention_ms, now_ms), now_ms
-        )
+        if config.clean_on_start:
+            local = LocalStore(self._logged.open_empty(factory, settings), None)
+        else:
+            local = self._logged.open_kept(
+                factory, settings, lambda marker: refusal(marker, identity, log, retention_ms, now_ms), now_ms
+            )
         kept = local.marker is not None
-        if not kept:
+        if not kept and config.ttl_ms is None:
+            # Where entries expire, the beginning of the changelog is deleted as they do.
             try:
                 check_beginning(ssp, log, committed)
             except EnvironmentFailure:
@@ -156,7 +171,7 @@ class StoreOpener:
     def _task_store(self, store: _Opened) -> TaskStore:
         config = store.config
         key_serde, msg_serde = self._serdes[config.key_serde], self._serdes[config.msg_serde]
-        stack = build_stack(config, store.engine, key_serde, msg_serde, store.max_record_bytes)
+        stack = build_stack(config, store.engine, key_serde, msg_serde, store.max_record_bytes, self._clock)
         offset = max(store.bound, store.start) - 1
         return TaskStore(stack, store.engine, store.identity, store.ssp, offset, self._clock)
 

@@ -12,6 +12,7 @@ from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.clock import Clock
 from samzapy.errors import RestoreError
 from samzapy.failpoints import reach
+from samzapy.storage.kv.expiring import Expiry
 from samzapy.storage.marker import Marker, StoreIdentity
 
 #: Called with (store as `task/store`, records read so far in offsets, offsets to read).
@@ -43,7 +44,7 @@ class StoreRestore:
     """
 
     __slots__ = (
-        "_bytes", "_chunk_bytes", "_engine", "_identity", "_last", "_pending", "bound", "label", "records", "ssp", "start",
+        "_bytes", "_chunk_bytes", "_engine", "_expiry", "_identity", "_last", "_pending", "bound", "label", "records", "ssp", "start",
     )  # fmt: skip
 
     def __init__(
@@ -54,15 +55,19 @@ class StoreRestore:
         start: int,
         bound: int,
         chunk_bytes: int = _CHUNK_BYTES,
+        *,
         task: str = "",
+        expiry: Expiry | None = None,
     ) -> None:
-        """`label` names the store where it is told of: `task/store`, or the store alone."""
+        """`task` is for the label, by which the store is told of: `task/store`, or the store alone. With an `expiry` the
+        values get the times of their records, and what has expired is left out."""
         self.label = f"{task}/{identity.store}" if task else identity.store
         self.ssp = ssp
         self.start = start
         self.bound = bound
         self.records = 0
         self._engine = engine
+        self._expiry = expiry
         self._identity = identity
         self._chunk_bytes = chunk_bytes
         self._pending: dict[bytes, bytes | None] = {}
@@ -81,6 +86,8 @@ class StoreRestore:
             if not count:
                 return
         keys, values = batch.keys[:count], batch.values[:count]
+        if self._expiry is not None:
+            values = self._expiry.restored(values, batch.timestamps[:count])
         if None in keys:
             raise RestoreError(f"{self.ssp}@{batch.offsets[keys.index(None)]}: changelog record without a key")
         self._pending.update(zip(keys, values, strict=True))  # type: ignore[arg-type]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from samzapy.api.engine import StorageEngine
+from samzapy.api.engine import Changes, StorageEngine
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import SystemProducer
+from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.clock import Clock
+from samzapy.config.access_log import access_log_stream
 from samzapy.errors import StoreError
+from samzapy.storage.kv.expiring import put_time, unstamped
 from samzapy.storage.kv.stack import StoreStack
 from samzapy.storage.marker import Marker, StoreIdentity
 
@@ -42,11 +44,25 @@ class TaskStore:
         self._unflushed = 0
         self._flushed_s = clock.monotonic()
 
+    @property
+    def has_records(self) -> bool:
+        """Whether a commit has anything to send for this store."""
+        return bool(self.stack.uncommitted.changes) or self.stack.access_log is not None
+
     def send_changes(self, producer: SystemProducer) -> None:
-        """Queue one changelog record per changed key."""
+        """Queue one changelog record per changed key, and the access log's records."""
+        changelog = self.changelog
+        if changelog is None:
+            return
         changes = self.stack.uncommitted.changes
-        if changes and self.changelog is not None:
-            producer.send_changes(self.changelog.stream, self.changelog.partition, changes.items())
+        if changes and self.stack.sweep is not None:
+            producer.send(_timed_records(changelog, changes))
+        elif changes:
+            producer.send_changes(changelog.stream, changelog.partition, changes.items())
+        if self.stack.access_log is not None:
+            stream = access_log_stream(changelog.system_stream).stream
+            if calls := self.stack.access_log.take():
+                producer.send([OutgoingRecord(stream, key, value, changelog.partition) for key, value in calls])
 
     def acknowledged_offset(self, producer: SystemProducer) -> int:
         """The changelog offset of this commit: the last acknowledged record's, or the one before if nothing changed."""
@@ -65,7 +81,7 @@ class TaskStore:
 
         So the marker's input offsets may be older than the checkpoint's, its changelog offset never is.
         """
-        changes = self.stack.uncommitted.changes
+        changes = self._with_expired(self.stack.uncommitted.changes)
         due = self._clock.monotonic() - self._flushed_s >= _FLUSH_S
         if changes or due:
             inputs = {str(ssp): position for ssp, position in input_offsets.items()}
@@ -77,6 +93,13 @@ class TaskStore:
         if due or self._unflushed >= _FLUSH_RECORDS:
             self.flush_engine()
 
+    def _with_expired(self, changes: Changes) -> Changes:
+        """The changes, and the removal of some entries that have expired: no record says that, each side can tell."""
+        sweep = self.stack.sweep
+        if sweep is None:
+            return changes
+        return {**sweep.next_expired(len(changes)), **changes}
+
     def flush_engine(self) -> None:
         """Move what is only in the engine's memory to disk."""
         self.engine.flush()
@@ -85,8 +108,7 @@ class TaskStore:
 
     def discard(self) -> None:
         """Go back to the last commit."""
-        self.stack.objects.discard()
-        self.stack.uncommitted.clear()
+        self.stack.discard()
 
     def close(self) -> None:
         """Close the stack, then the engine."""
@@ -97,4 +119,15 @@ class TaskStore:
 
     def metrics(self) -> dict[str, float]:
         """Of every layer, by name."""
-        return {**self.stack.objects.metrics(), **self.stack.uncommitted.metrics(), **self.engine.metrics()}
+        return {**self.stack.metrics(), **self.engine.metrics()}
+
+
+def _timed_records(changelog: SystemStreamPartition, changes: Changes) -> list[OutgoingRecord]:
+    """The changes of an expiring store: the time of each put is its record's own, not part of the value."""
+    stream, partition = changelog.stream, changelog.partition
+    return [
+        OutgoingRecord(stream, key, None, partition)
+        if value is None
+        else OutgoingRecord(stream, key, unstamped(value), partition, timestamp=put_time(value))
+        for key, value in changes.items()
+    ]

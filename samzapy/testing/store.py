@@ -19,7 +19,7 @@ from samzapy.config.loader import load_job
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem, StoreError
 from samzapy.serializers.registry import serde_registry
-from samzapy.storage.changelog import ensure_changelog
+from samzapy.storage.changelog import ensure_access_log, ensure_changelog
 from samzapy.storage.directory import store_directory
 from samzapy.storage.manager import TaskStores, begin_task_stores, load_engines, restore_together
 from samzapy.storage.opening import TaskSettings
@@ -95,6 +95,7 @@ class OpenStore:
         self._serdes = serde_registry(job)
         if self._config.changelog is not None:
             ensure_changelog(self._admin, self._config, 1)
+            ensure_access_log(self._admin, self._config, 1)
         self._stores: TaskStores | None = None
         self._producer: SystemProducer | None = None
         self.reopen()

@@ -18,19 +18,25 @@ class UncommittedStore:
     """One task's changes to one store, one entry a key, over an engine that holds what is committed.
 
     `max_bytes` is the budget of `over_budget`: serialized keys and values, without Python's own overhead.
-    `max_record_bytes` is what the changelog takes as one record (key and value), None for no limit. Called with
-    batches, unless a store has no cache.
+    `max_record_bytes` is what the changelog takes as one record (key and value), None for no limit; `overhead` bytes of
+    each value do not go there. Called with batches, unless a store has no cache.
     """
 
-    __slots__ = ("_bytes", "_changes", "_engine", "_max_bytes", "_max_record_bytes", "_name", "_order")
+    __slots__ = ("_bytes", "_changes", "_engine", "_max_bytes", "_max_record_bytes", "_name", "_order", "_overhead")
 
     def __init__(
-        self, name: str, engine: StorageEngine, max_bytes: int = 67_108_864, max_record_bytes: int | None = None
+        self,
+        name: str,
+        engine: StorageEngine,
+        max_bytes: int = 67_108_864,
+        max_record_bytes: int | None = None,
+        overhead: int = 0,
     ) -> None:
         self._name = name
         self._engine = engine
         self._max_bytes = max_bytes
-        self._max_record_bytes = max_record_bytes
+        self._max_record_bytes = None if max_record_bytes is None else max_record_bytes + overhead
+        self._overhead = overhead
         self._changes: dict[bytes, bytes | None] = {}
         self._order = KeyOrder(self._changes)
         self._bytes = 0
@@ -62,7 +68,8 @@ class UncommittedStore:
         for key, value in zip(keys, values, strict=True):
             size = len(key) + len(value or b"")
             if size > limit:
-                raise RecordTooLarge(f"store '{self._name}': key {key[:64]!r}", size, limit)
+                where = f"store '{self._name}': key {key[:64]!r}"
+                raise RecordTooLarge(where, size - self._overhead, limit - self._overhead)
 
     def get(self, key: bytes) -> bytes | None:
         """The value with own changes, None if there is none."""

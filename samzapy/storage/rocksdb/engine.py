@@ -32,7 +32,7 @@ _GAUGES = {
 
 
 class RocksDbStorageEngine(StorageEngine):
-    """Committed state in one directory, without a write-ahead log.
+    """Committed state in one directory, without a write-ahead log unless one is asked for.
 
     RocksDB without WAL keeps a prefix of its batches: memtables are flushed in order, each with whole batches. The
     marker is a key of the same column family and in the same batch as the data, so whatever prefix survives a kill,
@@ -43,16 +43,20 @@ class RocksDbStorageEngine(StorageEngine):
 
     __slots__ = ("_db", "_gauges", "_open", "_ownership", "_path", "_write_options")
 
-    def __init__(self, db: Rdict, path: Path, ownership: Ownership, properties: Sequence[str] = ()) -> None:
-        """`properties`: names of further integer properties of RocksDB (without `rocksdb.`) to publish."""
+    def __init__(
+        self, db: Rdict, path: Path, ownership: Ownership | None, properties: Sequence[str] = (), *, wal: bool = False
+    ) -> None:
+        """`ownership`: None for a handle that only reads. `properties`: names of further integer properties of RocksDB (without `rocksdb.`) to publish. `wal`: write to
+        RocksDB's log, too, so that a kill of this process loses nothing."""
         self._db: Any = db
         self._path = path
         self._ownership = ownership
         self._open: weakref.WeakSet[RocksDbCursor | RocksDbSnapshot] = weakref.WeakSet()
         self._write_options = WriteOptions()
-        self._write_options.disable_wal = True
+        self._write_options.disable_wal = not wal
         self._gauges = _GAUGES | {f"rocksdb.{name}": name for name in properties}
-        ownership.watch(self)
+        if ownership is not None:
+            ownership.watch(self)
 
     def get(self, key: bytes) -> bytes | None:
         """The value, None if absent."""
@@ -133,7 +137,8 @@ class RocksDbStorageEngine(StorageEngine):
         except Exception as cause:
             raise self._failure(cause, "closing") from cause
         finally:
-            self._ownership.release()
+            if self._ownership is not None:
+                self._ownership.release()
 
     def metrics(self) -> dict[str, float]:
         """RocksDB's own properties, those that are worth a gauge."""

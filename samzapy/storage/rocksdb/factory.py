@@ -15,6 +15,8 @@ from samzapy.storage.rocksdb.failures import OPENING, noted_damage, translated
 from samzapy.storage.rocksdb.options import RocksDbOptions, problems
 from samzapy.storage.rocksdb.ownership import Ownership
 
+_READING_ATTEMPTS = 5
+
 
 class RocksDbStorageEngineFactory(StorageEngineFactory):
     """`stores.NAME.factory = rocksdb`. The block cache is made at the first open, in the process that opens."""
@@ -54,7 +56,26 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
             raise failure from cause
         extra = settings.properties.get("rocksdb.metrics.list", "").split(",")
         names = [name.strip().removeprefix("rocksdb.") for name in extra]
-        return RocksDbStorageEngine(db, path, ownership, [name for name in names if name])
+        return RocksDbStorageEngine(db, path, ownership, [name for name in names if name], wal=options.wal)
+
+    def open_read_only(self, directory: Path, settings: EngineSettings) -> StorageEngine:
+        """The directory as its last flush left it; its owner goes on undisturbed."""
+        path = directory.resolve()
+        if not (path / "CURRENT").is_file():
+            raise StoreError(f"{directory}: there is no RocksDB store here")
+        # All files are opened at once: the owner's compactions may delete them later, but not while they are open.
+        properties = {key: value for key, value in settings.properties.items() if key != "rocksdb.max.open.files"}
+        options = RocksDbOptions.parse(properties).to_options(None)
+        for attempts_left in range(_READING_ATTEMPTS, 0, -1):
+            try:
+                db = Rdict(str(path), options, {"default": options}, AccessType.read_only(False))
+            except Exception as cause:
+                # A compaction may have deleted a file between our reading its name and opening it.
+                if attempts_left == 1:
+                    raise translated(cause, path, "opening for reading") from cause
+            else:
+                return RocksDbStorageEngine(db, path, None)
+        raise AssertionError
 
     def _cache(self, store: str, options: RocksDbOptions) -> Cache | None:
         if not options.cache_bytes:

@@ -21,10 +21,15 @@ IN_USE = "borrowed"
 OPENING = "opening"
 
 
+#: Real paths open for writing in this process (or in the one it was forked from), and by which pid. RocksDB's own table goes
+#: by path text, so a symlink would get past it.
+CLAIMED: dict[Path, int] = {}
+
+
 def translated(cause: Exception, path: Path, doing: str) -> StoreError:
     """`cause`, raised by rocksdict while `doing` something to the store at `path`, as one of our errors.
 
-    Damage is also noted in the directory.
+    Damage is also noted in the directory, by its owner: a mere reader may have been overtaken by a compaction.
     """
     text = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
     if IN_USE in text:
@@ -58,7 +63,7 @@ def _free_bytes(path: Path) -> int:
 
 def holder(path: Path) -> str:
     """Who has the store at `path` open, in words."""
-    pid = _locking_pid(path / "LOCK") or _written_pid(path)
+    pid = locking_pid(path) or _written_pid(path)
     if pid is None:
         return "the store is locked by another process"
     if pid == os.getpid():
@@ -66,10 +71,11 @@ def holder(path: Path) -> str:
     return f"the store is locked by pid {pid} ({_command(pid)})"
 
 
-def _locking_pid(lock: Path) -> int | None:
-    """The pid that the kernel names; 0 and absent entries occur in containers with their own pid space."""
+def locking_pid(path: Path) -> int | None:
+    """The process that has the store at `path` open, as the kernel says; None for none, and where the kernel does not
+    name it (0 and absent entries occur in containers with their own pid space)."""
     try:
-        inode = str(lock.stat().st_ino)
+        inode = str((path / "LOCK").stat().st_ino)
         lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
     except OSError:
         return None
@@ -97,6 +103,8 @@ def _command(pid: int) -> str:
 
 
 def _note_damage(path: Path, text: str) -> None:
+    if CLAIMED.get(path) != os.getpid():
+        return
     try:
         (path / DAMAGE_FILE).write_text(text, encoding="utf-8")
     except OSError:

@@ -10,6 +10,7 @@ from rocksdict import (
     Cache,
     DBCompactionStyle,
     DBCompressionType,
+    DBRecoveryMode,
     Options,
     UniversalCompactionStopStyle,
     UniversalCompactOptions,
@@ -24,11 +25,15 @@ _COMPRESSIONS: Mapping[str, Callable[[], DBCompressionType]] = {
     "zstd": DBCompressionType.zstd,
     "none": DBCompressionType.none,
 }
-#: Not fifo: it drops the oldest files when the store grows, deletions and marker included.
+#: fifo drops the oldest files when a task's part of the store passes 1 GiB. A file is never older than one that holds what it
+#: deletes, and every batch brings the marker anew, so neither comes to harm; but the store forgets what the changelog keeps.
 _STYLES: Mapping[str, Callable[[], DBCompactionStyle]] = {
     "universal": DBCompactionStyle.universal,
     "level": DBCompactionStyle.level,
+    "fifo": DBCompactionStyle.fifo,
 }
+_STYLE, _OPEN_FILES = "rocksdb.compaction.style", "rocksdb.max.open.files"
+_FLAGS = {"true": True, "false": False}
 _STOP_STYLES = {"similar": "similar", "total": "total"}
 
 #: key -> (smallest, largest) of the integer keys.
@@ -56,13 +61,9 @@ _INTEGERS: Mapping[str, tuple[int, int]] = {
 }
 _NAMES: Mapping[str, Mapping[str, object]] = {
     "rocksdb.compression": _COMPRESSIONS,
-    "rocksdb.compaction.style": _STYLES,
+    _STYLE: _STYLES,
     "rocksdb.compaction.universal.compaction.stop.style": _STOP_STYLES,
-}
-#: Keys of the reference that would break what the store promises.
-_REFUSED = {
-    "rocksdb.wal.enabled": ("false", "must be false: the changelog and the marker make commits durable, not a WAL"),
-    "rocksdb.ttl.ms": ("", "is not supported: entries that vanish by themselves would differ from the changelog"),
+    "rocksdb.wal.enabled": _FLAGS,
 }
 
 Problem = tuple[str, str, str]
@@ -78,8 +79,8 @@ def problems(properties: Mapping[str, str]) -> list[Problem]:
             found.append((key, value, f"integer from {low} to {high}"))
         elif key in _NAMES and text.lower() not in _NAMES[key]:
             found.append((key, value, f"one of {', '.join(_NAMES[key])}"))
-        elif key in _REFUSED and text.lower() != _REFUSED[key][0]:
-            found.append((key, value, _REFUSED[key][1]))
+    if properties.get(_STYLE, "").strip().lower() == "fifo" and properties.get(_OPEN_FILES, "-1").strip() != "-1":
+        found.append((_OPEN_FILES, properties[_OPEN_FILES], f"-1 with {_STYLE}=fifo"))
     return found
 
 
@@ -110,6 +111,7 @@ class RocksDbOptions:
     max_open_files: int = -1
     max_file_opening_threads: int = 16
     max_manifest_bytes: int = 1_073_741_824
+    wal: bool = False
     tuning: Mapping[str, int] | None = None
 
     @classmethod
@@ -123,6 +125,7 @@ class RocksDbOptions:
             compression=names.get("rocksdb.compression", "snappy"),
             compaction_style=names.get("rocksdb.compaction.style", "universal"),
             universal_stop_style=names.get("rocksdb.compaction.universal.compaction.stop.style"),
+            wal=_FLAGS[names.get("rocksdb.wal.enabled", "false")],
             tuning=given,
             **own,
         )
@@ -141,6 +144,8 @@ class RocksDbOptions:
         options.set_max_open_files(self.max_open_files)
         options.set_max_file_opening_threads(self.max_file_opening_threads)
         options.set_max_manifest_file_size(self.max_manifest_bytes)
+        # A log torn by a kill ends before the torn batch: what is left is a prefix of the commits, as without a log.
+        options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
         options.set_block_based_table_factory(self._table(cache))
         self._tune(options)
         return options

@@ -10,11 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from samzapy.errors import StoreLocked
-from samzapy.storage.rocksdb.failures import HOLDER_FILE
-
-#: Real paths open in this process (or in the one it was forked from), and by which pid. RocksDB's own table goes by
-#: path text, so a symlink would get past it.
-_OPEN: dict[Path, int] = {}
+from samzapy.storage.rocksdb.failures import CLAIMED, HOLDER_FILE
 
 
 class Disownable(Protocol):
@@ -35,11 +31,11 @@ class Ownership:
 
     def __init__(self, path: Path) -> None:
         """Claim `path`, a real path. Raises StoreLocked if this process has it open already."""
-        if path in _OPEN:
-            raise StoreLocked(f"{path}: the store is open already in pid {_OPEN[path]}")
+        if path in CLAIMED:
+            raise StoreLocked(f"{path}: the store is open already in pid {CLAIMED[path]}")
         self._path = path
         self._pid = os.getpid()
-        _OPEN[path] = self._pid
+        CLAIMED[path] = self._pid
 
     def note_holder(self) -> None:
         """Write our pid beside RocksDB's lock, once the lock is ours; for whoever finds it locked."""
@@ -51,7 +47,7 @@ class Ownership:
 
     def release_claim(self) -> None:
         """Let this process open the directory again; another holder's pid file is left alone."""
-        _OPEN.pop(self._path, None)
+        CLAIMED.pop(self._path, None)
 
     def release(self) -> None:
         """Let the directory be opened again, by anyone."""

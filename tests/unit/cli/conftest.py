@@ -2,6 +2,7 @@
 
 import pytest
 from click.testing import CliRunner
+from counting_job import ran as ran  # noqa: PLC0414 - a fixture
 
 from samzapy.cli.main import cli
 

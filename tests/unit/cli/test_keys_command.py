@@ -18,5 +18,15 @@ def test_words_narrow_the_list(samzapy):
     assert [row.split()[0] for row in output.splitlines()[2:-1]] == [
         "stores.{store}.object.cache.size",
         "stores.{store}.object.cache.mode",
+        "stores.{store}.object.cache.check",
     ]
     assert samzapy("keys", "no such thing")[1] == "Keys of job files\n  none\n\n"
+
+
+def test_keys_of_samza_without_a_meaning_are_listed_with_the_reason(samzapy):
+    code, output, _ = samzapy("keys", "--unsupported")
+    assert code == 0
+    assert "yarn|cluster-manager" in output
+    assert "\\" not in output
+    rows = samzapy("keys", "--unsupported", "STORES.", "side.inputs")[1].splitlines()[2:-1]
+    assert [row.split()[:2] for row in rows] == [["stores.*.side.inputs[.*]", "refused"]]

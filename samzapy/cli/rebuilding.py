@@ -1,0 +1,90 @@
+"""A local store made anew from its changelog, by the steps of a task's start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from samzapy.checkpoint import manager_for
+from samzapy.cli.bars import Bars
+from samzapy.cli.contents import store_of
+from samzapy.clock import SYSTEM_CLOCK
+from samzapy.config.job import JobConfig
+from samzapy.config.stores import StoreConfig
+from samzapy.container.clients import SystemClients
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, UnknownStream
+from samzapy.serializers import serde_registry
+from samzapy.storage.directory import store_directory
+from samzapy.storage.manager import begin_task_stores, load_engines, restore_together
+from samzapy.storage.opening import TaskSettings
+from samzapy.storage.restore import RestoreResult
+from samzapy.system.factories import system_factory
+
+
+def rebuild_store(
+    config: JobConfig, name: str, base: Path, tasks: Sequence[str]
+) -> dict[str, tuple[RestoreResult, Path]]:
+    """Restore the store of these tasks (none: of all) below `base`; how, and where to, by task.
+
+    Raises ConfigError for a store that keeps no files or has no changelog, EnvironmentFailure for one that is there.
+    """
+    store = store_of(config, name)
+    alone = replace(config, stores={name: replace(store, clean_on_start=False)}, logged_store_base_dir=base)
+    engines = load_engines(alone)
+    if not engines[name].persistent:
+        raise ConfigError([ConfigProblem(f"stores.{name}.factory", store.factory, "keeps no files to rebuild")])
+    clients = SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-store")
+    with ExitStack() as cleanup:
+        cleanup.callback(clients.close)
+        chosen = _chosen(_owners(config, store, clients), tasks)
+        paths = {task: store_directory(base, f"{config.name}-{config.id}", name, task) for task in chosen}
+        for path in paths.values():
+            if path.exists():
+                raise EnvironmentFailure(f"{path}: exists already; name a folder that has no such store")
+        bars = cleanup.enter_context(Bars("records"))
+        openings = []
+        for task, partition in chosen.items():
+            opening = begin_task_stores(
+                alone,
+                TaskSettings(task, partition, len(chosen)),
+                serdes=serde_registry(config),
+                engines=engines,
+                admin_of=clients.admin,
+                clock=SYSTEM_CLOCK,
+            )
+            cleanup.callback(opening.abandon)
+            openings.append(opening)
+        stores = restore_together(openings, clients.consumer, SYSTEM_CLOCK, bars)
+        for opened in stores:
+            cleanup.callback(opened.close)
+        for opened in stores:
+            opened.flush_engines()
+        return {task: (opened.restored[name], paths[task]) for task, opened in zip(chosen, stores, strict=True)}
+
+
+def _owners(config: JobConfig, store: StoreConfig, clients: SystemClients) -> dict[str, int]:
+    """The changelog partition of each task: as written down beside the checkpoints, else as a first start would."""
+    stream = store.changelog
+    if stream is None:
+        raise ConfigError([ConfigProblem(f"stores.{store.name}.changelog", None, "is required to rebuild the store")])
+    description = clients.admin(stream.system).describe(stream.stream)
+    if description is None:
+        raise UnknownStream(*stream)
+    if config.task.checkpoint is not None:
+        checkpoints = manager_for(config, clients)
+        try:
+            known = checkpoints.read_changelog_partitions()
+        finally:
+            checkpoints.close()
+        if known:
+            return dict(sorted(known.items(), key=lambda owned: owned[1]))
+    return {f"Partition {number}": number for number in range(description.partitions)}
+
+
+def _chosen(owners: dict[str, int], tasks: Sequence[str]) -> dict[str, int]:
+    for task in tasks:
+        if task not in owners:
+            raise ConfigError([ConfigProblem("--task", task, f"the job's tasks are {', '.join(owners)}")])
+    return {task: owners[task] for task in tasks or owners}

@@ -1,0 +1,228 @@
+"""The positions a job has reached, and how an operator moves them while it stands still."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRun
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OffsetRange, SystemAdmin
+from samzapy.checkpoint import manager_for
+from samzapy.checkpoint.offsets import default_offset
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.config.job import JobConfig
+from samzapy.container.clients import SystemClients
+from samzapy.container.delivery import Delivery, transaction_system
+from samzapy.container.ownership import this_run
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, OffsetOutOfRange
+from samzapy.job.model import JobModel
+from samzapy.metrics import Registry
+from samzapy.runner.running import NO_DRIVER, look_for_run
+from samzapy.system.factories import system_factory
+
+Positions = dict[SystemStreamPartition, int]
+
+_PLACES = ("oldest", "newest", "upcoming")
+
+
+@dataclass(frozen=True)
+class JobPositions:
+    """Where every task stands (None: it has never committed), what its inputs hold now, and the run started last."""
+
+    checkpoints: Mapping[str, Checkpoint | None]
+    logs: Mapping[SystemStreamPartition, OffsetRange]
+    owner: JobRun | None
+
+
+def read_positions(config: JobConfig, model: JobModel) -> JobPositions:
+    """As they are committed now; the job may be running. Raises ConfigError for a job without checkpoints."""
+    _must_keep_checkpoints(config)
+    with (
+        closing(SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-checkpoint")) as clients,
+        closing(manager_for(config, clients)) as checkpoints,
+    ):
+        return _read(model, clients, checkpoints)
+
+
+def _read(model: JobModel, clients: SystemClients, checkpoints: CheckpointManager) -> JobPositions:
+    found = {task.name: checkpoints.read(task.name) for task in model.tasks}
+    logs: dict[SystemStreamPartition, OffsetRange] = {}
+    ssps = {ssp for task in model.tasks for ssp in task.ssps}
+    for system in sorted({ssp.system for ssp in ssps}):
+        logs.update(clients.admin(system).offsets(sorted(ssp for ssp in ssps if ssp.system == system)))
+    return JobPositions(found, logs, checkpoints.read_owner())
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where to go: oldest, newest (the last record), upcoming, default (as a first start would), an offset, or the first
+    record that is not older than a time, written as ISO 8601 (UTC unless it says otherwise) or as @ and milliseconds."""
+
+    text: str
+
+    def offsets(
+        self,
+        config: JobConfig,
+        logs: Mapping[SystemStreamPartition, OffsetRange],
+        admin_of: Callable[[str], SystemAdmin],
+    ) -> Positions:
+        """The offset for each partition of `logs`. Raises ConfigError for a text that is none of these, OffsetOutOfRange."""
+        text = self.text.strip()
+        if text == "default":
+            return {
+                ssp: default_offset(config.stream(ssp.system_stream).offset_default, log) for ssp, log in logs.items()
+            }
+        if text in _PLACES:
+            return {ssp: default_offset(text, log) for ssp, log in logs.items()}
+        if text.isdecimal() and len(text) < 20:
+            return {ssp: _within(ssp, int(text), log) for ssp, log in logs.items()}
+        time_ms = self._time_ms(text)
+        found: Positions = {}
+        for system in sorted({ssp.system for ssp in logs}):
+            found.update(admin_of(system).offsets_at([ssp for ssp in logs if ssp.system == system], time_ms))
+        return {ssp: min(max(offset, logs[ssp].oldest), logs[ssp].upcoming) for ssp, offset in found.items()}
+
+    @staticmethod
+    def _time_ms(text: str) -> int:
+        if text.startswith("@") and text[1:].isdecimal() and len(text) < 16:
+            return int(text[1:])
+        try:
+            time = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        except ValueError as cause:
+            allowed = f"{', '.join(_PLACES)}, default, an offset, a time (2026-01-31T12:00:00Z) or @MILLISECONDS"
+            raise ConfigError([ConfigProblem("position", text, allowed)]) from cause
+        return round((time if time.tzinfo else time.replace(tzinfo=timezone.utc)).timestamp() * 1000)
+
+
+def _within(ssp: SystemStreamPartition, offset: int, log: OffsetRange) -> int:
+    if not log.oldest <= offset <= log.upcoming:
+        raise OffsetOutOfRange(ssp, offset, *log)
+    return offset
+
+
+@dataclass(frozen=True)
+class Move:
+    """What to change: all inputs, or `inputs` (`system.stream`, `system.stream[partition]`), to `target`. `take_over`: also
+    while a run that cannot be seen from here may be going on; it is made to let go. `dry_run`: only say what would be."""
+
+    target: Target
+    inputs: tuple[str, ...] = ()
+    take_over: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class Moved:
+    """One partition of one task: its position before (None: it had none) and after."""
+
+    task: str
+    ssp: SystemStreamPartition
+    before: int | None
+    after: int
+
+
+def move_positions(
+    config: JobConfig,
+    model: JobModel,
+    move: Move,
+    wait: Callable[[float], object],
+    clock: Clock = SYSTEM_CLOCK,
+) -> list[Moved]:
+    """Commit other positions for a job that is not running.
+
+    1  look for a run; refuse if there is one, or may be one elsewhere (unless `take_over`)
+    2  become the job's owner, so that any run that goes on unseen lets go; with transactions, fence its tasks as well;
+       without, `wait` as many seconds as an unseen run takes to notice
+    3  read the checkpoints, and write them with the new offsets: one transaction a task, where there are transactions
+
+    Changelog offsets and local stores stay as they are. Raises EnvironmentFailure when refused.
+    """
+    _must_keep_checkpoints(config)
+    with (
+        closing(SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-checkpoint")) as clients,
+        closing(manager_for(config, clients)) as checkpoints,
+    ):
+        unseen = _refuse_if_running(config, checkpoints, move)
+        before = _read(model, clients, checkpoints)
+        chosen = {ssp: before.logs[ssp] for ssp in _chosen(before.logs, move.inputs)}
+        after = move.target.offsets(config, chosen, clients.admin)
+        if not move.dry_run:
+            checkpoints.start()
+            checkpoints.write_owner(replace(this_run(clock), pid=NO_DRIVER))
+            delivery = Delivery(config, clients, Registry())
+            delivery.take_over(task.name for task in model.tasks)
+            if unseen and transaction_system(config) is None:
+                wait(config.spark.lease_ms / 1000)
+            before = _read(model, clients, checkpoints)
+            _write(config, before, after, model, delivery, checkpoints, clock)
+    return [
+        Moved(task.name, ssp, _committed(before, task.name).get(ssp), after[ssp])
+        for task in model.tasks
+        for ssp in sorted(task.ssps)
+        if ssp in after
+    ]
+
+
+def _refuse_if_running(config: JobConfig, checkpoints: CheckpointManager, move: Move) -> str:
+    found = look_for_run(config, checkpoints.read_owner())
+    if found.certain and not move.dry_run:
+        raise EnvironmentFailure(f"job {config.name} (id {config.id}): {found.certain}; stop it first")
+    if found.unseen and not (move.take_over or move.dry_run):
+        raise EnvironmentFailure(
+            f"job {config.name} (id {config.id}): {found.unseen}; if it has ended, or shall end now, add --take-over"
+        )
+    return found.unseen
+
+
+def _write(
+    config: JobConfig,
+    before: JobPositions,
+    after: Positions,
+    model: JobModel,
+    delivery: Delivery,
+    checkpoints: CheckpointManager,
+    clock: Clock,
+) -> None:
+    system = transaction_system(config)
+    for task in model.tasks:
+        moved = {ssp: after[ssp] for ssp in task.ssps if ssp in after}
+        if not moved:
+            continue
+        old = before.checkpoints[task.name] or Checkpoint({})
+        new = replace(old, input_offsets={**old.input_offsets, **moved}, time_ms=clock.wall_ms())
+        if system is None:
+            checkpoints.write({task.name: new})
+        else:
+            producer = delivery.state_producer(task.name)(system)
+            checkpoints.write({task.name: new}, producer)
+            producer.commit()
+
+
+def _committed(positions: JobPositions, task: str) -> Mapping[SystemStreamPartition, int]:
+    checkpoint = positions.checkpoints[task]
+    return {} if checkpoint is None else checkpoint.input_offsets
+
+
+def _chosen(logs: Iterable[SystemStreamPartition], inputs: tuple[str, ...]) -> list[SystemStreamPartition]:
+    known = sorted(logs)
+    if not inputs:
+        return known
+    chosen: set[SystemStreamPartition] = set()
+    for text in inputs:
+        matching = [ssp for ssp in known if text in {str(ssp), str(ssp.system_stream)}]
+        if not matching:
+            names = ", ".join(dict.fromkeys(str(ssp.system_stream) for ssp in known))
+            problem = ConfigProblem(
+                "--input", text, f"an input of the job ({names}), or a partition of one like a.b[0]"
+            )
+            raise ConfigError([problem])
+        chosen.update(matching)
+    return sorted(chosen)
+
+
+def _must_keep_checkpoints(config: JobConfig) -> None:
+    if config.task.checkpoint is None:
+        raise ConfigError([ConfigProblem("task.checkpoint.factory", "none", "the job keeps no positions")])

@@ -1,0 +1,234 @@
+"""What a store holds, read from outside its job: committed data only, nothing written, nobody disturbed.
+
+From the changelog, on any machine, while the job runs or not; or from the files of a local store on this machine, which
+hold what the engine had moved to disk, some commits ago if the job runs. Bytes throughout; who asks has the serdes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, final
+
+from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import RecordBatch, SystemAdmin, SystemConsumer
+from samzapy.clock import Clock
+from samzapy.config.stores import StoreConfig
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, StoreError, UnknownStream
+from samzapy.storage.changelog import check_changelog
+from samzapy.storage.kv.expiring import Expiry, put_time, unstamped
+from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
+from samzapy.storage.marker import Marker, StoreIdentity
+from samzapy.storage.restore import ProgressCallback, StoreRestore, run_restores
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+
+#: A changelog that is so short is read into memory; of any other one its records' sizes are not known.
+_FEW_RECORDS = 1_000
+
+
+class Entry(NamedTuple):
+    """One entry, and the changelog partition (so the task) that has it."""
+
+    partition: int
+    key: bytes
+    value: bytes
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which keys are wanted: those listed, or those with lower <= key < upper, None for any."""
+
+    keys: frozenset[bytes] | None = None
+    lower: bytes | None = None
+    upper: bytes | None = None
+
+    def holds(self, key: bytes) -> bool:
+        """Whether `key` is wanted."""
+        if self.keys is not None:
+            return key in self.keys
+        return (self.lower is None or key >= self.lower) and (self.upper is None or key < self.upper)
+
+    @property
+    def everything(self) -> bool:
+        """Whether every key is wanted."""
+        return self == Selection()
+
+
+@final
+class Contents:
+    """The parts of a store, open for reading. `close` removes whatever was made for it."""
+
+    def __init__(
+        self,
+        parts: Mapping[int, StorageEngine],
+        cleanup: ExitStack,
+        expiry: Expiry | None,
+        as_of: Mapping[int, Marker | None],
+    ) -> None:
+        """`as_of`: how far each part is, by changelog partition."""
+        self.as_of = as_of
+        self._parts = parts
+        self._cleanup = cleanup
+        self._expiry = expiry
+
+    def entries(self, selection: Selection) -> Iterator[Entry]:
+        """The wanted entries of all parts, in unsigned byte order of their keys; without what has expired."""
+        if selection.keys is not None:
+            return self._listed(sorted(selection.keys))
+        return heapq.merge(
+            *(self._range(partition, selection) for partition in self._parts),
+            key=lambda entry: (entry.key, entry.partition),
+        )
+
+    def _listed(self, keys: Sequence[bytes]) -> Iterator[Entry]:
+        for key in keys:
+            for partition, engine in self._parts.items():
+                value = self._alive(engine.get(key))
+                if value is not None:
+                    yield Entry(partition, key, value)
+
+    def _range(self, partition: int, selection: Selection) -> Iterator[Entry]:
+        with self._parts[partition].iterate(selection.lower, selection.upper) as pairs:
+            for key, data in pairs:
+                value = self._alive(data)
+                if value is not None:
+                    yield Entry(partition, key, value)
+
+    def _alive(self, data: bytes | None) -> bytes | None:
+        if data is None or self._expiry is None:
+            return data
+        return unstamped(data) if put_time(data) > self._expiry.horizon() else None
+
+    def close(self) -> None:
+        """Release it."""
+        self._cleanup.close()
+
+    def __enter__(self) -> Contents:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+class _SelectiveRestore(StoreRestore):
+    """Keeps the wanted keys only."""
+
+    selection = Selection()
+
+    def add(self, batch: RecordBatch) -> None:
+        holds = self.selection.holds
+        rows = [row for row, key in enumerate(batch.keys) if key is not None and holds(key)]
+        if rows:
+            super().add(
+                RecordBatch(
+                    batch.ssp,
+                    [batch.offsets[row] for row in rows],
+                    [batch.keys[row] for row in rows],
+                    [batch.values[row] for row in rows],
+                    [batch.timestamps[row] for row in rows],
+                )
+            )
+
+
+@dataclass(frozen=True)
+class ChangelogReader:
+    """Reads stores back from their changelogs, into files below `folder`, or into memory for few keys or records.
+
+    A transaction that is open when the reading begins is waited for: `stall_s` seconds without any progress are an error,
+    so it should be more than a crashed writer's transaction takes to be aborted.
+    """
+
+    admin_of: Callable[[str], SystemAdmin]
+    consumer_of: Callable[[str], SystemConsumer]
+    clock: Clock
+    folder: Path
+    on_progress: ProgressCallback | None = None
+    stall_s: float = 60.0
+
+    def read(self, config: StoreConfig, partitions: Sequence[int], selection: Selection) -> Contents:
+        """What is committed now in the partitions of the store's changelog (none given: in all). Raises UnknownStream,
+        ConfigError for a store without a changelog or a partition it does not have, RestoreError."""
+        ssps = self._ssps(config, partitions)
+        bounds = self.admin_of(ssps[0].system).offsets(ssps)
+        expiry = None if config.ttl_ms is None else Expiry(config.ttl_ms, self.clock)
+        records = sum(upcoming - oldest for oldest, upcoming in bounds.values())
+        small = selection.keys is not None or records <= _FEW_RECORDS
+        factory = InMemoryStorageEngineFactory() if small else RocksDbStorageEngineFactory()
+        with ExitStack() as cleanup:
+            parts: dict[int, StorageEngine] = {}
+            restores: list[StoreRestore] = []
+            for ssp in ssps:
+                directory = None if small else self.folder / str(ssp.partition)
+                engine = factory.open(directory, EngineSettings(config.name, {}, len(ssps)))
+                cleanup.callback(engine.close)
+                parts[ssp.partition] = engine
+                identity = StoreIdentity("", config.name, ssp.partition, stamped=expiry is not None)
+                restore = _SelectiveRestore(engine, identity, ssp, *bounds[ssp], expiry=expiry)
+                restore.selection = selection
+                if restore.start < restore.bound:
+                    restores.append(restore)
+            self._run(restores)
+            return Contents(parts, cleanup.pop_all(), expiry, {})
+
+    def _run(self, restores: Sequence[StoreRestore]) -> None:
+        if restores:
+            consumer = self.consumer_of(restores[0].ssp.system)
+            try:
+                run_restores(restores, consumer, self.clock, self.on_progress, self.stall_s)
+            finally:
+                consumer.close()
+
+    def _ssps(self, config: StoreConfig, partitions: Sequence[int]) -> list[SystemStreamPartition]:
+        stream = config.changelog
+        if stream is None:
+            message = "is required to read the store from elsewhere; --local reads its files"
+            raise ConfigError([ConfigProblem(f"stores.{config.name}.changelog", None, message)])
+        description = self.admin_of(stream.system).describe(stream.stream)
+        if description is None:
+            raise UnknownStream(*stream)
+        check_changelog(description, config)
+        for partition in partitions:
+            if not 0 <= partition < description.partitions:
+                message = f"{stream} has partitions 0 to {description.partitions - 1}"
+                raise ConfigError([ConfigProblem("--partition", str(partition), message)])
+        return [SystemStreamPartition(*stream, number) for number in partitions or range(description.partitions)]
+
+
+def read_files(
+    config: StoreConfig, factory: StorageEngineFactory, directories: Sequence[Path], clock: Clock
+) -> Contents:
+    """What is on disk in the directories of the store's tasks; they may be in use. Raises StoreError, EnvironmentFailure."""
+    settings = EngineSettings(config.name, config.properties)
+    with ExitStack() as cleanup:
+        parts: dict[int, StorageEngine] = {}
+        as_of: dict[int, Marker | None] = {}
+        for directory in directories:
+            engine = factory.open_read_only(directory, settings)
+            cleanup.callback(engine.close)
+            marker = _marker(engine, directory, config)
+            number = len(parts) if marker is None else marker.identity.partition
+            if number in parts:
+                raise EnvironmentFailure(f"{directory}: another directory has partition {number} of the store, too")
+            parts[number], as_of[number] = engine, marker
+        expiry = None if config.ttl_ms is None else Expiry(config.ttl_ms, clock)
+        return Contents(parts, cleanup.pop_all(), expiry, as_of)
+
+
+def _marker(engine: StorageEngine, directory: Path, config: StoreConfig) -> Marker | None:
+    data = engine.marker()
+    if data is None:
+        return None
+    try:
+        marker = Marker.from_bytes(data)
+    except ValueError as cause:
+        raise StoreError(f"{directory}: its marker cannot be read ({cause})") from cause
+    if marker.identity.store != config.name:
+        raise EnvironmentFailure(f"{directory}: holds store '{marker.identity.store}', not '{config.name}'")
+    if marker.identity.stamped != (config.ttl_ms is not None):
+        raise EnvironmentFailure(f"{directory}: was written with another stores.{config.name}.rocksdb.ttl.ms")
+    return marker

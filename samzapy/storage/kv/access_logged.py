@@ -1,0 +1,142 @@
+"""`accesslog.*`: what a task does to a store, call by call, for a stream beside the changelog.
+
+key    the time of the call, 8 bytes of milliseconds since 1970, big-endian
+value  {"op": "get", "ns": 1200, "keys": ["user-1"]}
+
+`op` is get, put, delete, range or snapshot (of many keys, too), `ns` how long the call took, `keys` the serialized
+keys as text, the bounds for a range. Samza writes Java's own serialization there, which only Java reads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
+from time import perf_counter_ns
+from typing import Any, TypeVar
+
+from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
+from samzapy.clock import Clock
+from samzapy.storage.kv.codec import EntryCodec
+
+K = TypeVar("K")
+V = TypeVar("V")
+R = TypeVar("R")
+
+#: Calls that are remembered between two commits; what is beyond is only counted.
+_MOST_HELD = 100_000
+
+
+class AccessLog:
+    """The calls that were chosen, until a commit takes them. `lost`: chosen ones there was no room for."""
+
+    __slots__ = ("_clock", "_held", "_percent", "_random", "lost")
+
+    def __init__(self, percent: int, clock: Clock, random: Random | None = None) -> None:
+        """`percent` of the calls are chosen, each by chance."""
+        self._percent = percent
+        self._clock = clock
+        self._random = (random or Random()).random
+        self._held: list[tuple[int, tuple[str, int, list[bytes]]]] = []
+        self.lost = 0
+
+    def chooses(self) -> bool:
+        """Whether this call is to be told."""
+        return self._random() * 100 < self._percent
+
+    def add(self, operation: str, nanoseconds: int, keys: list[bytes]) -> None:
+        """Remember a call."""
+        if len(self._held) < _MOST_HELD:
+            self._held.append((self._clock.wall_ms(), (operation, nanoseconds, keys)))
+        else:
+            self.lost += 1
+
+    def take(self) -> list[tuple[bytes, bytes]]:
+        """The records of everything remembered; nothing is left."""
+        held, self._held = self._held, []
+        return [(time.to_bytes(8, "big", signed=True), _message(*call)) for time, call in held]
+
+    def forget(self) -> None:
+        """Drop what is remembered."""
+        self._held = []
+
+    def metrics(self) -> dict[str, float]:
+        """`access-log-lost`."""
+        return {"access-log-lost": self.lost}
+
+
+def _message(operation: str, nanoseconds: int, keys: list[bytes]) -> bytes:
+    texts = [key.decode(errors="backslashreplace") for key in keys]
+    return json.dumps({"op": operation, "ns": nanoseconds, "keys": texts}, ensure_ascii=False).encode()
+
+
+class AccessLoggedStore(KeyValueStore[K, V]):
+    """A store that tells some of its calls. `all` and `prefix` are not told, as in Samza."""
+
+    __slots__ = ("_codec", "_inner", "_log")
+
+    def __init__(self, inner: KeyValueStore[K, V], codec: EntryCodec, log: AccessLog) -> None:
+        self._inner = inner
+        self._codec = codec
+        self._log = log
+
+    def get(self, key: K) -> V | None:
+        """As the store below."""
+        return self._told("get", self._inner.get, key, [key])
+
+    def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
+        """As the store below."""
+        wanted = list(keys)
+        return self._told("get", self._inner.get_all, wanted, wanted)
+
+    def put(self, key: K, value: V) -> None:
+        """As the store below."""
+        self._told("put", lambda entry: self._inner.put(*entry), (key, value), [key])
+
+    def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
+        """As the store below."""
+        pairs = list(entries.items() if isinstance(entries, Mapping) else entries)
+        self._told("put", self._inner.put_all, pairs, [key for key, _ in pairs])
+
+    def delete(self, key: K) -> None:
+        """As the store below."""
+        self._told("delete", self._inner.delete, key, [key])
+
+    def delete_all(self, keys: Iterable[K]) -> None:
+        """As the store below."""
+        unwanted = list(keys)
+        self._told("delete", self._inner.delete_all, unwanted, unwanted)
+
+    def range(self, from_key: K, to_key: K) -> KeyValueIterator[K, V]:
+        """As the store below."""
+        return self._told("range", lambda bounds: self._inner.range(*bounds), (from_key, to_key), [from_key, to_key])
+
+    def prefix(self, prefix: K) -> KeyValueIterator[K, V]:
+        """As the store below."""
+        return self._inner.prefix(prefix)
+
+    def all(self) -> KeyValueIterator[K, V]:
+        """As the store below."""
+        return self._inner.all()
+
+    def snapshot(self, from_key: K, to_key: K) -> KeyValueSnapshot[K, V]:
+        """As the store below."""
+        bounds = (from_key, to_key)
+        return self._told("snapshot", lambda both: self._inner.snapshot(*both), bounds, [from_key, to_key])
+
+    def flush(self) -> None:
+        """As the store below."""
+        self._inner.flush()
+
+    def close(self) -> None:
+        """As the store below."""
+        self._inner.close()
+
+    def _told(self, operation: str, call: Callable[[Any], R], argument: Any, keys: list[K]) -> R:
+        if not self._log.chooses():
+            return call(argument)
+        began = perf_counter_ns()
+        result = call(argument)
+        took = perf_counter_ns() - began
+        self._log.add(operation, took, self._codec.encode_keys(keys))
+        return result

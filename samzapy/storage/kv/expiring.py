@@ -1,0 +1,208 @@
+"""`rocksdb.ttl.ms`: entries that are gone a fixed time after their put.
+
+The time of the put, 8 bytes of milliseconds since 1970 (big-endian, signed), stands before the value wherever the store
+keeps it: in the object cache as a pair, in the uncommitted bytes, in the engine. So every read can tell, at once, and no
+engine has to know. In the changelog it is the record's own time stamp and the value is the user's bytes alone: what JVM
+Samza writes there is read here and the reverse, a restored entry lives as long as it would have without the restart,
+and the topic's retention drops exactly what has expired.
+
+Samza leaves this to RocksDB's TtlDB, which appends seconds, still shows an expired entry until a compaction meets it,
+begins anew at each restore, and would drop our marker, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from struct import Struct
+from typing import Any, TypeVar
+
+from samzapy.api.engine import StorageEngine
+from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
+from samzapy.api.serde import Serde
+from samzapy.clock import Clock
+from samzapy.storage.kv.codec import EntryCodec
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_STAMP = Struct(">q")
+STAMP_BYTES = _STAMP.size
+#: Entries that one sweep looks at when next to nothing was written.
+_LEAST_SWEPT = 1_000
+
+
+def put_time(data: bytes) -> int:
+    """When the stamped value `data` was put."""
+    return int(_STAMP.unpack_from(data)[0])
+
+
+def unstamped(data: bytes) -> bytes:
+    """The user's bytes of a stamped value."""
+    return data[STAMP_BYTES:]
+
+
+class StampedSerde(Serde):
+    """(time of the put, value) pairs over the serde of the values."""
+
+    def __init__(self, values: Serde) -> None:
+        self._values = values
+
+    def to_bytes(self, value: tuple[int, Any]) -> bytes:
+        """The stamp and the value's bytes."""
+        return _STAMP.pack(value[0]) + self._values.to_bytes(value[1])
+
+    def from_bytes(self, data: bytes) -> tuple[int, Any]:
+        """The inverse of `to_bytes`."""
+        return _STAMP.unpack_from(data)[0], self._values.from_bytes(data[STAMP_BYTES:])
+
+
+@dataclass(frozen=True)
+class Expiry:
+    """How long entries live, in milliseconds."""
+
+    ttl_ms: int
+    clock: Clock
+
+    def horizon(self) -> int:
+        """Whatever was put at this time or before is gone now."""
+        return self.clock.wall_ms() - self.ttl_ms
+
+    def restored(self, values: Sequence[bytes | None], timestamps: Sequence[int]) -> list[bytes | None]:
+        """A changelog's values as the engine keeps them, None for what is gone; one without a time was put now."""
+        now = self.clock.wall_ms()
+        horizon, pack = now - self.ttl_ms, _STAMP.pack
+        return [
+            None if value is None or 0 <= time <= horizon else pack(time if time >= 0 else now) + value
+            for value, time in zip(values, timestamps, strict=True)
+        ]
+
+
+class ExpiringStore(KeyValueStore[K, V]):
+    """Shows the entries that are alive at the time of the call, of a store that holds (time of the put, value)."""
+
+    __slots__ = ("_clock", "_codec", "_expiry", "_inner", "_ttl_ms")
+
+    def __init__(self, inner: KeyValueStore[K, tuple[int, V]], codec: EntryCodec, expiry: Expiry) -> None:
+        """`codec` checks keys and values; the conversion to bytes is done below."""
+        self._inner = inner
+        self._codec = codec
+        self._expiry = expiry
+        self._clock = expiry.clock.wall_ms
+        self._ttl_ms = expiry.ttl_ms
+
+    def get(self, key: K) -> V | None:
+        """The value of `key`, None if it has none or it has expired."""
+        held = self._inner.get(key)
+        if held is None or held[0] + self._ttl_ms <= self._clock():
+            return None
+        return held[1]
+
+    def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
+        """The values of `keys`."""
+        horizon = self._expiry.horizon()
+        found = self._inner.get_all(keys)
+        return {key: None if held is None or held[0] <= horizon else held[1] for key, held in found.items()}
+
+    def put(self, key: K, value: V) -> None:
+        """Set `key` to `value`, as of now."""
+        if value is None:
+            self._codec.check_value(key, value)
+        self._inner.put(key, (self._clock(), value))
+
+    def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
+        """Set many, or none if one of them is refused."""
+        pairs = list(entries.items() if isinstance(entries, Mapping) else entries)
+        for key, value in pairs:
+            self._codec.check_value(key, value)
+        now = self._clock()
+        self._inner.put_all([(key, (now, value)) for key, value in pairs])
+
+    def delete(self, key: K) -> None:
+        """Remove `key`."""
+        self._inner.delete(key)
+
+    def delete_all(self, keys: Iterable[K]) -> None:
+        """Remove many, or none if one of them is refused."""
+        self._inner.delete_all(keys)
+
+    def range(self, from_key: K, to_key: K) -> KeyValueIterator[K, V]:
+        """Entries with from_key <= key < to_key that are alive when the iterator comes to them."""
+        return _Living(self._inner.range(from_key, to_key), self._expiry)
+
+    def prefix(self, prefix: K) -> KeyValueIterator[K, V]:
+        """Entries whose key's bytes start with the prefix's."""
+        return _Living(self._inner.prefix(prefix), self._expiry)
+
+    def all(self) -> KeyValueIterator[K, V]:
+        """Every entry."""
+        return _Living(self._inner.all(), self._expiry)
+
+    def snapshot(self, from_key: K, to_key: K) -> KeyValueSnapshot[K, V]:
+        """The range as it is now; what expires later vanishes from it, too."""
+        return _LivingSnapshot(self._inner.snapshot(from_key, to_key), self._expiry)
+
+    def flush(self) -> None:
+        """As the store below."""
+        self._inner.flush()
+
+    def close(self) -> None:
+        """As the store below."""
+        self._inner.close()
+
+
+class _Living(KeyValueIterator[K, V]):
+    __slots__ = ("_expiry", "_inner")
+
+    def __init__(self, inner: KeyValueIterator[K, tuple[int, V]], expiry: Expiry) -> None:
+        self._inner = inner
+        self._expiry = expiry
+
+    def __next__(self) -> tuple[K, V]:
+        while True:
+            key, (time, value) = next(self._inner)
+            if time > self._expiry.horizon():
+                return key, value
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class _LivingSnapshot(KeyValueSnapshot[K, V]):
+    __slots__ = ("_expiry", "_inner")
+
+    def __init__(self, inner: KeyValueSnapshot[K, tuple[int, V]], expiry: Expiry) -> None:
+        self._inner = inner
+        self._expiry = expiry
+
+    def iterator(self) -> KeyValueIterator[K, V]:
+        return _Living(self._inner.iterator(), self._expiry)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class ExpirySweep:
+    """Finds expired entries in an engine, a few at a time, round and round: that is how their space comes back.
+
+    Each sweep looks at twice as many entries as were written meanwhile, so that it keeps up with any rate of writing.
+    """
+
+    __slots__ = ("_engine", "_expiry", "_position", "swept")
+
+    def __init__(self, engine: StorageEngine, expiry: Expiry) -> None:
+        self._engine = engine
+        self._expiry = expiry
+        self._position: bytes | None = None
+        self.swept = 0
+
+    def next_expired(self, written: int) -> dict[bytes, None]:
+        """Expired keys among the next entries; `written`: how many were written since the last sweep."""
+        horizon, most = self._expiry.horizon(), max(_LEAST_SWEPT, 2 * written)
+        with self._engine.iterate(self._position, None) as pairs:
+            seen = [(key, put_time(data)) for key, data in islice(pairs, most)]
+        self._position = seen[-1][0] + b"\x00" if len(seen) == most else None
+        gone = {key: None for key, time in seen if time <= horizon}
+        self.swept += len(gone)
+        return gone

@@ -1,0 +1,127 @@
+"""`object.cache.check`: finds objects that were changed and not put."""
+
+from __future__ import annotations
+
+import hashlib
+import reprlib
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
+from samzapy.errors import StoreError
+from samzapy.storage.kv.codec import EntryCodec
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+#: Nobody can change these.
+_IMMUTABLE = frozenset({str, bytes, int, float, bool})
+
+
+class WatchedStore(KeyValueStore[K, V]):
+    """Remembers a digest of each object that was handed out or taken, and compares at every `flush`, so at each commit.
+
+    For debugging: it serializes every object once a call and once a commit. Of the objects that ranges and snapshots
+    give nothing is remembered: they are never the cache's own.
+    """
+
+    __slots__ = ("_codec", "_inner", "_most", "_seen")
+
+    def __init__(self, inner: KeyValueStore[K, V], codec: EntryCodec, most: int) -> None:
+        """`most`: objects that are remembered, the latest."""
+        self._inner = inner
+        self._codec = codec
+        self._most = most
+        self._seen: OrderedDict[tuple[type, K], tuple[Any, bytes]] = OrderedDict()
+
+    def get(self, key: K) -> V | None:
+        """As the store below."""
+        value = self._inner.get(key)
+        self._remember(key, value)
+        return value
+
+    def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
+        """As the store below."""
+        found = self._inner.get_all(keys)
+        for key, value in found.items():
+            self._remember(key, value)
+        return found
+
+    def put(self, key: K, value: V) -> None:
+        """As the store below."""
+        self._inner.put(key, value)
+        self._renew(key, value)
+
+    def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
+        """As the store below."""
+        pairs = list(entries.items() if isinstance(entries, Mapping) else entries)
+        self._inner.put_all(pairs)
+        for key, value in pairs:
+            self._renew(key, value)
+
+    def delete(self, key: K) -> None:
+        """As the store below."""
+        self._inner.delete(key)
+        self._seen.pop((type(key), key), None)
+
+    def delete_all(self, keys: Iterable[K]) -> None:
+        """As the store below."""
+        unwanted = list(keys)
+        self._inner.delete_all(unwanted)
+        for key in unwanted:
+            self._seen.pop((type(key), key), None)
+
+    def range(self, from_key: K, to_key: K) -> KeyValueIterator[K, V]:
+        """As the store below."""
+        return self._inner.range(from_key, to_key)
+
+    def prefix(self, prefix: K) -> KeyValueIterator[K, V]:
+        """As the store below."""
+        return self._inner.prefix(prefix)
+
+    def all(self) -> KeyValueIterator[K, V]:
+        """As the store below."""
+        return self._inner.all()
+
+    def snapshot(self, from_key: K, to_key: K) -> KeyValueSnapshot[K, V]:
+        """As the store below."""
+        return self._inner.snapshot(from_key, to_key)
+
+    def flush(self) -> None:
+        """As the store below. Raises StoreError naming the first key whose object is not what was got or put."""
+        for (_, key), (value, digest) in self._seen.items():
+            if self._digest(key, value) != digest:
+                raise StoreError(
+                    f"store '{self._codec.store}': the value of key {reprlib.repr(key)} was changed without a put, so "
+                    "the change is not saved; put it, or use object.cache.mode=copy"
+                )
+        self._inner.flush()
+
+    def forget(self) -> None:
+        """Nothing that was seen counts any more: the store has gone back to its last commit."""
+        self._seen.clear()
+
+    def close(self) -> None:
+        """As the store below."""
+        self._seen.clear()
+        self._inner.close()
+
+    def _remember(self, key: K, value: V | None) -> None:
+        """Keep the first digest of an object: a second `get` of one that was changed must not hide the change."""
+        known = self._seen.get((type(key), key))
+        if known is None or known[0] is not value:
+            self._renew(key, value)
+
+    def _renew(self, key: K, value: V | None) -> None:
+        seen, entry = self._seen, (type(key), key)
+        if value is None or type(value) in _IMMUTABLE:
+            seen.pop(entry, None)
+            return
+        seen[entry] = (value, self._digest(key, value))
+        seen.move_to_end(entry)
+        if len(seen) > self._most:
+            seen.popitem(last=False)
+
+    def _digest(self, key: K, value: V) -> bytes:
+        return hashlib.blake2b(self._codec.encode_value(key, value), digest_size=16).digest()

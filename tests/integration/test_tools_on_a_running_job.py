@@ -1,0 +1,69 @@
+"""`samzapy store` and `samzapy checkpoint` while a job is up: what is committed is read, nothing is moved."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from job_process import JobProcess, until
+
+from samzapy.cli.main import cli
+
+JOB = """
+job.name=live
+job.default.system=local
+job.logged.store.base.dir=state
+systems.local.samza.factory=local
+systems.local.default.stream.samza.key.serde=string
+systems.local.default.stream.samza.msg.serde=json
+systems.local.default.stream.samza.offset.default=oldest
+task.class=samzapy.examples.page_views:PageViewCountTask
+task.inputs=local.views
+task.guarantee={guarantee}
+task.commit.ms=200
+page.views.output=local.out
+stores.counts.factory=rocksdb
+stores.counts.key.serde=string
+stores.counts.msg.serde=long
+stores.counts.changelog=local.log
+"""
+
+
+@pytest.fixture
+def samzapy(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments, stdin=None, code=0):
+        done = CliRunner().invoke(cli, list(arguments), input=stdin)
+        assert done.exit_code == code, done.stderr
+        return done.stderr if code else done.stdout
+
+    return call
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_a_running_job_is_read_and_not_moved(samzapy, tmp_path, guarantee):
+    (tmp_path / "job.properties").write_text(JOB.format(guarantee=guarantee))
+    for stream in ("views", "out"):
+        samzapy("topic", "create", f"local.{stream}", "--partitions", "1", "--job", "job.properties")
+    views = "/a\t{}\n/b\t{}\n/a\t{}\n"
+    samzapy("topic", "write", "local.views", "--job", "job.properties", stdin=views)
+    job = JobProcess(tmp_path, "job.properties", "--runner", "local")
+
+    def counts():
+        rows = samzapy("store", "scan", "job.properties", "counts").splitlines()
+        return {row["key"]: row["value"] for row in map(json.loads, rows)}
+
+    try:
+        until((tmp_path / "state" / "live-1").exists, lambda: job.errors)
+        until(lambda: counts() == {"/a": 2, "/b": 1}, lambda: f"{counts()} {job.errors}")
+        refusal = samzapy("checkpoint", "set", "job.properties", "oldest", code=3)
+        assert f"(pid {job.process.pid}) is running; stop it first" in refusal
+        samzapy("topic", "write", "local.views", "--job", "job.properties", stdin="/b\t{}\n")
+        until(lambda: counts() == {"/a": 2, "/b": 2}, lambda: f"{counts()} {job.errors}")
+        job.terminate()
+        assert job.wait() == 0, job.errors
+    finally:
+        job.close()
+    samzapy("checkpoint", "set", "job.properties", "newest")
+    (row,) = map(json.loads, samzapy("checkpoint", "show", "job.properties", "--json").splitlines())
+    assert row["inputs"]["local.views[0]"]["committed"] == 3

@@ -1,0 +1,145 @@
+"""Keys about values, changelogs of expiring stores, the access log, and the names keys once had."""
+
+import pytest
+
+from samzapy.config.store_values import LargeValues
+from samzapy.storage.changelog import changelog_spec
+
+ONCE = {
+    "batch.size": "200",
+    "leveldb.block.cache.size": "1048576",
+    "leveldb.write.buffer.size": "131072",
+    "leveldb.block.size": "8192",
+    "leveldb.compress": "false",
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "ttl_ms"), [("5000", 5_000), ("1000", 1_000), ("0", None), ("-1", None), (None, None)]
+)
+def test_a_time_to_live_is_milliseconds_or_never(store, given, ttl_ms):
+    assert store({} if given is None else {"rocksdb.ttl.ms": given}).ttl_ms == ttl_ms
+
+
+def test_less_than_a_second_counts_as_a_second(load):
+    config = load(
+        {
+            "stores.s.factory": "rocksdb",
+            "stores.s.key.serde": "string",
+            "stores.s.msg.serde": "json",
+            "stores.s.rocksdb.ttl.ms": "10",
+        }
+    )
+    assert config.stores["s"].ttl_ms == 1_000
+    assert config.warnings == ("stores.s.rocksdb.ttl.ms: 10 counts as 1000, the shortest there is",)
+
+
+def test_a_time_to_live_that_is_no_number_is_refused(store_problems):
+    assert store_problems({"rocksdb.ttl.ms": "1h"}) == ["stores.s.rocksdb.ttl.ms: integer, got '1h'"]
+
+
+def test_the_changelog_of_an_expiring_store_is_deleted_by_age(store):
+    spec = changelog_spec(store({"changelog": "kafka.log", "rocksdb.ttl.ms": "60000"}), 4)
+    assert (spec.config["cleanup.policy"], spec.config["retention.ms"]) == ("delete", "60000")
+    both = store(
+        {"changelog": "kafka.log", "rocksdb.ttl.ms": "60000", "changelog.kafka.cleanup.policy": "compact,delete"}
+    )
+    assert changelog_spec(both, 4).config["cleanup.policy"] == "compact,delete"
+
+
+def test_a_changelog_that_forgets_before_its_store_is_refused(store_problems):
+    assert store_problems(
+        {"changelog": "kafka.log", "rocksdb.ttl.ms": "60000", "changelog.kafka.retention.ms": "59999"}
+    ) == [
+        "stores.s.changelog.kafka.retention.ms: must be >= rocksdb.ttl.ms (60000), or state would be lost, got '59999'"
+    ]
+
+
+def test_large_values_have_samzas_defaults(store):
+    assert store().large_values == LargeValues(1_048_576, refuse=False, drop=False)
+    both = store({"disallow.large.messages": "true", "drop.large.messages": "true"})
+    assert (both.large_values.refuse, both.large_values.drop) == (True, False)
+
+
+def test_a_limit_without_a_rule_warns(load):
+    (warning,) = load(
+        {
+            "stores.s.factory": "rocksdb",
+            "stores.s.key.serde": "string",
+            "stores.s.msg.serde": "json",
+            "stores.s.changelog.max.message.size.bytes": "10",
+        }
+    ).warnings
+    assert "has no effect without" in warning
+
+
+def test_the_access_log_needs_a_changelog(store, load):
+    assert store({"changelog": "kafka.log"}).access_log_percent is None
+    assert store({"changelog": "kafka.log", "accesslog.enabled": "true"}).access_log_percent == 50
+    assert store({"accesslog.enabled": "true"}).access_log_percent is None
+
+
+@pytest.mark.parametrize("ratio", ["-1", "101", "0.5"])
+def test_a_sampling_ratio_is_a_percentage(store_problems, ratio):
+    assert store_problems({"accesslog.sampling.ratio": ratio}) == [
+        f"stores.s.accesslog.sampling.ratio: integer from 0 to 100, got {ratio!r}"
+    ]
+
+
+def test_the_names_of_leveldbs_time_mean_rocksdbs(load):
+    config = load(
+        {
+            "stores.s.factory": "samza.storage.kv.KeyValueStorageEngineFactory",
+            "stores.s.serde": "string",
+            "stores.s.system": "kafka",
+            "stores.s.changelog": "log",
+            **{f"stores.s.{key}": value for key, value in ONCE.items()},
+        },
+        strict=True,
+    )
+    found = config.stores["s"]
+    assert found.factory == "samzapy.storage.rocksdb:RocksDbStorageEngineFactory"
+    assert (found.key_serde, found.msg_serde, str(found.changelog)) == ("string", "string", "kafka.log")
+    assert found.write_batch_size == 200
+    assert found.properties == {
+        "container.cache.size.bytes": "1048576",
+        "container.write.buffer.size.bytes": "131072",
+        "rocksdb.block.size.bytes": "8192",
+        "rocksdb.compression": "none",
+    }
+    assert len(config.warnings) == 8
+    assert "stores.s.batch.size: is called stores.s.write.batch.size today" in config.warnings
+
+
+def test_todays_name_counts_where_both_are_given(store):
+    assert store({"batch.size": "200", "write.batch.size": "300"}).write_batch_size == 300
+
+
+def test_a_bad_value_is_reported_under_todays_name(store_problems):
+    assert store_problems({"batch.size": "many"}) == [
+        "stores.s.write.batch.size: integer from 1 to 2147483647, got 'many'"
+    ]
+
+
+def test_all_stores_may_share_a_manifest_size(store):
+    wide = {"stores-default.rocksdb.max.manifest.file.size.bytes": "4096"}
+    assert store({}, wide).properties == {"rocksdb.max.manifest.file.size": "4096"}
+    assert store({"rocksdb.max.manifest.file.size": "8192"}, wide).properties == {
+        "rocksdb.max.manifest.file.size": "8192"
+    }
+
+
+def test_a_secret_stays_one_under_todays_name(problems):
+    secret = {"SIZE_PASSWORD": "hunter2hunter2"}
+    store = {"stores.s.factory": "rocksdb", "stores.s.key.serde": "string", "stores.s.msg.serde": "json"}
+    (problem,) = problems({**store, "stores.s.batch.size": "${env:SIZE_PASSWORD}"}, secret)
+    assert problem.startswith("stores.s.write.batch.size: integer from 1")
+    assert "hunter2" not in problem
+
+
+def test_a_changelog_over_a_store_that_forgets_warns(load):
+    store = {"stores.s.factory": "rocksdb", "stores.s.key.serde": "string", "stores.s.msg.serde": "json"}
+    fifo = {**store, "stores.s.rocksdb.compaction.style": "fifo"}
+    assert load(fifo).warnings == ()
+    (warning,) = load({**fifo, "stores.s.changelog": "kafka.log"}).warnings
+    assert "fifo forgets the oldest entries" in warning

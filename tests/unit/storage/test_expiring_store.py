@@ -1,0 +1,175 @@
+"""`rocksdb.ttl.ms`, whatever the engine and the cache."""
+
+from dataclasses import replace
+
+import pytest
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.testing import open_store
+
+HOUR = 3_600_000
+STACKS = {
+    "cached": {},
+    "no-cache": {"object.cache.size": "0"},
+    "copies": {"object.cache.mode": "copy"},
+    "measured": {"disallow.large.messages": "true"},
+}
+
+
+class HandClock:
+    def __init__(self):
+        self.now = 1_700_000_000_000
+
+    def wall_ms(self):
+        return self.now
+
+    def monotonic(self):
+        return self.now / 1000
+
+
+@pytest.fixture
+def clock():
+    return HandClock()
+
+
+def job(**keys):
+    below = {"factory": "rocksdb", "key.serde": "string", "msg.serde": "json", "changelog": "memory.s-log", **keys}
+    return {
+        "job.name": "expiring",
+        "task.class": "some.module:Task",
+        "task.inputs": "memory.in",
+        "systems.memory.samza.factory": "memory",
+        **{f"stores.s.{key}": value for key, value in below.items() if value is not None},
+    }
+
+
+@pytest.fixture(params=["rocksdb", "inmemory"])
+def engine(request):
+    return request.param
+
+
+@pytest.fixture(params=STACKS)
+def opened(request, engine, tmp_path, clock):
+    keys = {"factory": engine, "rocksdb.ttl.ms": str(HOUR), **STACKS[request.param]}
+    with open_store(job(**keys), "s", tmp_path, clock) as opened:
+        yield opened
+
+
+def everything(store):
+    with store.all() as found:
+        return list(found)
+
+
+def seen(store, key):
+    """Every way to read one key."""
+    with store.range(key, key + "~") as ranged, store.prefix(key) as prefixed, store.snapshot(key, key + "~") as kept:
+        ways = [dict(ranged), dict(prefixed), dict(kept.iterator()), dict(everything(store))]
+    return [store.get(key), store.get_all([key])[key], *(way.get(key) for way in ways)]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_an_entry_is_unreadable_at_once_when_its_time_is_over(opened, clock, committed):
+    opened.store.put_all({"a": [1]})
+    if committed:
+        opened.commit()
+    clock.now += HOUR - 1
+    assert seen(opened.store, "a") == [[1]] * 6
+    clock.now += 1
+    assert seen(opened.store, "a") == [None] * 6
+
+
+def test_a_put_begins_a_new_life(opened, clock):
+    opened.store.put("a", 1)
+    clock.now += HOUR - 1
+    opened.store.put("a", 2)
+    opened.commit()
+    clock.now += HOUR - 1
+    assert seen(opened.store, "a") == [2] * 6
+
+
+def test_an_entry_expires_under_an_open_snapshot(opened, clock):
+    opened.store.put("a", 1)
+    with opened.store.snapshot("a", "b") as snapshot:
+        assert list(snapshot.iterator()) == [("a", 1)]
+        clock.now += HOUR
+        assert list(snapshot.iterator()) == []
+
+
+def test_a_restore_neither_revives_nor_prolongs(opened, clock):
+    opened.store.put("old", 1)
+    clock.now += HOUR // 2
+    opened.store.put("young", 2)
+    clock.now += 60_000  # the commit comes later than the puts
+    opened.commit()
+    clock.now += HOUR // 2 - 60_000
+    opened.lose_local_state()
+    assert everything(opened.store) == [("young", 2)]
+    clock.now += HOUR // 2 - 1
+    assert everything(opened.store) == [("young", 2)]
+    clock.now += 1
+    assert everything(opened.store) == []
+
+
+def test_a_crash_between_changelog_and_engine_changes_no_life(opened, clock):
+    opened.store.put("a", 1)
+    put_at = clock.now
+    clock.now += 60_000
+    opened.send_changes()
+    opened.crash()
+    assert everything(opened.store) == [("a", 1)]
+    clock.now = put_at + HOUR - 1
+    assert opened.store.get("a") == 1
+    clock.now += 1
+    assert opened.store.get("a") is None
+
+
+def test_the_changelog_holds_the_users_bytes_and_the_times_of_the_puts(opened, clock):
+    opened.store.put("a", {"n": 1})
+    put_at = clock.now
+    clock.now += 5_000
+    opened.store.delete("b")
+    opened.commit()
+    assert opened.changelog() == [(b"a", b'{"n":1}'), (b"b", None)]
+    ssp = SystemStreamPartition("changelogs", "s-log", 0)
+    admin = opened._admin
+    assert admin.offsets_at([ssp], put_at) == {ssp: 0}
+    assert admin.offsets_at([ssp], put_at + 1) == {ssp: 1}
+
+
+def test_a_changelog_that_the_job_makes_keeps_records_as_long_as_entries_live(opened):
+    topic = opened._admin.describe("s-log").config
+    assert (topic["cleanup.policy"], topic["retention.ms"]) == ("delete", str(HOUR))
+
+
+def test_what_has_expired_leaves_the_engine(tmp_path, clock, engine):
+    with open_store(job(factory=engine, **{"rocksdb.ttl.ms": str(HOUR)}), "s", tmp_path, clock) as opened:
+        opened.store.put_all((f"old-{i:05}", i) for i in range(2_500))
+        opened.commit()
+        clock.now += HOUR
+        for round_ in range(4):
+            opened.store.put("new", round_)
+            opened.commit()
+        (held,) = opened.stores._held.values()
+        with held.engine.iterate(None, None) as pairs:
+            assert [key for key, _ in pairs] == [b"new"]
+        assert opened.stores.metrics()["s.expired-removed"] == 2_500
+        assert len(opened.changelog()) == 2_504
+
+
+def test_a_local_store_from_before_the_key_was_set_is_rebuilt(tmp_path, clock):
+    with open_store(job(), "s", tmp_path, clock) as opened:
+        opened.store.put("a", 1)
+        opened.commit()
+        store = replace(opened._job.stores["s"], ttl_ms=HOUR)
+        opened._job = replace(opened._job, stores={"s": store})
+        opened.reopen()
+        assert "lack the times of their puts (rocksdb.ttl.ms)" in opened.restored.reason
+        assert opened.store.get("a") == 1
+
+
+def test_a_store_without_a_changelog_expires_too(tmp_path, clock):
+    with open_store(job(changelog=None, **{"rocksdb.ttl.ms": str(HOUR)}), "s", tmp_path, clock) as opened:
+        opened.store.put("a", 1)
+        opened.commit()
+        clock.now += HOUR
+        assert seen(opened.store, "a") == [None] * 6

@@ -1,0 +1,120 @@
+"""Reading stores from outside, where the changelog is longer than what is read into memory."""
+
+import subprocess
+import sys
+
+import pytest
+
+from samzapy.api.engine import EngineSettings
+from samzapy.api.stream import SystemStream
+from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
+from samzapy.clock import SYSTEM_CLOCK
+from samzapy.config.stores import StoreConfig
+from samzapy.errors import StoreError
+from samzapy.storage.inspection import ChangelogReader, Selection, read_files
+from samzapy.storage.marker import Marker, StoreIdentity
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+from samzapy.system.memory import MemorySystemFactory
+
+
+def test_a_long_changelog_is_folded_in_files_and_merged_in_key_order(tmp_path):
+    factory, settings = MemorySystemFactory(), SystemSettings("m", "", properties={"cluster": str(tmp_path)})
+    admin, producer = factory.admin(settings, "t"), factory.producer(settings, "t")
+    admin.create(StreamSpec("log", 3, {"cleanup.policy": "compact"}))
+    expected = {}
+    for number in range(6_000):
+        key = b"%05d" % (number % 2_500)
+        value = None if number % 7 == 0 else b"%d" % number
+        expected[key] = value
+        producer.send([OutgoingRecord("log", key, value, int(key) % 3)])
+    producer.flush()
+    config = StoreConfig("s", "rocksdb", "string", "string", SystemStream("m", "log"))
+    heard = []
+    reader = ChangelogReader(
+        lambda _: admin,
+        lambda _: factory.consumer(settings, "t"),
+        SYSTEM_CLOCK,
+        tmp_path / "files",
+        lambda what, done, total: heard.append((what, done, total)),
+    )
+    wanted = sorted((key, int(key) % 3, value) for key, value in expected.items() if value is not None)
+    with reader.read(config, [], Selection()) as contents:
+        assert (tmp_path / "files" / "2" / "CURRENT").exists()
+        found = [(key, partition, value) for partition, key, value in contents.entries(Selection())]
+    assert found == wanted
+    assert heard[-1][1] == heard[-1][2] > 1_000
+    some = Selection(lower=b"01000", upper=b"01010")
+    with reader.read(config, [0, 2], some) as contents:
+        keys = [key for _, key, _ in contents.entries(some)]
+    assert keys == [key for key, partition, _ in wanted if b"01000" <= key < b"01010" and partition != 1]
+    listed = Selection(frozenset({b"00001", b"00008", b"99999"}))
+    with reader.read(config, [], listed) as contents:
+        assert [entry.key for entry in contents.entries(listed)] == [
+            key for key, _, _ in wanted if key in {b"00001", b"00008"}
+        ]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+import subprocess
+import sys
+
+import pytest
+
+from samzapy.errors import StoreError
+from samzapy.api.engine import EngineSettings
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+properties = {"container.write.buffer.size.bytes": "65536"}
+engine = RocksDbStorageEngineFactory().open(Path(sys.argv[1]), EngineSettings("s", properties))
+number = 0
+print("open", flush=True)
+while True:
+    number += 1
+    text = b"%d" % number
+    engine.write({b"key-%03d" % k: text + b" " * 500 for k in range(20)}, text)
+"""
+
+
+def test_files_are_read_under_a_writers_compactions_and_always_show_one_commit(tmp_path):
+    path, factory = tmp_path / "s", RocksDbStorageEngineFactory()
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert writer.stdout.readline() == "open\n"
+        seen = set()
+        while len(seen) < 20:
+            engine = factory.open_read_only(path, EngineSettings("s", {"rocksdb.max.open.files": "8"}))
+            marker = engine.marker()
+            with engine.iterate(None, None) as pairs:
+                values = {value.strip() for _, value in pairs}
+            engine.close()
+            assert values == ({marker} if marker else set())
+            seen.add(marker)
+        assert writer.poll() is None
+    finally:
+        writer.kill()
+        writer.communicate()
+    assert not (path / "samzapy.damage").exists()
+
+
+def test_damage_that_a_reader_finds_is_not_noted_in_the_store(tmp_path):
+    factory = RocksDbStorageEngineFactory()
+    engine = factory.open(tmp_path / "s", EngineSettings("s"))
+    engine.write({b"a": b"1"}, b"m")
+    engine.close()
+    for table in (tmp_path / "s").glob("*.sst"):
+        table.write_bytes(bytes(table.stat().st_size))
+    with pytest.raises(StoreError):
+        factory.open_read_only(tmp_path / "s", EngineSettings("s"))
+    assert not (tmp_path / "s" / "samzapy.damage").exists()
+
+
+def test_files_say_how_far_they_are(tmp_path):
+    factory = RocksDbStorageEngineFactory()
+    marker = Marker(StoreIdentity("j-1", "s", 4, "t"), 17, 1)
+    engine = factory.open(tmp_path / "s", EngineSettings("s"))
+    engine.write({b"a": b"1"}, marker.to_bytes())
+    engine.close()
+    with read_files(StoreConfig("s", "rocksdb", "string", "string"), factory, [tmp_path / "s"], SYSTEM_CLOCK) as found:
+        assert found.as_of == {4: marker}
+        assert list(found.entries(Selection())) == [(4, b"a", b"1")]

@@ -1,0 +1,225 @@
+"""Large values, watched objects, the access log, clean starts, and RocksDB's own choices."""
+
+import json
+import random
+
+import pytest
+
+from samzapy.api.engine import EngineSettings
+from samzapy.errors import StoreError, StoreRefused
+from samzapy.storage.kv.access_logged import AccessLog
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+from samzapy.testing import open_store
+
+
+def job(**keys):
+    below = {"factory": "rocksdb", "key.serde": "string", "msg.serde": "json", "changelog": "memory.s-log"}
+    below |= {name.replace("_", "."): value for name, value in keys.items()}
+    return {
+        "job.name": "layers",
+        "task.class": "some.module:Task",
+        "task.inputs": "memory.in",
+        "systems.memory.samza.factory": "memory",
+        **{f"stores.s.{key}": value for key, value in below.items()},
+    }
+
+
+LIMIT = {"changelog_max_message_size_bytes": "10"}
+CACHES = [{}, {"object_cache_size": "0"}]
+
+
+@pytest.mark.parametrize("cache", CACHES)
+def test_a_large_value_is_refused_at_its_put_and_the_old_one_stays(tmp_path, cache):
+    with open_store(job(disallow_large_messages="true", **LIMIT, **cache), "s", tmp_path) as opened:
+        opened.store.put("a", "12345678")  # 10 bytes of JSON
+        with pytest.raises(StoreRefused, match=r"store 's': value of key 'a' has 11 B, more than 10 B"):
+            opened.store.put("a", "123456789")
+        with pytest.raises(StoreRefused):
+            opened.store.put_all({"b": 1, "c": "123456789"})
+        opened.commit()
+        assert list(opened.store.all()) == [("a", "12345678")]
+
+
+@pytest.mark.parametrize("cache", CACHES)
+def test_a_large_value_is_left_out_and_counted_and_never_seen(tmp_path, cache):
+    with open_store(job(drop_large_messages="true", **LIMIT, **cache), "s", tmp_path) as opened:
+        opened.store.put("a", 1)
+        opened.store.put("a", "123456789")
+        assert opened.store.get("a") == 1
+        opened.store.put_all({"b": 2, "c": "123456789"})
+        opened.commit()
+        assert list(opened.store.all()) == [("a", 1), ("b", 2)]
+        assert opened.changelog() == [(b"a", b"1"), (b"b", b"2")]
+        assert opened.stores.metrics()["s.ignored-large-messages"] == 2
+
+
+def test_refusing_counts_before_dropping(tmp_path):
+    keys = job(disallow_large_messages="true", drop_large_messages="true", **LIMIT)
+    with open_store(keys, "s", tmp_path) as opened, pytest.raises(StoreRefused):
+        opened.store.put("a", "123456789")
+
+
+def test_a_record_that_the_changelog_does_not_take_is_large(tmp_path):
+    keys = job(drop_large_messages="true", changelog_max_message_bytes="100")
+    with open_store(keys, "s", tmp_path) as opened:
+        opened.store.put("k" * 50, "v" * 48)  # with quotes 50 bytes
+        opened.store.put("k" * 51, "v" * 48)
+        opened.commit()
+        assert [key for key, _ in opened.store.all()] == ["k" * 50]
+
+
+@pytest.mark.parametrize("keys", [{}, {"object_cache_size": "0"}, {"object_cache_mode": "copy"}])
+def test_an_object_changed_after_its_get_is_named(tmp_path, keys):
+    with open_store(job(object_cache_check="true", **keys), "s", tmp_path) as opened:
+        opened.store.put("user-7", [1])
+        opened.commit()
+        opened.store.get("user-7").append(2)
+        with pytest.raises(StoreError, match="store 's': the value of key 'user-7' was changed without a put"):
+            opened.commit()
+
+
+def test_an_object_changed_after_its_put_is_named(tmp_path):
+    with open_store(job(object_cache_check="true"), "s", tmp_path) as opened:
+        counts = {"n": 1}
+        opened.store.put_all({"a": counts})
+        counts["n"] = 2
+        with pytest.raises(StoreError, match="key 'a' was changed without a put"):
+            opened.commit()
+
+
+def test_a_second_get_does_not_hide_a_change(tmp_path):
+    with open_store(job(object_cache_check="true"), "s", tmp_path) as opened:
+        opened.store.put("a", [1])
+        opened.store.get("a").append(2)
+        assert opened.store.get_all(["a"]) == {"a": [1, 2]}
+        with pytest.raises(StoreError, match="key 'a'"):
+            opened.store.flush()
+
+
+def test_a_change_that_is_put_is_saved_and_not_complained_of(tmp_path):
+    with open_store(job(object_cache_check="true"), "s", tmp_path) as opened:
+        opened.store.put("a", [1])
+        opened.commit()
+        value = opened.store.get("a")
+        value.append(2)
+        opened.store.put("a", value)
+        opened.store.get("b")
+        opened.commit()
+        opened.store.get("a").append(3)
+        opened.store.delete("a")
+        opened.commit()
+        assert list(opened.store.all()) == []
+
+
+def test_without_the_check_nothing_is_wrapped(tmp_path):
+    with open_store(job(), "s", tmp_path) as opened:
+        (held,) = opened.stores._held.values()
+        assert held.stack.store is held.stack.objects
+
+
+def calls_in(opened):
+    found = []
+    ssp_stream = "s-log-access-log"
+    reader = opened._system.consumer(opened._settings, "test")
+    from samzapy.api.stream import SystemStreamPartition
+
+    ssp = SystemStreamPartition("changelogs", ssp_stream, 0)
+    end = opened._admin.offsets([ssp])[ssp].upcoming
+    reader.register(ssp, 0)
+    reader.start()
+    while reader.position(ssp) < end:
+        for batch in reader.poll(0.1, 1_000):
+            found += [(key, json.loads(value)) for key, value in zip(batch.keys, batch.values, strict=True)]
+    reader.close()
+    return found
+
+
+def test_the_access_log_tells_what_was_done_to_which_keys(tmp_path):
+    with open_store(job(accesslog_enabled="true", accesslog_sampling_ratio="100"), "s", tmp_path) as opened:
+        store = opened.store
+        store.put("a", 1)
+        store.put_all({"b": 2, "c": 3})
+        store.get("a")
+        store.get_all(["a", "x"])
+        store.delete("a")
+        store.delete_all(["b", "c"])
+        store.range("a", "z").close()
+        store.snapshot("a", "z").close()
+        store.all().close()
+        opened.commit()
+        calls = calls_in(opened)
+        assert [(call["op"], call["keys"]) for _, call in calls] == [
+            ("put", ["a"]),
+            ("put", ["b", "c"]),
+            ("get", ["a"]),
+            ("get", ["a", "x"]),
+            ("delete", ["a"]),
+            ("delete", ["b", "c"]),
+            ("range", ["a", "z"]),
+            ("snapshot", ["a", "z"]),
+        ]
+        assert all(call["ns"] > 0 and int.from_bytes(key, "big") > 1_600_000_000_000 for key, call in calls)
+        opened.commit()
+        assert len(calls_in(opened)) == 8
+
+
+@pytest.mark.parametrize(
+    ("percent", "least", "most"), [(0, 0, 0), (5, 400, 600), (50, 4_800, 5_200), (100, 10_000, 10_000)]
+)
+def test_the_access_log_chooses_as_many_calls_as_the_ratio_says(percent, least, most):
+    log = AccessLog(percent, clock=None, random=random.Random(7))
+    assert least <= sum(log.chooses() for _ in range(10_000)) <= most
+
+
+def test_a_clean_start_restores_everything_from_the_changelog(tmp_path):
+    for clean, source in (("false", "local store"), ("true", "changelog")):
+        with open_store(job(clean_on_container_start=clean), "s", tmp_path / clean) as opened:
+            opened.store.put("a", 1)
+            opened.commit()
+            opened.reopen()
+            assert opened.restored.source == source
+            assert opened.store.get("a") == 1
+
+
+def test_with_a_write_ahead_log_a_crash_leaves_nothing_to_replay(tmp_path):
+    for wal, source in (("false", "changelog"), ("true", "local store")):
+        keys = {"rocksdb.wal.enabled": wal}
+        with open_store(job() | {f"stores.s.{k}": v for k, v in keys.items()}, "s", tmp_path / wal) as opened:
+            opened.store.put("a", 1)
+            opened.commit()
+            opened.crash()
+            assert opened.restored.source == source
+            assert opened.store.get("a") == 1
+
+
+def test_a_fifo_store_forgets_oldest_first_and_keeps_its_marker(tmp_path):
+    settings = EngineSettings("s", {"rocksdb.compaction.style": "fifo", "container.write.buffer.size.bytes": "65536"})
+    factory = RocksDbStorageEngineFactory()
+    engine = factory.open(tmp_path / "s", settings)
+    for number in range(200):
+        engine.write({b"%06d" % number: bytes(2_000)}, b"marker-%d" % number)
+    engine.write({b"%06d" % 0: None}, b"last")
+    engine.close()
+    engine = factory.open(tmp_path / "s", settings)
+    assert engine.marker() == b"last"
+    assert engine.get(b"%06d" % 0) is None
+    assert engine.get(b"%06d" % 199) == bytes(2_000)
+    engine.close()
+
+
+def test_further_properties_of_rocksdb_are_published_beside_the_usual_ones(tmp_path):
+    keys = job() | {"stores.s.rocksdb.metrics.list": "rocksdb.num-live-versions, estimate-live-data-size, no.such"}
+    with open_store(keys, "s", tmp_path) as opened:
+        opened.store.put("a", 1)
+        opened.commit()
+        metrics = opened.stores.metrics()
+        assert metrics["s.num-live-versions"] >= 1
+        assert "s.estimate-live-data-size" in metrics
+        for usual in (
+            "estimate-table-readers-mem",
+            "cur-size-active-mem-table",
+            "cur-size-all-mem-tables",
+            "size-all-mem-tables",
+            "estimate-num-keys",
+        ):
+            assert f"s.{usual}" in metrics
