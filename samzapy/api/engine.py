@@ -98,6 +98,6 @@ class StorageEngineFactory(ABC):
         Raises StoreLocked (naming the holder if it can), StoreCorrupted, or StoreError with path and cause.
         """
 
-    def check(self, settings: EngineSettings) -> Iterable[tuple[str, str, str]]:
-        """Problems of the settings as (key below the store, value, what is allowed); touches nothing."""
+    def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
+        """Problems of the settings as (key below the store, value or None, what is allowed); touches nothing."""
         return ()

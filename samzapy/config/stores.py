@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from samzapy.api.stream import SystemStream
-from samzapy.config.classes import ENGINES
+from samzapy.config.classes import BYTE_ENGINES, ENGINES
 from samzapy.config.keys import Key, collect
 from samzapy.config.kinds import NAME_RULE, TEXT, choice, integer, is_name, optional
 from samzapy.config.reader import Reader
@@ -22,7 +22,8 @@ class StoreConfig:
     `write_batch_size`: dirty objects that gather before they are serialized in one go; also the restore batch.
     `object_cache_size`: objects in the cache, 0 for none (and then no batching). `uncommitted_max_bytes`: serialized
     changes of one task that make it commit early. `object_cache_mode`: reference or copy. `changelog_properties` are
-    topic keys (`max.message.bytes`, ...).
+    topic keys (`max.message.bytes`, ...). `base` is the engine below one with a query interface of its own; the serdes
+    are empty where the job file leaves them to such an engine.
     """
 
     name: str
@@ -38,17 +39,27 @@ class StoreConfig:
     changelog_delete_retention_ms: int = 86_400_000
     changelog_properties: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
+    base: str = ""
 
 
 FACTORY = Key(
     "stores.{store}.factory",
     ENGINES.kind,
     None,
-    "The engine: rocksdb, inmemory, a StorageEngineFactory class, or Samza's Java class name.",
+    "The engine: rocksdb, inmemory, heap, bloom, hyperloglog, quantiles, inverted-index, cube, a StorageEngineFactory or "
+    "StoreViewFactory class, or Samza's Java class name.",
     "required",
 )
-KEY_SERDE = Key("stores.{store}.key.serde", TEXT, None, "The serde of keys.", "required")
-MSG_SERDE = Key("stores.{store}.msg.serde", TEXT, None, "The serde of values.", "required")
+BASE = Key(
+    "stores.{store}.base",
+    BYTE_ENGINES.kind,
+    None,
+    "The engine that keeps the entries of a heap, an index, ...: rocksdb, inmemory or a StorageEngineFactory class.",
+    "rocksdb",
+)
+_SERDE_NOTE = "required by rocksdb and inmemory; other engines have their own encoding"
+KEY_SERDE = Key("stores.{store}.key.serde", TEXT, None, "The serde of keys.", _SERDE_NOTE)
+MSG_SERDE = Key("stores.{store}.msg.serde", TEXT, None, "The serde of values.", _SERDE_NOTE)
 CHANGELOG = Key(
     "stores.{store}.changelog",
     TEXT,
@@ -170,11 +181,13 @@ def _store(reader: Reader, name: str, changelog: SystemStream | None, serdes: di
     for key in (KEY_SERDE, MSG_SERDE):
         check_serde(reader, serdes, key.at(store=name), reader.get(key, store=name))
     batch, cache = _sizes(reader, name)
+    factory = reader.require(FACTORY, "rocksdb", store=name)
+    key_serde, msg_serde = _serdes(reader, name, factory)
     return StoreConfig(
         name=name,
-        factory=reader.require(FACTORY, "rocksdb", store=name),
-        key_serde=reader.require(KEY_SERDE, "string", store=name),
-        msg_serde=reader.require(MSG_SERDE, "json", store=name),
+        factory=factory,
+        key_serde=key_serde,
+        msg_serde=msg_serde,
         changelog=changelog,
         write_batch_size=batch,
         object_cache_size=cache,
@@ -184,7 +197,22 @@ def _store(reader: Reader, name: str, changelog: SystemStream | None, serdes: di
         changelog_delete_retention_ms=reader.get(CHANGELOG_DELETE_RETENTION_MS, store=name),
         changelog_properties=_changelog_properties(reader, name),
         properties=_engine_properties(reader, name),
+        base=_base(reader, name, factory),
     )
+
+
+def _serdes(reader: Reader, name: str, factory: str) -> tuple[str, str]:
+    """The serdes of keys and values; other engines than those of bytes may do without."""
+    if factory in {"", *BYTE_ENGINES.short.values()}:
+        return reader.require(KEY_SERDE, "string", store=name), reader.require(MSG_SERDE, "json", store=name)
+    return reader.get(KEY_SERDE, store=name) or "", reader.get(MSG_SERDE, store=name) or ""
+
+
+def _base(reader: Reader, name: str, factory: str) -> str:
+    base = reader.get(BASE, store=name)
+    if base is not None and factory in BYTE_ENGINES.short.values():
+        reader.problem(BASE.at(store=name), "is for engines with a query interface of their own; leave it out", base)
+    return base or BYTE_ENGINES.short["rocksdb"]
 
 
 def _sizes(reader: Reader, name: str) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from samzapy.job.model import JobModel
 from samzapy.job.planner import changelog_partition_count, plan
 from samzapy.runner.base import PreparedJob
 from samzapy.storage.changelog import ensure_changelog, find_changelog
+from samzapy.storage.manager import load_engines
 from samzapy.system.factories import system_factory
 
 logger = logging.getLogger(__name__)
@@ -27,7 +28,8 @@ logger = logging.getLogger(__name__)
 def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     """Check and set up, in this order.
 
-    1  the guarantee can be kept with these systems, the task class can be imported, the systems take their settings
+    1  the guarantee can be kept with these systems, the task class and the stores' engines can be imported, the
+       systems and engines take their settings
     2  every input exists, and the stream of dead letters; the inputs' partitions are counted
     3  with transactions, what an earlier run left open is aborted, and its tasks are fenced
        the tasks keep the changelog partitions they had; changelogs that exist are compacted and have one for each
@@ -39,6 +41,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     """
     transaction_system(config)
     task_class = load_task_class(config.task.task_class)
+    load_engines(config)
     for settings in config.systems.values():
         system_factory(settings).check(settings)
     clients = SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-driver")
