@@ -30,7 +30,7 @@ class StoreViewFactory(ABC):
     """Named by `stores.NAME.factory`; `stores.NAME.base` names the engine below. Made without arguments."""
 
     #: Whether the view changes values it got from the store before it puts them back. Where a message that fails is
-    #: undone (`task.error.process`), the store then hands out copies; a view that puts new objects is quicker there.
+    #: undone (`task.error.process.policy`), the store then hands out copies; a view that puts new objects is quicker there.
     changes_in_place = False
 
     def entry_serdes(self, settings: EngineSettings) -> EntrySerdes:
