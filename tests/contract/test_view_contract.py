@@ -221,5 +221,7 @@ def test_the_value_serde_is_the_engines(subject, tmp_path):
 
 def test_a_base_that_is_no_engine_is_refused(subject, tmp_path):
     config = properties(subject, "samzapy.testing:OpenStore")
-    with pytest.raises((ConfigError, StoreError), match="base samzapy.testing:OpenStore must be a StorageEngineFactory"):
+    with pytest.raises(
+        (ConfigError, StoreError), match="base samzapy.testing:OpenStore must be a StorageEngineFactory"
+    ):
         open_store(config, "s", tmp_path).__enter__()

@@ -71,14 +71,18 @@ class CubeStore:
 
     def slice(self, where: Mapping[str, Value], by: Sequence[str]) -> list[Cell]:
         """The facts with the values `where`, one cell for each combination of values of the dimensions `by`, in order."""
-        groups: dict[tuple[Value, ...], Sequence[Any]] = {}
-        for values, held in self._cells(where, by):
-            group = tuple(values[dimension] for dimension in by)
+        # By names, not values: 1 == True.
+        groups: dict[tuple[str, ...], Sequence[Any]] = {}
+        for found, held in self._cells(where, by):
+            group = tuple([found[dimension] for dimension in by])
             known = groups.get(group)
             groups[group] = held if known is None else merged(known, held)
-        ordered = sorted(groups.items(), key=lambda entry: [rank(value) for value in entry[0]])
+        entries = [([from_name(name) for name in group], held) for group, held in groups.items()]
+        entries.sort(key=lambda entry: [rank(value) for value in entry[0]])
         measures = self._design.measures
-        return [Cell({**where, **dict(zip(by, group, strict=True))}, opened(held, measures)) for group, held in ordered]
+        return [
+            Cell({**where, **dict(zip(by, values, strict=True))}, opened(held, measures)) for values, held in entries
+        ]
 
     def roll_up(self, *by: str) -> list[Cell]:
         """All facts, by these dimensions; without any, one cell of everything."""
@@ -88,8 +92,10 @@ class CubeStore:
         """What a cell is made of, by one more dimension."""
         return self.slice(cell.dimensions, (dimension,))
 
-    def _cells(self, where: Mapping[str, Value], by: Sequence[str]) -> Iterator[tuple[dict[str, Value], Sequence[Any]]]:
-        """The stored cells that answer a question, each with the values of its roll-up's dimensions."""
+    def _cells(
+        self, where: Mapping[str, Value], by: Sequence[str]
+    ) -> Iterator[tuple[Mapping[str, str], Sequence[Any]]]:
+        """The stored cells that answer a question, each with the names of the values of its roll-up's dimensions."""
         rollup = self._design.covering({*where, *by}, where.keys())
         if rollup is None:
             kept = "; ".join(", ".join(each) for each in self._design.rollups)
@@ -101,13 +107,13 @@ class CubeStore:
         if len(front) == len(rollup):
             held = self._store.get(place)
             if held is not None:
-                yield dict(where), held
+                yield named, held
             return
         with self._store.prefix(place) as entries:
             for data, held in entries:
                 found = dict(zip(rollup, names(data)[1:], strict=True))
                 if all(found[dimension] == name for dimension, name in named.items()):
-                    yield {dimension: from_name(name) for dimension, name in found.items()}, held
+                    yield found, held
 
     def _values(self, measures: Mapping[str, Number]) -> list[Number]:
         known = self._design.measures
