@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 
 from samzapy.container.policies.undo_journal import JournaledStore, UndoJournal
@@ -12,7 +14,7 @@ from samzapy.testing import open_store
 class Subject:
     """One engine: its keys, changes that are all different, and everything there is to read."""
 
-    keys: dict[str, str] = {}
+    keys: ClassVar[dict[str, str]] = {}
 
     def change(self, view, number):
         raise AssertionError
@@ -22,7 +24,7 @@ class Subject:
 
 
 class Heap(Subject):
-    keys = {"factory": "heap", "heap.size": "3", "heap.block.size": "2"}
+    keys: ClassVar = {"factory": "heap", "heap.size": "3", "heap.block.size": "2"}
 
     def change(self, view, number):
         view.push(f"item {number}", number, "group")
@@ -33,7 +35,7 @@ class Heap(Subject):
 
 
 class Bloom(Subject):
-    keys = {"factory": "bloom", "bloom.capacity": "1000"}
+    keys: ClassVar = {"factory": "bloom", "bloom.capacity": "1000"}
 
     def change(self, view, number):
         view.add("key", f"item {number}")
@@ -43,7 +45,7 @@ class Bloom(Subject):
 
 
 class Distinct(Subject):
-    keys = {"factory": "hyperloglog"}
+    keys: ClassVar = {"factory": "hyperloglog"}
 
     def change(self, view, number):
         view.add("key", number)
@@ -53,7 +55,7 @@ class Distinct(Subject):
 
 
 class Quantiles(Subject):
-    keys = {"factory": "quantiles"}
+    keys: ClassVar = {"factory": "quantiles"}
 
     def change(self, view, number):
         view.add("key", number)
@@ -63,7 +65,7 @@ class Quantiles(Subject):
 
 
 class Index(Subject):
-    keys = {"factory": "inverted-index"}
+    keys: ClassVar = {"factory": "inverted-index"}
 
     def change(self, view, number):
         view.add(f"document {number % 3}", f"red fox {number} jumps")
@@ -73,7 +75,7 @@ class Index(Subject):
 
 
 class Cube(Subject):
-    keys = {"factory": "cube", "cube.dimensions": "a, b", "cube.measures": "m", "cube.rollups": "a; b, a"}
+    keys: ClassVar = {"factory": "cube", "cube.dimensions": "a, b", "cube.measures": "m", "cube.rollups": "a; b, a"}
 
     def change(self, view, number):
         view.add({"a": number % 2, "b": "x"}, {"m": number})
@@ -222,6 +224,6 @@ def test_the_value_serde_is_the_engines(subject, tmp_path):
 def test_a_base_that_is_no_engine_is_refused(subject, tmp_path):
     config = properties(subject, "samzapy.testing:OpenStore")
     with pytest.raises(
-        (ConfigError, StoreError), match="base samzapy.testing:OpenStore must be a StorageEngineFactory"
+        (ConfigError, StoreError), match=r"base samzapy.testing:OpenStore must be a StorageEngineFactory"
     ):
         open_store(config, "s", tmp_path).__enter__()

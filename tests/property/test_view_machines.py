@@ -7,6 +7,7 @@ import math
 import shutil
 import tempfile
 from pathlib import Path
+from typing import ClassVar
 
 import msgpack
 import pytest
@@ -20,8 +21,8 @@ from samzapy.testing import OpenStore, open_store
 class ViewMachine(RuleBasedStateMachine):
     """`now` is what the task sees, `logged` what is in the changelog: what any restart comes back to."""
 
-    empty: object = {}
-    keys: dict[str, str] = {}
+    empty: ClassVar[object] = {}
+    keys: ClassVar[dict[str, str]] = {}
 
     def __init__(self):
         super().__init__()
@@ -88,7 +89,7 @@ SCORES = st.one_of(st.integers(-3, 3), st.sampled_from([0.5, -0.5, 2.0, math.inf
 class HeapMachine(ViewMachine):
     """A group is a dict from an item's bytes to its score."""
 
-    keys = {"factory": "heap"}
+    keys: ClassVar = {"factory": "heap"}
 
     def chosen(self, data):
         self.size = data.draw(st.sampled_from([0, 0, 1, 3, 7]))
@@ -178,7 +179,7 @@ def written(query):
 class IndexMachine(ViewMachine):
     """A dict from a document to its words."""
 
-    keys = {"factory": "inverted-index"}
+    keys: ClassVar = {"factory": "inverted-index"}
 
     @rule(documents=st.dictionaries(DOCUMENTS, TEXTS, min_size=1))
     def add(self, documents):
@@ -237,8 +238,13 @@ DIMENSIONS = ("a", "b", "c")
 class CubeMachine(ViewMachine):
     """A list of facts."""
 
-    empty: object = []
-    keys = {"factory": "cube", "cube.dimensions": "a,b,c", "cube.measures": "m,n", "cube.rollups": "b; b,a; c,a,b"}
+    empty: ClassVar[object] = []
+    keys: ClassVar = {
+        "factory": "cube",
+        "cube.dimensions": "a,b,c",
+        "cube.measures": "m,n",
+        "cube.rollups": "b; b,a; c,a,b",
+    }
 
     @rule(facts=st.lists(st.tuples(st.tuples(VALUES, VALUES, VALUES), MEASURED, MEASURED), min_size=1, max_size=4))
     def add(self, facts):
@@ -297,7 +303,7 @@ class SketchMachine(ViewMachine):
 
 
 class DistinctMachine(SketchMachine):
-    keys = {"factory": "hyperloglog", "hyperloglog.lg.k": "14"}
+    keys: ClassVar = {"factory": "hyperloglog", "hyperloglog.lg.k": "14"}
 
     @rule(key=GROUPS)
     def look(self, key):
@@ -310,7 +316,7 @@ class DistinctMachine(SketchMachine):
 
 
 class QuantilesMachine(SketchMachine):
-    keys = {"factory": "quantiles", "quantiles.k": "4096"}
+    keys: ClassVar = {"factory": "quantiles", "quantiles.k": "4096"}
 
     @rule(key=GROUPS, fraction=st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9, 1.0]))
     def look(self, key, fraction):
@@ -326,7 +332,7 @@ class QuantilesMachine(SketchMachine):
 
 
 class BloomMachine(SketchMachine):
-    keys = {"factory": "bloom", "bloom.capacity": "1000", "bloom.error.rate": "0.000001"}
+    keys: ClassVar = {"factory": "bloom", "bloom.capacity": "1000", "bloom.error.rate": "0.000001"}
 
     def items(self, numbers):
         return [str(number) for number in numbers]
