@@ -59,7 +59,7 @@ class ContainerTaskContext(TaskContext):
             raise StoreError(f"{self._task_name}: the job has no store {name!r}; known: {known}") from None
         if not isinstance(store, kind):
             raise StoreError(
-                f"{self._task_name}: store {name!r} is a {type(store).__name__}, the task wants a {kind.__name__}; "
+                f"{self._task_name}: store {name!r} is {type(store).__name__}, the task wants {kind.__name__}; "
                 f"see stores.{name}.factory"
             )
         return store
