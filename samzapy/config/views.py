@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from samzapy.config.classes import ENGINES
 from samzapy.config.keys import Key, collect
 from samzapy.config.kinds import TEXT, Kind, choice, class_path, integer, split_list
 
@@ -41,13 +44,15 @@ HEAP_BLOCK_SIZE = Key(
     "stores.{store}.heap.block.size",
     integer(2, 65_536),
     64,
-    "Items of a heap that are one entry of its store, and so one changelog record, at most.",
+    "Items of a heap that are one entry of its store, and so one changelog record, at most. Groups of more than a million "
+    "items want larger ones: the list of a group's blocks is one entry as well.",
 )
 BLOOM_CAPACITY = Key(
     "stores.{store}.bloom.capacity",
     integer(1, 2**31 - 1),
     10_000,
-    "Items a new filter takes before its error rate is exceeded; it has about 1.2 bytes an item at a rate of 0.01.",
+    "Items a new filter takes before its error rate is exceeded. It has about 1.2 bytes an item at a rate of 0.01, and is "
+    "one changelog record: a large one needs a larger stores.X.changelog.max.message.bytes.",
 )
 BLOOM_ERROR_RATE = Key(
     "stores.{store}.bloom.error.rate",
@@ -84,3 +89,17 @@ CUBE_ROLLUPS = Key(
     "all dimensions together",
 )
 KEYS = collect(globals())
+
+_ENGINES = {
+    "heap": "heap",
+    "bloom": "bloom",
+    "hyperloglog": "hyperloglog",
+    "quantiles": "quantiles",
+    "index": "inverted-index",
+    "cube": "cube",
+}
+
+
+def is_of_another_engine(key: Key[Any], factory: str) -> bool:
+    """Whether `key` is one of these and means nothing to a store with this engine."""
+    return key in KEYS and ENGINES.short[_ENGINES[key.name.split(".")[2]]] != factory

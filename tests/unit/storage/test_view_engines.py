@@ -269,3 +269,17 @@ def test_a_cube_that_was_rolled_up_otherwise_is_not_continued(opened):
     other.stores.stores["s"].put_all(entries)
     with pytest.raises(ConfigError, match=r"stores.s.cube.rollups: the store holds facts with .*another changelog"):
         other.stores.as_seen(other.stores.stores)
+
+
+def test_the_list_of_a_heaps_blocks_stays_small_however_large_its_items_are(opened):
+    store = opened("heap", heap_block_size="2")
+    items = [f"{'x' * 1_000}{number:03}" for number in range(100)]
+    for number, item in enumerate(items):
+        store.store.push(item, number, "by score")
+        store.store.push(f"{number:03}{item}", 1, "by item")
+    store.commit()
+    directories = {key: len(value) for key, value in store.changelog() if key.startswith(b"d")}
+    assert len(directories) == 2
+    assert max(directories.values()) < 1_500
+    assert [each.item for each in store.store.top(100, "by score")] == items[::-1]
+    assert store.store.pop("by item").item == f"099{items[99]}"

@@ -1,10 +1,11 @@
 """A sorted sequence of any length in entries of a limited size.
 
-    directory  d <group>          [next block's number, numbers of the blocks in order, first item of each but the first]
+    directory  d <group>          [next block's number, numbers of the blocks in order, what separates each two]
     block      b <group> <number> up to `block_size` items in order
 
 So a change rewrites one block, both ends are at hand without a scan, and the directory changes only when a block splits
-or becomes empty. Lists that came from the store are never changed: a message that fails is undone by putting them back.
+or becomes empty. A separator is no greater than the block that follows and greater than the one before, and as short
+as that allows, as in a B-tree: the directory of a million items is about 500 KB. Lists that came from the store are never changed: a message that fails is undone by putting them back.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class SortedBlocks:
 
     def insert(self, ranked: Ranked) -> None:
         """Put in an item that is not there."""
-        upcoming, numbers, firsts = self._store.get(self._directory) or _EMPTY
-        at = bisect_right(firsts, ranked)
+        upcoming, numbers, separators = self._store.get(self._directory) or _EMPTY
+        at = bisect_right(separators, ranked)
         block = self._block(numbers[at])
         place = bisect_left(block, ranked)
         block = [*block[:place], ranked, *block[place:]]
@@ -44,15 +45,15 @@ class SortedBlocks:
             half = len(block) // 2
             self._store.put(self._key(upcoming), block[half:])
             numbers = [*numbers[: at + 1], upcoming, *numbers[at + 1 :]]
-            firsts = [*firsts[:at], block[half], *firsts[at:]]
-            self._store.put(self._directory, [upcoming + 1, numbers, firsts])
+            separators = [*separators[:at], _between(block[half - 1], block[half]), *separators[at:]]
+            self._store.put(self._directory, [upcoming + 1, numbers, separators])
             block = block[:half]
         self._store.put(self._key(numbers[at]), block)
 
     def remove(self, ranked: Ranked) -> None:
         """Take out an item that is there."""
-        _, numbers, firsts = self._store.get(self._directory) or _EMPTY
-        at = bisect_right(firsts, ranked)
+        _, numbers, separators = self._store.get(self._directory) or _EMPTY
+        at = bisect_right(separators, ranked)
         block = self._block(numbers[at])
         place = bisect_left(block, ranked)
         self._replace(at, [*block[:place], *block[place + 1 :]])
@@ -75,7 +76,7 @@ class SortedBlocks:
             yield from reversed(block) if backwards else block
 
     def _replace(self, at: int, block: list[Ranked]) -> None:
-        upcoming, numbers, firsts = self._store.get(self._directory) or _EMPTY
+        upcoming, numbers, separators = self._store.get(self._directory) or _EMPTY
         if block:
             self._store.put(self._key(numbers[at]), block)
             return
@@ -83,8 +84,8 @@ class SortedBlocks:
         if len(numbers) > 1:
             dropped = max(at - 1, 0)
             numbers = [*numbers[:at], *numbers[at + 1 :]]
-            firsts = [*firsts[:dropped], *firsts[dropped + 1 :]]
-            self._store.put(self._directory, [upcoming, numbers, firsts])
+            separators = [*separators[:dropped], *separators[dropped + 1 :]]
+            self._store.put(self._directory, [upcoming, numbers, separators])
         elif upcoming > 1:
             self._store.delete(self._directory)
 
@@ -94,3 +95,12 @@ class SortedBlocks:
 
     def _key(self, number: int) -> bytes:
         return key(b"b", self._group, str(number))
+
+
+def _between(left: Ranked, right: Ranked) -> Ranked:
+    """Something short that is greater than `left` and not greater than `right`, which is greater than `left`."""
+    if left[0] != right[0]:
+        return [right[0], b""]
+    before, after = left[1], right[1]
+    same = next((n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), len(before))
+    return [right[0], after[: same + 1]]
