@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import Sink
 from samzapy.api.stream import SystemStreamPartition
+
+S = TypeVar("S")
 
 
 @dataclass(frozen=True)
@@ -53,9 +55,16 @@ class TaskContext(ABC):
     def epoch(self) -> int:
         """The attempt's number; it only grows, so a sink can refuse the writes of an older attempt."""
 
+    @overload
+    def get_store(self, name: str) -> KeyValueStore[Any, Any]: ...
+
+    @overload
+    def get_store(self, name: str, kind: type[S]) -> S: ...
+
     @abstractmethod
-    def get_store(self, name: str) -> KeyValueStore[Any, Any]:
-        """The task's store of that name. Raises StoreError, naming the known ones, if the job has none such."""
+    def get_store(self, name: str, kind: type[Any] = object) -> Any:
+        """The task's store of that name: a KeyValueStore, or what the store's engine offers instead (`kind`, e.g.
+        HeapStore). Raises StoreError, naming the known ones, if the job has none such, or if it is not of `kind`."""
 
     @abstractmethod
     def set_starting_offset(self, ssp: SystemStreamPartition, offset: int) -> None:
@@ -75,6 +84,12 @@ class Context:
     container: ContainerContext
     task: TaskContext
 
-    def get_store(self, name: str) -> KeyValueStore[Any, Any]:
-        """Short for `context.task.get_store(name)`."""
-        return self.task.get_store(name)
+    @overload
+    def get_store(self, name: str) -> KeyValueStore[Any, Any]: ...
+
+    @overload
+    def get_store(self, name: str, kind: type[S]) -> S: ...
+
+    def get_store(self, name: str, kind: type[Any] = object) -> Any:
+        """Short for `context.task.get_store(name, kind)`."""
+        return self.task.get_store(name, kind)

@@ -107,6 +107,6 @@ class StorageEngineFactory(ABC):
         """
         raise StoreError(f"store '{settings.store}': its engine cannot be read from outside of its job")
 
-    def check(self, settings: EngineSettings) -> Iterable[tuple[str, str, str]]:
-        """Problems of the settings as (key below the store, value, what is allowed); touches nothing."""
+    def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
+        """Problems of the settings as (key below the store, value or None, what is allowed); touches nothing."""
         return ()

@@ -110,7 +110,14 @@ def _show_job(config: JobConfig) -> None:
     ]
     table("Streams", ("stream", "key", "message", "starts at"), streams)
     stores = [
-        (s.name, s.factory.rpartition(":")[2], s.key_serde, s.msg_serde, s.changelog or "none", s.object_cache_size)
+        (
+            s.name,
+            s.factory.rpartition(":")[2],
+            s.key_serde or "-",
+            s.msg_serde or "-",
+            s.changelog or "none",
+            s.object_cache_size,
+        )
         for s in config.stores.values()
     ]
     table("Stores", ("store", "engine", "key", "value", "changelog", "cache"), stores)

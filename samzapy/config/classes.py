@@ -42,12 +42,26 @@ SYSTEMS = KnownClasses(
 
 _ROCKSDB = "samzapy.storage.rocksdb:RocksDbStorageEngineFactory"
 _IN_MEMORY = "samzapy.storage.kv:InMemoryStorageEngineFactory"
+_JAVA_ENGINES = {
+    "RocksDbKeyValueStorageEngineFactory": _ROCKSDB,
+    "InMemoryKeyValueStorageEngineFactory": _IN_MEMORY,
+}
+_BYTE_ENGINES = {"rocksdb": _ROCKSDB, "inmemory": _IN_MEMORY, "memory": _IN_MEMORY}
+#: Engines that keep bytes by key.
+BYTE_ENGINES = KnownClasses(_BYTE_ENGINES, _JAVA_ENGINES, "my.module:MyStorageEngineFactory")
+_VIEWS = "samzapy.storage.views"
+#: Those, and engines with a query interface of their own over one of those.
 ENGINES = KnownClasses(
-    {"rocksdb": _ROCKSDB, "inmemory": _IN_MEMORY, "memory": _IN_MEMORY},
     {
-        "RocksDbKeyValueStorageEngineFactory": _ROCKSDB,
-        "InMemoryKeyValueStorageEngineFactory": _IN_MEMORY,
+        **_BYTE_ENGINES,
+        "heap": f"{_VIEWS}.heap:HeapStoreFactory",
+        "bloom": f"{_VIEWS}.sketches:BloomFiltersFactory",
+        "hyperloglog": f"{_VIEWS}.sketches:DistinctCountsFactory",
+        "quantiles": f"{_VIEWS}.sketches:QuantilesFactory",
+        "inverted-index": f"{_VIEWS}.inverted_index:InvertedIndexFactory",
+        "cube": f"{_VIEWS}.cube:CubeFactory",
     },
+    _JAVA_ENGINES,
     "my.module:MyStorageEngineFactory",
 )
 

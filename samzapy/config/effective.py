@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from samzapy.config.job import JobConfig
 from samzapy.config.keys import Key
 from samzapy.config.secrets import Masked
+from samzapy.config.views import is_of_another_engine
 
 
 class Setting(NamedTuple):
@@ -40,7 +41,7 @@ def _names(config: JobConfig, key: Key[Any]) -> Iterator[Mapping[str, str]]:
     known: dict[str, list[str]] = {
         "system": sorted(config.systems),
         "stream": sorted(config.stream_ids),
-        "store": sorted(config.stores),
+        "store": sorted(name for name, s in config.stores.items() if not is_of_another_engine(key, s.factory)),
         "serde": [],
         "reporter": [reporter.name for reporter in config.metrics_reporters],
     }

@@ -24,6 +24,7 @@ from samzapy.config import (
     streams,
     systems,
     task,
+    views,
 )
 from samzapy.config.classes import ENGINES, SYSTEMS
 from samzapy.config.job import JobConfig
@@ -51,6 +52,7 @@ ALL_KEYS: tuple[Key[Any], ...] = (
     *serializers.KEYS,
     *stores.KEYS,
     *rocksdb.KEYS,
+    *views.KEYS,
     *metrics.KEYS,
 )
 

@@ -9,7 +9,7 @@ from typing import Any
 from samzapy.api.stream import SystemStream
 from samzapy.config import access_log, changelogs, rocksdb, store_values
 from samzapy.config.changelogs import parse_changelog
-from samzapy.config.classes import ENGINES
+from samzapy.config.classes import BYTE_ENGINES, ENGINES
 from samzapy.config.keys import Key, collect
 from samzapy.config.kinds import BOOLEAN, NAME_RULE, TEXT, choice, integer, is_name, optional
 from samzapy.config.reader import Reader
@@ -27,6 +27,8 @@ class StoreConfig:
     changes of one task that make it commit early. `object_cache_mode`: reference or copy. `changelog_properties` are
     topic keys (`max.message.bytes`, ...). `ttl_ms`: how long an entry lives, None for ever. `access_log_percent`: how
     many calls are told on the access log, None for no such log. `clean_on_start`: local files are never used again.
+    `base` is the engine below one with a query interface of its own; the serdes are empty where the job file leaves
+    them to such an engine.
     """
 
     name: str
@@ -47,17 +49,27 @@ class StoreConfig:
     object_cache_check: bool = False
     clean_on_start: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
+    base: str = ""
 
 
 FACTORY = Key(
     "stores.{store}.factory",
     ENGINES.kind,
     None,
-    "The engine: rocksdb, inmemory, a StorageEngineFactory class, or Samza's Java class name.",
+    "The engine: rocksdb, inmemory, heap, bloom, hyperloglog, quantiles, inverted-index, cube, a StorageEngineFactory or "
+    "StoreViewFactory class, or Samza's Java class name.",
     "required",
 )
-KEY_SERDE = Key("stores.{store}.key.serde", TEXT, None, "The serde of keys.", "required")
-MSG_SERDE = Key("stores.{store}.msg.serde", TEXT, None, "The serde of values.", "required")
+BASE = Key(
+    "stores.{store}.base",
+    BYTE_ENGINES.kind,
+    None,
+    "The engine that keeps the entries of a heap, an index, ...: rocksdb, inmemory or a StorageEngineFactory class.",
+    "rocksdb",
+)
+_SERDE_NOTE = "required by rocksdb and inmemory; other engines have their own encoding"
+KEY_SERDE = Key("stores.{store}.key.serde", TEXT, None, "The serde of keys.", _SERDE_NOTE)
+MSG_SERDE = Key("stores.{store}.msg.serde", TEXT, None, "The serde of values.", _SERDE_NOTE)
 WRITE_BATCH_SIZE = Key(
     "stores.{store}.write.batch.size",
     integer(1, 2**31 - 1),
@@ -139,11 +151,13 @@ def _store(reader: Reader, name: str, changelog: SystemStream | None, serdes: di
             f"stores.{name}.rocksdb.compaction.style: fifo forgets the oldest entries of a large store, its changelog does "
             "not: a restore brings them back"
         )
+    factory = reader.require(FACTORY, "rocksdb", store=name)
+    key_serde, msg_serde = _serdes(reader, name, factory)
     return StoreConfig(
         name=name,
-        factory=reader.require(FACTORY, "rocksdb", store=name),
-        key_serde=reader.require(KEY_SERDE, "string", store=name),
-        msg_serde=reader.require(MSG_SERDE, "json", store=name),
+        factory=factory,
+        key_serde=key_serde,
+        msg_serde=msg_serde,
         changelog=changelog,
         write_batch_size=batch,
         object_cache_size=cache,
@@ -158,7 +172,22 @@ def _store(reader: Reader, name: str, changelog: SystemStream | None, serdes: di
         access_log_percent=access_log.parse_access_log(reader, name, changelog),
         clean_on_start=reader.get(CLEAN_ON_START, store=name),
         properties=properties,
+        base=_base(reader, name, factory),
     )
+
+
+def _serdes(reader: Reader, name: str, factory: str) -> tuple[str, str]:
+    """The serdes of keys and values; other engines than those of bytes may do without."""
+    if factory in {"", *BYTE_ENGINES.short.values()}:
+        return reader.require(KEY_SERDE, "string", store=name), reader.require(MSG_SERDE, "json", store=name)
+    return reader.get(KEY_SERDE, store=name) or "", reader.get(MSG_SERDE, store=name) or ""
+
+
+def _base(reader: Reader, name: str, factory: str) -> str:
+    base = reader.get(BASE, store=name)
+    if base is not None and factory in BYTE_ENGINES.short.values():
+        reader.problem(BASE.at(store=name), "is for engines with a query interface of their own; leave it out", base)
+    return base or BYTE_ENGINES.short["rocksdb"]
 
 
 def _sizes(reader: Reader, name: str) -> tuple[int, int]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from samzapy.api.context import TaskContext
-from samzapy.api.kv import KeyValueStore
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import Sink
 from samzapy.api.stream import SystemStreamPartition
@@ -22,7 +21,7 @@ class ContainerTaskContext(TaskContext):
     def __init__(
         self,
         task_name: str,
-        stores: Mapping[str, KeyValueStore[Any, Any]],
+        stores: Mapping[str, Any],
         offsets: dict[SystemStreamPartition, int],
         metrics: MetricsRegistry,
         epoch: int,
@@ -52,12 +51,18 @@ class ContainerTaskContext(TaskContext):
     def epoch(self) -> int:
         return self._epoch
 
-    def get_store(self, name: str) -> KeyValueStore[Any, Any]:
+    def get_store(self, name: str, kind: type[Any] = object) -> Any:
         try:
-            return self._stores[name]
+            store = self._stores[name]
         except KeyError:
             known = ", ".join(sorted(self._stores)) or "none"
             raise StoreError(f"{self._task_name}: the job has no store {name!r}; known: {known}") from None
+        if not isinstance(store, kind):
+            raise StoreError(
+                f"{self._task_name}: store {name!r} is {type(store).__name__}, the task wants {kind.__name__}; "
+                f"see stores.{name}.factory"
+            )
+        return store
 
     def set_starting_offset(self, ssp: SystemStreamPartition, offset: int) -> None:
         if self._sealed:

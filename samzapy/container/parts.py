@@ -216,7 +216,8 @@ class Parts:
 
     def init(self, task: TaskInstance, checkpoint: Checkpoint | None, epoch: int) -> None:
         """Call the task's `init` with its context, and open the sinks it registers there."""
-        context = ContainerTaskContext(task.name, task.visible_stores, task.offsets, self.metrics, epoch)
+        stores = task.stores.as_seen(task.visible_stores)
+        context = ContainerTaskContext(task.name, stores, task.offsets, self.metrics, epoch)
         job = JobContext(self.config.name, self.config.id, self.config.resolved)
         before = dict(task.offsets)
         task.init(Context(job, ContainerContext(self.model.id, self.metrics), context))

@@ -25,6 +25,7 @@ from samzapy.metrics import Registry
 from samzapy.runner.base import PreparedJob
 from samzapy.runner.durability import weakly_kept
 from samzapy.storage.changelog import ensure_access_log, ensure_changelog, find_changelog
+from samzapy.storage.manager import load_engines
 from samzapy.system.factories import system_factory
 
 logger = logging.getLogger(__name__)
@@ -33,7 +34,8 @@ logger = logging.getLogger(__name__)
 def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     """Check and set up, in this order.
 
-    1  the guarantee can be kept with these systems, the task class can be imported, the systems take their settings
+    1  the guarantee can be kept with these systems, the task class and the stores' engines can be imported, the
+       systems and engines take their settings
     2  every input exists, and the stream of dead letters; the inputs' partitions are counted
     3  with transactions, this run takes the job over: it is written down as the owner of a checkpoint topic that exists,
        then what an earlier run left open is aborted, and its tasks are fenced
@@ -48,6 +50,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     """
     transaction_system(config)
     task_class = load_task_class(config.task.task_class)
+    load_engines(config)
     for settings in config.systems.values():
         system_factory(settings).check(settings)
     clients = SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-driver")

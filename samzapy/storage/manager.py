@@ -11,6 +11,7 @@ from samzapy.api.kv import KeyValueStore
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemAdmin, SystemConsumer, SystemProducer
+from samzapy.api.view import StoreViewFactory
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
@@ -19,6 +20,7 @@ from samzapy.plugins import PluginError, load_class
 from samzapy.storage.opening import Restored, StoreOpener, TaskSettings
 from samzapy.storage.restore import ProgressCallback, RestoreResult, StoreRestore, run_restores
 from samzapy.storage.task_store import TaskStore
+from samzapy.storage.views.engine import ViewEngineFactory, serde_problems
 
 
 class TaskStores:
@@ -34,6 +36,11 @@ class TaskStores:
         self.restored = restored
         self._held = dict(stores)
         self._failure: BaseException | None = None
+
+    def as_seen(self, stores: Mapping[str, KeyValueStore[Any, Any]]) -> dict[str, Any]:
+        """What the task gets: each of `stores` (these ones, or wrapped), or its engine's view of it."""
+        views = {name: held.view for name, held in self._held.items() if held.view is not None}
+        return {name: views[name](store) if name in views else store for name, store in stores.items()}
 
     def flush(self) -> None:
         """Serialize what the object caches hold back, in every store."""
@@ -111,7 +118,8 @@ def load_engines(config: JobConfig) -> dict[str, StorageEngineFactory]:
             problems.append(ConfigProblem(key, store.factory, str(cause)))
             continue
         engines[name] = factory
-        for leaf, value, allowed in factory.check(EngineSettings(name, store.properties)):
+        settings = EngineSettings(name, store.properties)
+        for leaf, value, allowed in (*factory.check(settings), *serde_problems(store, factory, settings)):
             problems.append(ConfigProblem(f"stores.{name}.{leaf}", value, allowed))
     if problems:
         raise ConfigError(problems)
@@ -120,8 +128,13 @@ def load_engines(config: JobConfig) -> dict[str, StorageEngineFactory]:
 
 def _factory(store: StoreConfig) -> StorageEngineFactory:
     found = load_class(store.factory)
+    if issubclass(found, StoreViewFactory):
+        below = load_class(store.base)
+        if not issubclass(below, StorageEngineFactory):
+            raise PluginError(f"its base {store.base} must be a StorageEngineFactory")
+        return ViewEngineFactory(found(), below())
     if not issubclass(found, StorageEngineFactory):
-        raise PluginError("must be a StorageEngineFactory")
+        raise PluginError("must be a StorageEngineFactory or a StoreViewFactory")
     return found()
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemAdmin
 from samzapy.clock import Clock
+from samzapy.config.error_policy import Stage
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import EnvironmentFailure
@@ -27,6 +28,7 @@ from samzapy.storage.local import LocalStore, LocalStores
 from samzapy.storage.marker import StoreIdentity, refusal
 from samzapy.storage.restore import RestoreResult, StoreRestore
 from samzapy.storage.task_store import TaskStore
+from samzapy.storage.views.engine import changes_in_place, entry_serdes, view_of
 
 #: Records read and seconds taken, by changelog partition.
 Restored = Mapping[SystemStreamPartition, tuple[int, float]]
@@ -169,11 +171,16 @@ class StoreOpener:
         )
 
     def _task_store(self, store: _Opened) -> TaskStore:
-        config = store.config
-        key_serde, msg_serde = self._serdes[config.key_serde], self._serdes[config.msg_serde]
+        config, factory = store.config, self._engines[store.config.name]
+        settings = EngineSettings(config.name, config.properties, self._task.tasks_in_container)
+        key_serde, msg_serde = entry_serdes(config, factory, settings, self._serdes)
+        if changes_in_place(factory) and not self._config.task.errors.policies[Stage.PROCESS].only_fails:
+            # What a failed message changed is undone by putting back what was there, which must then be unchanged.
+            config = replace(config, object_cache_mode="copy")
         stack = build_stack(config, store.engine, key_serde, msg_serde, store.max_record_bytes, self._clock)
         offset = max(store.bound, store.start) - 1
-        return TaskStore(stack, store.engine, store.identity, store.ssp, offset, self._clock)
+        view = view_of(factory, settings)
+        return TaskStore(stack, store.engine, store.identity, store.ssp, offset, self._clock, view)
 
 
 def _result(store: _Opened, read: Restored) -> RestoreResult:

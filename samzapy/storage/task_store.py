@@ -13,6 +13,7 @@ from samzapy.errors import StoreError
 from samzapy.storage.kv.expiring import put_time, unstamped
 from samzapy.storage.kv.stack import StoreStack
 from samzapy.storage.marker import Marker, StoreIdentity
+from samzapy.storage.views.engine import View
 
 #: What is only in the engine's memory is read again from the changelog after a kill: move it to disk when it is that
 #: much, or that old. The age also keeps the marker on disk younger than the changelog's delete.retention.ms.
@@ -23,7 +24,7 @@ _FLUSH_S = 600.0
 class TaskStore:
     """Brings a store's changes to its changelog and then to its engine, when it is told to."""
 
-    __slots__ = ("_clock", "_flushed_s", "_unflushed", "changelog", "engine", "identity", "offset", "stack")
+    __slots__ = ("_clock", "_flushed_s", "_unflushed", "changelog", "engine", "identity", "offset", "stack", "view")
 
     def __init__(
         self,
@@ -33,8 +34,11 @@ class TaskStore:
         changelog: SystemStreamPartition | None,
         offset: int,
         clock: Clock,
+        view: View | None = None,
     ) -> None:
-        """`offset`: the changelog offset up to which the engine is complete, -1 for none."""
+        """`offset`: the changelog offset up to which the engine is complete, -1 for none. `view`: what the task gets
+        over the key-value store, None for that itself."""
+        self.view = view
         self.stack = stack
         self.engine = engine
         self.identity = identity

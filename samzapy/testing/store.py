@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import SystemConsumer, SystemFactory, SystemProducer, SystemSettings
 from samzapy.clock import SYSTEM_CLOCK, Clock
@@ -97,13 +96,16 @@ class OpenStore:
             ensure_changelog(self._admin, self._config, 1)
             ensure_access_log(self._admin, self._config, 1)
         self._stores: TaskStores | None = None
+        self._seen: Any = None
         self._producer: SystemProducer | None = None
         self.reopen()
 
     @property
-    def store(self) -> KeyValueStore[Any, Any]:
-        """The store; another object after `crash` or `reopen`."""
-        return self._opened().stores[self._name]
+    def store(self) -> Any:
+        """The store as a task gets it (a KeyValueStore, or the view of its engine); another object after `crash` or
+        `reopen`."""
+        self._opened()
+        return self._seen
 
     @property
     def restored(self) -> RestoreResult:
@@ -160,6 +162,7 @@ class OpenStore:
             lock_wait_s=0.0,
         )
         (self._stores,) = restore_together([opening], self._consumer_of, self._clock)
+        self._seen = self._stores.as_seen(self._stores.stores)[self._name]
 
     def lose_local_state(self) -> None:
         """Crash on a machine whose disk is lost: everything comes back from the changelog."""

@@ -1,0 +1,61 @@
+"""An engine of one's own: the last N items of each key.
+
+    stores.NAME.factory=samzapy.examples.recent_items:RecentItemsFactory
+    stores.NAME.recent.size=3
+
+names it in a job file. A view says how its structure is laid out in entries and what a task can do with it; changelog, restore, rollback and caching
+come with the entries. Here an item is an entry, so a commit sends the items that came, not all that are kept:
+
+    n <key>          how many items the key ever had
+    i <key> <place>  item number n is at place n modulo the size
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from samzapy.api.engine import EngineSettings
+from samzapy.api.kv import KeyValueStore
+from samzapy.api.view import EntrySerdes, StoreViewFactory
+
+_SIZE = "recent.size"
+
+
+class RecentItems:
+    """What `context.get_store(NAME, RecentItems)` gives. It keeps nothing itself, only in the store's entries."""
+
+    def __init__(self, store: KeyValueStore[str, Any], size: int) -> None:
+        self._store = store
+        self._size = size
+
+    def append(self, key: str, item: Any) -> None:
+        """Add an item; the oldest goes when there is one too many."""
+        count = self._store.get(f"n {key}") or 0
+        self._store.put(f"i {key} {count % self._size}", item)
+        self._store.put(f"n {key}", count + 1)
+
+    def last(self, key: str) -> list[Any]:
+        """The items, the newest first."""
+        count = self._store.get(f"n {key}") or 0
+        places = [f"i {key} {n % self._size}" for n in range(count - 1, max(count - self._size, 0) - 1, -1)]
+        found = self._store.get_all(places)
+        return [found[place] for place in places]
+
+
+class RecentItemsFactory(StoreViewFactory):
+    """Named in the job file."""
+
+    def entry_serdes(self, settings: EngineSettings) -> EntrySerdes:
+        """Keys are strings; items are written as `stores.NAME.msg.serde` says, json by default."""
+        return EntrySerdes("string", None)
+
+    def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> RecentItems:
+        """See `StoreViewFactory.view`."""
+        return RecentItems(store, int(settings.properties[_SIZE]))
+
+    def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
+        """The size is required. A store with another size than before needs another changelog."""
+        size = settings.properties.get(_SIZE)
+        if size is None or not size.isdecimal() or not int(size):
+            yield _SIZE, size, "an integer >= 1"

@@ -1,0 +1,30 @@
+"""Engines with a query interface of their own, each a view over the key-value store.
+
+engine          a view factory and the storage engine below it, as one engine
+entry_keys      names as ordered bytes
+properties      the keys below `stores.NAME.` that a view reads
+heap            top-N and bounded sort
+sketches        Bloom filters, distinct counts, quantiles; the only importer of the sketch libraries
+inverted_index  text search
+cube            roll-ups over dimensions
+"""
+
+from samzapy.storage.views.cube import Aggregate, Cell, CubeStore
+from samzapy.storage.views.heap import HeapItem, HeapStore
+from samzapy.storage.views.inverted_index import Hit, InvertedIndex, Tokenizer, WordTokenizer
+from samzapy.storage.views.sketches import BloomFilters, DistinctCounts, Quantiles
+
+__all__ = [
+    "Aggregate",
+    "BloomFilters",
+    "Cell",
+    "CubeStore",
+    "DistinctCounts",
+    "HeapItem",
+    "HeapStore",
+    "Hit",
+    "InvertedIndex",
+    "Quantiles",
+    "Tokenizer",
+    "WordTokenizer",
+]

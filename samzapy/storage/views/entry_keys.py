@@ -1,0 +1,39 @@
+"""Names as bytes that are in order, with a letter in front for the kind of entry.
+
+Each name is in UTF-8 and ended by a zero byte, which no name may contain. So the entries of one kind are together, those
+below the same first names too, and a key is the prefix of everything below it.
+"""
+
+from __future__ import annotations
+
+from samzapy.errors import StoreRefused
+
+_END = "\0"
+
+
+def key(kind: bytes, *names: str) -> bytes:
+    """The key of these names. Raises StoreRefused for a name that is no str or contains a zero character."""
+    try:
+        text = "".join([name + _END for name in names])
+        if text.count(_END) == len(names):
+            return kind + text.encode()
+    except (TypeError, UnicodeEncodeError):
+        pass
+    wrong = next(name for name in names if not is_name(name))
+    raise StoreRefused(f"expected a str without a zero character, got {wrong!r:.100}")
+
+
+def names(data: bytes) -> list[str]:
+    """The names of a key that was made by `key`, its kind one byte."""
+    return data[1:].decode().split(_END)[:-1]
+
+
+def is_name(name: object) -> bool:
+    """Whether `name` can be part of a key."""
+    if not isinstance(name, str) or _END in name:
+        return False
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,285 @@
+"""Heap, sketches, inverted index and cube: what they refuse, what they write, and how close they are."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import pytest
+
+from samzapy.errors import ConfigError, EnvironmentFailure, StoreRefused
+from samzapy.storage.views import HeapItem, Hit, Tokenizer
+from samzapy.storage.views.inverted_index.query import AllOf, AnyOf, Phrase, parse
+from samzapy.storage.views.inverted_index.tokenizer import WordTokenizer
+from samzapy.storage.views.sketches import library
+from samzapy.testing import open_store
+
+
+@pytest.fixture
+def opened(tmp_path):
+    stack = []
+
+    def open_with(factory, **keys):
+        keys = {"factory": factory, "base": "inmemory", "changelog": "memory.log"} | {
+            key.replace("_", "."): value for key, value in keys.items()
+        }
+        config = {
+            "job.name": "views",
+            "task.class": "some.module:Task",
+            "task.inputs": "memory.in",
+            "systems.memory.samza.factory": "memory",
+            **{f"stores.s.{key}": value for key, value in keys.items()},
+        }
+        stack.append(open_store(config, "s", tmp_path))
+        return stack[-1].__enter__()
+
+    yield open_with
+    for context in stack:
+        context.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("factory", "keys", "message"),
+    [
+        ("heap", {"heap_size": "-1"}, "stores.s.heap.size: integer from 0"),
+        ("heap", {"heap_order": "best"}, "stores.s.heap.order: one of highest, lowest"),
+        ("heap", {"key_serde": "string"}, "stores.s.key.serde: the engine has an encoding of its own"),
+        ("bloom", {"bloom_error_rate": "1"}, "stores.s.bloom.error.rate: a number between 0 and 1"),
+        ("hyperloglog", {"hyperloglog_lg_k": "3"}, "stores.s.hyperloglog.lg.k: integer from 7 to 21"),
+        ("quantiles", {"quantiles_k": "x"}, "stores.s.quantiles.k: integer from 8 to 65535"),
+        ("inverted-index", {"index_tokenizer": "no.such:Thing"}, "stores.s.index.tokenizer: cannot import no.such"),
+        ("inverted-index", {"index_tokenizer": "collections:OrderedDict"}, "must be a Tokenizer"),
+        ("cube", {}, "stores.s.cube.dimensions: required, e.g. carrier"),
+        ("cube", {"cube_dimensions": "a,a"}, "stores.s.cube.dimensions: different names"),
+        ("cube", {"cube_dimensions": "a", "cube_rollups": "a; b"}, "'b' is not among the dimensions a"),
+        ("cube", {"cube_dimensions": "a,b", "cube_rollups": "a,b; b,a"}, "each combination of dimensions once"),
+        ("cube", {"cube_dimensions": "a,b", "cube_rollups": "a,a"}, "a roll-up has different dimensions"),
+        (
+            "rocksdb",
+            {"key_serde": "string", "msg_serde": "json"},
+            "stores.s.base: is for engines with a query interface",
+        ),
+        ("samzapy.storage.kv:InMemoryStorageEngineFactory", {}, "stores.s.key.serde: required, e.g. string"),
+        ("samzapy.storage.kv.memory:InMemoryStorageEngineFactory", {}, "stores.s.key.serde: required, e.g. string"),
+        ("collections:OrderedDict", {}, "must be a StorageEngineFactory or a StoreViewFactory"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_with_its_key(opened, factory, keys, message):
+    with pytest.raises(ConfigError) as refused:
+        opened(factory, **keys)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(("factory", "package"), [("bloom", "rbloom"), ("quantiles", "datasketches")])
+def test_a_sketch_without_its_package_says_what_to_install(opened, monkeypatch, factory, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigError, match=rf"stores.s.factory: needs the package {package}.*samzapy\[sketches\]"):
+        opened(factory)
+    library.library.cache_clear()
+    with pytest.raises(EnvironmentFailure, match=rf"{package}.*pip install"):
+        library.library(package)
+
+
+@pytest.mark.parametrize("score", [math.nan, "1", None, True, 2**64, 1j])
+def test_a_heap_refuses_what_is_no_score_and_stays_as_it_was(opened, score):
+    heap = opened("heap").store
+    heap.push("a", 1)
+    with pytest.raises(StoreRefused, match="store 's': a score is an int of 64 bits or a float"):
+        heap.push("b", score)
+    with pytest.raises(StoreRefused, match=r"store 's': item .* cannot be kept"):
+        heap.push(object(), 1)
+    with pytest.raises(StoreRefused, match="without a zero character"):
+        heap.push("b", 1, "group\0")
+    assert heap.top(9) == [HeapItem("a", 1)]
+
+
+def test_a_full_heap_writes_nothing_for_what_it_does_not_keep(opened):
+    store = opened("heap", heap_size="2")
+    for number in range(10):
+        store.store.push(f"n{number}", number)
+    store.commit()
+    before = len(store.changelog())
+    assert not any(store.store.push(f"m{number}", number) for number in range(8))
+    store.commit()
+    assert len(store.changelog()) == before
+
+
+def test_a_heap_that_is_made_smaller_drops_its_worst_items_at_the_next_push(opened):
+    store = opened("heap", heap_size="5")
+    for number in range(5):
+        store.store.push(number, number)
+    entries = list(store.stores.stores["s"].all())
+    smaller = opened("heap", heap_size="2")
+    smaller.stores.stores["s"].put_all(entries)
+    assert smaller.store.push("best", 9)
+    assert [each.item for each in smaller.store.top(9)] == ["best", 4]
+    assert smaller.store.size() == 2
+    assert smaller.store.score(3) is None
+
+
+def test_a_nearly_sorted_stream_comes_out_sorted_and_a_commit_sends_the_changed_blocks_only(opened):
+    store = opened("heap", heap_order="lowest", heap_block_size="16")
+    times = [at + shift for at in range(0, 600, 3) for shift in (7, 0, 11)]
+    out = []
+    for number, at in enumerate(times):
+        store.store.push([at, number], at)
+        out += [each.score for each in store.store.pop_through(at - 20)]
+    out += [each.score for each in store.store.pop_through(math.inf)]
+    assert out == sorted(times)
+    for number in range(1_000):
+        store.store.push(number, number)
+    store.commit()
+    before = len(store.changelog())
+    store.store.push("in between", 500.5)
+    store.commit()
+    assert len(store.changelog()) - before <= 5
+
+
+def test_a_repeated_item_costs_a_sketch_no_changelog_record(opened):
+    for factory in ("bloom", "hyperloglog"):
+        store = opened(factory)
+        for number in range(1_000):
+            store.store.add("key", str(number))
+        store.commit()
+        before = len(store.changelog())
+        assert sum(store.store.add("key", str(number)) for number in range(1_000)) == 0
+        store.commit()
+        assert len(store.changelog()) == before == 1
+        store.close()
+
+
+def test_sketches_are_as_close_as_they_say(opened):
+    distinct = opened("hyperloglog", key_serde="integer").store
+    for number in range(20_000):
+        distinct.add(number % 2, number)
+    low, high = distinct.bounds(0, 3)
+    assert low <= 10_000 <= high
+    assert distinct.estimate_union([0, 1, 2]) == pytest.approx(20_000, rel=0.05)
+    quantiles = opened("quantiles").store
+    quantiles.add_all("k", range(20_000))
+    for fraction in (0.01, 0.5, 0.99):
+        assert quantiles.quantile("k", fraction) / 20_000 == pytest.approx(fraction, abs=0.04)
+    bloom = opened("bloom", bloom_capacity="2000").store
+    assert bloom.add_all("k", (str(number) for number in range(2_000))) > 1_950
+    assert all(bloom.might_contain("k", str(number)) for number in range(2_000))
+    assert sum(bloom.might_contain("k", str(number)) for number in range(2_000, 12_000)) < 300
+
+
+def test_sketches_refuse_what_they_cannot_take(opened):
+    for item in (None, True, 2**64, [1]):
+        with pytest.raises(StoreRefused, match="store 's': a distinct count takes"):
+            opened("hyperloglog").store.add("k", item)
+        with pytest.raises(StoreRefused, match="store 's': a Bloom filter takes"):
+            opened("bloom").store.add("k", item)
+    quantiles = opened("quantiles").store
+    for number in (None, True, math.nan, "1"):
+        with pytest.raises(StoreRefused, match="store 's': a quantile sketch takes"):
+            quantiles.add("k", number)
+    with pytest.raises(StoreRefused, match="from 0 to 1"):
+        quantiles.quantile("k", 1.5)
+    with pytest.raises(StoreRefused, match=r"too large"):
+        quantiles.add("k", 10**400)
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("Boeing", Phrase(("boeing",))),
+        ("a b", AnyOf((Phrase(("a",)), Phrase(("b",))))),
+        ("a OR b AND c", AnyOf((Phrase(("a",)), AllOf((Phrase(("b",)), Phrase(("c",))))))),
+        ("(a OR b) AND c", AllOf((AnyOf((Phrase(("a",)), Phrase(("b",)))), Phrase(("c",))))),
+        ('"new york"', Phrase(("new", "york"))),
+        ("A-10", Phrase(("a", "10"))),
+        ('"AND"', Phrase(("and",))),
+        ("a AND -", Phrase(("a",))),
+        (" - ", None),
+        ("", None),
+        ("()", None),
+    ],
+)
+def test_a_query_is_read_as_it_is_written(text, query):
+    assert parse(text, WordTokenizer()) == query
+
+
+@pytest.mark.parametrize("text", ['"a', "a AND", "OR a", "a OR", "AND", "(a", "a)", "a AND OR b", "(a AND) b"])
+def test_a_query_that_cannot_be_read_is_refused(text):
+    with pytest.raises(StoreRefused, match="query"):
+        parse(text, WordTokenizer())
+
+
+def test_a_changed_document_sends_only_the_postings_that_changed(opened):
+    store = opened("inverted-index")
+    for number in range(50):
+        store.store.add(f"d{number}", f"the quick fox number {number}")
+    store.commit()
+    before = len(store.changelog())
+    store.store.add("d7", "the quick dog number 7")
+    store.commit()
+    sent = {key for key, _ in store.changelog()[before:]}
+    assert sent == {b"pfox\0d7\0", b"pdog\0d7\0", b"tfox\0", b"tdog\0", b"dd7\0", b"n"}
+    assert [hit.document for hit in store.store.search("dog")] == ["d7"]
+
+
+class Letters(Tokenizer):
+    """Every letter is a term."""
+
+    def terms(self, text: str) -> list[str]:
+        return list(text)
+
+
+def test_a_tokenizer_of_ones_own_makes_terms_and_queries(opened):
+    index = opened("inverted-index", index_tokenizer=f"{__name__}:Letters").store
+    index.add("one", "abc")
+    index.add("two", "cab")
+    assert [hit.document for hit in index.search('"bc"')] == ["one"]
+    assert index.search("z") == []
+    with pytest.raises(StoreRefused, match="without zero characters"):
+        index.add("three", "a\0b")
+    assert len(index) == 2
+
+
+def test_equally_good_hits_are_in_the_order_of_their_ids(opened):
+    index = opened("inverted-index").store
+    for document in ("b", "c", "a"):
+        index.add(document, "same words")
+    assert [type(hit) is Hit and hit.document for hit in index.search("words", 2)] == ["a", "b"]
+
+
+def test_a_cube_refuses_facts_and_questions_that_it_has_no_place_for(opened):
+    store = opened("cube", cube_dimensions="a,b", cube_measures="m", cube_rollups="a")
+    cube = store.store
+    for dimensions in ({"a": 1}, {"a": 1, "b": 2, "c": 3}, {"a": 1, "c": 2}, {"a": 1.5, "b": 2}, {"a": "\0", "b": 2}):
+        with pytest.raises(StoreRefused):
+            cube.add(dimensions)
+    for measures in ({"x": 1}, {"m": "1"}, {"m": math.nan}, {"m": True}, {"m": 2**64}):
+        with pytest.raises(StoreRefused, match="measure"):
+            cube.add({"a": 1, "b": 2}, measures)
+    with pytest.raises(StoreRefused, match="no roll-up has the dimensions b; kept are: a"):
+        cube.roll_up("b")
+    assert cube.roll_up() == []
+    assert cube.cell({"a": 1}) is None
+
+
+def test_a_cube_that_was_rolled_up_otherwise_is_not_continued(opened):
+    store = opened("cube", cube_dimensions="a,b", cube_rollups="a")
+    store.store.add({"a": 1, "b": 2})
+    store.commit()
+    entries = list(store.stores.stores["s"].all())
+    other = opened("cube", cube_dimensions="a,b", cube_rollups="a; b")
+    other.stores.stores["s"].put_all(entries)
+    with pytest.raises(ConfigError, match=r"stores.s.cube.rollups: the store holds facts with .*another changelog"):
+        other.stores.as_seen(other.stores.stores)
+
+
+def test_the_list_of_a_heaps_blocks_stays_small_however_large_its_items_are(opened):
+    store = opened("heap", heap_block_size="2")
+    items = [f"{'x' * 1_000}{number:03}" for number in range(100)]
+    for number, item in enumerate(items):
+        store.store.push(item, number, "by score")
+        store.store.push(f"{number:03}{item}", 1, "by item")
+    store.commit()
+    directories = {key: len(value) for key, value in store.changelog() if key.startswith(b"d")}
+    assert len(directories) == 2
+    assert max(directories.values()) < 1_500
+    assert [each.item for each in store.store.top(100, "by score")] == items[::-1]
+    assert store.store.pop("by item").item == f"099{items[99]}"
