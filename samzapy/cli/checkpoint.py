@@ -31,7 +31,7 @@ def _of_job(command: Callable[..., None]) -> Callable[..., None]:
         from samzapy.config.loader import load_job
 
         config = load_job(job, pairs(texts))
-        command(*args, config=config, model=look_around(config), **options)
+        command(*args, config=config, model=look_around(config)[0], **options)
 
     return with_job
 

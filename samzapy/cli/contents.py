@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from samzapy.api.serde import Serde
+from samzapy.api.engine import EngineSettings
 from samzapy.cli.bars import Bars
 from samzapy.cli.literals import Literal, as_json, as_text
 from samzapy.clock import SYSTEM_CLOCK
@@ -25,6 +25,7 @@ from samzapy.storage.directory import store_directory
 from samzapy.storage.inspection import ChangelogReader, Contents, Entry, Selection, read_files
 from samzapy.storage.kv.scanning import first_beyond
 from samzapy.storage.manager import load_engines
+from samzapy.storage.views.engine import entry_serdes
 from samzapy.system.factories import system_factory
 
 
@@ -49,10 +50,12 @@ class Answer:
         self._config = config
         self._store = store_of(config, question.store)
         self._folder = folder
-        registry = serde_registry(config)
-        self._key_serde: Serde = registry[self._store.key_serde]
-        self._keys = Literal(self._store.key_serde, self._key_serde)
-        self._values = Literal(self._store.msg_serde, registry[self._store.msg_serde])
+        settings = EngineSettings(self._store.name, self._store.properties)
+        engine = load_engines(config)[self._store.name]
+        self._key_serde, value_serde = entry_serdes(self._store, engine, settings, serde_registry(config))
+        # An engine with an interface of its own has an encoding of its own, which is shown as JSON.
+        self._keys = Literal(self._store.key_serde or "bytes", self._key_serde)
+        self._values = Literal(self._store.msg_serde or "json", value_serde)
 
     def of_keys(self, keys: Sequence[str]) -> Iterator[Entry]:
         """The entries of keys given as text."""

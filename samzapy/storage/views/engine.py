@@ -28,6 +28,10 @@ class ViewEngineFactory(StorageEngineFactory):
         """As the engine below."""
         return self._base.open(directory, settings)
 
+    def open_read_only(self, directory: Path, settings: EngineSettings) -> StorageEngine:
+        """As the engine below."""
+        return self._base.open_read_only(directory, settings)
+
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
         """The problems of both."""
         return [*self._base.check(settings), *self.views.check(settings)]
