@@ -21,13 +21,16 @@ _NO_EFFECT: tuple[tuple[str, str], ...] = (
     (r"task\.(poll\.interval\.ms|consumer\.batch\.size|chooser\.class|name\.grouper\.factory)", "no counterpart"),
     (r"systems\.[^.]+\.(.+\.)?samza\.delete\.committed\.messages", "no counterpart"),
     (r"streams\.[^.]+\.samza\.(delete\.committed\.messages|broadcast|intermediate)", "no counterpart"),
-    (r"stores\.(.+\.)?(backup|restore)\.factories", "the changelog is the backup"),
+    (
+        r"stores\.(.+\.)?(backup|restore)\.factories",
+        "stores.X.changelog and stores.X.backup.path say where state is kept",
+    ),
     (r"metrics\.timer\..*", "timers are always on"),
 )
 _REFUSED: tuple[tuple[str, str], ...] = (
     (
-        r"stores\..+\.side\.inputs(\..*)?",
-        "side inputs are not supported: read the stream as an input, e.g. a bootstrap stream",
+        r"stores\..+\.side\.inputs\.processor\.serialized\.instance",
+        "an object of the JVM: name a SideInputsProcessor class with side.inputs.processor.factory",
     ),
     (r"job\.standbytasks\.replication\.factor", "standby tasks are not supported: leave it out or set 1"),
     (r"job\.elasticity\.factor", "elasticity is not supported: leave it out or set 1"),

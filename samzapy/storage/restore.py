@@ -25,7 +25,8 @@ _POLL_RECORDS = 50_000
 
 @dataclass(frozen=True)
 class RestoreResult:
-    """How a store got its contents. `source`: local store, local store + changelog, changelog, or nothing;
+    """How a store got its contents. `source`: local store, local store + changelog, snapshot, snapshot + changelog,
+    changelog, or nothing; side inputs or inputs in the place of the changelog where a store is filled from streams;
     `records`: changelog records read; `reason`: why the local store was not used, empty if it was or there was none."""
 
     store: str
