@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,8 +21,10 @@ _LOG = logging.getLogger(__name__)
 #: A process has as many tasks as it likes, and one network.
 _UPLOADS_AT_ONCE = threading.Semaphore(2)
 _TURN_S = 0.2
-#: How long a graceful stop waits for an upload that has begun.
+_CHECKPOINT = ".checkpoint-"
+#: How long a stop waits for an upload, and, in this process, whether one has taken longer: then no other is waited for.
 _PATIENCE_S = 10.0
+_HANGING = threading.Event()
 
 
 class StoreBackup:
@@ -42,7 +45,7 @@ class StoreBackup:
         """`directory`: the store's; its checkpoints lie beside it meanwhile. `marker_of` reads a checkpoint's marker.
         `open_folder` is called by the thread, once."""
         self._engine = engine
-        self._checkpoint = directory.with_name(f"{directory.name}.checkpoint")
+        self._directory = directory
         self._marker_of = marker_of
         self._open_folder = open_folder
         self._config = config
@@ -52,6 +55,7 @@ class StoreBackup:
         self._begun_s = clock.monotonic()
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
+        self._engine_in_use = threading.Lock()
         self._counts = {"snapshots": 0, "snapshot-failures": 0, "snapshot-files": 0, "snapshot-bytes": 0}
 
     def committed(self) -> None:
@@ -68,14 +72,18 @@ class StoreBackup:
 
     def settle(self) -> None:
         """Wait some seconds for a snapshot that is being made."""
-        if self._thread is not None:
+        if self._thread is not None and not _HANGING.is_set():
             self._thread.join(_PATIENCE_S)
+            if self._thread.is_alive():
+                _HANGING.set()
 
     def close(self) -> None:
-        """End what is being made, at its next file; afterwards nobody uses the engine."""
+        """End what is being made, at its next file. Afterwards nobody uses the engine; an upload that hangs is left to
+        itself."""
         self._stopped.set()
-        if self._thread is not None:
-            self._thread.join()
+        with self._engine_in_use:
+            pass
+        self.settle()
 
     def metrics(self) -> dict[str, float]:
         """Snapshots, failures, and what was uploaded, since the start."""
@@ -91,21 +99,37 @@ class StoreBackup:
             _LOG.info("%s", stopped)
         except Exception as cause:  # noqa: BLE001  # a job does not depend on its snapshots
             self._counts["snapshot-failures"] += 1
-            _LOG.warning("No snapshot of %s: %s", self._checkpoint.stem, cause)
+            _LOG.warning("No snapshot of %s: %s", self._directory, cause)
+        else:
+            _HANGING.clear()
         finally:
             _UPLOADS_AT_ONCE.release()
-            shutil.rmtree(self._checkpoint, ignore_errors=True)
 
     def _upload(self) -> None:
         if self._uploader is None:
             self._uploader = SnapshotUploader(self._open_folder(), self._config.kept, self._stopped.is_set)
-        shutil.rmtree(self._checkpoint, ignore_errors=True)
-        self._engine.checkpoint(self._checkpoint)
-        # The task goes on committing meanwhile: what the checkpoint has is what its own marker says.
-        data = self._marker_of(self._checkpoint)
-        if data is None:
-            raise StoreError(f"{self._checkpoint}: the checkpoint has no marker")
-        made = self._uploader.upload(self._checkpoint, Marker.from_bytes(data))
+        for left in self._directory.parent.glob(f"{self._directory.name}{_CHECKPOINT}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        checkpoint = self._directory.with_name(f"{self._directory.name}{_CHECKPOINT}{uuid.uuid4().hex}")
+        try:
+            data = self._made(checkpoint)
+            if data is None:
+                return
+            made = self._uploader.upload(checkpoint, Marker.from_bytes(data))
+        finally:
+            shutil.rmtree(checkpoint, ignore_errors=True)
         self._counts["snapshots"] += 1
         self._counts["snapshot-files"] += made.files
         self._counts["snapshot-bytes"] += made.bytes
+
+    def _made(self, checkpoint: Path) -> bytes | None:
+        """The marker of a new checkpoint, None if the store was closed before. The task goes on committing meanwhile:
+        what the checkpoint has is what its own marker says."""
+        with self._engine_in_use:
+            if self._stopped.is_set():
+                return None
+            self._engine.checkpoint(checkpoint)
+        data = self._marker_of(checkpoint)
+        if data is None:
+            raise StoreError(f"{checkpoint}: the checkpoint has no marker")
+        return data
