@@ -14,7 +14,7 @@ _NO_EFFECT: tuple[tuple[str, str], ...] = (
     (r"job\.(systemstreampartition|system)\.(matcher|input|stream)\..*", "no counterpart"),
     (r"(yarn|cluster-manager|container|blob\.store|fs)\..*", "Spark places and limits containers"),
     (r"task\.(opts|java\.home|execute|command\.class|log4j\..*)", "there is no JVM to launch"),
-    (r"task\.(checkpoint\.(write|read)\.versions|live\.checkpoint\.max\.age)", "there is one checkpoint format"),
+    (r"task\.live\.checkpoint\.max\.age", "there is one checkpoint format"),
     (r"task\.transactional\.state\..*", "local stores never hold more than what was committed"),
     (r"task\.commit\.(max\.delay|timeout)\.ms|task\.commit\.skip\..*", "a commit is never skipped"),
     (r"task\.(callback\.(watermark|drain)\..*|watermark.*)", "there are no watermarks"),
