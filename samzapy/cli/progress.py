@@ -8,7 +8,16 @@ from types import TracebackType
 from typing import final
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from samzapy.config.promises import told
 from samzapy.coordinator.progress import ContainerStatus, JobStatus, RestoredStore
@@ -36,6 +45,8 @@ class RunDisplay:
             MofNCompleteColumn(),
             TextColumn("{task.fields[unit]}"),
             TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
         )
         self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
