@@ -13,14 +13,23 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from samzapy.config.promises import told
 from samzapy.coordinator.progress import ContainerStatus, JobStatus, RestoredStore
+
+
+class _TimeLeft(TimeRemainingColumn):
+    """Nothing for what has no end."""
+
+    def render(self, task: Task) -> Text:
+        return Text("") if task.total is None else Text("left ").append_text(super().render(task))
 
 
 @final
@@ -45,8 +54,7 @@ class RunDisplay:
             MofNCompleteColumn(),
             TextColumn("{task.fields[unit]}"),
             TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
+            _TimeLeft(),
         )
         self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 

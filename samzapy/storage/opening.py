@@ -105,6 +105,7 @@ class StoreOpener:
                 store.ssp,
                 store.start,
                 store.bound,
+                store.config.local_files.restore_max_bytes,
                 task=self._task.name,
                 expiry=None if store.config.ttl_ms is None else Expiry(store.config.ttl_ms, self._clock),
             )
@@ -180,7 +181,7 @@ class StoreOpener:
         stack = build_stack(config, store.engine, key_serde, msg_serde, store.max_record_bytes, self._clock)
         offset = max(store.bound, store.start) - 1
         view = view_of(factory, settings)
-        return TaskStore(stack, store.engine, store.identity, store.ssp, offset, self._clock, view)
+        return TaskStore(stack, store.engine, store.identity, store.ssp, offset, self._clock, config.local_files, view)
 
 
 def _result(store: _Opened, read: Restored) -> RestoreResult:

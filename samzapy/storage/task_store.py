@@ -9,22 +9,24 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.clock import Clock
 from samzapy.config.access_log import access_log_stream
+from samzapy.config.local_files import LocalFiles
 from samzapy.errors import StoreError
 from samzapy.storage.kv.expiring import put_time, unstamped
 from samzapy.storage.kv.stack import StoreStack
 from samzapy.storage.marker import Marker, StoreIdentity
 from samzapy.storage.views.engine import View
 
-#: What is only in the engine's memory is read again from the changelog after a kill: move it to disk when it is that
-#: much, or that old. The age also keeps the marker on disk younger than the changelog's delete.retention.ms.
-_FLUSH_RECORDS = 1_000_000
-_FLUSH_S = 600.0
+#: Seconds after which a commit without changes writes a marker nevertheless: it has to stay younger than the changelog's
+#: delete.retention.ms.
+_MARKER_S = 600.0
 
 
 class TaskStore:
     """Brings a store's changes to its changelog and then to its engine, when it is told to."""
 
-    __slots__ = ("_clock", "_flushed_s", "_unflushed", "changelog", "engine", "identity", "offset", "stack", "view")
+    __slots__ = (
+        "_clock", "_files", "_marked_s", "_unflushed", "_unflushed_s", "changelog", "engine", "identity", "offset", "stack", "view",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -34,11 +36,13 @@ class TaskStore:
         changelog: SystemStreamPartition | None,
         offset: int,
         clock: Clock,
+        files: LocalFiles,
         view: View | None = None,
     ) -> None:
-        """`offset`: the changelog offset up to which the engine is complete, -1 for none. `view`: what the task gets
-        over the key-value store, None for that itself."""
+        """`offset`: the changelog offset up to which the engine is complete, -1 for none. `files`: when it is flushed.
+        `view`: what the task gets over the key-value store, None for that itself."""
         self.view = view
+        self._files = files
         self.stack = stack
         self.engine = engine
         self.identity = identity
@@ -46,7 +50,7 @@ class TaskStore:
         self.offset = offset
         self._clock = clock
         self._unflushed = 0
-        self._flushed_s = clock.monotonic()
+        self._marked_s = self._unflushed_s = clock.monotonic()
 
     @property
     def has_records(self) -> bool:
@@ -86,16 +90,19 @@ class TaskStore:
         So the marker's input offsets may be older than the checkpoint's, its changelog offset never is.
         """
         changes = self._with_expired(self.stack.uncommitted.changes)
-        due = self._clock.monotonic() - self._flushed_s >= _FLUSH_S
-        if changes or due:
+        now_s = self._clock.monotonic()
+        if changes or now_s - self._marked_s >= _MARKER_S:
             inputs = {str(ssp): position for ssp, position in input_offsets.items()}
             marker = Marker(self.identity, offset, self._clock.wall_ms(), inputs)
             self.engine.write(changes, marker.to_bytes())
             self.offset = offset
-            self._unflushed += len(changes)
+            self._marked_s = now_s
+            if not self._unflushed:
+                self._unflushed_s = now_s
+            # The marker counts, too.
+            self._unflushed += len(changes) + 1
             self.stack.uncommitted.clear()
-        if due or self._unflushed >= _FLUSH_RECORDS:
-            self.flush_engine()
+        self.flush_if_due()
 
     def _with_expired(self, changes: Changes) -> Changes:
         """The changes, and the removal of some entries that have expired: no record says that, each side can tell."""
@@ -104,11 +111,18 @@ class TaskStore:
             return changes
         return {**sweep.next_expired(len(changes)), **changes}
 
+    def flush_if_due(self) -> None:
+        """Flush what is so much or so old that it would take long to read it again after a kill."""
+        files, waiting = self._files, self._unflushed
+        if waiting > files.flush_records or (
+            waiting and 1_000.0 * (self._clock.monotonic() - self._unflushed_s) >= files.flush_interval_ms
+        ):
+            self.flush_engine()
+
     def flush_engine(self) -> None:
         """Move what is only in the engine's memory to disk."""
         self.engine.flush()
         self._unflushed = 0
-        self._flushed_s = self._clock.monotonic()
 
     def discard(self) -> None:
         """Go back to the last commit."""
