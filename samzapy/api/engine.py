@@ -61,13 +61,14 @@ class StorageEngine(ABC):
         """Apply `changes` and replace the marker, atomically: after a crash both are there or neither is."""
 
     def load(self, changes: Changes, marker: bytes) -> None:
-        """As `write`, for what a restore has gathered: many changes at once, in any order.
+        """As `write` and `flush`, for what a restore has gathered: many changes at once, in any order.
 
         An engine that has a faster way for so many overrides it; to be atomic is required of that, too.
         """
         # In the order of the keys RocksDB, for one, takes them ten times as fast. Sorting keys alone compares bytes only:
         # sorting pairs takes five times as long.
         self.write({key: changes[key] for key in sorted(changes)}, marker)
+        self.flush()
 
     @abstractmethod
     def marker(self) -> bytes | None:

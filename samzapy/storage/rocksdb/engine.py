@@ -123,7 +123,7 @@ class RocksDbStorageEngine(StorageEngine):
             raise self._failure(cause, "writing a commit") from cause
 
     def load(self, changes: Changes, marker: bytes) -> None:
-        """One file with `changes` and the marker, on disk when this returns; few of them as by `write`."""
+        """One file with `changes` and the marker; few of them by a batch."""
         if len(changes) < FEWEST:
             super().load(changes, marker)
             return

@@ -12,6 +12,7 @@ from pathlib import Path
 from rocksdict import IngestExternalFileOptions, Options, Rdict, SstFileWriter
 
 from samzapy.api.engine import Changes
+from samzapy.failpoints import reach
 from samzapy.storage.rocksdb.cursor import MARKER_KEY
 
 #: Below so many changes a batch is as fast: a file costs two syncs and a flush of the memtable.
@@ -31,9 +32,11 @@ def ingest(db: Rdict, path: Path, options: Options, changes: Changes, marker: by
     file = path / _FILE
     try:
         _write_file(file, options, changes, marker)
+        reach("restore.file")
         how = IngestExternalFileOptions()
         how.set_move_files(True)
         db.ingest_external_file([str(file)], how)
+        reach("restore.loaded")
     finally:
         file.unlink(missing_ok=True)
 
