@@ -47,7 +47,7 @@ class StoreRestore:
     """
 
     __slots__ = (
-        "_chunk_bytes", "_engine", "_expiry", "_gathered", "_identity", "_last", "bound", "label", "records", "ssp", "start",
+        "_chunk_bytes", "_engine", "_expiry", "_gathered", "_identity", "_last", "bound", "label", "needs_times", "records", "ssp", "start",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +69,7 @@ class StoreRestore:
         self.start = start
         self.bound = bound
         self.records = 0
+        self.needs_times = expiry is not None
         self._engine = engine
         self._expiry = expiry
         self._identity = identity
@@ -95,7 +96,7 @@ class StoreRestore:
         full = self._gathered.add(keys, values)  # type: ignore[arg-type]
         self.records += count
         self._last = (batch.offsets[count - 1], batch.timestamps[count - 1])
-        if full:
+        if full and count == len(batch.offsets):
             self._write(*self._last)
         reach("restore.batch")
 
@@ -128,6 +129,7 @@ def run_restores(
     for restore in restores:
         restore.share(len(restores))
         consumer.register(restore.ssp, restore.start)
+    consumer.coarse = not any(restore.needs_times for restore in restores)
     consumer.start()
     results: dict[SystemStreamPartition, tuple[int, float]] = {}
     positions: dict[SystemStreamPartition, int] = {}
