@@ -23,7 +23,8 @@ ProgressCallback = Callable[[str, int, int], None]
 #: store of that size is written once, however often its keys occur.
 CHUNK_BYTES = 402_653_184
 _POLL_S = 0.1
-_POLL_RECORDS = 50_000
+#: So few that what was read is still in the processor's cache when it is gathered.
+_POLL_RECORDS = 5_000
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ systems.local.default.stream.samza.msg.serde=json
 systems.local.default.stream.samza.offset.default=oldest
 task.class=samzapy.examples.page_views:PageViewCountTask
 task.inputs=local.views
-task.commit.ms=50
 page.views.output=local.out
 stores.counts.factory=rocksdb
 stores.counts.key.serde=string
@@ -26,7 +25,7 @@ stores.counts.msg.serde=long
 stores.counts.changelog=local.log
 """
 #: A commit after every slice of messages, of which there are at most so many.
-COMMITS = "stores.counts.uncommitted.max.bytes=1\n"
+COMMITS = "stores.counts.object.cache.size=0\nstores.counts.uncommitted.max.bytes=1\n"
 SLICE = 256
 VIEWS = 4_000
 
@@ -74,13 +73,13 @@ def test_after_a_graceful_stop_nothing_is_read(views, tmp_path):
 
 
 def test_after_a_kill_no_more_is_read_than_may_be_unflushed(views, tmp_path):
-    configure(tmp_path, f"{COMMITS}stores.counts.flush.records=1000\nstores.counts.flush.interval.ms=3600000\n")
+    configure(tmp_path, f"{COMMITS}stores.counts.flush.records=300\nstores.counts.flush.interval.ms=3600000\n")
     views(VIEWS)
     code, _ = run(tmp_path, SAMZAPY_FAIL="commit.7:14:kill")
     assert code == -9
     code, (records, source) = run(tmp_path)
     assert (code, source) == (0, "local store + changelog")
-    assert 0 < records <= 1_000 + SLICE
+    assert 0 < records <= 300 + SLICE
     assert run(tmp_path) == (0, (0, "local store"))
 
 
@@ -92,7 +91,7 @@ def test_after_a_kill_nothing_is_read_where_every_commit_is_flushed(views, tmp_p
 
 
 def test_what_an_idle_job_has_committed_reaches_the_disk_in_time(views, tmp_path):
-    configure(tmp_path, "stores.counts.flush.interval.ms=1000\n")
+    configure(tmp_path, "task.commit.ms=50\nstores.counts.flush.interval.ms=1000\n")
     views(10)
     job = JobProcess(tmp_path, "job.properties", "--runner", "local")
     try:
