@@ -1,6 +1,6 @@
 """The SPI of a storage engine: bytes in order, committed state only.
 
-An engine never holds anything that was not committed: it is written once a commit, and by restore. Whatever instant
+An engine never holds anything that was not committed: it is written once a commit, and loaded by restores. Whatever instant
 the process dies at, an engine that is persistent is found at some earlier commit, because a commit's data and its
 marker go in together.
 """
@@ -59,6 +59,16 @@ class StorageEngine(ABC):
     @abstractmethod
     def write(self, changes: Changes, marker: bytes) -> None:
         """Apply `changes` and replace the marker, atomically: after a crash both are there or neither is."""
+
+    def load(self, changes: Changes, marker: bytes) -> None:
+        """As `write` and `flush`, for what a restore has gathered: many changes at once, in any order.
+
+        An engine that has a faster way for so many overrides it; to be atomic is required of that, too.
+        """
+        # In the order of the keys RocksDB, for one, takes them ten times as fast. Sorting keys alone compares bytes only:
+        # sorting pairs takes five times as long.
+        self.write({key: changes[key] for key in sorted(changes)}, marker)
+        self.flush()
 
     @abstractmethod
     def marker(self) -> bytes | None:

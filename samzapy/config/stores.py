@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from samzapy.api.stream import SystemStream
-from samzapy.config import access_log, backup, changelogs, rocksdb, store_sources, store_values
+from samzapy.config import access_log, backup, changelogs, local_files, rocksdb, store_sources, store_values
 from samzapy.config.backup import BackupConfig, parse_backup
 from samzapy.config.changelogs import parse_changelog
 from samzapy.config.classes import BYTE_ENGINES, ENGINES
 from samzapy.config.keys import Key, collect
 from samzapy.config.kinds import BOOLEAN, NAME_RULE, TEXT, choice, integer, is_name, optional
+from samzapy.config.local_files import LocalFiles
 from samzapy.config.reader import Reader
 from samzapy.config.secrets import Masked
 from samzapy.config.serializers import check_serde
@@ -51,6 +52,7 @@ class StoreConfig:
     access_log_percent: int | None = None
     object_cache_check: bool = False
     clean_on_start: bool = False
+    local_files: LocalFiles = field(default_factory=LocalFiles)
     properties: Mapping[str, str] = field(default_factory=dict)
     base: str = ""
     source: StoreSource | None = None
@@ -109,6 +111,7 @@ CLEAN_ON_START = Key(
 _OWN_KEYS = collect(globals())
 KEYS: tuple[Key[Any], ...] = (
     *_OWN_KEYS,
+    *local_files.KEYS,
     *changelogs.KEYS,
     *store_values.KEYS,
     *access_log.KEYS,
@@ -186,6 +189,7 @@ def _store(reader: Reader, name: str, changelog: SystemStream | None, serdes: di
         large_values=store_values.parse_large_values(reader, name),
         access_log_percent=access_log.parse_access_log(reader, name, changelog),
         clean_on_start=reader.get(CLEAN_ON_START, store=name),
+        local_files=local_files.parse_local_files(reader, name),
         properties=properties,
         base=_base(reader, name, factory),
         backup=parse_backup(reader, name, logged=changelog is not None),

@@ -87,6 +87,12 @@ class TaskStores:
         for held in self._own.values():
             held.discard()
 
+    def flush_if_due(self) -> None:
+        """Move to disk what has long been only in the engines' memory; a commit does so by itself, an idle task has none."""
+        with self._poisoned_by_failure():
+            for held in self._held.values():
+                held.flush_if_due()
+
     def flush_engines(self) -> None:
         """Move what is only in the engines' memory to disk: at a graceful stop, so that the next start is quick."""
         with self._poisoned_by_failure():

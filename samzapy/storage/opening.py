@@ -118,6 +118,7 @@ class StoreOpener:
                 store.ssp,
                 store.start,
                 store.bound,
+                store.config.local_files.restore_max_bytes,
                 task=self._task.name,
                 expiry=None if store.config.ttl_ms is None else Expiry(store.config.ttl_ms, self._clock),
             )
@@ -259,6 +260,7 @@ class StoreOpener:
             store.ssp,
             offset,
             self._clock,
+            config.local_files,
             view=view,
             filling=store.filling,
             backup=self._backup(config, store.engine, factory, settings),
