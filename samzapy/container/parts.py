@@ -95,7 +95,9 @@ class Parts:
         for task in self.model.tasks:
             checkpoint = checkpoints[task.name]
             starts[task.name] = {
-                ssp: starting_offset(ssp, checkpoint, self.config.stream(ssp.system_stream), logs[ssp])
+                ssp: starting_offset(
+                    ssp, checkpoint, self.config.stream(ssp.system_stream), logs[ssp], late=ssp in task.late
+                )
                 for ssp in sorted(task.ssps)
             }
             if checkpoint is not None:

@@ -11,11 +11,13 @@ from samzapy.api.stream import SystemStreamPartition
 
 @dataclass(frozen=True)
 class TaskModel:
-    """One task: its name, its partitions (broadcast ones included), and the partition it owns in every changelog."""
+    """One task: its name, its partitions (broadcast ones included), and the partition it owns in every changelog.
+    `late` partitions came after the job's first start: they begin at their oldest record."""
 
     name: str
     ssps: frozenset[SystemStreamPartition]
     changelog_partition: int
+    late: frozenset[SystemStreamPartition] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,12 @@ class JobModel:
                 {
                     "id": c.id,
                     "tasks": [
-                        {"name": t.name, "changelog-partition": t.changelog_partition, "ssps": sorted(map(str, t.ssps))}
+                        {
+                            "name": t.name,
+                            "changelog-partition": t.changelog_partition,
+                            "ssps": sorted(map(str, t.ssps)),
+                            "late": sorted(map(str, t.late)),
+                        }
                         for t in c.tasks
                     ],
                 }
@@ -73,6 +80,7 @@ class JobModel:
                             t["name"],
                             frozenset(map(SystemStreamPartition.parse, t["ssps"])),
                             t["changelog-partition"],
+                            frozenset(map(SystemStreamPartition.parse, t["late"])),
                         )
                         for t in c["tasks"]
                     ),
