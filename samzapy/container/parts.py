@@ -45,6 +45,7 @@ from samzapy.container.policies.undecodable import TolerantDecoder
 from samzapy.container.positions import Offsets, committed_changelogs, count_moves
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.sinks import open_sinks
+from samzapy.container.sweeping import sweep_in_background
 from samzapy.container.task_instance import TaskInstance
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.storage.manager import OpeningStores, TaskStores, begin_task_stores, restore_together
@@ -132,6 +133,7 @@ class Parts:
                 opening.abandon()
             raise
         stores = restore_together(openings, self._clients.consumer, clock, on_restore)
+        sweep_in_background(self.config, [task.name for task in self.model.tasks], clock)
         self.metrics.gauge("restore", "seconds").set(clock.monotonic() - began)
         rebuilt = sum(bool(result.reason) for opened in stores for result in opened.restored.values())
         self.metrics.counter(GUARANTEE, "stores-rebuilt").inc(rebuilt)

@@ -14,7 +14,7 @@ from samzapy.config.job import JobConfig
 from samzapy.errors import EnvironmentFailure
 from samzapy.job.expansion import InputPartitions, home, is_late
 from samzapy.job.groupers import GROUPERS, Groups
-from samzapy.job.model import ContainerModel, JobModel, TaskModel
+from samzapy.job.model import ContainerModel, JobModel, TaskModel, standby_id
 
 
 def plan(
@@ -42,7 +42,15 @@ def plan(
     tasks = [TaskModel(name, ssps | broadcast, owned[name], ssps & late) for name, ssps in groups.items()]
     tasks.sort(key=lambda task: task.changelog_partition)
     count = max(1, min(config.container_count, len(tasks)))
-    return JobModel(tuple(ContainerModel(str(i), tuple(tasks[i::count])) for i in range(count)))
+    containers = tuple(ContainerModel(str(i), tuple(tasks[i::count])) for i in range(count))
+    return JobModel(containers, _standbys(config, containers))
+
+
+def _standbys(config: JobConfig, containers: Sequence[ContainerModel]) -> tuple[ContainerModel, ...]:
+    if not keeps_state(config):
+        return ()
+    replicas = range(1, config.placement.copies)
+    return tuple(ContainerModel(standby_id(c.id, replica), c.tasks) for c in containers for replica in replicas)
 
 
 def _grouped(

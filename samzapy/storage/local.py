@@ -45,7 +45,7 @@ class LocalStores:
         """The store as an earlier attempt left it, or a new one where that is damaged or `refuse` gives a reason."""
         if not factory.persistent:
             return LocalStore(factory.open(None, settings), None)
-        path = self._directory(settings.store)
+        path = self.directory(settings.store)
         engine: StorageEngine | None = None
         try:
             engine = self._open(factory, path, settings)
@@ -70,7 +70,7 @@ class LocalStores:
         """An empty store, whatever an earlier attempt left."""
         if not factory.persistent:
             return factory.open(None, settings)
-        path = self._directory(settings.store)
+        path = self.directory(settings.store)
         try:
             # Opened before it is wiped: whoever has it open now holds its lock.
             engine = self._open(factory, path, settings)
@@ -82,7 +82,8 @@ class LocalStores:
         wipe(path)
         return self._open(factory, path, settings)
 
-    def _directory(self, store: str) -> Path:
+    def directory(self, store: str) -> Path:
+        """Where the store of that name lies, whether it is there or not."""
         return store_directory(self.base, self.job, store, self.task)
 
     def _open(self, factory: StorageEngineFactory, path: Path, settings: EngineSettings) -> StorageEngine:
