@@ -42,7 +42,11 @@ class StandbyContainer:
         lease: ContainerLease,
         clock: Clock = SYSTEM_CLOCK,
         on_lost: Callable[[str], None] | None = None,
+        look_s: float = _LOOK_S,
     ) -> None:
+        """`look_s`: seconds between two looks at how far the changelogs are, after each of which what was read is written.
+        `on_lost` is called when the lease is gone and the container has not let go a lease later."""
+        self._look_s = look_s
         self._config = config
         self._model = model
         self._lease = lease
@@ -118,10 +122,10 @@ class StandbyContainer:
         looked = flushed = -_FLUSH_S
         while not self._heartbeat.should_stop():
             for consumer in self._consumers.values():
-                for batch in consumer.poll(_POLL_S, _POLL_RECORDS):
+                for batch in consumer.poll(min(_POLL_S, self._look_s), _POLL_RECORDS):
                     self._owner[batch.ssp].add(batch)
             now = self._clock.monotonic()
-            if now - looked >= _LOOK_S:
+            if now - looked >= self._look_s:
                 looked = now
                 flush = now - flushed >= _FLUSH_S
                 flushed = now if flush else flushed
@@ -135,6 +139,7 @@ class StandbyContainer:
             ranges = clients.admin(system).offsets([ssp for ssp in self._owner if ssp.system == system])
             ends.update({ssp: found.upcoming for ssp, found in ranges.items()})
         positions = {ssp: self._consumers[ssp.system].position(ssp) for ssp in ends}
+        self._write(flush=flush, complete={s: end for s, end in ends.items() if positions[s] >= end}, now_ms=now_ms)
         lag = sum(max(0, end - positions[ssp]) for ssp, end in ends.items())
         self._metrics.gauge("standby", "lag").set(lag)
         self._goal = self._goal or ends
@@ -143,7 +148,6 @@ class StandbyContainer:
             self._heartbeat.phase("running")
         self._ends = {str(ssp): end for ssp, end in ends.items()}
         self._positions = {str(ssp): position for ssp, position in positions.items()}
-        self._write(flush=flush, complete={s: end for s, end in ends.items() if positions[s] >= end}, now_ms=now_ms)
 
     def _write(
         self, *, flush: bool, complete: Mapping[SystemStreamPartition, int] | None = None, now_ms: int = 0
