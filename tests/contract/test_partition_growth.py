@@ -40,6 +40,13 @@ def system(request):
     system.close()
 
 
+@pytest.fixture(params=[SYSTEMS["memory"], SYSTEMS["local"]])
+def embedded(request):
+    system = SystemUnderTest(request.param(request))
+    yield system
+    system.close()
+
+
 @pytest.fixture
 def stream():
     return f"grown-{uuid.uuid4().hex[:8]}"
@@ -123,28 +130,28 @@ def test_every_key_goes_on_counting_where_its_state_is_and_nothing_is_skipped(sy
     assert run(config)[1].processed == 0
 
 
-def test_a_growth_to_no_multiple_is_refused_and_the_job_runs_on_after_the_next(system, stream, tmp_path):
-    system.admin.create(StreamSpec(stream, 2))
-    config = job(system, stream, tmp_path)
+def test_a_growth_to_no_multiple_is_refused_and_the_job_runs_on_after_the_next(embedded, stream, tmp_path):
+    embedded.admin.create(StreamSpec(stream, 2))
+    config = job(embedded, stream, tmp_path)
     run(config)
-    system.admin.grow(stream, 3)
+    embedded.admin.grow(stream, 3)
     with pytest.raises(
         EnvironmentFailure, match=f"{stream} has 3 partitions, the job's state is by 2: expected 2 or a"
     ):
         prepare(config)
-    system.admin.grow(stream, 6)
-    write(system, stream, 6)
+    embedded.admin.grow(stream, 6)
+    write(embedded, stream, 6)
     assert run(config)[1].processed == len(KEYS)
 
 
 def test_new_partitions_of_a_job_without_state_are_read_from_their_beginning_by_tasks_of_their_own(
-    system, stream, tmp_path
+    embedded, stream, tmp_path
 ):
-    system.admin.create(StreamSpec(stream, 2))
-    config = job(system, stream, tmp_path, store=False)
+    embedded.admin.create(StreamSpec(stream, 2))
+    config = job(embedded, stream, tmp_path, store=False)
     run(config)
-    system.admin.grow(stream, 3)
-    write(system, stream, 3)
+    embedded.admin.grow(stream, 3)
+    write(embedded, stream, 3)
     prepared, status = run(config)
     assert len(prepared.model.tasks) == 3
     assert status.processed == len(KEYS)
