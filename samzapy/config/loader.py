@@ -16,6 +16,7 @@ from samzapy.config import (
     errors,
     job,
     metrics,
+    placement,
     rocksdb,
     serializers,
     source,
@@ -43,6 +44,7 @@ from samzapy.errors import ConfigError
 #: Every key samzapy reads, by topic: what documentation lists and a misspelt key is compared with.
 ALL_KEYS: tuple[Key[Any], ...] = (
     *job.KEYS,
+    *placement.KEYS,
     *spark.KEYS,
     *task.KEYS,
     *asynchronous.KEYS,
@@ -117,6 +119,7 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
         default_system=default_system,
         logged_store_base_dir=logged,
         non_logged_store_base_dir=non_logged,
+        placement=placement.parse_placement(reader),
         spark=spark.parse_spark(reader),
         metrics_reporters=metrics.parse_metrics(reader, ids, default_system, found_systems),
         stream_ids=ids,

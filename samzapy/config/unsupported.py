@@ -8,7 +8,7 @@ _NO_EFFECT: tuple[tuple[str, str], ...] = (
     (r"app\.(class|runner\.class|mode|run\.id)", "a job is its task.class; `samzapy run` is the runner"),
     (r"job\.factory\.class", "--runner and job.spark.master say where containers run"),
     (r"job\.(coordinator|jmx|autosizing|debounce|security|diagnostics|drain-monitor|startpoint)\..*", "no counterpart"),
-    (r"job\.coordinator\..*|job\.host-affinity\..*|job\.checkpoint\.validation\.enabled", "no counterpart"),
+    (r"job\.coordinator\..*|job\.checkpoint\.validation\.enabled", "no counterpart"),
     (r"job\.config\..*", "samzapy takes one file and --config key=value"),
     (r"job\.container\.(thread|commit|restore|heartbeat|task)\..*", "a container has one thread"),
     (r"job\.(systemstreampartition|system)\.(matcher|input|stream)\..*", "no counterpart"),
@@ -32,7 +32,6 @@ _REFUSED: tuple[tuple[str, str], ...] = (
         r"stores\..+\.side\.inputs\.processor\.serialized\.instance",
         "an object of the JVM: name a SideInputsProcessor class with side.inputs.processor.factory",
     ),
-    (r"job\.standbytasks\.replication\.factor", "standby tasks are not supported: leave it out or set 1"),
     (r"job\.elasticity\.factor", "elasticity is not supported: leave it out or set 1"),
 )
 #: What a regular expression stands for, as people write it; in this order.

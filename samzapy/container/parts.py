@@ -47,6 +47,7 @@ from samzapy.container.run_loop import RunLoop
 from samzapy.container.sinks import open_sinks
 from samzapy.container.sources.filling import fill_stores
 from samzapy.container.sources.side_inputs import SideInputs
+from samzapy.container.sweeping import sweep_in_background
 from samzapy.container.task_instance import TaskInstance
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.storage.manager import OpeningStores, TaskStores, begin_task_stores, restore_together
@@ -97,7 +98,9 @@ class Parts:
         for task in self.model.tasks:
             checkpoint = checkpoints[task.name]
             starts[task.name] = {
-                ssp: starting_offset(ssp, checkpoint, self.config.stream(ssp.system_stream), logs[ssp])
+                ssp: starting_offset(
+                    ssp, checkpoint, self.config.stream(ssp.system_stream), logs[ssp], late=ssp in task.late
+                )
                 for ssp in sorted(task.ssps)
             }
             if checkpoint is not None:
@@ -136,6 +139,7 @@ class Parts:
                 opening.abandon()
             raise
         stores = restore_together(openings, self._clients.consumer, clock, on_restore)
+        sweep_in_background(self.config, [task.name for task in self.model.tasks], clock)
         self.metrics.gauge("restore", "seconds").set(clock.monotonic() - began)
         rebuilt = sum(bool(result.reason) for opened in stores for result in opened.restored.values())
         self.metrics.counter(GUARANTEE, "stores-rebuilt").inc(rebuilt)

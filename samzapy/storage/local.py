@@ -47,7 +47,7 @@ class LocalStores:
         """The store as an earlier attempt left it, or a new one where that is damaged or `refuse` gives a reason."""
         if not factory.persistent:
             return LocalStore(factory.open(None, settings), None)
-        path = self._directory(settings.store)
+        path = self.directory(settings.store)
         engine: StorageEngine | None = None
         try:
             engine = self._open(factory, path, settings)
@@ -77,7 +77,7 @@ class LocalStores:
     ) -> LocalStore:
         """In the place of an empty store what `fetch` puts into its directory, or an empty one if that is nothing, or
         does not open with the marker that `fetch` returned."""
-        path = self._directory(settings.store)
+        path = self.directory(settings.store)
         empty.engine.close()
         wipe(path)
         marker = fetch(path)
@@ -95,15 +95,11 @@ class LocalStores:
         wipe(path)
         return replace(empty, engine=self._open(factory, path, settings))
 
-    def directory(self, store: str) -> Path:
-        """Where the files of a store are."""
-        return self._directory(store)
-
     def open_empty(self, factory: StorageEngineFactory, settings: EngineSettings) -> StorageEngine:
         """An empty store, whatever an earlier attempt left."""
         if not factory.persistent:
             return factory.open(None, settings)
-        path = self._directory(settings.store)
+        path = self.directory(settings.store)
         try:
             # Opened before it is wiped: whoever has it open now holds its lock.
             engine = self._open(factory, path, settings)
@@ -115,7 +111,8 @@ class LocalStores:
         wipe(path)
         return self._open(factory, path, settings)
 
-    def _directory(self, store: str) -> Path:
+    def directory(self, store: str) -> Path:
+        """Where the store of that name lies, whether it is there or not."""
         return store_directory(self.base, self.job, store, self.task)
 
     def _open(self, factory: StorageEngineFactory, path: Path, settings: EngineSettings) -> StorageEngine:

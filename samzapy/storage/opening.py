@@ -33,10 +33,14 @@ from samzapy.storage.local import LocalStore, LocalStores
 from samzapy.storage.marker import Marker, StoreIdentity, refusal
 from samzapy.storage.restore import RestoreResult, StoreRestore
 from samzapy.storage.sources import SourcePlan, SourceTask, StoreFilling
+from samzapy.storage.take_over import take_over_standby
 from samzapy.storage.task_store import TaskStore
 from samzapy.storage.views.engine import changes_in_place, entry_serdes, view_of
 
 _LOG = logging.getLogger(__name__)
+
+#: Of a changelog that is followed: larger than any offset.
+_NO_END = 2**63 - 1
 
 #: Records read and seconds taken, by changelog partition.
 Restored = Mapping[SystemStreamPartition, tuple[int, float]]
@@ -69,6 +73,7 @@ class _Opened:
     kept: bool = False
     snapshot: bool = False
     reason: str = ""
+    taken_over: bool = False
     max_record_bytes: int | None = None
     filling: StoreFilling | None = None
 
@@ -112,19 +117,21 @@ class StoreOpener:
     def behind(self) -> list[StoreRestore]:
         """What has to be read from changelogs."""
         return [
-            StoreRestore(
-                store.engine,
-                store.identity,
-                store.ssp,
-                store.start,
-                store.bound,
-                store.config.local_files.restore_max_bytes,
-                task=self._task.name,
-                expiry=None if store.config.ttl_ms is None else Expiry(store.config.ttl_ms, self._clock),
-            )
+            self._restore(store, store.ssp, store.bound)
             for store in self._opened
             if store.ssp is not None and store.start < store.bound
         ]
+
+    def following(self) -> list[StoreRestore]:
+        """Every store with a changelog, to be read from there without an end."""
+        return [self._restore(store, store.ssp, _NO_END) for store in self._opened if store.ssp is not None]
+
+    def _restore(self, store: _Opened, ssp: SystemStreamPartition, bound: int) -> StoreRestore:
+        expiry = None if store.config.ttl_ms is None else Expiry(store.config.ttl_ms, self._clock)
+        gathered = store.config.local_files.restore_max_bytes
+        return StoreRestore(
+            store.engine, store.identity, ssp, store.start, bound, gathered, task=self._task.name, expiry=expiry
+        )
 
     def finish(self, read: Restored) -> tuple[dict[str, TaskStore], dict[str, RestoreResult]]:
         """Every store of the task, and how it got its contents: from what was `read` of its changelog."""
@@ -178,13 +185,17 @@ class StoreOpener:
         committed = self._task.committed.get(config.name, -1)
         check_end(ssp, log, committed)
         retention_ms, now_ms = delete_retention_ms(topic, config), self._clock.wall_ms()
+
+        def refuse(marker: Marker) -> str | None:
+            return refusal(marker, identity, log, retention_ms, now_ms)
+
+        taken_over = False
         if config.clean_on_start:
             local = LocalStore(self._logged.open_empty(factory, settings), None)
         else:
-
-            def refuse(marker: Marker) -> str | None:
-                return refusal(marker, identity, log, retention_ms, now_ms)
-
+            if factory.persistent:
+                path = self._logged.directory(config.name)
+                taken_over = take_over_standby(path, factory, settings, refuse, now_ms)
             local = self._logged.open_kept(factory, settings, refuse, now_ms)
             if local.marker is None and config.backup is not None and log.upcoming > log.oldest:
                 local = self._from_snapshot(config, factory, settings, local, refuse)
@@ -206,6 +217,7 @@ class StoreOpener:
             kept=kept,
             snapshot=local.snapshot,
             reason=local.reason,
+            taken_over=taken_over,
             max_record_bytes=max_record_bytes(topic),
         )
 
@@ -273,7 +285,9 @@ def _result(store: _Opened, read: Restored) -> RestoreResult:
     if store.snapshot:
         source = "snapshot + changelog" if found else "snapshot"
     elif store.kept:
-        source = "local store + changelog" if found else "local store"
+        source = "standby" if store.taken_over else "local store"
+        if found:
+            source += " + changelog"
     else:
         source = "changelog" if records else "nothing"
     return RestoreResult(store.config.name, records, seconds, source, store.reason)
