@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemProducer
@@ -34,6 +36,15 @@ class JobRun:
     started_ms: int
     host: str
     pid: int
+
+
+class JobRecord(Enum):
+    """What else is kept of a whole job, each as one JSON object; the newest replaces the one before."""
+
+    INPUTS = "samzapy-inputs"
+    """The partition counts of its inputs, then and now."""
+    LOCALITY = "samzapy-locality"
+    """Where the local state of its tasks lies."""
 
 
 class CheckpointManager(ABC):
@@ -73,6 +84,14 @@ class CheckpointManager(ABC):
     @abstractmethod
     def write_owner(self, run: JobRun) -> None:
         """Make the job this run's, durably and outside of any transaction: from now on every other run has to let go."""
+
+    @abstractmethod
+    def read_record(self, record: JobRecord) -> Mapping[str, Any] | None:
+        """The newest value; None if there is none yet. Raises RestoreError for one that is no JSON object."""
+
+    @abstractmethod
+    def write_record(self, record: JobRecord, value: Mapping[str, Any]) -> None:
+        """Keep the value, durably and outside of any transaction; it must be plain JSON."""
 
     @abstractmethod
     def close(self) -> None:

@@ -78,6 +78,12 @@ class StorageEngine(ABC):
     def flush(self) -> None:
         """Move what is only in memory to disk, so that less has to be restored after a kill."""
 
+    def checkpoint(self, directory: Path) -> None:
+        """Put the contents and the marker, as they are now, into `directory`, which does not exist: files that nobody
+        changes afterwards, links where that is quicker. May be called from another thread than everything else, while
+        that goes on. Only of engines whose factory `makes_checkpoints`."""
+        raise StoreError("the engine makes no checkpoints")
+
     @abstractmethod
     def close(self) -> None:
         """Release files and memory; closing twice is allowed. Every later call raises StoreClosed."""
@@ -102,6 +108,9 @@ class StorageEngineFactory(ABC):
 
     #: Whether the engine keeps its contents on disk when the process ends.
     persistent = False
+
+    #: Whether `checkpoint` of its engines makes a directory that `open` takes.
+    makes_checkpoints = False
 
     @abstractmethod
     def open(self, directory: Path | None, settings: EngineSettings) -> StorageEngine:

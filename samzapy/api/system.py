@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from samzapy.api.envelope import Headers
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.errors import EnvironmentFailure
 
 
 class RecordBatch(NamedTuple):
@@ -219,6 +220,11 @@ class SystemAdmin(ABC):
     @abstractmethod
     def delete_records(self, ssp: SystemStreamPartition, before: int) -> None:
         """Drop the records below `before`; `oldest` becomes `before`."""
+
+    def grow(self, stream: str, partitions: int) -> None:
+        """Give a stream more partitions, `partitions` in all; what is in it stays where it is. Returns when they are
+        usable. Raises UnknownStream, ConfigError for fewer than it has, EnvironmentFailure where streams never grow."""
+        raise EnvironmentFailure(f"stream '{stream}': this system cannot give it {partitions} partitions")
 
     @abstractmethod
     def delete(self, stream: str) -> None:

@@ -6,13 +6,14 @@ partitions  {"format": 1, "partitions": {"Partition 0": 0}}
 owner       {"format": 1, "run": "5f0c...", "started-ms": 1700000000000, "host": "a", "pid": 42}
 
 `inputs` are the next offsets to process, `changelogs` the last offsets of the commit's changelog records. The owner is
-the run that was started last.
+the run that was started last. The job's other records are JSON objects with a format, too, and their owners' fields.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from samzapy.api.checkpoint import Checkpoint, JobRun
 from samzapy.api.stream import SystemStreamPartition
@@ -63,6 +64,23 @@ def decode_partitions(value: bytes, where: str) -> dict[str, int]:
         return {str(task): int(number) for task, number in json.loads(value)["partitions"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as cause:
         raise RestoreError(f"{where}: not a changelog mapping ({cause}): {value[:80]!r}") from cause
+
+
+def encode_record(value: Mapping[str, Any]) -> bytes:
+    """A record of the whole job."""
+    return json.dumps({"format": FORMAT, **value}).encode()
+
+
+def decode_record(value: bytes, where: str) -> dict[str, Any]:
+    """The inverse of `encode_record`. Raises RestoreError, naming `where`, for another format or no object."""
+    try:
+        data = json.loads(value)
+        if data.pop("format") == FORMAT:
+            return dict(data)
+        cause: Exception = ValueError(f"this version reads format {FORMAT}")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        cause = error
+    raise RestoreError(f"{where}: not a record of this job ({cause}): {value[:80]!r}") from cause
 
 
 def encode_owner(run: JobRun) -> bytes:

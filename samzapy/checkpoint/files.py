@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRun
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
 from samzapy.api.system import SystemProducer
 from samzapy.checkpoint import codec
 from samzapy.errors import EnvironmentFailure
@@ -53,6 +54,14 @@ class FileCheckpointManager(CheckpointManager):
 
     def write_owner(self, run: JobRun) -> None:
         self._store(self._folder / _OWNER, codec.encode_owner(run))
+
+    def read_record(self, record: JobRecord) -> dict[str, Any] | None:
+        path = self._folder / f"{record.value}.json"
+        data = self._load(path)
+        return None if data is None else codec.decode_record(data, str(path))
+
+    def write_record(self, record: JobRecord, value: Mapping[str, Any]) -> None:
+        self._store(self._folder / f"{record.value}.json", codec.encode_record(value))
 
     def close(self) -> None:
         """Nothing is held open."""

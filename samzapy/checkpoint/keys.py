@@ -12,6 +12,7 @@ import json
 from enum import Enum
 from typing import NamedTuple
 
+from samzapy.api.checkpoint import JobRecord
 from samzapy.errors import RestoreError
 
 _GROUPER = "systemstreampartition-grouper-factory"
@@ -32,6 +33,8 @@ class Kind(Enum):
     """Which changelog partition each task owns: one record."""
     OWNER = "samzapy-owner"
     """Which run was started last: one record."""
+    INPUTS = JobRecord.INPUTS.value
+    LOCALITY = JobRecord.LOCALITY.value
     SAMZA_CHECKPOINT = "checkpoint"
     """A task's checkpoint as Samza's version 1 has it."""
 

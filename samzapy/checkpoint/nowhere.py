@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRun
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
 from samzapy.api.system import SystemProducer
 
 
@@ -30,6 +31,12 @@ class NoCheckpointManager(CheckpointManager):
         return None
 
     def write_owner(self, run: JobRun) -> None:
+        """Nothing is kept."""
+
+    def read_record(self, record: JobRecord) -> None:
+        return None
+
+    def write_record(self, record: JobRecord, value: Mapping[str, Any]) -> None:
         """Nothing is kept."""
 
     def close(self) -> None:

@@ -10,9 +10,17 @@ from samzapy.errors import OffsetOutOfRange
 
 
 def starting_offset(
-    ssp: SystemStreamPartition, checkpoint: Checkpoint | None, stream: StreamConfig, log: OffsetRange
+    ssp: SystemStreamPartition,
+    checkpoint: Checkpoint | None,
+    stream: StreamConfig,
+    log: OffsetRange,
+    *,
+    late: bool = False,
 ) -> int:
     """The first offset to process.
+
+    A partition that is `late` came after the job's first start: until it has a committed offset, it is read from its
+    oldest record, whatever the stream's default, since what it holds by now was meant for the job.
 
     A committed offset is used unless `reset.offset` is set, and must lie in the log (its end included): otherwise
     records were lost to retention, or the topic was made anew, and only the operator can say what to do.
@@ -20,7 +28,7 @@ def starting_offset(
     """
     committed = None if checkpoint is None or stream.reset_offset else checkpoint.input_offsets.get(ssp)
     if committed is None:
-        return default_offset(stream.offset_default, log)
+        return default_offset("oldest" if late and not stream.reset_offset else stream.offset_default, log)
     if log.oldest <= committed <= log.upcoming:
         return committed
     key = f"systems.{ssp.system}.streams.{ssp.stream}.samza"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
-from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRun
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
 from samzapy.checkpoint import codec, samza
@@ -49,6 +50,7 @@ class TopicCheckpointManager(CheckpointManager):
         self._checkpoints: dict[str, Checkpoint] = {}
         self._partitions: dict[str, int] = {}
         self._owner: JobRun | None = None
+        self._records: dict[Kind, dict[str, Any]] = {}
 
     def start(self) -> None:
         admin = self._admin()
@@ -93,6 +95,13 @@ class TopicCheckpointManager(CheckpointManager):
     def write_owner(self, run: JobRun) -> None:
         self._write([self._record(RecordKey(Kind.OWNER), codec.encode_owner(run))])
 
+    def read_record(self, record: JobRecord) -> dict[str, Any] | None:
+        self._catch_up()
+        return self._records.get(Kind(record.value))
+
+    def write_record(self, record: JobRecord, value: Mapping[str, Any]) -> None:
+        self._write([self._record(RecordKey(Kind(record.value)), codec.encode_record(value))])
+
     def close(self) -> None:
         if self._reader is not None:
             self._reader.close()
@@ -116,6 +125,7 @@ class TopicCheckpointManager(CheckpointManager):
             self._checkpoints.clear()
             self._partitions.clear()
             self._owner = None
+            self._records.clear()
             self._reader = self._new_consumer()
             self._reader.register(self._ssp, bound.oldest)
             self._reader.start()
@@ -147,5 +157,7 @@ class TopicCheckpointManager(CheckpointManager):
                 self._checkpoints[task] = samza.decode(value, where)
             elif kind is Kind.PARTITIONS:
                 self._partitions = codec.decode_partitions(value, where)
+            elif kind in {Kind.INPUTS, Kind.LOCALITY}:
+                self._records[kind] = codec.decode_record(value, where)
             else:
                 self._owner = codec.decode_owner(value, where)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
+from samzapy.api.checkpoint import JobRecord
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription, SystemAdmin
+from samzapy.checkpoint import manager_for
 from samzapy.config.job import JobConfig
 from samzapy.config.promises import Downgrade
+from samzapy.container.clients import SystemClients
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RetriableError, SamzapyError, UnknownStream
+from samzapy.job.expansion import InputPartitions, follow_growth, from_json
 from samzapy.job.model import JobModel
-from samzapy.job.planner import changelog_partition_count, plan
+from samzapy.job.planner import changelog_partition_count, keeps_state, plan
 from samzapy.runner.durability import weakly_kept
 from samzapy.storage.changelog import check_changelog
 from samzapy.system.factories import system_factory
@@ -39,9 +43,22 @@ def look_around(config: JobConfig) -> tuple[JobModel, tuple[Downgrade, ...]]:
                 raise ConfigError([ConfigProblem("task.broadcast.inputs", str(ssp), message)])
         if config.task.errors.dead_letters is not None:
             _existing(admins, config.task.errors.dead_letters)
-        model = plan(config, {stream: counts[stream] for stream in config.task.inputs})
+        read = {stream: counts[stream] for stream in config.task.inputs}
+        model = plan(config, read, known=follow_growth(_known(config), read, keeps_state=keeps_state(config)))
         _check_changelogs(config, admins, changelog_partition_count(model))
         return model, weakly_kept(config, lambda stream: _describe(admins, stream))
+
+
+def _known(config: JobConfig) -> dict[SystemStream, InputPartitions]:
+    """What the job's runs have written down of its inputs."""
+    try:
+        with (
+            closing(SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-check")) as clients,
+            closing(manager_for(config, clients)) as checkpoints,
+        ):
+            return from_json(checkpoints.read_record(JobRecord.INPUTS))
+    except RetriableError as cause:
+        raise NotReachable(str(cause)) from cause
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from samzapy.config.keys import Key, collect
 from samzapy.config.kinds import NAME as NAME_KIND
 from samzapy.config.kinds import TEXT, integer
 from samzapy.config.metrics import ReporterConfig
+from samzapy.config.placement import PlacementConfig
 from samzapy.config.reader import Reader
 from samzapy.config.spark import SparkConfig
 from samzapy.config.stores import StoreConfig
@@ -40,6 +41,7 @@ class JobConfig:
     default_system: str | None = None
     logged_store_base_dir: Path = Path("state")
     non_logged_store_base_dir: Path = Path("state")
+    placement: PlacementConfig = field(default_factory=PlacementConfig)
     spark: SparkConfig = field(default_factory=SparkConfig)
     metrics_reporters: tuple[ReporterConfig, ...] = ()
     stream_ids: Mapping[str, SystemStream] = field(default_factory=dict)

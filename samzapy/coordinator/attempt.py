@@ -8,14 +8,24 @@ from typing import Any
 
 
 @dataclass(frozen=True)
+class Place:
+    """A host as Spark names it, and one of its executors; without one, any."""
+
+    host: str
+    executor: str | None = None
+
+
+@dataclass(frozen=True)
 class AttemptProcess:
     """`machine` names a running kernel and its process numbers' scope, so that `pid` and `started` (the process's start,
-    in the kernel's ticks) mean one process and never a later one. `spark_task` is Spark's id of the task attempt."""
+    in the kernel's ticks) mean one process and never a later one. `spark_task` is Spark's id of the task attempt, `place` where Spark
+    runs it."""
 
     machine: str
     pid: int
     started: int
     spark_task: int | None = None
+    place: Place | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
@@ -24,7 +34,14 @@ class AttemptProcess:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> AttemptProcess:
         """The inverse of `to_json`."""
-        return cls(data["machine"], data["pid"], data["started"], data["spark_task"])
+        place = data["place"]
+        return cls(
+            data["machine"],
+            data["pid"],
+            data["started"],
+            data["spark_task"],
+            None if place is None else Place(place["host"], place["executor"]),
+        )
 
 
 @dataclass(frozen=True)

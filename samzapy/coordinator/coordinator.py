@@ -39,8 +39,9 @@ class Coordinator:
         self._downgrades = downgrades
         self._spec = spec
         self._ids = ids
-        self._leases = Leases(ids, lease_s, clock)
-        self._progress = Progress(ids)
+        self._standbys = tuple(container.id for container in spec.model.standbys)
+        self._leases = Leases((*ids, *self._standbys), lease_s, clock)
+        self._progress = Progress((*ids, *self._standbys))
         self._clock = clock
         self._started: float | None = None
         self._newest = 0.0
@@ -60,7 +61,7 @@ class Coordinator:
 
     def knows(self, container_id: str) -> bool:
         """Whether the job has a container of that id."""
-        return container_id in self._ids
+        return container_id in self._ids or container_id in self._standbys
 
     def register(self, container_id: str, process: AttemptProcess | None = None) -> int:
         """Grant the container to a new attempt, which runs as `process`; returns its epoch."""
@@ -81,7 +82,7 @@ class Coordinator:
         """The attempts whose leases have run out, and of which nobody has said that they ended."""
         with self._changed:
             leases = self._leases
-            found = [(i, leases.epoch(i), self._processes.get(i)) for i in self._ids if leases.overdue(i)]
+            found = [(i, leases.epoch(i), self._processes.get(i)) for i in self._everyone if leases.overdue(i)]
         return tuple(
             Overdue(i, epoch, None if process is None else process.spark_task)
             for i, epoch, process in found
@@ -104,9 +105,17 @@ class Coordinator:
         """Take the reason an attempt ended."""
         with self._changed:
             self._leases.finish(failure.container_id, failure.epoch, ContainerState.LOST)
-            self._progress.fail(failure)
+            if failure.container_id not in self._standbys:
+                # What a standby fails at costs the job nothing; who submits it is told by Spark.
+                self._progress.fail(failure)
             if failure.error == JobTakenOver.__name__:
                 self._abandon(failure.message)
+            self._changed.notify_all()
+
+    def release(self, container_id: str) -> None:
+        """Answer STOP to the reports of this container's attempt from now on."""
+        with self._changed:
+            self._leases.release(container_id)
             self._changed.notify_all()
 
     def stop(self) -> None:
@@ -137,8 +146,9 @@ class Coordinator:
         """Everything known now."""
         with self._changed:
             leases = self._leases
-            containers = tuple(
-                self._progress.status(i, leases.state(i).value, leases.attempts(i), leases.epoch(i)) for i in self._ids
+            containers, standbys = (
+                tuple(self._progress.status(i, leases.state(i).value, leases.attempts(i), leases.epoch(i)) for i in ids)
+                for ids in (self._ids, self._standbys)
             )
             seconds = 0.0 if self._started is None else self._newest - self._started
             told = self._progress
@@ -152,12 +162,17 @@ class Coordinator:
                 told.failed,
                 self._downgrades,
                 told.counts,
+                standbys,
             )
 
     def wait(self, timeout_s: float) -> None:
         """Return at the next change, or after `timeout_s` seconds."""
         with self._changed:
             self._changed.wait(timeout_s)
+
+    @property
+    def _everyone(self) -> tuple[str, ...]:
+        return (*self._ids, *self._standbys)
 
     def _abandon(self, reason: str) -> None:
         if self._abandoned is None:

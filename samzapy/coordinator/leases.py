@@ -48,6 +48,7 @@ class Leases:
         self._last_epoch = 0
         self._stopping = False
         self._abandoned = False
+        self._released: set[str] = set()
 
     @property
     def duration_s(self) -> float:
@@ -65,6 +66,7 @@ class Leases:
         self._last_epoch = max(self._last_epoch + 1, self._clock.wall_ms())
         self._grants[container_id] = _Grant(self._last_epoch, self._expiry(), ContainerState.RUNNING)
         self._attempts[container_id] = attempts + 1
+        self._released.discard(container_id)
         return self._last_epoch
 
     def owns(self, container_id: str, epoch: int) -> bool:
@@ -80,7 +82,7 @@ class Leases:
         if grant.state is not ContainerState.DONE:
             grant.state = ContainerState.RUNNING
         grant.expires = self._expiry()
-        return Directive.STOP if self._stopping else Directive.CONTINUE
+        return Directive.STOP if self._stopping or container_id in self._released else Directive.CONTINUE
 
     def finish(self, container_id: str, epoch: int, state: ContainerState) -> None:
         """Record how an attempt ended; what a superseded one says does not count."""
@@ -91,6 +93,10 @@ class Leases:
     def stop(self) -> None:
         """From now on every renewal is answered STOP."""
         self._stopping = True
+
+    def release(self, container_id: str) -> None:
+        """Answer STOP to this container's attempt, and to no later one's."""
+        self._released.add(container_id)
 
     def abandon(self) -> None:
         """From now on every renewal is answered ABANDON."""

@@ -58,7 +58,7 @@ class ContainerStatus:
 class JobStatus:
     """The whole job at one moment. `seconds`: from the first attempt's start to the newest report. `failed` counts
     failures; `failures` are the newest of them. `downgrades` weaken the job's guarantee; `counts`, of all attempts and
-    by `group.name`, say what came of that."""
+    by `group.name`, say what came of that. `standbys` process nothing; their `remaining` is what they have yet to read."""
 
     name: str
     stopping: bool
@@ -69,6 +69,12 @@ class JobStatus:
     failed: int = 0
     downgrades: tuple[Downgrade, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
+    standbys: tuple[ContainerStatus, ...] = ()
+
+    @property
+    def everyone(self) -> tuple[ContainerStatus, ...]:
+        """The containers and their standbys."""
+        return (*self.containers, *self.standbys)
 
     @property
     def processed(self) -> int:
@@ -101,6 +107,7 @@ class JobStatus:
             "failures": [vars(failure) for failure in self.failures],
             "downgrades": [vars(downgrade) for downgrade in self.downgrades],
             "counts": dict(self.counts),
+            "standbys": [vars(container) for container in self.standbys],
         }
 
 

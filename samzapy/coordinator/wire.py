@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 from samzapy.api.lease import ContainerReport
-from samzapy.coordinator.attempt import AttemptProcess
+from samzapy.coordinator.attempt import AttemptProcess, Place
 from samzapy.coordinator.progress import ContainerFailure
 
 V = TypeVar("V")
@@ -67,6 +67,18 @@ def process_from_json(body: Any) -> AttemptProcess | None:
         _integer("process.pid", data.get("pid")),
         _integer("process.started", data.get("started")),
         None if task is None else _integer("process.spark_task", task),
+        _place(data.get("place")),
+    )
+
+
+def _place(told: Any) -> Place | None:
+    if told is None:
+        return None
+    data = _table("process.place", told)
+    executor = data.get("executor")
+    return Place(
+        _text("process.place.host", data.get("host")),
+        None if executor is None else _text("process.place.executor", executor),
     )
 
 

@@ -11,11 +11,13 @@ from samzapy.api.stream import SystemStreamPartition
 
 @dataclass(frozen=True)
 class TaskModel:
-    """One task: its name, its partitions (broadcast ones included), and the partition it owns in every changelog."""
+    """One task: its name, its partitions (broadcast ones included), and the partition it owns in every changelog.
+    `late` partitions came after the job's first start: they begin at their oldest record."""
 
     name: str
     ssps: frozenset[SystemStreamPartition]
     changelog_partition: int
+    late: frozenset[SystemStreamPartition] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,11 @@ class ContainerModel:
 
 @dataclass(frozen=True)
 class JobModel:
-    """All containers, in order of id."""
+    """All containers, in order of id. `standbys` (`0-1`: the first of container `0`) keep copies of the state of the
+    same tasks, and run none of them."""
 
     containers: tuple[ContainerModel, ...]
+    standbys: tuple[ContainerModel, ...] = ()
 
     @property
     def tasks(self) -> tuple[TaskModel, ...]:
@@ -43,40 +47,68 @@ class JobModel:
         return tuple(sorted((t for c in self.containers for t in c.tasks), key=lambda t: t.changelog_partition))
 
     def container(self, container_id: str) -> ContainerModel:
-        """The container of that id. Raises KeyError."""
-        return next(c for c in self.containers if c.id == container_id)
+        """The container, or standby container, of that id. Raises StopIteration."""
+        return next(c for c in (*self.containers, *self.standbys) if c.id == container_id)
+
+    def standbys_of(self, container_id: str) -> tuple[str, ...]:
+        """The ids of a container's standbys."""
+        return tuple(c.id for c in self.standbys if active_of(c.id) == container_id)
 
     def to_json(self) -> dict[str, Any]:
         """As plain lists and strings, for the wire and for people."""
         return {
-            "containers": [
-                {
-                    "id": c.id,
-                    "tasks": [
-                        {"name": t.name, "changelog-partition": t.changelog_partition, "ssps": sorted(map(str, t.ssps))}
-                        for t in c.tasks
-                    ],
-                }
-                for c in self.containers
-            ]
+            "containers": [_container_to_json(c) for c in self.containers],
+            "standbys": [_container_to_json(c) for c in self.standbys],
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> JobModel:
         """The inverse of `to_json`."""
         return cls(
-            tuple(
-                ContainerModel(
-                    c["id"],
-                    tuple(
-                        TaskModel(
-                            t["name"],
-                            frozenset(map(SystemStreamPartition.parse, t["ssps"])),
-                            t["changelog-partition"],
-                        )
-                        for t in c["tasks"]
-                    ),
-                )
-                for c in data["containers"]
-            )
+            tuple(map(_container_from_json, data["containers"])), tuple(map(_container_from_json, data["standbys"]))
         )
+
+
+def standby_id(container_id: str, replica: int) -> str:
+    """The id of a container's standby; `replica` counts from 1."""
+    return f"{container_id}-{replica}"
+
+
+def active_of(container_id: str) -> str:
+    """The container that the standby of that id stands by for; a container itself for any other."""
+    return container_id.partition("-")[0]
+
+
+def replica_of(container_id: str) -> int:
+    """Which standby it is; 0 for a container that runs its tasks."""
+    return int(container_id.partition("-")[2] or 0)
+
+
+def _container_to_json(container: ContainerModel) -> dict[str, Any]:
+    return {
+        "id": container.id,
+        "tasks": [
+            {
+                "name": task.name,
+                "changelog-partition": task.changelog_partition,
+                "ssps": sorted(map(str, task.ssps)),
+                "late": sorted(map(str, task.late)),
+            }
+            for task in container.tasks
+        ],
+    }
+
+
+def _container_from_json(data: Mapping[str, Any]) -> ContainerModel:
+    return ContainerModel(
+        data["id"],
+        tuple(
+            TaskModel(
+                task["name"],
+                frozenset(map(SystemStreamPartition.parse, task["ssps"])),
+                task["changelog-partition"],
+                frozenset(map(SystemStreamPartition.parse, task["late"])),
+            )
+            for task in data["tasks"]
+        ),
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
+from samzapy.config.placement import COPIES
 from samzapy.container.factory import build_container
 from samzapy.container.ownership import Ownership
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
@@ -41,6 +42,8 @@ class LocalRunner(Runner):
     def run(self, prepared: PreparedJob, options: RunOptions) -> JobOutcome:
         """Run to the end or to a signal."""
         config = prepared.config
+        if prepared.model.standbys:
+            options.on_event(f"{COPIES.name}: this process runs every task, so there are no standbys")
         model = ContainerModel("0", prepared.model.tasks)
         spec = JobSpec(JobModel((model,)), config.raw, prepared.ends, run_id=prepared.run_id)
         coordinator = Coordinator(config.name, spec, config.spark.lease_ms / 1000, downgrades=prepared.downgrades)

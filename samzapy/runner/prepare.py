@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from samzapy.api.checkpoint import CheckpointManager, JobRun
+from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamSpec
 from samzapy.api.task import AnyTask, StreamTask
@@ -18,9 +18,11 @@ from samzapy.container.clients import SystemClients
 from samzapy.container.delivery import Delivery, check_transaction_timeout, transaction_system
 from samzapy.container.factory import load_task_class
 from samzapy.container.ownership import this_run
+from samzapy.container.sources.processors import load_processors
 from samzapy.errors import ConfigError, ConfigProblem, UnknownStream
+from samzapy.job.expansion import InputPartitions, follow_growth, from_json, growth, to_json
 from samzapy.job.model import JobModel
-from samzapy.job.planner import changelog_partition_count, plan
+from samzapy.job.planner import changelog_partition_count, keeps_state, plan
 from samzapy.metrics import Registry
 from samzapy.runner.base import PreparedJob
 from samzapy.runner.durability import weakly_kept
@@ -36,10 +38,10 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
 
     1  the guarantee can be kept with these systems, the task class and the stores' engines can be imported, the
        systems and engines take their settings
-    2  every input exists, and the stream of dead letters; the inputs' partitions are counted
+    2  every input exists, those that fill stores and the stream of dead letters too; the inputs' partitions are counted
     3  with transactions, this run takes the job over: it is written down as the owner of a checkpoint topic that exists,
        then what an earlier run left open is aborted, and its tasks are fenced
-       the tasks keep the changelog partitions they had; changelogs that exist are compacted and have one for each
+       the tasks keep the changelog partitions they had, and with state the inputs' new partitions come to them; changelogs that exist are compacted and have one for each
     4  the checkpoint topic (or folder), missing changelogs and streams of metrics are created; without transactions, and
        in a new topic, this run is now written down as the job's owner
     5  with `until_end`, and for `bounded` streams, the ends as they are now
@@ -51,6 +53,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     transaction_system(config)
     task_class = load_task_class(config.task.task_class)
     load_engines(config)
+    load_processors(config)
     for settings in config.systems.values():
         system_factory(settings).check(settings)
     clients = SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-driver")
@@ -58,12 +61,17 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
         counts = _partition_counts(config, clients)
         check_transaction_timeout(config, clients)
         run = this_run()
-        model = _plan(config, clients, counts, run)
+        model, inputs = _plan(config, clients, counts, run)
         ends = _ends(config, clients, model, until_end)
         kept = weakly_kept(config, lambda stream: clients.admin(stream.system).describe(stream.stream))
     finally:
         clients.close()
-    warnings = (*config.warnings, *_uneven(config, counts), *_idle_keys(config, task_class))
+    warnings = (
+        *config.warnings,
+        *growth(inputs, counts),
+        *_uneven(config, counts, inputs),
+        *_idle_keys(config, task_class),
+    )
     weaker = (*downgrades(config, task_class), *kept)
     return PreparedJob(config, model, ends, warnings, run.id, weaker)
 
@@ -82,18 +90,27 @@ def _partition_counts(config: JobConfig, clients: SystemClients) -> dict[SystemS
         if ssp.partition >= description.partitions:
             message = f"{ssp.system_stream} has partitions 0 to {description.partitions - 1}"
             raise ConfigError([ConfigProblem("task.broadcast.inputs", str(ssp), message)])
+    for stream in sorted(
+        {each for store in config.stores.values() if store.source for each in store.source.all_streams}
+    ):
+        if clients.admin(stream.system).describe(stream.stream) is None:
+            raise UnknownStream(stream.system, stream.stream)
     letters = config.task.errors.dead_letters
     if letters is not None and clients.admin(letters.system).describe(letters.stream) is None:
         raise UnknownStream(letters.system, letters.stream)
     return counts
 
 
-def _plan(config: JobConfig, clients: SystemClients, counts: Mapping[SystemStream, int], run: JobRun) -> JobModel:
+def _plan(
+    config: JobConfig, clients: SystemClients, counts: Mapping[SystemStream, int], run: JobRun
+) -> tuple[JobModel, Mapping[SystemStream, InputPartitions]]:
     checkpoints = manager_for(config, clients)
     try:
         taken = _take_over(config, clients, counts, checkpoints, run)
         previous = checkpoints.read_changelog_partitions()
-        model = plan(config, counts, previous)
+        before = from_json(checkpoints.read_record(JobRecord.INPUTS))
+        inputs = follow_growth(before, counts, keeps_state=keeps_state(config))
+        model = plan(config, counts, previous, inputs)
         partitions = changelog_partition_count(model)
         changelogs = [(store, store.changelog.system) for store in config.stores.values() if store.changelog]
         for store, system in changelogs:
@@ -109,7 +126,9 @@ def _plan(config: JobConfig, clients: SystemClients, counts: Mapping[SystemStrea
         owned = {task.name: task.changelog_partition for task in model.tasks}
         if {**previous, **owned} != previous:
             checkpoints.write_changelog_partitions({**previous, **owned})
-        return model
+        if inputs != before:
+            checkpoints.write_record(JobRecord.INPUTS, to_json(inputs))
+        return model, inputs
     finally:
         checkpoints.close()
 
@@ -147,7 +166,10 @@ def _ends(
     return ends or None
 
 
-def _uneven(config: JobConfig, counts: Mapping[SystemStream, int]) -> Iterable[str]:
+def _uneven(
+    config: JobConfig, counts: Mapping[SystemStream, int], inputs: Mapping[SystemStream, InputPartitions]
+) -> Iterable[str]:
+    counts = {stream: inputs[stream].grouped for stream in counts}
     if config.grouper == "partition" and len(set(counts.values())) > 1:
         shown = " ".join(f"{stream}={count}" for stream, count in counts.items())
         yield f"task.inputs: partition counts differ: {shown}; messages of equal keys do not meet in one task"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import re
 import shutil
 from pathlib import Path
@@ -50,6 +51,18 @@ def set_aside(path: Path, kind: str, now_ms: int) -> Path:
     except OSError as cause:
         raise StoreError(f"{path}: cannot set the store aside: {cause.strerror or cause}") from cause
     return aside
+
+
+def standby_name(task: str, replica: int) -> str:
+    """What the copy of a task's stores that its `replica`-th standby keeps goes by, in the place of the task's name."""
+    return f"{task}.standby-{replica}"
+
+
+def standbys_beside(path: Path) -> list[Path]:
+    """The copies of the store at `path` that standbys have left or keep on this machine."""
+    return sorted(
+        p for p in path.parent.glob(f"{glob.escape(path.name)}.standby-*") if p.suffix.startswith(".standby-")
+    )
 
 
 def set_asides(path: Path) -> list[Path]:

@@ -29,7 +29,9 @@ _POLL_RECORDS = 5_000
 
 @dataclass(frozen=True)
 class RestoreResult:
-    """How a store got its contents. `source`: local store, local store + changelog, changelog, or nothing;
+    """How a store got its contents. `source`: local store or standby (with + changelog where a tail was read), snapshot,
+    snapshot + changelog, changelog, or nothing; side inputs or inputs in the place of the changelog where a store is
+    filled from streams;
     `records`: changelog records read; `reason`: why the local store was not used, empty if it was or there was none."""
 
     store: str
@@ -100,6 +102,19 @@ class StoreRestore:
         if full and count == len(batch.offsets):
             self._write(*self._last)
         reach("restore.batch")
+
+    def write_gathered(self) -> None:
+        """Write what is gathered, as of its last record."""
+        if self._gathered.values:
+            self._write(*self._last)
+
+    def complete(self, offset: int, now_ms: int) -> None:
+        """Write what is gathered: everything up to `offset` is in the store, and was all there was at `now_ms`."""
+        self._write(offset, now_ms)
+
+    def flush(self) -> None:
+        """Move what is only in the engine's memory to disk."""
+        self._engine.flush()
 
     def finish(self, now_ms: int) -> None:
         """Write what is gathered: everything below the bound is in the store, as of `now_ms`."""

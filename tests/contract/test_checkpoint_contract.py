@@ -6,7 +6,7 @@ import pytest
 from system_under_test import SystemUnderTest
 from systems import SYSTEMS
 
-from samzapy.api.checkpoint import Checkpoint, JobRun
+from samzapy.api.checkpoint import Checkpoint, JobRecord, JobRun
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint.files import FileCheckpointManager
@@ -173,3 +173,19 @@ def test_an_owner_counts_though_it_was_written_while_a_transaction_was_open(syst
     system.transactional(f"{stream}-writer")
     assert manager.read_owner() == JobRun("newer", 1, "there", 2)
     manager.close()
+
+
+def test_a_record_of_the_job_is_replaced_by_the_next_and_stands_beside_the_others(new_manager):
+    manager = new_manager()
+    assert manager.read_record(JobRecord.INPUTS) is None
+    manager.start()
+    manager.write_record(JobRecord.INPUTS, {"inputs": {}})
+    manager.write_record(JobRecord.INPUTS, {"inputs": {"kafka.orders": {"first": 4}}})
+    manager.write_record(JobRecord.LOCALITY, {"tasks": {"Partition 0": {"host": "a"}}})
+    manager.write({"Partition 0": Checkpoint({SSP: 1})})
+    manager.close()
+    successor = new_manager()
+    assert successor.read_record(JobRecord.INPUTS) == {"inputs": {"kafka.orders": {"first": 4}}}
+    assert successor.read_record(JobRecord.LOCALITY) == {"tasks": {"Partition 0": {"host": "a"}}}
+    assert successor.read("Partition 0") == Checkpoint({SSP: 1})
+    successor.close()

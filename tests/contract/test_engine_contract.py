@@ -3,7 +3,7 @@
 import pytest
 
 from samzapy.api.engine import EngineSettings
-from samzapy.errors import StoreClosed
+from samzapy.errors import StoreClosed, StoreError
 from samzapy.storage.kv import InMemoryStorageEngineFactory
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 
@@ -166,3 +166,20 @@ def test_every_call_after_close_says_that_the_store_is_closed(engine):
 def test_metrics_are_numbers_by_name(engine):
     engine.write({b"a": b"1"}, b"m")
     assert all(isinstance(value, (int, float)) for value in engine.metrics().values())
+
+
+def test_a_checkpoint_opens_as_the_engine_was_and_does_not_change(tmp_path):
+    for factory in (made() for made in FACTORIES):
+        engine = factory.open(tmp_path / "store" if factory.persistent else None, EngineSettings("s"))
+        engine.write({b"a": b"1", b"b": b"2"}, b"first")
+        if not factory.makes_checkpoints:
+            with pytest.raises(StoreError):
+                engine.checkpoint(tmp_path / "checkpoint")
+            engine.close()
+            continue
+        engine.checkpoint(tmp_path / "checkpoint")
+        engine.write({b"a": None, b"c": b"3"}, b"second")
+        engine.close()
+        opened = factory.open(tmp_path / "checkpoint", EngineSettings("s"))
+        assert (pairs(opened.iterate(None, None)), opened.marker()) == ([(b"a", b"1"), (b"b", b"2")], b"first")
+        opened.close()

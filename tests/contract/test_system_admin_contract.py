@@ -4,7 +4,7 @@ import pytest
 from system_under_test import polls
 
 from samzapy.api.system import OutgoingRecord, StreamSpec
-from samzapy.errors import SamzapyError, UnknownStream
+from samzapy.errors import ConfigError, SamzapyError, UnknownStream
 
 
 def test_a_stream_is_described_as_it_was_created(system):
@@ -50,6 +50,27 @@ def test_deleting_or_measuring_an_unknown_stream_fails(system):
         system.admin.delete("no-such-stream")
     with pytest.raises(UnknownStream, match="no-such-stream"):
         system.admin.offsets([system.ssp("no-such-stream")])
+
+
+def test_a_stream_that_grows_keeps_what_is_in_it_and_its_id(system):
+    stream = system.create(partitions=2)
+    system.write(stream, b"a", partition=1)
+    before = system.admin.describe(stream)
+    system.admin.grow(stream, 4)
+    after = system.admin.describe(stream)
+    assert (after.partitions, after.stream_id) == (4, before.stream_id)
+    assert system.upcoming(system.ssp(stream, 1)) == 1
+    assert system.write(stream, b"b", partition=3) == 0
+    assert system.values(stream, 3) == [b"b"]
+
+
+def test_a_stream_never_shrinks_and_one_that_is_not_there_does_not_grow(system):
+    stream = system.create(partitions=2)
+    with pytest.raises(ConfigError, match="cannot shrink: it has 2"):
+        system.admin.grow(stream, 1)
+    assert system.admin.describe(stream).partitions == 2
+    with pytest.raises(UnknownStream, match="no-such-stream"):
+        system.admin.grow("no-such-stream", 2)
 
 
 def test_an_impossible_stream_is_refused(system):

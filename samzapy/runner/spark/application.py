@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, final
@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 
 from samzapy.config.job import JobConfig
+from samzapy.coordinator.attempt import Place
 from samzapy.errors import EnvironmentFailure
 from samzapy.runner.spark.folder import RunFolder
 from samzapy.runner.spark.jvm import DriverJvm
@@ -23,6 +24,9 @@ from samzapy.runner.spark.master import Master
 from samzapy.runner.spark.settings import TOKEN, environment, spark_settings
 
 logger = logging.getLogger(__name__)
+
+#: Seconds that executors on the hosts that have state get to register: a task that is submitted earlier runs elsewhere.
+_EXECUTORS_S, _EXECUTORS_PACE_S = 10.0, 0.2
 
 
 @final
@@ -82,6 +86,24 @@ class SparkApplication:
             self.context._jsc.sc().killTaskAttempt(task_id, True, reason)  # noqa: SLF001  # not offered to Python
         except (Py4JError, OSError) as cause:
             logger.warning("Spark did not take the end of task %d: %s", task_id, one_line(cause))
+
+    def executors(self) -> tuple[Place, ...]:
+        """The executors that are there now; none for a `local` master, or when Spark does not say."""
+        try:
+            found = self.context._jsc.sc().statusStore().executorList(True)  # noqa: SLF001  # not offered to Python
+            told = [found.apply(number) for number in range(found.size())]
+            places = [Place(executor.hostPort().rpartition(":")[0], executor.id()) for executor in told]
+        except (Py4JError, OSError) as cause:
+            logger.warning("Spark does not tell its executors: %s", one_line(cause))
+            return ()
+        return tuple(place for place in places if place.executor != "driver")
+
+    def wait_for(self, hosts: Collection[str], wait: Callable[[float], object]) -> None:
+        """Wait until Spark has an executor on each of the hosts, or has had a while to get them."""
+        for _ in range(int(_EXECUTORS_S / _EXECUTORS_PACE_S)):
+            if set(hosts) <= {place.host for place in self.executors()}:
+                return
+            wait(_EXECUTORS_PACE_S)
 
     def kill(self) -> None:
         """End the driver's JVM at once; executors follow."""

@@ -47,6 +47,19 @@ class Master:
         """`local[N,4]`: a slot for each container, and Spark's usual four tries."""
         return cls(f"local[{containers},4]", containers, on_this_machine=True)
 
+    @property
+    def one_executor(self) -> bool:
+        """Whether every container runs in the same process's executor: `local`, in whatever way it is written."""
+        return self.on_this_machine and not _LOCAL_CLUSTER.match(self.address)
+
+    def check_standbys(self, standbys: int) -> None:
+        """Raise ConfigError when there are standbys, and no second executor for them."""
+        if standbys and self.one_executor:
+            problem = (
+                "standby containers need other executors: use a cluster, or local-cluster[N,CORES,MB], or leave out"
+            )
+            raise ConfigError([ConfigProblem(KEY, self.address, f"{problem} job.standbytasks.replication.factor")])
+
     def check_slots(self, containers: int) -> None:
         """Raise ConfigError when endless containers would wait for each other for ever."""
         if self.slots is not None and containers > self.slots:

@@ -16,6 +16,7 @@ import signal
 from pathlib import Path
 
 from samzapy.coordinator.attempt import AttemptProcess
+from samzapy.runner.spark.place import this_place
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +32,9 @@ def this_process(spark_task: int | None) -> AttemptProcess | None:
         started = _started(os.getpid())
     except OSError:
         return None
-    return None if started is None else AttemptProcess(f"{boot} {scope}", os.getpid(), started, spark_task)
+    return (
+        None if started is None else AttemptProcess(f"{boot} {scope}", os.getpid(), started, spark_task, this_place())
+    )
 
 
 def end_predecessor(predecessor: AttemptProcess) -> bool:

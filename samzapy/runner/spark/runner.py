@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
@@ -17,7 +18,9 @@ from samzapy.runner.signals import StopSignals
 from samzapy.runner.spark.address import driver_address
 from samzapy.runner.spark.application import SparkApplication
 from samzapy.runner.spark.backoff import Backoff
+from samzapy.runner.spark.locality import Locality
 from samzapy.runner.spark.master import Master
+from samzapy.runner.spark.placed_run import PlacedRun
 from samzapy.runner.spark.settings import TOKEN
 from samzapy.runner.spark.submission import Submission
 from samzapy.runner.spark.supervisor import Supervisor
@@ -31,14 +34,17 @@ class SparkRunner(Runner):
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
+        self._wait = threading.Event().wait
 
     def run(self, prepared: PreparedJob, options: RunOptions) -> JobOutcome:
         """Run to the end or to a signal. Raises JobFailed, ConfigError, EnvironmentFailure."""
         config = prepared.config
         containers = len(prepared.model.containers)
         master = Master.parse(config.spark.master) if config.spark.master else Master.default(containers)
-        if prepared.ends is None:
-            master.check_slots(containers)
+        standbys = len(prepared.model.standbys)
+        master.check_standbys(standbys)
+        if prepared.ends is None or standbys:
+            master.check_slots(containers + standbys)
         token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
         directory = os.getcwd() if master.on_this_machine else None  # noqa: PTH109  # text for the wire
         spec = JobSpec(prepared.model, config.raw, prepared.ends, directory, prepared.run_id)
@@ -55,9 +61,19 @@ class SparkRunner(Runner):
             def submit(container_ids: tuple[str, ...], ended: Callable[[], None]) -> Submission:
                 return Submission(spark.context, service.url, container_ids, ended)
 
+            def submit_one(container_id: str, locations: Sequence[str], ended: Callable[[], None]) -> Submission:
+                return Submission(spark.context, service.url, [container_id], ended, locations)
+
+            def submit_placed(container_ids: tuple[str, ...], ended: Callable[[], None]) -> PlacedRun:
+                spark.wait_for(locality.hosts(), self._wait)
+                return PlacedRun(container_ids, coordinator, submit_one, spark.executors, locality, self._clock, ended)
+
+            locality = stack.enter_context(Locality(config))
+            places = config.placement.chooses and not master.one_executor
+
             supervisor = Supervisor(
                 coordinator,
-                submit,
+                submit_placed if places else submit,
                 spark,
                 self._backoff(prepared),
                 self._clock,

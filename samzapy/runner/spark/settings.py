@@ -24,6 +24,9 @@ _DEFAULTS = {
     "spark.task.maxFailures": "4",
 }
 
+#: Where a lost container is tried again is chosen by the driver, so Spark must not.
+_PLACED = {"spark.task.maxFailures": "1"}
+
 _DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 
 #: Spark's JVMs carry task ids and nothing else: they should start quickly and stay out of the tasks' way. Measured on
@@ -49,7 +52,12 @@ def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dic
     """Everything for the SparkConf; no secret is in it, for it becomes a command line. Raises ConfigError."""
     given = config.spark.conf
     _refuse(given)
-    settings = {**_DEFAULTS, **given, **{key: value for key, (value, _) in _FIXED.items()}}
+    settings = {
+        **_DEFAULTS,
+        **(_PLACED if config.placement.chooses else {}),
+        **given,
+        **{key: value for key, (value, _) in _FIXED.items()},
+    }
     settings["spark.app.name"] = config.name
     settings["spark.master"] = master.address
     if master.on_this_machine:

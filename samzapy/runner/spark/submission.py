@@ -7,9 +7,11 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 from samzapy.errors import EnvironmentFailure
 from samzapy.runner.spark.application import one_line
+from samzapy.runner.spark.preferred import placed
 from samzapy.runner.spark.worker import run_container
 
 _PYTHON_MISMATCH = re.compile(r"\[PYTHON_VERSION_MISMATCH\]\s*(.*?)\.(?:\s|$)", re.DOTALL)
@@ -24,8 +26,19 @@ _OTHER_SAMZAPY = re.compile(r"EnvironmentFailure: (samzapy \S+ is installed for 
 class Submission:
     """Starts at once; `ended` calls back from the thread when Spark is done with it, well or not."""
 
-    def __init__(self, context: Any, url: str, container_ids: Sequence[str], ended: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        context: Any,
+        url: str,
+        container_ids: Sequence[str],
+        ended: Callable[[], None],
+        locations: Sequence[str] | None = None,
+    ) -> None:
+        """`locations`: where each container should run if there is room, as Spark names hosts and executors; None leaves
+        it to Spark."""
         self._context = context
+        self._locations = locations
+        self._group = uuid4().hex
         self._work = partial(run_container, url)
         self._ids = list(container_ids)
         self._ended = ended
@@ -37,6 +50,10 @@ class Submission:
     def running(self) -> bool:
         """Whether Spark still works on it."""
         return self._thread.is_alive()
+
+    def cancel(self) -> None:
+        """Have Spark kill its tasks; `ended` follows."""
+        self._context.cancelJobGroup(self._group)
 
     def error(self) -> str | None:
         """Why Spark gave up, in one line; None if every task ended. Raises EnvironmentFailure for what no retry mends."""
@@ -56,7 +73,12 @@ class Submission:
 
     def _run(self) -> None:
         try:
-            self._context.parallelize(self._ids, len(self._ids)).mapPartitions(self._work).collect()
+            if self._locations is None:
+                tasks = self._context.parallelize(self._ids, len(self._ids))
+            else:
+                self._context.setJobGroup(self._group, f"container {', '.join(self._ids)}")
+                tasks = placed(self._context, self._ids, self._locations)
+            tasks.mapPartitions(self._work).collect()
         except Exception as cause:  # noqa: BLE001  # every reason is kept for `error`
             self._error = cause
         finally:

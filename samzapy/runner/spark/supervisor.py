@@ -21,6 +21,7 @@ from samzapy.coordinator.progress import ContainerFailure, JobStatus
 from samzapy.runner.base import JobFailed, RunOptions
 from samzapy.runner.signals import STOPPING
 from samzapy.runner.spark.backoff import Backoff
+from samzapy.runner.spark.placed_run import PlacedRun
 from samzapy.runner.spark.submission import Submission
 
 #: Seconds between two looks at the job.
@@ -33,7 +34,7 @@ class Supervisor:
     def __init__(
         self,
         coordinator: Coordinator,
-        submit: Callable[[tuple[str, ...], Callable[[], None]], Submission],
+        submit: Callable[[tuple[str, ...], Callable[[], None]], Submission | PlacedRun],
         spark: Any,
         backoff: Backoff,
         clock: Clock,
@@ -83,7 +84,7 @@ class Supervisor:
             self._wait(status, reason, started)
         return self._tell()
 
-    def _watch(self, submission: Submission) -> JobStatus:
+    def _watch(self, submission: Submission | PlacedRun) -> JobStatus:
         """Until Spark has ended the submission, or a stop has left no container running."""
         status = self._look()
         while submission.running and not (self.stopped and not self._any_running(status)):

@@ -16,9 +16,11 @@ from pyspark import TaskContext
 from samzapy.api.lease import ContainerReport
 from samzapy.config.loader import load_job
 from samzapy.container.factory import build_container
+from samzapy.container.standby import StandbyContainer
 from samzapy.coordinator.client import CoordinatorClient, HttpLease
 from samzapy.coordinator.model import JobSpec
 from samzapy.errors import ConfigError, EnvironmentFailure, JobTakenOver, OffsetOutOfRange, SamzapyError, UnknownStream
+from samzapy.job.model import replica_of
 from samzapy.runner.spark.orphan import die_with_parent
 from samzapy.runner.spark.predecessor import end_predecessor, this_process
 from samzapy.runner.spark.settings import TOKEN
@@ -74,6 +76,8 @@ def _run(client: CoordinatorClient, lease: HttpLease, spec: JobSpec, container_i
             os.chdir(spec.directory)
         config = load_job(spec.raw)
         model = spec.model.container(container_id)
+        if replica_of(container_id):
+            return StandbyContainer(config, model, lease, on_lost=_leave).run()
         return build_container(config, model, lease, ends=spec.ends, on_lost=_leave, run_id=spec.run_id).run()
     except SamzapyError as error:
         permanent = isinstance(error, PERMANENT)

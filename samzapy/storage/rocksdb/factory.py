@@ -23,6 +23,7 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
     """`stores.NAME.factory = rocksdb`. The block cache is made at the first open, in the process that opens."""
 
     persistent = True
+    makes_checkpoints = True
 
     def __init__(self) -> None:
         self._caches: dict[tuple[int, str, int], Cache] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from samzapy.api.system import StreamSpec
 from samzapy.errors import ConfigError, ConfigProblem
@@ -45,6 +45,14 @@ class Topic:
     def needs_cleaning(self, dirty: int, total: int) -> bool:
         """Whether `dirty` records since the last cleaning, of `total` now, are worth another one."""
         return (self.compacted or self.expires) and dirty >= _LEAST_DIRTY and dirty >= total * self.dirty_ratio
+
+
+def grown(found: Topic, partitions: int) -> Topic:
+    """The topic with `partitions` partitions. Raises ConfigError if that is fewer than it has."""
+    if partitions < found.partitions:
+        allowed = f"cannot shrink: it has {found.partitions}"
+        raise ConfigError([ConfigProblem(f"{found.name}: partitions", str(partitions), allowed)])
+    return replace(found, partitions=partitions)
 
 
 def topic(spec: StreamSpec, stream_id: str) -> Topic:

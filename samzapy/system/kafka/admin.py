@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, SystemAdmin
@@ -82,6 +82,22 @@ class KafkaAdmin(SystemAdmin):
         made = [SystemStreamPartition(self._alarms.system, spec.stream, number) for number in range(spec.partitions)]
         self._list_offsets(made, OffsetSpec.latest())
         return True
+
+    def grow(self, stream: str, partitions: int) -> None:
+        system = self._alarms.system
+        found = self.describe(stream)
+        if found is None:
+            raise UnknownStream(system, stream)
+        if partitions < found.partitions:
+            allowed = f"cannot shrink: it has {found.partitions}"
+            raise ConfigError([ConfigProblem(f"{stream}: partitions", str(partitions), allowed)])
+        if partitions > found.partitions:
+            request = [NewPartitions(stream, partitions)]
+            self._result(self._client.create_partitions(request, request_timeout=_REQUEST_S)[stream], stream)
+        spec = StreamSpec(stream, partitions)
+        self._wait(f"topic '{stream}' has no leaders", lambda: _has_leaders(self._topic(stream), spec))
+        added = [SystemStreamPartition(system, stream, n) for n in range(found.partitions, partitions)]
+        self._list_offsets(added, OffsetSpec.latest())
 
     def describe(self, stream: str) -> StreamDescription | None:
         client = self._client

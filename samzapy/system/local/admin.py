@@ -8,7 +8,14 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, SystemAdmin
 from samzapy.clock import Clock
 from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, UnknownStream
-from samzapy.system.local.catalog import StreamEntry, create_stream, delete_stream, find_stream, stream_names
+from samzapy.system.local.catalog import (
+    StreamEntry,
+    create_stream,
+    delete_stream,
+    find_stream,
+    grow_stream,
+    stream_names,
+)
 from samzapy.system.local.cleaning import clean
 from samzapy.system.local.database import Database, open_database
 from samzapy.system.local.partition import Bounds, bounds, first_not_older, truncate
@@ -66,6 +73,10 @@ class LocalAdmin(SystemAdmin):
                 raise OffsetOutOfRange(ssp, before, oldest, upcoming)
             if before > oldest:
                 truncate(database, slot, before)
+
+    def grow(self, stream: str, partitions: int) -> None:
+        database, found = self._stream(stream)
+        grow_stream(database, found, partitions)
 
     def delete(self, stream: str) -> None:
         database, _ = self._stream(stream)

@@ -9,7 +9,7 @@ from uuid import uuid4
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import StreamSpec
 from samzapy.errors import UnknownPartition, UnknownStream
-from samzapy.system.embedded.topic import Topic, topic
+from samzapy.system.embedded.topic import Topic, grown, topic
 from samzapy.system.local.database import Database
 
 
@@ -53,6 +53,16 @@ def find_stream(database: Database, stream: str) -> StreamEntry | None:
         found = database.execute("SELECT slot FROM partitions WHERE stream = ? ORDER BY number", (number,)).fetchall()
     spec = StreamSpec(stream, partitions, json.loads(config))
     return StreamEntry(topic(spec, stream_id), tuple(slot for (slot,) in found))
+
+
+def grow_stream(database: Database, found: StreamEntry, partitions: int) -> None:
+    """Add the partitions it lacks. Raises ConfigError if it has more."""
+    made = grown(found.topic, partitions)
+    with database.write():
+        (row,) = database.execute("SELECT id FROM streams WHERE stream_id = ?", (made.stream_id,)).fetchone()
+        database.execute("UPDATE streams SET partitions = ? WHERE id = ?", (partitions, row))
+        numbers = ((row, number) for number in range(len(found.slots), partitions))
+        database.executemany("INSERT INTO partitions (stream, number) VALUES (?, ?)", numbers)
 
 
 def stream_names(database: Database) -> list[str]:

@@ -37,6 +37,9 @@ class MemoryAdmin(SystemAdmin):
     def delete_records(self, ssp: SystemStreamPartition, before: int) -> None:
         self._cluster.truncate(ssp, before)
 
+    def grow(self, stream: str, partitions: int) -> None:
+        self._cluster.grow(self._system, stream, partitions)
+
     def delete(self, stream: str) -> None:
         self._cluster.delete(self._system, stream)
 

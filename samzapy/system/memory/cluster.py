@@ -15,7 +15,7 @@ from samzapy.errors import OffsetOutOfRange, ProducerFenced, UnknownPartition, U
 from samzapy.system.embedded.consumer import MOST_BYTES_A_POLL, Fetch, check_position
 from samzapy.system.embedded.pending import Batches
 from samzapy.system.embedded.producer import LastOffsets, ProducerIdentity
-from samzapy.system.embedded.topic import Topic, topic
+from samzapy.system.embedded.topic import Topic, grown, topic
 from samzapy.system.memory.log import PartitionLog
 
 
@@ -78,6 +78,13 @@ class MemoryCluster:
         """All names, sorted."""
         with self._changed:
             return sorted(self._streams)
+
+    def grow(self, system: str, stream: str, partitions: int) -> None:
+        """As `SystemAdmin.grow`."""
+        with self._changed:
+            found, logs = self._stream(system, stream)
+            made = grown(found, partitions)
+            self._streams[stream] = made, [*logs, *(PartitionLog() for _ in range(partitions - len(logs)))]
 
     def delete(self, system: str, stream: str) -> None:
         """Delete a stream. Raises UnknownStream."""

@@ -193,7 +193,7 @@ def test_without_transactions_an_unseen_run_is_given_the_time_to_let_go(checkpoi
 
     write_owner("another-host", 42)
     config = load_job("job.properties")
-    model: JobModel = look_around(config)
+    model: JobModel = look_around(config)[0]
     seen = []
 
     def wait(seconds):

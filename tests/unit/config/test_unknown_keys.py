@@ -81,7 +81,7 @@ def test_keys_of_samza_without_effect_say_so_even_under_strict(load, key):
     assert warning.startswith(f"{key}: has no effect in samzapy: ")
 
 
-@pytest.mark.parametrize("key", ["job.elasticity.factor", "job.standbytasks.replication.factor"])
+@pytest.mark.parametrize("key", ["job.elasticity.factor"])
 def test_keys_of_samza_that_ask_for_what_is_not_there_are_refused(load, problems, key):
     assert load({key: "1"}, strict=True).warnings == ()
     (found,) = problems({key: "2"})

@@ -38,3 +38,11 @@ def test_endless_containers_beyond_the_slots_are_refused_with_all_numbers():
     assert "4 endless containers need 4 slots, local[1] has 1: 3 would never run" in str(refused.value)
     Master.parse("local[4]").check_slots(4)
     Master.parse("spark://host:7077").check_slots(4)
+
+
+def test_standbys_are_refused_where_there_is_only_one_executor():
+    with pytest.raises(ConfigError, match=r"job.spark.master: standby containers need other executors.*'local\[4,4\]'"):
+        Master.parse("local[4,4]").check_standbys(1)
+    Master.parse("local[4,4]").check_standbys(0)
+    Master.parse("local-cluster[2,1,1024]").check_standbys(1)
+    Master.parse("spark://host:7077").check_standbys(1)

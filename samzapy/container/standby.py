@@ -1,0 +1,159 @@
+"""A standby container: it reads the changelogs of a container's tasks into copies of their stores, and runs none of them.
+
+start   1  the lease
+        2  open the copies, or set them aside, as a task would
+        3  follow the changelogs (committed records only) from where the copies are
+stop    1  write what was read, flush it to disk, close: from then on the copies can be taken over
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
+
+from samzapy.api.lease import ContainerLease, ContainerReport
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import SystemConsumer
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.config.job import JobConfig
+from samzapy.container.clients import SystemClients
+from samzapy.container.heartbeat import Heartbeat
+from samzapy.container.sweeping import sweep_in_background
+from samzapy.job.model import ContainerModel, replica_of
+from samzapy.metrics import Registry
+from samzapy.serializers import serde_registry
+from samzapy.storage.manager import load_engines
+from samzapy.storage.opening import TaskSettings
+from samzapy.storage.standby import StandbyStores
+from samzapy.system.factories import system_factory
+
+_POLL_S, _POLL_RECORDS = 0.2, 50_000
+#: Seconds between two looks at the changelogs' ends, and between two flushes of the engines.
+_LOOK_S, _FLUSH_S = 1.0, 60.0
+
+
+class StandbyContainer:
+    """Runs once: `run` follows until `stop`, a directive, or a failure."""
+
+    def __init__(
+        self,
+        config: JobConfig,
+        model: ContainerModel,
+        lease: ContainerLease,
+        clock: Clock = SYSTEM_CLOCK,
+        on_lost: Callable[[str], None] | None = None,
+        look_s: float = _LOOK_S,
+    ) -> None:
+        """`look_s`: seconds between two looks at how far the changelogs are, after each of which what was read is written.
+        `on_lost` is called when the lease is gone and the container has not let go a lease later."""
+        self._look_s = look_s
+        self._config = config
+        self._model = model
+        self._lease = lease
+        self._clock = clock
+        self._metrics = Registry()
+        self._stores: dict[str, StandbyStores] = {}
+        self._owner: dict[SystemStreamPartition, StandbyStores] = {}
+        self._consumers: dict[str, SystemConsumer] = {}
+        self._positions: dict[str, int] = {}
+        self._ends: dict[str, int] = {}
+        self._goal: dict[SystemStreamPartition, int] = {}
+        self._heartbeat = Heartbeat(lease, self.report, clock, on_lost)
+
+    def stop(self) -> None:
+        """Ask it to end with complete copies; callable from any thread."""
+        self._heartbeat.request_stop()
+
+    def run(self) -> ContainerReport:
+        """Follow until asked to stop; returns the last report. Raises what the systems and stores raise, TaskMigrated."""
+        self._heartbeat.start()
+        name = f"{self._config.name}-{self._config.id}-{self._model.id}"
+        try:
+            with ExitStack() as stack:
+                clients = stack.enter_context(closing(SystemClients(self._config.systems, system_factory, name)))
+                self._open(clients, stack)
+                self._follow(clients)
+                self._heartbeat.phase("stopping")
+                self._write(flush=True)
+        except BaseException:
+            self._heartbeat.finish("failed")
+            raise
+        return self._heartbeat.finish("done")
+
+    def report(self, phase: str) -> ContainerReport:
+        """How things stand; positions and ends are those of the changelogs."""
+        return ContainerReport(
+            container_id=self._model.id,
+            epoch=self._lease.epoch,
+            phase=phase,
+            positions=dict(self._positions),
+            ends=dict(self._ends),
+            metrics=self._metrics.snapshot(),
+        )
+
+    def _open(self, clients: SystemClients, stack: ExitStack) -> None:
+        config, tasks = self._config, self._model.tasks
+        engines, serdes = load_engines(config), serde_registry(config)
+        self._heartbeat.phase("restoring")
+        for task in tasks:
+            stores = StandbyStores(
+                config,
+                TaskSettings(task.name, task.changelog_partition, len(tasks)),
+                replica_of(self._model.id),
+                admin_of=clients.admin,
+                engines=engines,
+                serdes=serdes,
+                clock=self._clock,
+            )
+            stack.callback(stores.close)
+            self._stores[task.name] = stores
+            self._owner.update(dict.fromkeys(stores.starts, stores))
+        sweep_in_background(config, (), self._clock)
+        starts = {ssp: start for stores in self._stores.values() for ssp, start in stores.starts.items()}
+        for ssp, start in starts.items():
+            consumer = self._consumers.get(ssp.system)
+            if consumer is None:
+                consumer = self._consumers[ssp.system] = clients.consumer(ssp.system)
+            consumer.register(ssp, start)
+        for consumer in self._consumers.values():
+            consumer.start()
+
+    def _follow(self, clients: SystemClients) -> None:
+        looked = flushed = -_FLUSH_S
+        while not self._heartbeat.should_stop():
+            for consumer in self._consumers.values():
+                for batch in consumer.poll(min(_POLL_S, self._look_s), _POLL_RECORDS):
+                    self._owner[batch.ssp].add(batch)
+            now = self._clock.monotonic()
+            if now - looked >= self._look_s:
+                looked = now
+                flush = now - flushed >= _FLUSH_S
+                flushed = now if flush else flushed
+                self._look(clients, flush=flush)
+
+    def _look(self, clients: SystemClients, *, flush: bool) -> None:
+        """Write what was read, and see how far that is."""
+        now_ms = self._clock.wall_ms()
+        ends: dict[SystemStreamPartition, int] = {}
+        for system in self._consumers:
+            ranges = clients.admin(system).offsets([ssp for ssp in self._owner if ssp.system == system])
+            ends.update({ssp: found.upcoming for ssp, found in ranges.items()})
+        positions = {ssp: self._consumers[ssp.system].position(ssp) for ssp in ends}
+        self._write(flush=flush, complete={s: end for s, end in ends.items() if positions[s] >= end}, now_ms=now_ms)
+        lag = sum(max(0, end - positions[ssp]) for ssp, end in ends.items())
+        self._metrics.gauge("standby", "lag").set(lag)
+        self._goal = self._goal or ends
+        if all(positions[ssp] >= end for ssp, end in self._goal.items()):
+            # Caught up once: from now on only the tail of the moment is missing, were it taken over.
+            self._heartbeat.phase("running")
+        self._ends = {str(ssp): end for ssp, end in ends.items()}
+        self._positions = {str(ssp): position for ssp, position in positions.items()}
+
+    def _write(
+        self, *, flush: bool, complete: Mapping[SystemStreamPartition, int] | None = None, now_ms: int = 0
+    ) -> None:
+        for stores in self._stores.values():
+            stores.write()
+            if flush:
+                stores.complete({s: end for s, end in (complete or {}).items() if s in stores.starts and end}, now_ms)
+                stores.flush()

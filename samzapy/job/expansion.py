@@ -1,0 +1,98 @@
+"""Inputs that have got more partitions since their job keeps state: Samza's rule (SEP-5).
+
+A key's state lies with the task of `hash(key) % count`. If the count becomes a multiple of what it was, the messages of
+partition `p` are those that `p % old count` would have got: so the new partitions go to the old tasks, and no state has to
+move. Any other count would send keys to tasks that do not know them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.errors import EnvironmentFailure, RestoreError
+
+
+@dataclass(frozen=True)
+class InputPartitions:
+    """The partition count of an input: when the job `first` read it, the one its tasks are `grouped` by, and the `last`
+    one. Partitions beyond the first count are read from their beginning: nobody has read them before."""
+
+    first: int
+    grouped: int
+    last: int
+
+    @property
+    def expanded(self) -> bool:
+        """Whether there are partitions that form no tasks of their own."""
+        return self.last > self.grouped
+
+
+def follow_growth(
+    known: Mapping[SystemStream, InputPartitions], counts: Mapping[SystemStream, int], *, keeps_state: bool
+) -> dict[SystemStream, InputPartitions]:
+    """What is known of every input there ever was, now that the job's have these `counts`.
+
+    A job that `keeps_state` keeps its tasks, and so does one that has expanded before. Raises EnvironmentFailure for a
+    count that is no multiple of the one that the tasks are grouped by.
+    """
+    now = dict(known)
+    for stream, count in counts.items():
+        before = known.get(stream)
+        if before is None:
+            now[stream] = InputPartitions(count, count, count)
+            continue
+        grouped = before.grouped if keeps_state or before.expanded else count
+        if count % grouped:
+            raise EnvironmentFailure(
+                f"{stream} has {count} partitions, the job's state is by {grouped}: expected {grouped} or a multiple of it, "
+                "which leaves every key with its task; for any other count start a new job (job.id), or delete the "
+                "checkpoint topic and the changelogs"
+            )
+        now[stream] = InputPartitions(min(before.first, count), grouped, count)
+    return now
+
+
+def home(ssp: SystemStreamPartition, inputs: Mapping[SystemStream, InputPartitions]) -> SystemStreamPartition:
+    """The partition whose task reads `ssp`: itself, unless it came with an expansion."""
+    known = inputs.get(ssp.system_stream)
+    if known is None or ssp.partition < known.grouped:
+        return ssp
+    return SystemStreamPartition(ssp.system, ssp.stream, ssp.partition % known.grouped)
+
+
+def is_late(ssp: SystemStreamPartition, inputs: Mapping[SystemStream, InputPartitions]) -> bool:
+    """Whether the partition came after the job's first start."""
+    known = inputs.get(ssp.system_stream)
+    return known is not None and ssp.partition >= known.first
+
+
+def growth(inputs: Mapping[SystemStream, InputPartitions], of: Iterable[SystemStream]) -> Iterable[str]:
+    """One line for each input that has expanded."""
+    for stream in of:
+        known = inputs[stream]
+        if known.expanded:
+            yield (
+                f"{stream}: has grown from {known.grouped} to {known.last} partitions; partition p is read by the task of "
+                f"p % {known.grouped}, where its keys' state is"
+            )
+
+
+def to_json(inputs: Mapping[SystemStream, InputPartitions]) -> dict[str, Any]:
+    """As a record beside the checkpoints."""
+    return {"inputs": {str(stream): asdict(known) for stream, known in sorted(inputs.items())}}
+
+
+def from_json(data: Mapping[str, Any] | None) -> dict[SystemStream, InputPartitions]:
+    """The inverse of `to_json`; nothing for None. Raises RestoreError."""
+    try:
+        return {
+            SystemStream.parse(text): InputPartitions(int(known["first"]), int(known["grouped"]), int(known["last"]))
+            for text, known in ({} if data is None else data["inputs"]).items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as cause:
+        raise RestoreError(
+            f"the job's record of its inputs cannot be read ({type(cause).__name__}: {cause})"
+        ) from cause

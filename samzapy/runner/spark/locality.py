@@ -1,0 +1,116 @@
+"""Where the local state of the tasks lies: learnt from the attempts that run, kept with the job, asked by the placement."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
+from types import TracebackType
+from typing import Any, final
+
+from samzapy.api.checkpoint import CheckpointManager, JobRecord
+from samzapy.checkpoint import manager_for
+from samzapy.config.job import JobConfig
+from samzapy.container.clients import SystemClients
+from samzapy.coordinator.attempt import Place
+from samzapy.errors import RestoreError, SamzapyError
+from samzapy.job.model import ContainerModel
+from samzapy.system.factories import system_factory
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two looks at whether there is something to write down, and those that the end of a run waits.
+_PACE_S, _PATIENCE_S = 1.0, 5.0
+
+
+@final
+class Locality:
+    """The place of each task, by name. Safe to use from several threads.
+
+    While entered, it is read from the record beside the checkpoints, and what changes is written there, by a thread of
+    its own: a broker that is slow must not keep a container waiting. Best effort: a failure is logged. Executors have
+    numbers of their own in every run, so that of an earlier run only the host is believed.
+    """
+
+    def __init__(self, config: JobConfig) -> None:
+        self._config = config
+        self._kept = config.placement.host_affinity and config.task.checkpoint is not None
+        self._places: dict[str, Place] = {}
+        self._written: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="locality", daemon=True)
+
+    def __enter__(self) -> Locality:
+        if self._kept:
+            self._read()
+            self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._closed.set()
+        if self._kept:
+            self._thread.join(_PATIENCE_S)
+
+    def note(self, container: ContainerModel, place: Place) -> None:
+        """The container's state is at `place`, from now on."""
+        with self._lock:
+            self._places.update({task.name: place for task in container.tasks})
+
+    def of(self, container: ContainerModel) -> Place | None:
+        """Where most of the container's tasks have their state; None if that is not known."""
+        with self._lock:
+            known = Counter(place for task in container.tasks if (place := self._places.get(task.name)) is not None)
+        return known.most_common(1)[0][0] if known else None
+
+    def hosts(self) -> frozenset[str]:
+        """Every host that has the state of some task."""
+        with self._lock:
+            return frozenset(place.host for place in self._places.values())
+
+    def _read(self) -> None:
+        try:
+            with ExitStack() as stack:
+                self._places = from_json(self._manager(stack).read_record(JobRecord.LOCALITY))
+        except SamzapyError as cause:
+            logger.warning("Where the tasks' local state lies is not known: %s", cause)
+        self._written = {task: place.host for task, place in self._places.items()}
+
+    def _run(self) -> None:
+        while not self._closed.wait(_PACE_S):
+            self._write()
+        self._write()
+
+    def _write(self) -> None:
+        with self._lock:
+            places = dict(self._places)
+        hosts = {task: place.host for task, place in places.items()}
+        if hosts == self._written:
+            return
+        try:
+            with ExitStack() as stack:
+                self._manager(stack).write_record(JobRecord.LOCALITY, to_json(places))
+            self._written = hosts
+        except SamzapyError as cause:
+            logger.warning("Where the tasks' local state lies was not written down: %s", cause)
+
+    def _manager(self, stack: ExitStack) -> CheckpointManager:
+        name = f"{self._config.name}-{self._config.id}-locality"
+        clients = stack.enter_context(closing(SystemClients(self._config.systems, system_factory, name)))
+        return stack.enter_context(closing(manager_for(self._config, clients)))
+
+
+def to_json(places: Mapping[str, Place]) -> dict[str, Any]:
+    """As a record beside the checkpoints; the executors are for people."""
+    return {"tasks": {task: {"host": at.host, "executor": at.executor} for task, at in sorted(places.items())}}
+
+
+def from_json(data: Mapping[str, Any] | None) -> dict[str, Place]:
+    """The hosts of such a record; nothing for None. Raises RestoreError."""
+    try:
+        tasks = {} if data is None else data["tasks"]
+        return {task: Place(str(told["host"])) for task, told in tasks.items()}
+    except (KeyError, TypeError, AttributeError) as cause:
+        raise RestoreError(f"the job's record of its tasks' hosts cannot be read ({type(cause).__name__})") from cause

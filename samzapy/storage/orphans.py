@@ -1,0 +1,87 @@
+"""Local stores that no task here uses any more: set aside when they are old, deleted with a later start.
+
+A task that has moved to another machine, or is gone with its partition, leaves its stores behind. They hold nothing that
+their changelogs do not. In two steps, as Samza's monitor does it, so that whoever misses one finds it in between.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from samzapy.storage.rocksdb.failures import locking_pid
+
+logger = logging.getLogger(__name__)
+
+#: A store that was set aside as an orphan stays for so long at least, in milliseconds.
+GRACE_MS = 3_600_000
+
+_ORPHAN, _REFUSED = ".orphaned-", (".stale-", ".corrupt-")
+
+
+def sweep_orphans(base: Path, job: str, current: Collection[str], ttl_ms: int, now_ms: int) -> list[Path]:
+    """Look through the job's own folder below `base`; returns what was set aside or deleted.
+
+    Never touched: the stores of the `current` tasks, whatever is locked by any process, whatever was written to less
+    than `ttl_ms` milliseconds ago. Nothing happens with a negative `ttl_ms`. What cannot be renamed or deleted is logged.
+    """
+    root = base.expanduser().resolve() / job
+    if ttl_ms < 0 or not root.is_dir():
+        return []
+    kept = {task.replace(" ", "_") for task in current}
+    touched = []
+    for path in _stores(root):
+        try:
+            if path.name not in kept and _sweep(path, ttl_ms, now_ms):
+                touched.append(path)
+        except OSError as cause:
+            logger.warning("The unused store %s stays: %s", path, cause.strerror or cause)
+    return touched
+
+
+def _stores(root: Path) -> Iterator[Path]:
+    for store in sorted(root.iterdir()):
+        if store.is_dir() and not store.is_symlink():
+            yield from (path for path in sorted(store.iterdir()) if path.is_dir() and not path.is_symlink())
+
+
+def _sweep(path: Path, ttl_ms: int, now_ms: int) -> bool:
+    if _ORPHAN in path.name:
+        return _delete(path, _ORPHAN, GRACE_MS, now_ms)
+    for kind in _REFUSED:
+        if kind in path.name:
+            return _delete(path, kind, ttl_ms, now_ms)
+    return now_ms - _last_written_ms(path) >= ttl_ms and _set_aside(path, now_ms)
+
+
+def _delete(path: Path, kind: str, least_ms: int, now_ms: int) -> bool:
+    since = path.name.rpartition(kind)[2]
+    if not since.isdigit() or now_ms - int(since) < least_ms:
+        return False
+    shutil.rmtree(path)
+    logger.info("Deleted the unused store %s", path)
+    return True
+
+
+def _last_written_ms(path: Path) -> int:
+    return max(int(file.stat().st_mtime * 1000) for file in (path, *path.iterdir()))
+
+
+def _set_aside(path: Path, now_ms: int) -> bool:
+    """Rename it while holding its lock, so that nobody has it open, and nobody opens it meanwhile."""
+    if not (path / "LOCK").exists() or locking_pid(path) is not None:
+        return False
+    lock = os.open(path / "LOCK", os.O_RDWR)
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.rename(path.with_name(f"{path.name}{_ORPHAN}{now_ms}"))
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(lock)
+    logger.info("Set aside the unused store %s; it is deleted with a later start", path)
+    return True

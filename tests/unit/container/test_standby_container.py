@@ -1,0 +1,193 @@
+"""Standby containers and whoever takes their copies over, in one process on the memory system."""
+
+import shutil
+import threading
+
+import pytest
+from memory_job import MemoryJob
+
+from samzapy.api.lease import ContainerReport
+from samzapy.config.loader import load_job
+from samzapy.container.standby import StandbyContainer
+from samzapy.coordinator.coordinator import Coordinator, LocalLease
+from samzapy.coordinator.model import JobSpec
+from samzapy.runner.prepare import prepare
+
+DEADLINE_S = 60.0
+
+
+class Standby:
+    """The standby of a job's only container, in a thread of its own."""
+
+    def __init__(self, job, **overrides):
+        config = load_job(job.flat | overrides)
+        model = prepare(config).model
+        self.coordinator = Coordinator(config.name, JobSpec(model, config.raw), 60.0)
+        lease = LocalLease(self.coordinator, "0-1")
+        self.container = StandbyContainer(config, model.container("0-1"), lease, look_s=0.05)
+        self.report: ContainerReport | None = None
+        self.failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def caught_up(self, records):
+        """Wait until it has read, and written, so many changelog records in all."""
+        for _ in range(int(DEADLINE_S / 0.05)):
+            report = self.container.report("")
+            if sum(report.positions.values()) >= records and report.positions == report.ends:
+                return
+            assert self._thread.is_alive(), self.failure
+            self.coordinator.wait(0.05)
+        raise AssertionError(f"the standby did not catch up: {self.container.report('')}")
+
+    def stop(self):
+        self.container.stop()
+        self._thread.join(DEADLINE_S)
+        assert self.failure is None
+
+    def _run(self):
+        try:
+            self.report = self.container.run()
+        except Exception as failure:  # noqa: BLE001  # told by stop()
+            self.failure = failure
+
+
+@pytest.fixture
+def job(tmp_path):
+    return MemoryJob(tmp_path / "state", **{"job.standbytasks.replication.factor": "2"})
+
+
+def messages(first, count, keys=50):
+    return [(n % 2, f"k{n % keys}", {"id": n}) for n in range(first, first + count)]
+
+
+def own_stores(tmp_path):
+    return sorted((tmp_path / "state" / "counting-1" / "counts").glob("Partition_?"))
+
+
+def sources(report):
+    return {source for _, _, source in report.restored.values()}
+
+
+def restored(report):
+    return sum(records for records, _, _ in report.restored.values())
+
+
+def test_a_taken_over_copy_has_only_the_tail_to_read(job, tmp_path):
+    job.send(*messages(0, 400))
+    job.run()
+    standby = Standby(job)
+    standby.caught_up(50)
+    job.send(*messages(400, 60))
+    job.run()
+    standby.caught_up(100)
+    standby.stop()
+    assert standby.report.phase == "done"
+    (told,) = standby.coordinator.status().standbys
+    assert (told.state, told.remaining) == ("done", 0)
+    job.send(*messages(460, 10))
+    job.run()  # the tail: ten records that the copy has not
+    for store in own_stores(tmp_path):
+        shutil.rmtree(store)
+    job.send(*messages(470, 30))
+    report = job.run()
+    assert sources(report) == {"standby + changelog"}
+    assert restored(report) == 10
+    counts = {key: message["count"] for key, message in job.outputs()}
+    assert counts == {f"k{n}": 10 for n in range(50)}
+    assert job.changelog() == counts
+
+
+def test_the_copy_lies_beside_the_tasks_own_store_and_has_its_own_marker(job, tmp_path):
+    job.send(*messages(0, 20))
+    job.run()
+    standby = Standby(job)
+    standby.caught_up(20)
+    beside = {path.name for path in (tmp_path / "state" / "counting-1" / "counts").iterdir()}
+    assert beside == {"Partition_0", "Partition_1", "Partition_0.standby-1", "Partition_1.standby-1"}
+    standby.stop()
+
+
+def test_a_store_that_is_further_than_the_copy_is_kept(job, tmp_path):
+    job.send(*messages(0, 20))
+    job.run()
+    standby = Standby(job)
+    standby.caught_up(20)
+    standby.stop()
+    job.send(*messages(20, 20))
+    job.run()
+    assert sources(job.run()) == {"local store"}
+    assert len(list((tmp_path / "state" / "counting-1" / "counts").glob("*.standby-1"))) == 2
+
+
+def test_a_copy_that_is_in_use_is_left_alone(job, tmp_path):
+    job.send(*messages(0, 20))
+    job.run()
+    standby = Standby(job)
+    standby.caught_up(20)
+    for store in own_stores(tmp_path):
+        shutil.rmtree(store)
+    assert sources(job.run()) == {"changelog"}
+    job.send(*messages(20, 4))
+    job.run()
+    standby.caught_up(24)
+    standby.stop()
+
+
+def test_a_copy_of_another_changelog_is_not_taken_over(job, tmp_path):
+    job.send(*messages(0, 20))
+    job.run()
+    standby = Standby(job)
+    standby.caught_up(20)
+    standby.stop()
+    for store in own_stores(tmp_path):
+        shutil.rmtree(store)
+    job.admin.delete("counts-changelog")
+    job.admin.delete("__samza_checkpoint_ver_1_for_counting_1")
+    assert sources(job.run()) == {"nothing"}
+    assert len(list((tmp_path / "state" / "counting-1" / "counts").glob("*.standby-1"))) == 2
+
+
+def test_a_standby_goes_on_from_its_own_copy(job, tmp_path):
+    job.send(*messages(0, 40))
+    job.run()
+    first = Standby(job)
+    first.caught_up(40)
+    first.stop()
+    job.send(*messages(40, 4))
+    job.run()
+    second = Standby(job)
+    second.caught_up(44)
+    second.stop()
+    for store in own_stores(tmp_path):
+        shutil.rmtree(store)
+    report = job.run()
+    assert sources(report) == {"standby"}
+    assert restored(report) == 0
+
+
+def test_only_what_is_committed_is_copied(tmp_path):
+    keys = {"task.guarantee": "exactly-once", "task.commit.ms": "1000", "job.standbytasks.replication.factor": "2"}
+    job = MemoryJob(tmp_path / "state", **keys)
+    job.send(*messages(0, 100))
+    job.run()
+    standby = Standby(job)
+    standby.caught_up(50)
+    job.send(*messages(100, 10), (0, "k0", {"id": 1, "do": "fail"}))
+    with pytest.raises(Exception, match="told to"):
+        job.run()
+    standby.stop()
+    for store in own_stores(tmp_path):
+        shutil.rmtree(store)
+    with pytest.raises(Exception, match="told to"):
+        job.run()
+    assert set(job.changelog().values()) == {2}
+
+
+def test_a_job_without_logged_stores_has_no_standbys_and_others_have_one_for_each_copy_but_one(tmp_path):
+    job = MemoryJob(tmp_path / "state")
+    assert prepare(job.config).model.standbys == ()
+    thrice = load_job(job.flat | {"job.standbytasks.replication.factor": "3", "job.container.count": "2"})
+    assert [c.id for c in prepare(thrice).model.standbys] == ["0-1", "0-2", "1-1", "1-2"]
+    bare = {key: value for key, value in thrice.raw.items() if not key.startswith("stores.counts.changelog")}
+    assert prepare(load_job(bare)).model.standbys == ()
