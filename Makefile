@@ -28,7 +28,7 @@ demo: install java ## run the flights job on Spark with the embedded system, and
 	$(BIN)/samzapy demo
 
 test: install java ## run the tests, with a real Kafka and a real Spark
-	$(BIN)/python -m pytest -q -m "not slow" --ignore=tests/torture --ignore=tests/samza
+	$(BIN)/python -m pytest -q -m "not slow" --numprocesses 2 --dist loadfile --ignore=tests/torture --ignore=tests/samza
 
 test-slow: install java ## run the tests that are too long for `make test`
 	$(BIN)/python -m pytest -q --timeout=600 -m slow --ignore=tests/torture --ignore=tests/samza

@@ -12,7 +12,14 @@ from rich.console import Console
 from benchmarks.kafka import broker
 from benchmarks.results import write
 from benchmarks.suite import VARIANTS, WORKLOADS
-from benchmarks.tables import commits_table, latency_table, phases_table, ratios_table, results_table
+from benchmarks.tables import (
+    commits_table,
+    latency_table,
+    phases_table,
+    ratios_table,
+    restarts_table,
+    results_table,
+)
 from samzapy.bench.machine import describe_machine
 from samzapy.bench.measuring import Measurement
 from samzapy.errors import SamzapyError
@@ -56,7 +63,7 @@ def run(options: argparse.Namespace) -> None:
                 for variant, measured in runs.items():
                     measured.append(workload.run(variant))
                     progress.print(f"{name} {number}/{times} {variant}: {measured[-1].messages_per_s:,.0f} msg/s")
-    for table in (results_table, phases_table, latency_table, commits_table, ratios_table):
+    for table in (results_table, restarts_table, phases_table, latency_table, commits_table, ratios_table):
         made = table(repeats)
         if made.row_count:
             console.print(made)

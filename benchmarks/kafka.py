@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain, count, repeat
@@ -47,21 +47,42 @@ class Kafka:
         """A name that nothing else on the broker has."""
         return f"{name}-{self.token}-{next(self._numbers)}"
 
-    def create(self, name: str, *, compacted: bool = False) -> str:
+    def create(
+        self,
+        name: str,
+        *,
+        compacted: bool = False,
+        partitions: int = PARTITIONS,
+        settings: Mapping[str, str] | None = None,
+    ) -> str:
         """A new topic; returns its name."""
         topic = self.unique(name)
         admin = system_factory(self.settings).admin(self.settings, "benchmark")
         try:
-            admin.create(StreamSpec(topic, PARTITIONS, _CHANGELOG if compacted else {}))
+            admin.create(StreamSpec(topic, partitions, settings or (_CHANGELOG if compacted else {})))
         finally:
             admin.close()
         return topic
 
     def load(self, name: str, events: Events, copies: int = 1) -> str:
         """A new topic with events in it, `copies` times over; returns its name."""
-        topic, all_of_them = self.unique(name), chain.from_iterable(repeat(events, copies))
-        load_events(self.settings, SystemStream("kafka", topic), all_of_them, partitions=PARTITIONS)
+        topic = self.unique(name)
+        self.append(topic, chain.from_iterable(repeat(events, copies)))
         return topic
+
+    def append(self, topic: str, events: Iterable[tuple[bytes, bytes]]) -> None:
+        """More events in a topic, which is created if there is none."""
+        load_events(self.settings, SystemStream("kafka", topic), events, partitions=PARTITIONS)
+
+    def append_changes(self, topic: str, partition: int, batches: Iterable[Sequence[tuple[bytes, bytes]]]) -> None:
+        """A changelog's records, in one partition."""
+        producer = system_factory(self.settings).producer(self.settings, "benchmark")
+        try:
+            for batch in batches:
+                producer.send_changes(topic, partition, batch)
+            producer.flush()
+        finally:
+            producer.close()
 
     def records(self, topic: str) -> int:
         """How many offsets a topic has given out."""

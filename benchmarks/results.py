@@ -21,6 +21,8 @@ _NUMBERS = re.compile(r"\[[\s\d.,e+-]*\]")
 #: Repeats by workload and variant.
 Repeats = Mapping[str, Mapping[str, Sequence[Measurement]]]
 PERCENTILES = ("p50_ms", "p99_ms", "p99.9_ms")
+#: Seconds from a container's start to the end of its first message, of the tasks that mark it.
+FIRST_MESSAGE = "first_message_s"
 _FIGURES: dict[str, Callable[[Measurement], float]] = {
     "messages_per_s": lambda measured: measured.messages_per_s,
     "cpu_s_per_million": lambda measured: measured.cpu_s_per_million,
@@ -31,7 +33,7 @@ _FIGURES: dict[str, Callable[[Measurement], float]] = {
 def figures(repeats: Sequence[Measurement]) -> dict[str, list[float]]:
     """Every figure of every repeat, by its name."""
     found = {name: [figure(measured) for measured in repeats] for name, figure in _FIGURES.items()}
-    for name in (*PERCENTILES, "changelog_records_per_put", "commits", "commit_s"):
+    for name in (*PERCENTILES, "changelog_records_per_put", "commits", "commit_s", FIRST_MESSAGE):
         if all(name in measured.more for measured in repeats):
             found[name] = [measured.more[name] for measured in repeats]
     return found

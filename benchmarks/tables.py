@@ -10,7 +10,7 @@ from rich.table import Table
 
 from benchmarks.guarantees import Guarantees
 from benchmarks.kafka import PARTITIONS
-from benchmarks.results import PERCENTILES, Repeats, figures, ratios
+from benchmarks.results import FIRST_MESSAGE, PERCENTILES, Repeats, figures, ratios
 from samzapy.bench.measuring import Measurement
 from samzapy.bench.report import memory_cell
 
@@ -25,6 +25,8 @@ def results_table(repeats: Repeats) -> Table:
     for workload, variants in repeats.items():
         for variant, runs in variants.items():
             found = figures(runs)
+            if FIRST_MESSAGE in found:
+                continue
             table.add_row(
                 workload,
                 variant,
@@ -48,6 +50,20 @@ def latency_table(repeats: Repeats) -> Table:
             found = figures(runs)
             if PERCENTILES[0] in found:
                 table.add_row(variant, *(_spread(found[name], ".1f") for name in PERCENTILES))
+    return table
+
+
+def restarts_table(repeats: Repeats) -> Table:
+    """Seconds from the start of a container that has its state in its files to the end of its first message."""
+    table = _table("restart with local state: median (min - max)", "workload", "variant")
+    table.add_column("s to first message", justify="right", no_wrap=True)
+    table.add_column("memory MiB", justify="right", no_wrap=True)
+    for workload, variants in repeats.items():
+        for variant, runs in variants.items():
+            found = figures(runs)
+            if FIRST_MESSAGE in found:
+                memory = memory_cell(max(runs, key=lambda run: run.peak_rss["tree"]))
+                table.add_row(workload, variant, _spread(found[FIRST_MESSAGE], ".2f"), memory)
     return table
 
 

@@ -76,7 +76,7 @@ class Workload(ABC):
 class BesideBareLoop(Workload):
     """A workload that is also done by hand."""
 
-    variants = (BARE, LOCAL, SPARK)
+    variants: tuple[str, ...] = (BARE, LOCAL, SPARK)
 
     @abstractmethod
     def bare(self) -> Measurement:

@@ -32,6 +32,7 @@ from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelop
 from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.serde import Serde, SerdeFactory
+from samzapy.api.side_inputs import SideInputsProcessor
 from samzapy.api.sink import Sink, TaskAttempt
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import (
@@ -70,6 +71,7 @@ __all__ = [
     "SamzapyError",
     "Serde",
     "SerdeFactory",
+    "SideInputsProcessor",
     "Sink",
     "StreamTask",
     "SystemStream",

@@ -1,6 +1,6 @@
 """The SPI of a storage engine: bytes in order, committed state only.
 
-An engine never holds anything that was not committed: it is written once a commit, and by restore. Whatever instant
+An engine never holds anything that was not committed: it is written once a commit, and loaded by restores. Whatever instant
 the process dies at, an engine that is persistent is found at some earlier commit, because a commit's data and its
 marker go in together.
 """
@@ -60,6 +60,16 @@ class StorageEngine(ABC):
     def write(self, changes: Changes, marker: bytes) -> None:
         """Apply `changes` and replace the marker, atomically: after a crash both are there or neither is."""
 
+    def load(self, changes: Changes, marker: bytes) -> None:
+        """As `write` and `flush`, for what a restore has gathered: many changes at once, in any order.
+
+        An engine that has a faster way for so many overrides it; to be atomic is required of that, too.
+        """
+        # In the order of the keys RocksDB, for one, takes them ten times as fast. Sorting keys alone compares bytes only:
+        # sorting pairs takes five times as long.
+        self.write({key: changes[key] for key in sorted(changes)}, marker)
+        self.flush()
+
     @abstractmethod
     def marker(self) -> bytes | None:
         """The marker of the last write that survived, None for a new engine."""
@@ -67,6 +77,12 @@ class StorageEngine(ABC):
     @abstractmethod
     def flush(self) -> None:
         """Move what is only in memory to disk, so that less has to be restored after a kill."""
+
+    def checkpoint(self, directory: Path) -> None:
+        """Put the contents and the marker, as they are now, into `directory`, which does not exist: files that nobody
+        changes afterwards, links where that is quicker. May be called from another thread than everything else, while
+        that goes on. Only of engines whose factory `makes_checkpoints`."""
+        raise StoreError("the engine makes no checkpoints")
 
     @abstractmethod
     def close(self) -> None:
@@ -92,6 +108,9 @@ class StorageEngineFactory(ABC):
 
     #: Whether the engine keeps its contents on disk when the process ends.
     persistent = False
+
+    #: Whether `checkpoint` of its engines makes a directory that `open` takes.
+    makes_checkpoints = False
 
     @abstractmethod
     def open(self, directory: Path | None, settings: EngineSettings) -> StorageEngine:

@@ -95,6 +95,10 @@ class SystemConsumer(ABC):
     Use: `register` all partitions, `start`, `poll` until done, `close`. One thread.
     """
 
+    #: Set before `start` by a reader that asks nothing but how far it is: a system may then give each record of a batch
+    #: the time of the last one, and no headers, where that costs less.
+    coarse = False
+
     @abstractmethod
     def register(self, ssp: SystemStreamPartition, offset: int) -> None:
         """Read `ssp` from `offset` on. Before `start` only."""

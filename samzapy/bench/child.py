@@ -54,6 +54,8 @@ def run(config: JobConfig, runner: str, *, until_end: bool) -> dict[str, Any]:
     told: dict[str, Any] = {"messages": outcome.status.processed, "more": _more(outcome, stretch)}
     told["more"]["run_s"] = end - start
     if stretch is not None:
+        if stretch.first is not None:
+            told["more"]["first_message_s"] = stretch.first - start
         told["more"]["cpu_to_ready_s"] = stretch.cpu_before_s - (cpu if runner == LOCAL else 0.0)
         exact = {"cpu_s": stretch.cpu_s, "cpu_of": [MAIN if runner == LOCAL else WORKER]}
         return {**told, **exact, "start": stretch.start, "end": stretch.end, "timeline": stretch.timeline}

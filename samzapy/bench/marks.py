@@ -15,7 +15,7 @@ from pathlib import Path
 
 #: The key of the job file that names the marks' file; without it nothing is written.
 MARKS_KEY = "bench.marks"
-READY, CLOSED = "ready", "closed"
+READY, FIRST, CLOSED = "ready", "first", "closed"
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Mark:
 @dataclass(frozen=True)
 class Stretch:
     """The measured stretch of a run, from the first ready task to the last closed one. Latencies are in the order in
-    which a process had them."""
+    which a process had them. `first`: when the first message was processed, None if its task does not mark that."""
 
     start: float
     end: float
@@ -43,6 +43,7 @@ class Stretch:
     cpu_before_s: float
     timeline: tuple[tuple[float, int, int], ...]
     latencies_ns: tuple[int, ...]
+    first: float | None = None
 
 
 def append_mark(
@@ -80,4 +81,5 @@ def read_stretch(path: Path) -> Stretch | None:
         cpu_before_s=before,
         timeline=tuple(sorted((at, partition, offset) for mark in closed for at, partition, offset in mark.timeline)),
         latencies_ns=tuple(ns for mark in closed for ns in mark.latencies_ns),
+        first=min((mark.at for mark in marks if mark.event == FIRST and mark.pid in pids), default=None),
     )

@@ -12,7 +12,7 @@ from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelop
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStream
 from samzapy.api.task import ClosableTask, InitableTask, StreamTask, WindowableTask
-from samzapy.bench.marks import CLOSED, MARKS_KEY, READY, append_mark
+from samzapy.bench.marks import CLOSED, FIRST, MARKS_KEY, READY, append_mark
 
 
 class MarkedTask(StreamTask, InitableTask, WindowableTask, ClosableTask):
@@ -77,6 +77,18 @@ class KeyedCountTask(MarkedTask):
         counts = self._counts
         user = envelope.message["user"]
         counts.put(user, (counts.get(user) or 0) + 1)
+
+
+class FirstMessageTask(KeyedCountTask):
+    """The keyed count; marks the end of its first message, too."""
+
+    def process(
+        self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> None:
+        is_first = self.at is None
+        super().process(envelope, collector, coordinator)
+        if is_first and self._marks:
+            append_mark(self._marks, FIRST)
 
 
 class LatencyTask(KeyedCountTask):

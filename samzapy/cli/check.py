@@ -12,6 +12,7 @@ from samzapy.cli.output import table, warn
 from samzapy.cli.pairs import pairs
 from samzapy.config.job import JobConfig
 from samzapy.config.promises import Downgrade
+from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.model import JobModel
 
@@ -115,12 +116,21 @@ def _show_job(config: JobConfig) -> None:
             s.factory.rpartition(":")[2],
             s.key_serde or "-",
             s.msg_serde or "-",
-            s.changelog or "none",
+            s.changelog or _filled_from(s) or "none",
             s.object_cache_size,
         )
         for s in config.stores.values()
     ]
     table("Stores", ("store", "engine", "key", "value", "changelog", "cache"), stores)
+
+
+def _filled_from(store: StoreConfig) -> str:
+    """The streams that a store comes from in the place of a changelog."""
+    if store.source is None:
+        return ""
+    return ("replayed: " if store.source.replayed else "side inputs: ") + ", ".join(
+        map(str, [*store.source.streams, *sorted(store.source.partitions)])
+    )
 
 
 def _show_promises(found: Iterable[Downgrade]) -> None:

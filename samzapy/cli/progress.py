@@ -8,10 +8,28 @@ from types import TracebackType
 from typing import final
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
 from samzapy.config.promises import told
 from samzapy.coordinator.progress import ContainerStatus, JobStatus, RestoredStore
+
+
+class _TimeLeft(TimeRemainingColumn):
+    """Nothing for what has no end."""
+
+    def render(self, task: Task) -> Text:
+        return Text("") if task.total is None else Text("left ").append_text(super().render(task))
 
 
 @final
@@ -36,6 +54,7 @@ class RunDisplay:
             MofNCompleteColumn(),
             TextColumn("{task.fields[unit]}"),
             TimeElapsedColumn(),
+            _TimeLeft(),
         )
         self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 

@@ -21,6 +21,7 @@ from samzapy.config import (
     serializers,
     source,
     spark,
+    store_sources,
     stores,
     streams,
     systems,
@@ -99,7 +100,10 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
     serdes = serializers.parse_serdes(reader)
     ids = streams.parse_stream_ids(reader, default_system, found_systems)
     found_task = task.parse_task(reader, ids, default_system, found_systems)
-    found_stores = stores.parse_stores(reader, changelog_system, found_systems, serdes)
+    found_stores = {
+        name: _with_source(reader, store, ids, default_system, found_systems, found_task)
+        for name, store in stores.parse_stores(reader, changelog_system, found_systems, serdes).items()
+    }
     _check_default_serdes(reader, found_systems, serdes)
     logged, non_logged = job.parse_base_dirs(reader, environ)
     return JobConfig(
@@ -107,7 +111,7 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
         id=job_id,
         task=found_task,
         systems=found_systems,
-        streams=streams.parse_streams(reader, ids, _mentioned(found_task, found_systems), serdes),
+        streams=streams.parse_streams(reader, ids, _mentioned(found_task, found_stores, found_systems), serdes),
         stores=found_stores,
         serdes=serdes,
         container_count=reader.get(job.CONTAINER_COUNT),
@@ -131,8 +135,28 @@ def _system(reader: Reader, key: Key[str | None], known: Mapping[str, SystemSett
     return system
 
 
-def _mentioned(found: task.TaskConfig, known: Mapping[str, SystemSettings]) -> Iterator[SystemStream]:
-    for stream in (*found.inputs, *(ssp.system_stream for ssp in found.broadcast_inputs)):
+def _with_source(
+    reader: Reader,
+    store: StoreConfig,
+    ids: Mapping[str, SystemStream],
+    default_system: str | None,
+    found_systems: Mapping[str, SystemSettings],
+    found_task: task.TaskConfig,
+) -> StoreConfig:
+    found = store_sources.parse_source(reader, store.name, ids, default_system, found_systems, found_task.inputs)
+    if found is None:
+        return store
+    store_sources.check_sourced(
+        reader, store.name, logged=store.changelog is not None, expiring=store.ttl_ms is not None
+    )
+    return replace(store, source=found)
+
+
+def _mentioned(
+    found: task.TaskConfig, found_stores: Mapping[str, StoreConfig], known: Mapping[str, SystemSettings]
+) -> Iterator[SystemStream]:
+    sources = (stream for store in found_stores.values() if store.source for stream in store.source.all_streams)
+    for stream in (*found.inputs, *(ssp.system_stream for ssp in found.broadcast_inputs), *sources):
         if stream.system in known:
             yield stream
 

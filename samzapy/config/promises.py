@@ -98,7 +98,7 @@ def _commits(config: JobConfig) -> Iterator[Downgrade]:
 
 def _states(config: JobConfig) -> Iterator[Downgrade]:
     for store in config.stores.values():
-        if store.changelog is None:
+        if store.changelog is None and store.source is None:
             yield Downgrade(changelogs.CHANGELOG.at(store=store.name), "none: the store is empty at each start")
 
 

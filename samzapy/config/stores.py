@@ -7,14 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from samzapy.api.stream import SystemStream
-from samzapy.config import access_log, changelogs, rocksdb, store_values
+from samzapy.config import access_log, backup, changelogs, local_files, rocksdb, store_sources, store_values
+from samzapy.config.backup import BackupConfig, parse_backup
 from samzapy.config.changelogs import parse_changelog
 from samzapy.config.classes import BYTE_ENGINES, ENGINES
 from samzapy.config.keys import Key, collect
 from samzapy.config.kinds import BOOLEAN, NAME_RULE, TEXT, choice, integer, is_name, optional
+from samzapy.config.local_files import LocalFiles
 from samzapy.config.reader import Reader
 from samzapy.config.secrets import Masked
 from samzapy.config.serializers import check_serde
+from samzapy.config.store_sources import StoreSource
 from samzapy.config.store_values import LargeValues
 
 
@@ -28,7 +31,8 @@ class StoreConfig:
     topic keys (`max.message.bytes`, ...). `ttl_ms`: how long an entry lives, None for ever. `access_log_percent`: how
     many calls are told on the access log, None for no such log. `clean_on_start`: local files are never used again.
     `base` is the engine below one with a query interface of its own; the serdes are empty where the job file leaves
-    them to such an engine.
+    them to such an engine. `source`: the streams that fill it instead of a changelog, None for none.
+    `backup`: where snapshots of its files go, None for nowhere.
     """
 
     name: str
@@ -48,8 +52,11 @@ class StoreConfig:
     access_log_percent: int | None = None
     object_cache_check: bool = False
     clean_on_start: bool = False
+    local_files: LocalFiles = field(default_factory=LocalFiles)
     properties: Mapping[str, str] = field(default_factory=dict)
     base: str = ""
+    source: StoreSource | None = None
+    backup: BackupConfig | None = None
 
 
 FACTORY = Key(
@@ -102,16 +109,27 @@ CLEAN_ON_START = Key(
     "Whether each start throws the local files away and restores everything from the changelog.",
 )
 _OWN_KEYS = collect(globals())
-KEYS: tuple[Key[Any], ...] = (*_OWN_KEYS, *changelogs.KEYS, *store_values.KEYS, *access_log.KEYS)
+KEYS: tuple[Key[Any], ...] = (
+    *_OWN_KEYS,
+    *local_files.KEYS,
+    *changelogs.KEYS,
+    *store_values.KEYS,
+    *access_log.KEYS,
+    *store_sources.KEYS,
+    *backup.KEYS,
+)
 
-_PREFIX, _SUFFIX, _SIDE_INPUTS = "stores.", ".factory", ".side.inputs.processor"
+_PREFIX, _SUFFIX = "stores.", ".factory"
+_PROCESSORS = (".side.inputs.processor", ".restore.inputs.processor")
 _RESERVED = "default"
 
 
 def store_names(values: Mapping[str, str]) -> list[str]:
-    """The stores of a job: those that have a factory."""
-    found = (k[len(_PREFIX) : -len(_SUFFIX)] for k in values if k.startswith(_PREFIX) and k.endswith(_SUFFIX))
-    return sorted(name for name in found if name and not name.endswith(_SIDE_INPUTS))
+    """The stores of a job: those that have a factory, or a processor that fills them."""
+    found = {k[len(_PREFIX) : -len(_SUFFIX)] for k in values if k.startswith(_PREFIX) and k.endswith(_SUFFIX)}
+    for processor in _PROCESSORS:
+        found = {name.removesuffix(processor) for name in found}
+    return sorted(name for name in found if name)
 
 
 def parse_stores(
@@ -171,8 +189,10 @@ def _store(reader: Reader, name: str, changelog: SystemStream | None, serdes: di
         large_values=store_values.parse_large_values(reader, name),
         access_log_percent=access_log.parse_access_log(reader, name, changelog),
         clean_on_start=reader.get(CLEAN_ON_START, store=name),
+        local_files=local_files.parse_local_files(reader, name),
         properties=properties,
         base=_base(reader, name, factory),
+        backup=parse_backup(reader, name, logged=changelog is not None),
     )
 
 
@@ -205,7 +225,11 @@ def _sizes(reader: Reader, name: str) -> tuple[int, int]:
 def _engine_properties(reader: Reader, name: str) -> Masked:
     below = reader.below(f"{_PREFIX}{name}.")
     ours = {key.name.removeprefix("stores.{store}.") for key in KEYS}
-    rest = {key: value for key, value in below.items() if key not in ours and not key.startswith("changelog.")}
+    rest = {
+        key: value
+        for key, value in below.items()
+        if key not in ours and not key.startswith(("changelog.", "backup.options."))
+    }
     for engine_key in rocksdb.KEYS:
         leaf = engine_key.name.removeprefix("stores.{store}.")
         if engine_key.otherwise and leaf not in rest and (wider := reader.get(engine_key, store=name)) is not None:

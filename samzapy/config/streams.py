@@ -92,6 +92,7 @@ BOUNDED = Key(
 PROPERTIES = Key("streams.{stream}.*", TEXT, None, "Topic keys for the stream's creation (`cleanup.policy`, ...).")
 KEYS = collect(globals())
 
+_PARTITIONS = re.compile(r"(.+)#(?:(\d{1,6})|\[(\d{1,6})-(\d{1,6})\])", re.ASCII)
 _OLDER = re.compile(r"systems\.([^.]+)\.streams\.(.+?)\.samza\..+")
 
 
@@ -108,6 +109,27 @@ def parse_stream_ids(reader: Reader, default_system: str | None, systems: Iterab
         check_system(reader, key, system, systems)
         found[stream_id] = SystemStream(system, reader.get(PHYSICAL_NAME, stream=stream_id) or stream_id)
     return found
+
+
+def resolve_stream(
+    reader: Reader, key: str, name: str, ids: Mapping[str, SystemStream], default_system: str | None
+) -> SystemStream | None:
+    """The stream that `key` names by its id or as `system.stream`; None, and a problem, if it is neither."""
+    if name in ids:
+        return ids[name]
+    try:
+        return SystemStream.parse(name, default_system)
+    except ValueError:
+        reader.problem(key, "expected system.stream[,..] or the id of a stream", name)
+        return None
+
+
+def parse_partitions(text: str) -> tuple[str, range] | None:
+    """The stream's name and the partition numbers of `stream#3` or `stream#[0-2]`; None if it is not of that form."""
+    match = _PARTITIONS.fullmatch(text)
+    if match is None:
+        return None
+    return match[1], range(int(match[2] or match[3]), int(match[2] or match[4]) + 1)
 
 
 def check_system(reader: Reader, key: str, system: str, systems: Iterable[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -15,7 +14,7 @@ from samzapy.config.guarantee import Guarantee
 from samzapy.config.keys import Key, collect
 from samzapy.config.kinds import LIST, TEXT, integer, member
 from samzapy.config.reader import Reader
-from samzapy.config.streams import check_system
+from samzapy.config.streams import check_system, parse_partitions, resolve_stream
 from samzapy.plugins import PluginError, split_path
 
 
@@ -61,8 +60,6 @@ SHUTDOWN_MS = Key("task.shutdown.ms", integer(0), 30_000, "Milliseconds a gracef
 MAX_IDLE_MS = Key("task.max.idle.ms", integer(0), 10, "Milliseconds to wait for input when there is none.")
 POLL_BATCH_SIZE = Key("task.poll.batch.size", integer(1, 10_000_000), 2_000, "Records taken from a system in one go.")
 KEYS = collect(globals())
-
-_BROADCAST = re.compile(r"(.+)#(?:(\d{1,6})|\[(\d{1,6})-(\d{1,6})\])", re.ASCII)
 
 
 def parse_task(
@@ -110,7 +107,7 @@ def _inputs(
         reader.problem(INPUTS.name, "required, e.g. kafka.page-views")
     found: dict[SystemStream, None] = {}
     for name in names:
-        stream = _resolve(reader, INPUTS.name, name, ids, default_system)
+        stream = resolve_stream(reader, INPUTS.name, name, ids, default_system)
         if stream is None:
             continue
         if stream in found:
@@ -126,30 +123,18 @@ def _broadcast(
     key = BROADCAST_INPUTS.name
     found: set[SystemStreamPartition] = set()
     for entry in reader.get(BROADCAST_INPUTS):
-        match = _BROADCAST.fullmatch(entry)
-        if match is None:
+        named = parse_partitions(entry)
+        if named is None:
             reader.problem(key, "expected system.stream#3 or system.stream#[0-2]", entry)
             continue
-        first, last = int(match[2] or match[3]), int(match[2] or match[4])
-        if first > last:
-            reader.problem(key, f"partition range {first}-{last} is empty", entry)
-        stream = _resolve(reader, key, match[1], ids, default_system)
+        name, numbers = named
+        if not numbers:
+            reader.problem(key, f"partition range {numbers.start}-{numbers.stop - 1} is empty", entry)
+        stream = resolve_stream(reader, key, name, ids, default_system)
         if stream is not None:
             check_system(reader, key, stream.system, systems)
-            found.update(SystemStreamPartition(*stream, partition) for partition in range(first, last + 1))
+            found.update(SystemStreamPartition(*stream, partition) for partition in numbers)
     return frozenset(found)
-
-
-def _resolve(
-    reader: Reader, key: str, name: str, ids: Mapping[str, SystemStream], default_system: str | None
-) -> SystemStream | None:
-    if name in ids:
-        return ids[name]
-    try:
-        return SystemStream.parse(name, default_system)
-    except ValueError:
-        reader.problem(key, "expected system.stream[,..] or the id of a stream", name)
-        return None
 
 
 def _check_commit_interval(reader: Reader, task: TaskConfig) -> None:

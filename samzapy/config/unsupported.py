@@ -18,20 +18,23 @@ _NO_EFFECT: tuple[tuple[str, str], ...] = (
     (r"job\.(systemstreampartition|system)\.(matcher|input|stream)\..*", "no counterpart"),
     (r"(yarn|cluster-manager|container|blob\.store|fs)\..*", "Spark places and limits containers"),
     (r"task\.(opts|java\.home|execute|command\.class|log4j\..*)", "there is no JVM to launch"),
-    (r"task\.(checkpoint\.(write|read)\.versions|live\.checkpoint\.max\.age)", "there is one checkpoint format"),
+    (r"task\.live\.checkpoint\.max\.age", "there is one checkpoint format"),
     (r"task\.transactional\.state\..*", "local stores never hold more than what was committed"),
     (r"task\.commit\.(max\.delay|timeout)\.ms|task\.commit\.skip\..*", "a commit is never skipped"),
     (r"task\.(callback\.(watermark|drain)\..*|watermark.*)", "there are no watermarks"),
     (r"task\.(poll\.interval\.ms|consumer\.batch\.size|chooser\.class|name\.grouper\.factory)", "no counterpart"),
     (r"systems\.[^.]+\.(.+\.)?samza\.delete\.committed\.messages", "no counterpart"),
     (r"streams\.[^.]+\.samza\.(delete\.committed\.messages|broadcast|intermediate)", "no counterpart"),
-    (r"stores\.(.+\.)?(backup|restore)\.factories", "the changelog is the backup"),
+    (
+        r"stores\.(.+\.)?(backup|restore)\.factories",
+        "stores.X.changelog and stores.X.backup.path say where state is kept",
+    ),
     (r"metrics\.timer\..*", "timers are always on"),
 )
 _REFUSED: tuple[tuple[str, str], ...] = (
     (
-        r"stores\..+\.side\.inputs(\..*)?",
-        "side inputs are not supported: read the stream as an input, e.g. a bootstrap stream",
+        r"stores\..+\.side\.inputs\.processor\.serialized\.instance",
+        "an object of the JVM: name a SideInputsProcessor class with side.inputs.processor.factory",
     ),
     (r"job\.elasticity\.factor", "elasticity is not supported: leave it out or set 1"),
 )

@@ -12,6 +12,7 @@ from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.clock import Clock
 from samzapy.container.decode import Decoder
 from samzapy.container.policies.raw_records import RawRecords
+from samzapy.container.sources.side_inputs import SideInputs
 
 #: Decoded messages of one partition, in order; never empty.
 Run = list[IncomingMessageEnvelope]
@@ -37,8 +38,9 @@ class Inputs:
         poll_batch_size: int,
         max_idle_s: float,
         raw: RawRecords | None = None,
+        side: SideInputs | None = None,
     ) -> None:
-        """`raw` keeps what is polled as it came, for those who need it later."""
+        """`raw` keeps what is polled as it came, for those who need it later; `side`: what else is read meanwhile."""
         self._consumers = dict(consumers)
         self._decoders = {tuple(stream): decoder for stream, decoder in decoders.items()}
         self._ends = dict(ends)
@@ -49,6 +51,7 @@ class Inputs:
         self._batch = poll_batch_size
         self._max_idle_s = max_idle_s
         self._raw = raw
+        self.side = side
 
     def start(self, offsets: Mapping[SystemStreamPartition, int]) -> None:
         """Begin to fetch from `offsets`. Partitions that start at or past their end have ended at once."""
@@ -92,6 +95,8 @@ class Inputs:
 
     def close(self) -> None:
         """Release the consumers."""
+        if self.side is not None:
+            self.side.close()
         for consumer in self._consumers.values():
             consumer.close()
 

@@ -4,7 +4,7 @@ start   1  an epoch from the coordinator        (the lease given to the containe
         2  take over from the predecessor       (transactional producers: abort what it left open, and fence it)
         3  read the checkpoints                 (committed records only), and let go if a newer run has taken over
         4  open the local stores, or set them aside
-        5  restore them from the changelogs
+        5  restore them from the changelogs, and fill those that have streams instead
         6  init() of every task, and take-over of the sinks it registers there
         7  seek the inputs to the starting offsets; where a task has never committed, commit its position first
         8  process
@@ -101,7 +101,8 @@ class Container:
         # 4, 5  stores
         self._heartbeat.phase("restoring")
         starts = parts.starting_offsets(checkpoints)
-        self._stores = parts.open_stores(checkpoints, self._clock, self._on_restore)
+        self._stores = parts.open_stores(checkpoints, starts, self._clock, self._on_restore)
+        side = parts.fill_stores(self._stores, self._clock, self._on_restore)
         for model in parts.model.tasks:
             should_stop = self._heartbeat.should_stop
             stores = self._stores[model.name]
@@ -114,7 +115,7 @@ class Container:
         # 7  inputs
         self._committer = parts.committer(epoch, self._clock, self._heartbeat.should_stop)
         self._committer.commit([task for task in self._tasks if self._never_committed(task, checkpoints)], force=True)
-        self._inputs = parts.inputs(self._ends, self._clock)
+        self._inputs = parts.inputs(self._ends, self._clock, side)
         self._inputs.start(self._first_offsets())
         reach("start.7")
         return parts.run_loop(self._tasks, self._inputs, self._committer, self._heartbeat.should_stop, self._clock)
@@ -131,6 +132,8 @@ class Container:
         assert self._committer is not None
         assert self._inputs is not None
         self._committer.finish(self._tasks)
+        if self._inputs.side is not None:
+            self._inputs.side.keep()
         self._inputs.close()
         for task in self._tasks:
             task.close()

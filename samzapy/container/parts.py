@@ -45,6 +45,8 @@ from samzapy.container.policies.undecodable import TolerantDecoder
 from samzapy.container.positions import Offsets, committed_changelogs, count_moves
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.sinks import open_sinks
+from samzapy.container.sources.filling import fill_stores
+from samzapy.container.sources.side_inputs import SideInputs
 from samzapy.container.sweeping import sweep_in_background
 from samzapy.container.task_instance import TaskInstance
 from samzapy.job.model import ContainerModel, TaskModel
@@ -108,6 +110,7 @@ class Parts:
     def open_stores(
         self,
         checkpoints: Mapping[str, Checkpoint | None],
+        starts: Mapping[str, Offsets],
         clock: Clock,
         on_restore: Callable[[str, int, int], None],
     ) -> dict[str, TaskStores]:
@@ -117,7 +120,10 @@ class Parts:
         try:
             for task in self.model.tasks:
                 committed = committed_changelogs(self.config, checkpoints[task.name])
-                settings = TaskSettings(task.name, task.changelog_partition, len(self.model.tasks), committed)
+                own = task.ssps - self.config.task.broadcast_inputs
+                settings = TaskSettings(
+                    task.name, task.changelog_partition, len(self.model.tasks), committed, own, starts[task.name]
+                )
                 openings.append(
                     begin_task_stores(
                         self.config,
@@ -138,6 +144,16 @@ class Parts:
         rebuilt = sum(bool(result.reason) for opened in stores for result in opened.restored.values())
         self.metrics.counter(GUARANTEE, "stores-rebuilt").inc(rebuilt)
         return {task.name: opened for task, opened in zip(self.model.tasks, stores, strict=True)}
+
+    def fill_stores(
+        self, stores: Mapping[str, TaskStores], clock: Clock, on_restore: Callable[[str, int, int], None]
+    ) -> SideInputs | None:
+        """Fill the stores that have streams instead of a changelog; what follows them from then on, None if none does."""
+
+        def decoder_of(stream: SystemStream) -> Decoder:
+            return Decoder(*self._stream_serdes(stream))
+
+        return fill_stores(self.config, stores, decoder_of, self._clients.consumer, clock, on_restore)
 
     def task(
         self, model: TaskModel, stores: TaskStores, offsets: Offsets, clock: Clock, should_stop: Callable[[], bool]
@@ -241,7 +257,7 @@ class Parts:
             CommitSettings(self._checkpoints, changelogs, epoch, clock, self.metrics, must_own)
         )
 
-    def inputs(self, ends: Mapping[SystemStreamPartition, int], clock: Clock) -> Inputs:
+    def inputs(self, ends: Mapping[SystemStreamPartition, int], clock: Clock, side: SideInputs | None = None) -> Inputs:
         """Consumers and decoders of every input of the container; nothing is fetched yet."""
         streams = {ssp.system_stream for ssp in self.model.ssps}
         strict = self.config.task.errors.policies[Stage.DESERIALIZE].only_fails
@@ -255,6 +271,7 @@ class Parts:
             poll_batch_size=self.config.task.poll_batch_size,
             max_idle_s=self.config.task.max_idle_ms / 1000.0,
             raw=self._raw,
+            side=side,
         )
 
     def close(self) -> None:

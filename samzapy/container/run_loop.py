@@ -43,6 +43,7 @@ class RunLoop:
         now = clock.monotonic()
         self._tasks = tasks
         self._inputs = inputs
+        self._side = inputs.side
         self._committer = committer
         self._should_stop = should_stop
         self._clock = clock
@@ -109,6 +110,8 @@ class RunLoop:
 
     def _timers(self) -> None:
         now = self._clock.monotonic()
+        if self._side is not None:
+            self._side.follow(now)
         if now >= self._window.due_at and self._window.due(now):
             for task in self._windowed:
                 self._call_window(task)

@@ -6,20 +6,21 @@ from collections.abc import Callable, Iterable, Sequence
 
 from samzapy.api.envelope import Headers
 from samzapy.api.system import OutgoingRecord, SystemProducer
+from samzapy.container.forwarding_producer import ForwardingProducer
 
 
-class TransactionOnDemand(SystemProducer):
+class TransactionOnDemand(ForwardingProducer):
     """Begins with the first record after a commit or an abort, so an idle task holds no transaction open.
 
     A producer may have to take over from itself to begin. If a successor was started in between, that has fenced it: so
     the owner is asked for then, in this order, and whoever is not the owner lets go. The successor starts again in place.
     """
 
-    __slots__ = ("_must_own", "_open", "_producer")
+    __slots__ = ("_must_own", "_open")
 
     def __init__(self, producer: SystemProducer, must_own: Callable[[], object]) -> None:
         """`producer` was made with a transactional id. `must_own` raises when the task is somebody else's by now."""
-        self._producer = producer
+        super().__init__(producer)
         self._must_own = must_own
         self._open = False
 
@@ -36,15 +37,6 @@ class TransactionOnDemand(SystemProducer):
     def flush(self, timeout_s: float = 60.0) -> None:
         if self._open:
             self._producer.flush(timeout_s)
-
-    def last_offset(self, stream: str, partition: int) -> int | None:
-        return self._producer.last_offset(stream, partition)
-
-    def close(self) -> None:
-        self._producer.close()
-
-    def init_transactions(self) -> None:
-        self._producer.init_transactions()
 
     def begin(self) -> None:
         self._begin()

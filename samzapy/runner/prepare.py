@@ -18,6 +18,7 @@ from samzapy.container.clients import SystemClients
 from samzapy.container.delivery import Delivery, check_transaction_timeout, transaction_system
 from samzapy.container.factory import load_task_class
 from samzapy.container.ownership import this_run
+from samzapy.container.sources.processors import load_processors
 from samzapy.errors import ConfigError, ConfigProblem, UnknownStream
 from samzapy.job.expansion import InputPartitions, follow_growth, from_json, growth, to_json
 from samzapy.job.model import JobModel
@@ -37,7 +38,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
 
     1  the guarantee can be kept with these systems, the task class and the stores' engines can be imported, the
        systems and engines take their settings
-    2  every input exists, and the stream of dead letters; the inputs' partitions are counted
+    2  every input exists, those that fill stores and the stream of dead letters too; the inputs' partitions are counted
     3  with transactions, this run takes the job over: it is written down as the owner of a checkpoint topic that exists,
        then what an earlier run left open is aborted, and its tasks are fenced
        the tasks keep the changelog partitions they had, and with state the inputs' new partitions come to them; changelogs that exist are compacted and have one for each
@@ -52,6 +53,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     transaction_system(config)
     task_class = load_task_class(config.task.task_class)
     load_engines(config)
+    load_processors(config)
     for settings in config.systems.values():
         system_factory(settings).check(settings)
     clients = SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-driver")
@@ -88,6 +90,11 @@ def _partition_counts(config: JobConfig, clients: SystemClients) -> dict[SystemS
         if ssp.partition >= description.partitions:
             message = f"{ssp.system_stream} has partitions 0 to {description.partitions - 1}"
             raise ConfigError([ConfigProblem("task.broadcast.inputs", str(ssp), message)])
+    for stream in sorted(
+        {each for store in config.stores.values() if store.source for each in store.source.all_streams}
+    ):
+        if clients.admin(stream.system).describe(stream.stream) is None:
+            raise UnknownStream(stream.system, stream.stream)
     letters = config.task.errors.dead_letters
     if letters is not None and clients.admin(letters.system).describe(letters.stream) is None:
         raise UnknownStream(letters.system, letters.stream)

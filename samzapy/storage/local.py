@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 
@@ -19,11 +19,13 @@ _LOCK_RETRY_S = 0.1
 
 @dataclass(frozen=True)
 class LocalStore:
-    """An open engine; `marker` is None if it is empty; `reason` says why an earlier one was set aside, if it was."""
+    """An open engine; `marker` is None if it is empty; `reason` says why an earlier one was set aside, if it was;
+    `snapshot`: it was downloaded."""
 
     engine: StorageEngine
     marker: Marker | None
     reason: str = ""
+    snapshot: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,33 @@ class LocalStores:
         aside = set_aside(path, kind, now_ms)
         _LOG.warning("The local store %s is not used: %s. It was set aside as %s.", path, reason, aside.name)
         return LocalStore(self._open(factory, path, settings), None, reason)
+
+    def replace_empty(
+        self,
+        factory: StorageEngineFactory,
+        settings: EngineSettings,
+        empty: LocalStore,
+        fetch: Callable[[Path], Marker | None],
+    ) -> LocalStore:
+        """In the place of an empty store what `fetch` puts into its directory, or an empty one if that is nothing, or
+        does not open with the marker that `fetch` returned."""
+        path = self.directory(settings.store)
+        empty.engine.close()
+        wipe(path)
+        marker = fetch(path)
+        if marker is None:
+            return replace(empty, engine=self._open(factory, path, settings))
+        try:
+            engine = self._open(factory, path, settings)
+            if engine.marker() == marker.to_bytes():
+                return LocalStore(engine, marker, empty.reason, snapshot=True)
+            engine.close()
+            damage = "it holds something else than its index says"
+        except StoreCorrupted as cause:
+            damage = str(cause)
+        _LOG.warning("The snapshot in %s is not used: %s", path, damage)
+        wipe(path)
+        return replace(empty, engine=self._open(factory, path, settings))
 
     def open_empty(self, factory: StorageEngineFactory, settings: EngineSettings) -> StorageEngine:
         """An empty store, whatever an earlier attempt left."""

@@ -13,10 +13,13 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemAdmin, SystemConsumer, SystemProducer
 from samzapy.api.view import StoreViewFactory
 from samzapy.clock import Clock
+from samzapy.config import backup
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem, StoreError
 from samzapy.plugins import PluginError, load_class
+from samzapy.storage.backup import BackupUnavailable, check_folder
+from samzapy.storage.kv.read_only import ReadOnlyStore
 from samzapy.storage.opening import Restored, StoreOpener, TaskSettings
 from samzapy.storage.restore import ProgressCallback, RestoreResult, StoreRestore, run_restores
 from samzapy.storage.task_store import TaskStore
@@ -32,9 +35,14 @@ class TaskStores:
     """
 
     def __init__(self, stores: Mapping[str, TaskStore], restored: Mapping[str, RestoreResult]) -> None:
-        self.stores: Mapping[str, KeyValueStore[Any, Any]] = {name: held.stack.store for name, held in stores.items()}
-        self.restored = restored
+        self.stores: Mapping[str, KeyValueStore[Any, Any]] = {name: _visible(held) for name, held in stores.items()}
+        self.restored = dict(restored)
+        #: Those that are filled from streams, before the task starts and, if they are read-only, from then on.
+        self.sourced: Mapping[str, TaskStore] = {
+            name: held for name, held in stores.items() if held.filling is not None
+        }
         self._held = dict(stores)
+        self._own = {name: held for name, held in stores.items() if not held.read_only}
         self._failure: BaseException | None = None
 
     def as_seen(self, stores: Mapping[str, KeyValueStore[Any, Any]]) -> dict[str, Any]:
@@ -45,12 +53,12 @@ class TaskStores:
     def flush(self) -> None:
         """Serialize what the object caches hold back, in every store."""
         with self._poisoned_by_failure():
-            for held in self._held.values():
+            for held in self._own.values():
                 held.stack.store.flush()
 
     def over_budget(self) -> bool:
         """Whether some store holds more uncommitted bytes than it may, so that the task should commit."""
-        return any(held.stack.uncommitted.over_budget() for held in self._held.values())
+        return any(held.stack.uncommitted.over_budget() for held in self._own.values())
 
     def send_changes(self, producer_of: Callable[[str], SystemProducer]) -> None:
         """Queue one changelog record per changed key of every store that has a changelog."""
@@ -71,19 +79,28 @@ class TaskStores:
     def apply(self, changelog_offsets: Mapping[str, int], input_offsets: Mapping[SystemStreamPartition, int]) -> None:
         """Write every store's changes and marker to its engine; afterwards nothing is uncommitted."""
         with self._poisoned_by_failure():
-            for name, held in self._held.items():
+            for name, held in self._own.items():
                 held.apply(changelog_offsets.get(name, held.offset), input_offsets)
 
     def discard(self) -> None:
         """Throw away everything since the last commit, cached objects included."""
-        for held in self._held.values():
+        for held in self._own.values():
             held.discard()
+
+    def flush_if_due(self) -> None:
+        """Move to disk what has long been only in the engines' memory; a commit does so by itself, an idle task has none."""
+        with self._poisoned_by_failure():
+            for held in self._held.values():
+                held.flush_if_due()
 
     def flush_engines(self) -> None:
         """Move what is only in the engines' memory to disk: at a graceful stop, so that the next start is quick."""
         with self._poisoned_by_failure():
             for held in self._held.values():
                 held.flush_engine()
+        for held in self._held.values():
+            if held.backup is not None:
+                held.backup.settle()
 
     def close(self) -> None:
         """Close every store, also when one of them fails; what was not committed is gone."""
@@ -106,6 +123,14 @@ class TaskStores:
             raise
 
 
+def _visible(held: TaskStore) -> KeyValueStore[Any, Any]:
+    """What the task gets, apart from views."""
+    if not held.read_only:
+        return held.stack.store
+    name = held.identity.store
+    return ReadOnlyStore(held.stack.store, f"store '{name}' is filled by stores.{name}.side.inputs; the task reads it")
+
+
 def load_engines(config: JobConfig) -> dict[str, StorageEngineFactory]:
     """A factory per store, to be shared by the tasks of a container. Raises ConfigError with every problem."""
     engines: dict[str, StorageEngineFactory] = {}
@@ -121,9 +146,22 @@ def load_engines(config: JobConfig) -> dict[str, StorageEngineFactory]:
         settings = EngineSettings(name, store.properties)
         for leaf, value, allowed in (*factory.check(settings), *serde_problems(store, factory, settings)):
             problems.append(ConfigProblem(f"stores.{name}.{leaf}", value, allowed))
+        problems += _backup_problems(store, factory)
     if problems:
         raise ConfigError(problems)
     return engines
+
+
+def _backup_problems(store: StoreConfig, factory: StorageEngineFactory) -> Iterator[ConfigProblem]:
+    if store.backup is None:
+        return
+    key = backup.PATH.at(store=store.name)
+    if not factory.makes_checkpoints:
+        yield ConfigProblem(key, store.backup.path, f"is for engines that make checkpoints, not {store.factory}")
+    try:
+        check_folder(store.backup.path)
+    except BackupUnavailable as cause:
+        yield ConfigProblem(key, store.backup.path, str(cause))
 
 
 def _factory(store: StoreConfig) -> StorageEngineFactory:

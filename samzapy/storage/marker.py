@@ -14,7 +14,8 @@ FORMAT = 1
 @dataclass(frozen=True)
 class StoreIdentity:
     """Whose state it is: the job (`name-id`), the store, the changelog's partition, and the changelog topic's id
-    (which changes when a topic is deleted and made again; empty without a changelog). `stamped`: its values carry the
+    (which changes when a topic is deleted and made again; empty without a changelog, the streams' ids and the processor's
+    name where a store is filled from streams). `stamped`: its values carry the
     time of their put (`rocksdb.ttl.ms`)."""
 
     job: str
@@ -77,9 +78,10 @@ def refusal(marker: Marker, identity: StoreIdentity, log: OffsetRange, retention
     `log` is the changelog's range now, `retention_ms` its `delete.retention.ms`: a store that is older may hold keys
     whose deletions the changelog no longer tells, unless there is nothing left to read.
     """
-    foreign = _foreign(marker.identity, identity)
-    if foreign:
-        return foreign
+    other_log = f"its changelog (id {marker.identity.topic_id}) was replaced by another one (id {identity.topic_id})"
+    reason = foreign(marker.identity, identity, other_log)
+    if reason:
+        return reason
     offset = marker.changelog_offset
     if offset >= log.upcoming:
         return f"it is at changelog offset {offset}, the changelog ends before {log.upcoming}"
@@ -91,13 +93,13 @@ def refusal(marker: Marker, identity: StoreIdentity, log: OffsetRange, retention
     return None
 
 
-def _foreign(found: StoreIdentity, wanted: StoreIdentity) -> str | None:
-    """Why a store of identity `found` is not the one that is wanted; None if it is."""
+def foreign(found: StoreIdentity, wanted: StoreIdentity, other_log: str) -> str | None:
+    """Why a store of identity `found` is not the one that is wanted, `other_log` if it comes from elsewhere; None if it is."""
     for what in ("job", "store", "partition"):
         if getattr(found, what) != getattr(wanted, what):
             return f"it belongs to {what} {getattr(found, what)!r}, not {getattr(wanted, what)!r}"
     if found.topic_id != wanted.topic_id:
-        return f"its changelog (id {found.topic_id}) was replaced by another one (id {wanted.topic_id})"
+        return other_log
     if found.stamped != wanted.stamped:
         return f"its values {'carry' if found.stamped else 'lack'} the times of their puts (rocksdb.ttl.ms)"
     return None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
 
 from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
 from samzapy.api.serde import Serde
@@ -13,8 +16,10 @@ from samzapy.api.system import SystemAdmin
 from samzapy.clock import Clock
 from samzapy.config.error_policy import Stage
 from samzapy.config.job import JobConfig
+from samzapy.config.store_sources import StoreSource
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import EnvironmentFailure
+from samzapy.storage.backup import BackupFolder, BackupUnavailable, StoreBackup, newest_snapshot, open_folder
 from samzapy.storage.changelog import (
     check_beginning,
     check_end,
@@ -27,9 +32,12 @@ from samzapy.storage.kv.stack import build_stack
 from samzapy.storage.local import LocalStore, LocalStores
 from samzapy.storage.marker import Marker, StoreIdentity, refusal
 from samzapy.storage.restore import RestoreResult, StoreRestore
+from samzapy.storage.sources import SourcePlan, SourceTask, StoreFilling
 from samzapy.storage.take_over import take_over_standby
 from samzapy.storage.task_store import TaskStore
 from samzapy.storage.views.engine import changes_in_place, entry_serdes, view_of
+
+_LOG = logging.getLogger(__name__)
 
 #: Of a changelog that is followed: larger than any offset.
 _NO_END = 2**63 - 1
@@ -41,12 +49,15 @@ Restored = Mapping[SystemStreamPartition, tuple[int, float]]
 @dataclass(frozen=True)
 class TaskSettings:
     """The task whose stores are opened, its share of the container, and, by store, the changelog offset that its state
-    must reach, since the checkpoint says that its inputs up to there are done."""
+    must reach, since the checkpoint says that its inputs up to there are done. `ssps` and `starts`: the task's partitions
+    and where it starts in them, for the stores that are filled from streams."""
 
     name: str
     changelog_partition: int
     tasks_in_container: int
     committed: Mapping[str, int] = field(default_factory=dict)
+    ssps: frozenset[SystemStreamPartition] = frozenset()
+    starts: Mapping[SystemStreamPartition, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -60,9 +71,11 @@ class _Opened:
     start: int = 0
     bound: int = 0
     kept: bool = False
+    snapshot: bool = False
     reason: str = ""
     taken_over: bool = False
     max_record_bytes: int | None = None
+    filling: StoreFilling | None = None
 
 
 class StoreOpener:
@@ -115,7 +128,10 @@ class StoreOpener:
 
     def _restore(self, store: _Opened, ssp: SystemStreamPartition, bound: int) -> StoreRestore:
         expiry = None if store.config.ttl_ms is None else Expiry(store.config.ttl_ms, self._clock)
-        return StoreRestore(store.engine, store.identity, ssp, store.start, bound, task=self._task.name, expiry=expiry)
+        gathered = store.config.local_files.restore_max_bytes
+        return StoreRestore(
+            store.engine, store.identity, ssp, store.start, bound, gathered, task=self._task.name, expiry=expiry
+        )
 
     def finish(self, read: Restored) -> tuple[dict[str, TaskStore], dict[str, RestoreResult]]:
         """Every store of the task, and how it got its contents: from what was `read` of its changelog."""
@@ -130,12 +146,32 @@ class StoreOpener:
     def _open(self, config: StoreConfig) -> _Opened:
         factory = self._engines[config.name]
         settings = EngineSettings(config.name, config.properties, self._task.tasks_in_container)
+        if config.source is not None:
+            return self._open_sourced(config, config.source, factory, settings)
         if config.changelog is None:
             identity = StoreIdentity(
                 self._job, config.name, self._task.changelog_partition, stamped=config.ttl_ms is not None
             )
             return _Opened(config, self._non_logged.open_empty(factory, settings), identity)
         return self._open_logged(config, factory, settings)
+
+    def _open_sourced(
+        self, config: StoreConfig, source: StoreSource, factory: StorageEngineFactory, settings: EngineSettings
+    ) -> _Opened:
+        task = SourceTask(self._task.name, self._task.ssps, self._task.starts)
+        plan = SourcePlan(config.name, source, task, self._admin_of)
+        identity = StoreIdentity(self._job, config.name, self._task.changelog_partition, plan.stamp)
+        now_ms = self._clock.wall_ms()
+        if config.clean_on_start:
+            local = LocalStore(self._non_logged.open_empty(factory, settings), None)
+        else:
+            local = self._non_logged.open_kept(
+                factory, settings, lambda marker: plan.refusal(marker, identity, now_ms), now_ms
+            )
+        kept = local.marker is not None
+        return _Opened(
+            config, local.engine, identity, kept=kept, reason=local.reason, filling=plan.filling(local.marker)
+        )
 
     def _open_logged(self, config: StoreConfig, factory: StorageEngineFactory, settings: EngineSettings) -> _Opened:
         partition = self._task.changelog_partition
@@ -161,6 +197,8 @@ class StoreOpener:
                 path = self._logged.directory(config.name)
                 taken_over = take_over_standby(path, factory, settings, refuse, now_ms)
             local = self._logged.open_kept(factory, settings, refuse, now_ms)
+            if local.marker is None and config.backup is not None and log.upcoming > log.oldest:
+                local = self._from_snapshot(config, factory, settings, local, refuse)
         kept = local.marker is not None
         if not kept and config.ttl_ms is None:
             # Where entries expire, the beginning of the changelog is deleted as they do.
@@ -177,10 +215,45 @@ class StoreOpener:
             start=log.oldest if local.marker is None else local.marker.changelog_offset + 1,
             bound=log.upcoming,
             kept=kept,
+            snapshot=local.snapshot,
             reason=local.reason,
             taken_over=taken_over,
             max_record_bytes=max_record_bytes(topic),
         )
+
+    def _from_snapshot(
+        self,
+        config: StoreConfig,
+        factory: StorageEngineFactory,
+        settings: EngineSettings,
+        empty: LocalStore,
+        refuse: Callable[[Marker], str | None],
+    ) -> LocalStore:
+        try:
+            folder = self._backup_folder(config)
+        except BackupUnavailable as cause:
+            _LOG.warning("Snapshots cannot be read: %s", cause)
+            return empty
+        return self._logged.replace_empty(factory, settings, empty, lambda path: newest_snapshot(folder, path, refuse))
+
+    def _backup_folder(self, config: StoreConfig) -> BackupFolder:
+        assert config.backup is not None
+        below = (self._job, config.name, self._task.name.replace(" ", "_"))
+        return open_folder(config.backup.path, config.backup.options, *below)
+
+    def _backup(
+        self, config: StoreConfig, engine: StorageEngine, factory: StorageEngineFactory, settings: EngineSettings
+    ) -> StoreBackup | None:
+        if config.backup is None:
+            return None
+
+        def marker_of(checkpoint: Path) -> bytes | None:
+            with closing(factory.open_read_only(checkpoint, settings)) as opened:
+                return opened.marker()
+
+        directory = self._logged.directory(config.name)
+        folder = partial(self._backup_folder, config)
+        return StoreBackup(engine, directory, marker_of, folder, config.backup, self._clock)
 
     def _task_store(self, store: _Opened) -> TaskStore:
         config, factory = store.config, self._engines[store.config.name]
@@ -192,13 +265,26 @@ class StoreOpener:
         stack = build_stack(config, store.engine, key_serde, msg_serde, store.max_record_bytes, self._clock)
         offset = max(store.bound, store.start) - 1
         view = view_of(factory, settings)
-        return TaskStore(stack, store.engine, store.identity, store.ssp, offset, self._clock, view)
+        return TaskStore(
+            stack,
+            store.engine,
+            store.identity,
+            store.ssp,
+            offset,
+            self._clock,
+            config.local_files,
+            view=view,
+            filling=store.filling,
+            backup=self._backup(config, store.engine, factory, settings),
+        )
 
 
 def _result(store: _Opened, read: Restored) -> RestoreResult:
     found = None if store.ssp is None else read.get(store.ssp)
     records, seconds = found or (0, 0.0)
-    if store.kept:
+    if store.snapshot:
+        source = "snapshot + changelog" if found else "snapshot"
+    elif store.kept:
         source = "standby" if store.taken_over else "local store"
         if found:
             source += " + changelog"

@@ -44,6 +44,8 @@ class StandbyStores:
         self._opener = StoreOpener(replace(config, stores=kept), own, admin_of, engines, serdes, clock)
         self._opener.begin()
         self._following = {store.ssp: store for store in self._opener.following()}
+        for store in self._following.values():
+            store.share(len(self._following) * task.tasks_in_container)
 
     @property
     def starts(self) -> dict[SystemStreamPartition, int]:

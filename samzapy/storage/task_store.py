@@ -9,24 +9,40 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.clock import Clock
 from samzapy.config.access_log import access_log_stream
+from samzapy.config.local_files import LocalFiles
 from samzapy.errors import StoreError
+from samzapy.storage.backup import StoreBackup
 from samzapy.storage.kv.expiring import put_time, unstamped
 from samzapy.storage.kv.stack import StoreStack
 from samzapy.storage.marker import Marker, StoreIdentity
+from samzapy.storage.sources import StoreFilling
 from samzapy.storage.views.engine import View
 
-#: What is only in the engine's memory is read again from the changelog after a kill: move it to disk when it is that
-#: much, or that old. The age also keeps the marker on disk younger than the changelog's delete.retention.ms.
-_FLUSH_RECORDS = 1_000_000
-_FLUSH_S = 600.0
+#: Seconds after which a commit without changes writes a marker nevertheless: it has to stay younger than the changelog's
+#: delete.retention.ms.
+_MARKER_S = 600.0
 
 
 class TaskStore:
     """Brings a store's changes to its changelog and then to its engine, when it is told to."""
 
-    __slots__ = ("_clock", "_flushed_s", "_unflushed", "changelog", "engine", "identity", "offset", "stack", "view")
+    __slots__ = (
+        "_clock",
+        "_files",
+        "_marked_s",
+        "_unflushed",
+        "_unflushed_s",
+        "backup",
+        "changelog",
+        "engine",
+        "filling",
+        "identity",
+        "offset",
+        "stack",
+        "view",
+    )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # a store has its parts
         self,
         stack: StoreStack,
         engine: StorageEngine,
@@ -34,11 +50,19 @@ class TaskStore:
         changelog: SystemStreamPartition | None,
         offset: int,
         clock: Clock,
+        files: LocalFiles,
+        *,
         view: View | None = None,
+        filling: StoreFilling | None = None,
+        backup: StoreBackup | None = None,
     ) -> None:
-        """`offset`: the changelog offset up to which the engine is complete, -1 for none. `view`: what the task gets
-        over the key-value store, None for that itself."""
+        """`offset`: the changelog offset up to which the engine is complete, -1 for none. `files`: when it is flushed.
+        `view`: what the task gets over the key-value store, None for that itself. `filling`: the streams it is filled
+        from, `backup`: what makes snapshots of it, None for none."""
+        self._files = files
         self.view = view
+        self.filling = filling
+        self.backup = backup
         self.stack = stack
         self.engine = engine
         self.identity = identity
@@ -46,7 +70,12 @@ class TaskStore:
         self.offset = offset
         self._clock = clock
         self._unflushed = 0
-        self._flushed_s = clock.monotonic()
+        self._marked_s = self._unflushed_s = clock.monotonic()
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the task may only read it."""
+        return self.filling is not None and self.filling.followed
 
     @property
     def has_records(self) -> bool:
@@ -86,16 +115,31 @@ class TaskStore:
         So the marker's input offsets may be older than the checkpoint's, its changelog offset never is.
         """
         changes = self._with_expired(self.stack.uncommitted.changes)
-        due = self._clock.monotonic() - self._flushed_s >= _FLUSH_S
-        if changes or due:
-            inputs = {str(ssp): position for ssp, position in input_offsets.items()}
-            marker = Marker(self.identity, offset, self._clock.wall_ms(), inputs)
-            self.engine.write(changes, marker.to_bytes())
-            self.offset = offset
-            self._unflushed += len(changes)
-            self.stack.uncommitted.clear()
-        if due or self._unflushed >= _FLUSH_RECORDS:
-            self.flush_engine()
+        if changes or self._clock.monotonic() - self._marked_s >= _MARKER_S:
+            self._write(changes, offset, input_offsets, self._clock.wall_ms())
+            if self.backup is not None:
+                self.backup.committed()
+        self.flush_if_due()
+
+    def keep(self, input_offsets: Mapping[SystemStreamPartition, int], time_ms: int) -> None:
+        """Write what was put into a store that is filled from streams, with how far they are read: no record after that
+        is older than `time_ms`. Also when nothing has changed, so that it is not read again."""
+        self.stack.store.flush()
+        self._write(self.stack.uncommitted.changes, self.offset, input_offsets, time_ms)
+        self.flush_if_due()
+
+    def _write(
+        self, changes: Changes, offset: int, input_offsets: Mapping[SystemStreamPartition, int], time_ms: int
+    ) -> None:
+        inputs = {str(ssp): position for ssp, position in input_offsets.items()}
+        self.engine.write(changes, Marker(self.identity, offset, time_ms, inputs).to_bytes())
+        self.offset = offset
+        self._marked_s = self._clock.monotonic()
+        if not self._unflushed:
+            self._unflushed_s = self._marked_s
+        # The marker counts, too.
+        self._unflushed += len(changes) + 1
+        self.stack.uncommitted.clear()
 
     def _with_expired(self, changes: Changes) -> Changes:
         """The changes, and the removal of some entries that have expired: no record says that, each side can tell."""
@@ -104,11 +148,18 @@ class TaskStore:
             return changes
         return {**sweep.next_expired(len(changes)), **changes}
 
+    def flush_if_due(self) -> None:
+        """Flush what is so much or so old that it would take long to read it again after a kill."""
+        files, waiting = self._files, self._unflushed
+        if waiting > files.flush_records or (
+            waiting and 1_000.0 * (self._clock.monotonic() - self._unflushed_s) >= files.flush_interval_ms
+        ):
+            self.flush_engine()
+
     def flush_engine(self) -> None:
         """Move what is only in the engine's memory to disk."""
         self.engine.flush()
         self._unflushed = 0
-        self._flushed_s = self._clock.monotonic()
 
     def discard(self) -> None:
         """Go back to the last commit."""
@@ -116,6 +167,8 @@ class TaskStore:
 
     def close(self) -> None:
         """Close the stack, then the engine."""
+        if self.backup is not None:
+            self.backup.close()
         try:
             self.stack.store.close()
         finally:
@@ -123,7 +176,8 @@ class TaskStore:
 
     def metrics(self) -> dict[str, float]:
         """Of every layer, by name."""
-        return {**self.stack.metrics(), **self.engine.metrics()}
+        backup = {} if self.backup is None else self.backup.metrics()
+        return {**self.stack.metrics(), **self.engine.metrics(), **backup}
 
 
 def _timed_records(changelog: SystemStreamPartition, changes: Changes) -> list[OutgoingRecord]:

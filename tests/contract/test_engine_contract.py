@@ -3,7 +3,7 @@
 import pytest
 
 from samzapy.api.engine import EngineSettings
-from samzapy.errors import StoreClosed
+from samzapy.errors import StoreClosed, StoreError
 from samzapy.storage.kv import InMemoryStorageEngineFactory
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 
@@ -93,6 +93,47 @@ def test_a_snapshot_can_be_read_again_after_writes(engine):
         snapshot.iterate(None, None)
 
 
+#: More than any engine takes as a mere batch.
+MANY = 25_000
+
+
+def test_many_changes_are_loaded_over_what_there_is(engine):
+    kept = {b"a": b"1", b"b": b"2", b"zz": b"3"}
+    engine.write(kept, b"before")
+    changes = {b"k%06d" % (n * 7919 % MANY): b"%d" % n if n % 10 else None for n in range(MANY)}
+    engine.load({**changes, b"b": None, b"zz": b"4", b"never": None}, b"loaded")
+    expected = {key: value for key, value in changes.items() if value is not None} | {b"a": b"1", b"zz": b"4"}
+    assert pairs(engine.iterate(None, None)) == sorted(expected.items())
+    assert engine.marker() == b"loaded"
+
+
+def test_a_load_into_an_empty_engine_leaves_deletions_out(engine):
+    engine.load({b"k%06d" % n: b"v" if n % 2 else None for n in range(MANY)}, b"loaded")
+    assert len(pairs(engine.iterate(None, None))) == MANY // 2
+    assert engine.get_all([b"k000000", b"k000001"]) == [None, b"v"]
+
+
+def test_keys_on_both_sides_of_the_marker_are_loaded(engine):
+    around = [b"", b"\x00", b"\x00samzapy", b"\x00samzapy\x00marker\x00", b"\xff\xff"]
+    changes = dict.fromkeys([*around, *(b"%05d" % n for n in range(MANY))], b"v")
+    engine.load(changes, b"loaded")
+    assert [key for key, _ in pairs(engine.iterate(None, None))] == sorted(changes)
+    assert engine.marker() == b"loaded"
+
+
+@pytest.mark.parametrize("count", [3, MANY])
+def test_loads_and_writes_follow_each_other(engine, count):
+    keys = [b"k%06d" % n for n in range(count)]
+    engine.load(dict.fromkeys(keys, b"1"), b"first")
+    engine.write({keys[0]: b"2", keys[1]: None}, b"second")
+    before = engine.snapshot()
+    engine.load({**dict.fromkeys(keys[1:], b"3"), keys[2]: None}, b"third")
+    engine.write({keys[2]: b"4"}, b"fourth")
+    assert engine.get_all(keys[:3]) == [b"2", b"3", b"4"]
+    assert engine.marker() == b"fourth"
+    assert len(pairs(before.iterate(None, None))) == count - 1
+
+
 def test_deleted_keys_that_come_back_keep_their_order(engine):
     engine.write(dict.fromkeys([b"a", b"b", b"c"], b"1"), b"m")
     assert len(pairs(engine.iterate(None, None))) == 3
@@ -125,3 +166,20 @@ def test_every_call_after_close_says_that_the_store_is_closed(engine):
 def test_metrics_are_numbers_by_name(engine):
     engine.write({b"a": b"1"}, b"m")
     assert all(isinstance(value, (int, float)) for value in engine.metrics().values())
+
+
+def test_a_checkpoint_opens_as_the_engine_was_and_does_not_change(tmp_path):
+    for factory in (made() for made in FACTORIES):
+        engine = factory.open(tmp_path / "store" if factory.persistent else None, EngineSettings("s"))
+        engine.write({b"a": b"1", b"b": b"2"}, b"first")
+        if not factory.makes_checkpoints:
+            with pytest.raises(StoreError):
+                engine.checkpoint(tmp_path / "checkpoint")
+            engine.close()
+            continue
+        engine.checkpoint(tmp_path / "checkpoint")
+        engine.write({b"a": None, b"c": b"3"}, b"second")
+        engine.close()
+        opened = factory.open(tmp_path / "checkpoint", EngineSettings("s"))
+        assert (pairs(opened.iterate(None, None)), opened.marker()) == ([(b"a", b"1"), (b"b", b"2")], b"first")
+        opened.close()

@@ -11,7 +11,7 @@ from samzapy.checkpoint import checkpoint_topic
 from samzapy.cli.main import cli
 from samzapy.system.kafka import KafkaSystemFactory
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 JOB = {
     "task.class": "bad_tasks:Idle",
     "systems.kafka.samza.factory": "kafka",
@@ -97,7 +97,6 @@ def test_a_certificate_of_another_authority_is_refused_in_one_line(secured, run)
     assert "certificate verify failed" in error
 
 
-@pytest.mark.slow
 def test_plaintext_to_a_tls_address_is_told_as_such(secured, run):
     code, lines = run(secured.tls, {})
     assert code == 3, lines

@@ -14,6 +14,7 @@ EVENTS = 2_000
 
 
 @pytest.mark.kafka
+@pytest.mark.slow
 def test_a_small_run_of_all_workloads_writes_every_figure(kafka, tmp_path):
     output = tmp_path / "results.json"
     command = [sys.executable, "-m", "benchmarks", "--bootstrap", kafka, "--output", str(output)]

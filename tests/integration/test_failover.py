@@ -158,7 +158,8 @@ def test_after_a_killed_executor_its_workers_are_gone_and_the_container_fails_ov
     scene.flowing()
 
 
-@pytest.mark.parametrize("local_state", ["present", pytest.param("deleted", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("local_state", ["present", "deleted"])
 def test_after_a_killed_driver_nothing_of_it_is_left_and_a_new_one_goes_on(scene, local_state):
     status = scene.flowing()
     left = scene.run.kill()

@@ -259,6 +259,7 @@ def test_a_listener_that_speaks_otherwise_is_told_as_such(kafka, security, reaso
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_a_killed_broker_comes_back_with_its_records_and_its_clients_go_on(tmp_path, producer, reader):
     with DevBroker(tmp_path / "broker", tied=True) as broker:
         here = on(broker.running.bootstrap)

@@ -3,7 +3,7 @@
 import pytest
 from verify_process import verify
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(180)]
 
 
 def test_a_killed_worker_breaks_no_promise_and_a_line_says_so(tmp_path):

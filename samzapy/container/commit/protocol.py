@@ -45,7 +45,12 @@ class CommitProtocol(ABC):
 
     def commit(self, tasks: Iterable[TaskInstance], *, force: bool = False) -> None:
         """Commit those of `tasks` whose code has run since their last commit; all of them with `force`."""
-        due = [task for task in tasks if force or task.touched]
+        due = []
+        for task in tasks:
+            if force or task.touched:
+                due.append(task)
+            else:
+                task.stores.flush_if_due()
         if due:
             self._settings.must_own()
             started = self._settings.clock.monotonic()

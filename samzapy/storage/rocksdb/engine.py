@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 import weakref
 from collections import deque
 from collections.abc import Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from rocksdict import Rdict, RdictIter, WriteBatch, WriteOptions
+from rocksdict import Checkpoint, Options, Rdict, RdictIter, WriteBatch, WriteOptions
 
 from samzapy.api.engine import Changes, Cursor, EngineSnapshot, StorageEngine
 from samzapy.errors import StoreClosed, StoreError
 from samzapy.storage.rocksdb.cursor import MARKER_KEY, RocksDbCursor, pinned_rows
 from samzapy.storage.rocksdb.failures import IN_USE, translated
+from samzapy.storage.rocksdb.ingestion import FEWEST, ingest
 from samzapy.storage.rocksdb.ownership import Ownership
 
 _LONGEST_CALL_S = 10.0
@@ -41,15 +44,24 @@ class RocksDbStorageEngine(StorageEngine):
     One process, and no child forked from it, may use it; every cursor and snapshot is released before it closes.
     """
 
-    __slots__ = ("_db", "_gauges", "_open", "_ownership", "_path", "_write_options")
+    __slots__ = ("_db", "_gauges", "_open", "_options", "_ownership", "_path", "_write_options")
 
     def __init__(
-        self, db: Rdict, path: Path, ownership: Ownership | None, properties: Sequence[str] = (), *, wal: bool = False
+        self,
+        db: Rdict,
+        path: Path,
+        options: Options,
+        ownership: Ownership | None,
+        properties: Sequence[str] = (),
+        *,
+        wal: bool = False,
     ) -> None:
-        """`ownership`: None for a handle that only reads. `properties`: names of further integer properties of RocksDB (without `rocksdb.`) to publish. `wal`: write to
-        RocksDB's log, too, so that a kill of this process loses nothing."""
+        """`options`: what `db` was opened with. `ownership`: None for a handle that only reads. `properties`: names of
+        further integer properties of RocksDB (without `rocksdb.`) to publish. `wal`: write to RocksDB's log, too, so that
+        a kill of this process loses nothing."""
         self._db: Any = db
         self._path = path
+        self._options = options
         self._ownership = ownership
         self._open: weakref.WeakSet[RocksDbCursor | RocksDbSnapshot] = weakref.WeakSet()
         self._write_options = WriteOptions()
@@ -92,8 +104,7 @@ class RocksDbStorageEngine(StorageEngine):
 
     def write(self, changes: Changes, marker: bytes) -> None:
         """One WriteBatch: `changes` and the marker. Raises StoreError for the one reserved key."""
-        if MARKER_KEY in changes:
-            raise StoreError(f"{self._path}: key {MARKER_KEY!r} is reserved")
+        self._refuse_reserved(changes)
         batch = WriteBatch(raw_mode=True)
         values = changes.values()
         try:
@@ -105,11 +116,29 @@ class RocksDbStorageEngine(StorageEngine):
                         batch.put(key, value)
             else:
                 # A map that is drained runs without a Python frame a record.
-                deque(map(batch.put, changes, values), maxlen=0)
+                deque(map(operator.setitem, repeat(batch), changes, values), maxlen=0)
             batch.put(MARKER_KEY, marker)
             self._db.write(batch, self._write_options)
         except Exception as cause:
             raise self._failure(cause, "writing a commit") from cause
+
+    def load(self, changes: Changes, marker: bytes) -> None:
+        """One file with `changes` and the marker; few of them by a batch."""
+        if len(changes) < FEWEST:
+            super().load(changes, marker)
+            return
+        self._refuse_reserved(changes)
+        if self.marker() is None:
+            # An empty store has nothing that a deletion could delete.
+            changes = {key: value for key, value in changes.items() if value is not None}
+        try:
+            ingest(self._opened(), self._path, self._options, changes, marker)
+        except Exception as cause:
+            raise self._failure(cause, "loading a file") from cause
+
+    def _refuse_reserved(self, changes: Changes) -> None:
+        if MARKER_KEY in changes:
+            raise StoreError(f"{self._path}: key {MARKER_KEY!r} is reserved")
 
     def marker(self) -> bytes | None:
         """The marker of the last write that survived."""
@@ -124,6 +153,15 @@ class RocksDbStorageEngine(StorageEngine):
             self._db.flush(True)
         except Exception as cause:
             raise self._failure(cause, "flushing") from cause
+
+    def checkpoint(self, directory: Path) -> None:
+        """Hard links to the files as they are after a flush; a prefix of the writes, as every crash leaves it."""
+        try:
+            # Other threads run during a flush, not while the links are made, which then takes some milliseconds.
+            self._db.flush(True)
+            Checkpoint(self._opened()).create_checkpoint(str(directory))
+        except Exception as cause:
+            raise self._failure(cause, "making a checkpoint") from cause
 
     def close(self) -> None:
         """Release cursors, snapshots, files and memory. RocksDB flushes its memtable on the way."""

@@ -12,6 +12,7 @@ from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFacto
 from samzapy.errors import ConfigError, ConfigProblem, StoreCorrupted, StoreError
 from samzapy.storage.rocksdb.engine import RocksDbStorageEngine
 from samzapy.storage.rocksdb.failures import OPENING, noted_damage, translated
+from samzapy.storage.rocksdb.ingestion import remove_leftover
 from samzapy.storage.rocksdb.options import RocksDbOptions, problems
 from samzapy.storage.rocksdb.ownership import Ownership
 
@@ -22,6 +23,7 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
     """`stores.NAME.factory = rocksdb`. The block cache is made at the first open, in the process that opens."""
 
     persistent = True
+    makes_checkpoints = True
 
     def __init__(self) -> None:
         self._caches: dict[tuple[int, str, int], Cache] = {}
@@ -50,13 +52,14 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
             # Without its column family named, rocksdict opens an existing store with the options it was made with.
             db = Rdict(str(path), wanted, {"default": wanted}, AccessType.read_write())
             ownership.note_holder()
+            remove_leftover(path)
         except Exception as cause:
             failure = translated(cause, path, OPENING)
             ownership.release_claim()
             raise failure from cause
         extra = settings.properties.get("rocksdb.metrics.list", "").split(",")
         names = [name.strip().removeprefix("rocksdb.") for name in extra]
-        return RocksDbStorageEngine(db, path, ownership, [name for name in names if name], wal=options.wal)
+        return RocksDbStorageEngine(db, path, wanted, ownership, [name for name in names if name], wal=options.wal)
 
     def open_read_only(self, directory: Path, settings: EngineSettings) -> StorageEngine:
         """The directory as its last flush left it; its owner goes on undisturbed."""
@@ -74,7 +77,7 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
                 if attempts_left == 1:
                     raise translated(cause, path, "opening for reading") from cause
             else:
-                return RocksDbStorageEngine(db, path, None)
+                return RocksDbStorageEngine(db, path, options, None)
         raise AssertionError
 
     def _cache(self, store: str, options: RocksDbOptions) -> Cache | None:

@@ -23,6 +23,7 @@ class ViewEngineFactory(StorageEngineFactory):
         self.views = views
         self._base = base
         self.persistent = base.persistent
+        self.makes_checkpoints = base.makes_checkpoints
 
     def open(self, directory: Path | None, settings: EngineSettings) -> StorageEngine:
         """As the engine below."""

@@ -31,20 +31,36 @@ def split_errors(messages: list[Any]) -> tuple[list[Any], list[Any]]:
     return [m for m in messages if m.error() is None], [m for m in messages if m.error() is not None]
 
 
-def batches(system: str, messages: list[Any], *, one_topic: bool) -> Iterator[RecordBatch]:
-    """One batch for each run of records of one partition."""
+def batches(
+    system: str,
+    messages: list[Any],
+    *,
+    one_topic: bool,
+    only: SystemStreamPartition | None = None,
+    coarse: bool = False,
+) -> Iterator[RecordBatch]:
+    """One batch for each run of records of one partition. `only`: the one partition that they can be of, if there is but
+    one. `coarse`: the time of a batch's last record for each of them, and no headers."""
+    if only is not None:
+        yield _batch(only, messages, coarse)
+        return
     partitions = list(map(_partition, messages))
     for start, end in pairwise(_cuts(messages, partitions, one_topic=one_topic)):
         run = messages if end - start == len(messages) else messages[start:end]
-        headers = list(map(_headers, run))
-        yield RecordBatch(
-            SystemStreamPartition(system, run[0].topic(), partitions[start]),
-            list(map(_offset, run)),
-            list(map(_key, run)),
-            list(map(_value, run)),
-            list(map(_milliseconds, map(_timestamp, run))),
-            headers if any(headers) else None,
-        )
+        yield _batch(SystemStreamPartition(system, run[0].topic(), partitions[start]), run, coarse)
+
+
+def _batch(ssp: SystemStreamPartition, run: Sequence[Any], coarse: bool) -> RecordBatch:
+    headers = None if coarse else list(map(_headers, run))
+    return RecordBatch(
+        ssp,
+        list(map(_offset, run)),
+        list(map(_key, run)),
+        list(map(_value, run)),
+        # A record's time costs more than the rest of it.
+        [run[-1].timestamp()[1]] * len(run) if coarse else list(map(_milliseconds, map(_timestamp, run))),
+        headers if headers is not None and any(headers) else None,
+    )
 
 
 def _cuts(messages: Sequence[Any], partitions: list[int], *, one_topic: bool) -> list[int]:

@@ -33,6 +33,7 @@ class KafkaConsumer(SystemConsumer):
         self._positions: dict[SystemStreamPartition, int] = {}
         self._paused: set[SystemStreamPartition] = set()
         self._one_topic = True
+        self._only: SystemStreamPartition | None = None
         self._failure: SamzapyError | None = None
 
     def register(self, ssp: SystemStreamPartition, offset: int) -> None:
@@ -44,6 +45,7 @@ class KafkaConsumer(SystemConsumer):
         self._client = make_client(Consumer, self._properties, self._alarms)
         self._check_partitions()
         self._one_topic = len({ssp.stream for ssp in self._positions}) < 2
+        self._only = next(iter(self._positions)) if len(self._positions) == 1 else None
         self._call(lambda client: client.assign([_at(ssp, offset) for ssp, offset in self._positions.items()]))
 
     def poll(self, timeout_s: float, max_records: int) -> list[RecordBatch]:
@@ -118,8 +120,10 @@ class KafkaConsumer(SystemConsumer):
         records, errors = split_errors(messages)
         if errors:
             self._failure = self._error(errors[0])
-        found = list(batches(self._alarms.system, records, one_topic=self._one_topic)) if records else []
-        positions = self._positions
+        positions, found = self._positions, list[RecordBatch]()
+        if records:
+            system, one_topic = self._alarms.system, self._one_topic
+            found = list(batches(system, records, one_topic=one_topic, only=self._only, coarse=self.coarse))
         for batch in found:
             positions[batch.ssp] = batch.offsets[-1] + 1
         return found

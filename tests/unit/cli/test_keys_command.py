@@ -29,4 +29,4 @@ def test_keys_of_samza_without_a_meaning_are_listed_with_the_reason(samzapy):
     assert "yarn|cluster-manager" in output
     assert "\\" not in output
     rows = samzapy("keys", "--unsupported", "STORES.", "side.inputs")[1].splitlines()[2:-1]
-    assert [row.split()[:2] for row in rows] == [["stores.*.side.inputs[.*]", "refused"]]
+    assert [row.split()[:2] for row in rows] == [["stores.*.side.inputs.processor.serialized.instance", "refused"]]

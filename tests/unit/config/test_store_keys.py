@@ -136,6 +136,71 @@ def test_serdes_are_required_and_must_be_known(store_problems):
     ]
 
 
-def test_side_inputs_are_refused(store_problems):
-    found = store_problems({"side.inputs": "kafka.a", "side.inputs.processor.factory": "x.Y"})
-    assert [line.split(":")[0] for line in found] == ["stores.s.side.inputs", "stores.s.side.inputs.processor.factory"]
+SIDE = {"side.inputs": "kafka.rates, ids#[0-2]", "side.inputs.processor.factory": "my.module:Rates"}
+IDS = {"streams.ids.samza.system": "kafka", "streams.ids.samza.physical.name": "identities"}
+
+
+def test_side_inputs_are_streams_or_partitions_with_a_processor(store):
+    found = store(SIDE, IDS).source
+    assert found.streams == (SystemStream("kafka", "rates"),)
+    assert sorted(map(str, found.partitions)) == [f"kafka.identities[{number}]" for number in (0, 1, 2)]
+    assert (found.processor, found.replayed) == ("my.module:Rates", False)
+
+
+def test_inputs_of_the_task_may_be_read_again_instead_of_a_changelog(store):
+    keys = {"restore.inputs": "kafka.page-views", "restore.inputs.processor.factory": "my.module:Views"}
+    found = store(keys).source
+    assert (found.streams, found.replayed) == ((SystemStream("kafka", "page-views"),), True)
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        (
+            {"side.inputs": "kafka.rates"},
+            "stores.s.side.inputs.processor.factory: required, e.g. my.module:MyProcessor",
+        ),
+        (
+            {"side.inputs.processor.factory": "my.module:Rates"},
+            "stores.s.side.inputs.processor.factory: has nothing to process without stores.s.side.inputs",
+        ),
+        (
+            {**SIDE, "side.inputs": "kafka.a", "changelog": "kafka.log"},
+            "stores.s.side.inputs: cannot be combined with stores.s.changelog: the streams are what it comes from",
+        ),
+        (
+            {**SIDE, "side.inputs": "kafka.a", "rocksdb.ttl.ms": "5000"},
+            (
+                "stores.s.side.inputs: cannot be combined with stores.s.rocksdb.ttl.ms: entries that are read again would "
+                "live anew"
+            ),
+        ),
+        (
+            {**SIDE, "side.inputs": "kafka.a#[2-0]"},
+            "stores.s.side.inputs: partition range 2-0 is empty, got 'kafka.a#[2-0]'",
+        ),
+        (
+            {"restore.inputs": "kafka.other", "restore.inputs.processor.factory": "my.module:Views"},
+            "stores.s.restore.inputs: must be inputs of the task (task.inputs); others are side.inputs, got 'kafka.other'",
+        ),
+        (
+            {"restore.inputs": "kafka.page-views#0", "restore.inputs.processor.factory": "my.module:Views"},
+            "stores.s.restore.inputs: names streams, without partitions, got 'kafka.page-views[0]'",
+        ),
+        (
+            {**SIDE, "side.inputs": "kafka.a", "side.inputs.processor.serialized.instance": "rO0AB"},
+            (
+                "stores.s.side.inputs.processor.serialized.instance: an object of the JVM: name a SideInputsProcessor class "
+                "with side.inputs.processor.factory, got 'rO0AB'"
+            ),
+        ),
+    ],
+)
+def test_what_fills_a_store_is_checked(store_problems, keys, problem):
+    assert store_problems(keys) == [problem]
+
+
+def test_a_store_with_two_kinds_of_sources_is_refused(store_problems):
+    keys = {**SIDE, "side.inputs": "kafka.a", "restore.inputs": "kafka.page-views"}
+    keys["restore.inputs.processor.factory"] = "my.module:Views"
+    assert store_problems(keys) == ["stores.s.restore.inputs: cannot be combined with side.inputs"]

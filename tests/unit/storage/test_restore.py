@@ -251,3 +251,79 @@ def test_a_store_without_a_changelog_is_empty_at_each_start(tmp_path: Path):
         opened.reopen()
         assert opened.restored.source == "nothing"
         assert opened.store.get("a") is None
+
+
+class HandClock:
+    """Stands still until it is moved."""
+
+    def __init__(self):
+        self.now = 1_000.0
+
+    def monotonic(self):
+        return self.now
+
+    def wall_ms(self):
+        return int(self.now * 1_000)
+
+
+def commit_each(opened, first, count):
+    for n in range(first, first + count):
+        opened.store.put(f"k{n}", n)
+        opened.commit()
+
+
+def test_a_kill_costs_no_more_records_than_may_be_unflushed(tmp_path: Path):
+    with open_store(JOB | {"stores.s.flush.records": "20"}, "s", tmp_path, HandClock()) as opened:
+        for first in (0, 100, 200):
+            commit_each(opened, first, 57)
+            opened.crash()
+            assert 0 < opened.restored.records <= 20
+        assert len(list(opened.store.all())) == 3 * 57
+
+
+def test_a_kill_costs_no_more_time_than_changes_may_be_unflushed(tmp_path: Path):
+    clock = HandClock()
+    with open_store(JOB | {"stores.s.flush.interval.ms": "5000"}, "s", tmp_path, clock) as opened:
+        commit_each(opened, 0, 10)
+        clock.now += 4.9
+        commit_each(opened, 10, 10)
+        opened.stores.flush_if_due()
+        opened.crash()
+        assert opened.restored.records == 20
+        commit_each(opened, 20, 10)
+        clock.now += 5.0
+        opened.stores.flush_if_due()
+        opened.crash()
+        assert (opened.restored.source, opened.restored.records) == ("local store", 0)
+        commit_each(opened, 30, 1)
+        clock.now += 5.0
+        commit_each(opened, 31, 1)
+        opened.crash()
+        assert (opened.restored.source, opened.restored.records) == ("local store", 0)
+
+
+def test_what_was_restored_need_not_be_restored_again(tmp_path: Path):
+    with open_store(JOB, "s", tmp_path, HandClock()) as opened:
+        commit_each(opened, 0, 10)
+        opened.crash()
+        assert opened.restored.records == 10
+        opened.crash()
+        assert (opened.restored.source, opened.restored.records) == ("local store", 0)
+
+
+def test_many_stores_of_a_container_share_the_memory_of_a_restore():
+    written = []
+
+    class Engine(type(InMemoryStorageEngineFactory().open(None, EngineSettings("s")))):
+        def load(self, changes, marker):
+            written.append(len(changes))
+
+    restores = [StoreRestore(Engine("s"), IDENTITY, SSP, 0, 10_000, 1_000_000) for _ in range(2)]
+    restores[0].share(4)
+    keys = [b"k%05d" % n for n in range(5_000)]
+    for restore in restores:
+        for first in range(0, 5_000, 10):
+            offsets = range(first, first + 10)
+            restore.add(RecordBatch(SSP, offsets, keys[first : first + 10], [b"v" * 60] * 10, [1] * 10))
+    assert len(written) > 4
+    assert written[-1] > 2 * written[0]

@@ -4,6 +4,7 @@ import stat
 from threading import Event, Thread
 
 import pytest
+from stopped_clock import StoppedClock
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
@@ -19,17 +20,6 @@ from samzapy.system.local.factory import LocalSystemFactory
 from samzapy.system.local.headers import decode, encode
 
 SSP = SystemStreamPartition("local", "s", 0)
-
-
-class StoppedClock:
-    def __init__(self):
-        self.ms = 1_700_000_000_000
-
-    def monotonic(self):
-        return self.ms / 1000
-
-    def wall_ms(self):
-        return self.ms
 
 
 class Local:

@@ -1,4 +1,5 @@
 import pytest
+from stopped_clock import StoppedClock
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
@@ -8,17 +9,6 @@ from samzapy.system.memory.factory import MemorySystemFactory
 
 SETTINGS = SystemSettings("kafka", "samzapy.system.memory.factory:MemorySystemFactory")
 SSP = SystemStreamPartition("kafka", "s", 0)
-
-
-class StoppedClock:
-    def __init__(self):
-        self.ms = 1_700_000_000_000
-
-    def monotonic(self):
-        return self.ms / 1000
-
-    def wall_ms(self):
-        return self.ms
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Stores that are filled from streams: before their task starts, and from then on."""

@@ -1,0 +1,128 @@
+"""One task's folder of snapshots, on any file system that fsspec knows. The only importer of fsspec."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from samzapy.errors import StoreError
+
+_FILES, _INDEXES, _UNFINISHED = "files", "index", ".part"
+
+
+class BackupUnavailable(StoreError):
+    """Raised when the place of the snapshots cannot be used: a library is missing, the network is down, a right is."""
+
+
+class BackupFolder:
+    """Whole files in and out, by name. Every failure is a BackupUnavailable that names the place."""
+
+    def __init__(self, file_system: Any, root: str) -> None:
+        """`file_system`: fsspec's; `root`: the folder, as that file system names it."""
+        self._fs = file_system
+        self._root = root.rstrip("/")
+
+    def put_file(self, name: str, source: Path) -> None:
+        """Upload a file of a snapshot; whoever lists files does not see it before it is whole."""
+        path = f"{self._root}/{_FILES}/{name}"
+        with self._told("writing", path):
+            self._fs.makedirs(f"{self._root}/{_FILES}", exist_ok=True)
+            self._fs.put_file(str(source), path + _UNFINISHED)
+            self._fs.mv(path + _UNFINISHED, path)
+
+    def get_file(self, name: str, target: Path) -> None:
+        """Download a file of a snapshot."""
+        path = f"{self._root}/{_FILES}/{name}"
+        with self._told("reading", path):
+            self._fs.get_file(path, str(target))
+
+    def files(self) -> dict[str, int]:
+        """The names and sizes of all files of snapshots, those that were never finished included."""
+        return self._listed(_FILES)
+
+    def remove_file(self, name: str) -> None:
+        """Remove a file of a snapshot; no error if it is gone."""
+        self._remove(f"{self._root}/{_FILES}/{name}")
+
+    def put_index(self, name: str, data: bytes) -> None:
+        """Add an index: there as a whole or not at all."""
+        path = f"{self._root}/{_INDEXES}/{name}"
+        with self._told("writing", path):
+            self._fs.makedirs(f"{self._root}/{_INDEXES}", exist_ok=True)
+            self._fs.pipe_file(path + _UNFINISHED, data)
+            self._fs.mv(path + _UNFINISHED, path)
+
+    def get_index(self, name: str) -> bytes:
+        """The contents of an index."""
+        path = f"{self._root}/{_INDEXES}/{name}"
+        with self._told("reading", path):
+            return bytes(self._fs.cat_file(path))
+
+    def indexes(self) -> list[str]:
+        """The names of the indexes, oldest snapshot first."""
+        return sorted(name for name in self._listed(_INDEXES) if not name.endswith(_UNFINISHED))
+
+    def remove_index(self, name: str) -> None:
+        """Remove an index; no error if it is gone."""
+        self._remove(f"{self._root}/{_INDEXES}/{name}")
+
+    def __str__(self) -> str:
+        return self._root
+
+    def _listed(self, folder: str) -> dict[str, int]:
+        path = f"{self._root}/{folder}"
+        with self._told("listing", path):
+            self._fs.invalidate_cache(path)
+            try:
+                found = self._fs.ls(path, detail=True)
+            except FileNotFoundError:
+                return {}
+            return {
+                str(each["name"]).rstrip("/").rpartition("/")[2]: int(each.get("size") or 0)
+                for each in found
+                if each["type"] == "file"
+            }
+
+    def _remove(self, path: str) -> None:
+        with self._told("removing", path):
+            try:
+                self._fs.rm_file(path)
+            except FileNotFoundError:
+                return
+
+    @contextmanager
+    def _told(self, doing: str, path: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as cause:
+            reason = str(cause) or type(cause).__name__
+            raise BackupUnavailable(f"{path}: {doing} a snapshot failed: {' '.join(reason.split())}") from cause
+
+
+def check_folder(path: str) -> None:
+    """Raise BackupUnavailable if fsspec, or what it needs for the URL `path`, is not installed. Connects to nothing."""
+    fsspec = _fsspec(path)
+    try:
+        fsspec.get_filesystem_class(fsspec.core.split_protocol(path)[0] or "file")
+    except (ImportError, ValueError) as cause:
+        raise BackupUnavailable(f"{path}: {' '.join(str(cause).split())}") from cause
+
+
+def open_folder(path: str, options: Mapping[str, str], *below: str) -> BackupFolder:
+    """The folder `path` (a URL of fsspec's), and `below` it. Raises BackupUnavailable."""
+    fsspec = _fsspec(path)
+    try:
+        file_system, root = fsspec.core.url_to_fs(path, **options)
+    except Exception as cause:
+        raise BackupUnavailable(f"{path}: no folder for snapshots: {' '.join(str(cause).split())}") from cause
+    return BackupFolder(file_system, "/".join([str(root).rstrip("/"), *below]))
+
+
+def _fsspec(path: str) -> Any:
+    try:
+        return importlib.import_module("fsspec")
+    except ImportError as cause:
+        raise BackupUnavailable(f"{path}: snapshots need fsspec: pip install 'samzapy[backup]'") from cause

@@ -1,0 +1,135 @@
+"""When a store's snapshots are made, and the thread that makes them."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from samzapy.api.engine import StorageEngine
+from samzapy.clock import Clock
+from samzapy.config.backup import BackupConfig
+from samzapy.errors import StoreError
+from samzapy.storage.backup.folder import BackupFolder
+from samzapy.storage.backup.upload import SnapshotUploader, UploadStopped
+from samzapy.storage.marker import Marker
+
+_LOG = logging.getLogger(__name__)
+#: A process has as many tasks as it likes, and one network.
+_UPLOADS_AT_ONCE = threading.Semaphore(2)
+_TURN_S = 0.2
+_CHECKPOINT = ".checkpoint-"
+#: How long a stop waits for an upload, and, in this process, whether one has taken longer: then no other is waited for.
+_PATIENCE_S = 10.0
+_HANGING = threading.Event()
+
+
+class StoreBackup:
+    """Makes snapshots of one store beside its task: the run loop only counts commits.
+
+    A snapshot that fails is logged, counted, and made again when the next one is due; it never ends the attempt.
+    """
+
+    def __init__(
+        self,
+        engine: StorageEngine,
+        directory: Path,
+        marker_of: Callable[[Path], bytes | None],
+        open_folder: Callable[[], BackupFolder],
+        config: BackupConfig,
+        clock: Clock,
+    ) -> None:
+        """`directory`: the store's; its checkpoints lie beside it meanwhile. `marker_of` reads a checkpoint's marker.
+        `open_folder` is called by the thread, once."""
+        self._engine = engine
+        self._directory = directory
+        self._marker_of = marker_of
+        self._open_folder = open_folder
+        self._config = config
+        self._clock = clock
+        self._uploader: SnapshotUploader | None = None
+        self._commits = 0
+        self._begun_s = clock.monotonic()
+        self._thread: threading.Thread | None = None
+        self._stopped = threading.Event()
+        self._engine_in_use = threading.Lock()
+        self._counts = {"snapshots": 0, "snapshot-failures": 0, "snapshot-files": 0, "snapshot-bytes": 0}
+
+    def committed(self) -> None:
+        """Count a commit that changed the store; begins with a snapshot if one is due and none is being made."""
+        self._commits += 1
+        every, interval_ms = self._config.every_commits, self._config.interval_ms
+        due = 0 < every <= self._commits
+        if not due and interval_ms:
+            due = (self._clock.monotonic() - self._begun_s) * 1000.0 >= interval_ms
+        if due and (self._thread is None or not self._thread.is_alive()):
+            self._commits, self._begun_s = 0, self._clock.monotonic()
+            self._thread = threading.Thread(target=self._make, name="samzapy-backup", daemon=True)
+            self._thread.start()
+
+    def settle(self) -> None:
+        """Wait some seconds for a snapshot that is being made."""
+        if self._thread is not None and not _HANGING.is_set():
+            self._thread.join(_PATIENCE_S)
+            if self._thread.is_alive():
+                _HANGING.set()
+
+    def close(self) -> None:
+        """End what is being made, at its next file. Afterwards nobody uses the engine; an upload that hangs is left to
+        itself."""
+        self._stopped.set()
+        with self._engine_in_use:
+            pass
+        self.settle()
+
+    def metrics(self) -> dict[str, float]:
+        """Snapshots, failures, and what was uploaded, since the start."""
+        return {name: float(count) for name, count in self._counts.items()}
+
+    def _make(self) -> None:
+        while not _UPLOADS_AT_ONCE.acquire(timeout=_TURN_S):
+            if self._stopped.is_set():
+                return
+        try:
+            self._upload()
+        except UploadStopped as stopped:
+            _LOG.info("%s", stopped)
+        except Exception as cause:  # noqa: BLE001  # a job does not depend on its snapshots
+            self._counts["snapshot-failures"] += 1
+            _LOG.warning("No snapshot of %s: %s", self._directory, cause)
+        else:
+            _HANGING.clear()
+        finally:
+            _UPLOADS_AT_ONCE.release()
+
+    def _upload(self) -> None:
+        if self._uploader is None:
+            self._uploader = SnapshotUploader(self._open_folder(), self._config.kept, self._stopped.is_set)
+        for left in self._directory.parent.glob(f"{self._directory.name}{_CHECKPOINT}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        checkpoint = self._directory.with_name(f"{self._directory.name}{_CHECKPOINT}{uuid.uuid4().hex}")
+        try:
+            data = self._made(checkpoint)
+            if data is None:
+                return
+            made = self._uploader.upload(checkpoint, Marker.from_bytes(data))
+        finally:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+        self._counts["snapshots"] += 1
+        self._counts["snapshot-files"] += made.files
+        self._counts["snapshot-bytes"] += made.bytes
+
+    def _made(self, checkpoint: Path) -> bytes | None:
+        """The marker of a new checkpoint, None if the store was closed before. The task goes on committing meanwhile:
+        what the checkpoint has is what its own marker says."""
+        with self._engine_in_use:
+            if self._stopped.is_set():
+                return None
+            self._engine.checkpoint(checkpoint)
+        data = self._marker_of(checkpoint)
+        if data is None:
+            raise StoreError(f"{checkpoint}: the checkpoint has no marker")
+        return data

@@ -1,0 +1,102 @@
+"""How much of a changelog a job reads when it is started again on the files that it left: nothing, or what was bounded."""
+
+import re
+
+import pytest
+from click.testing import CliRunner
+from job_process import JobProcess, until
+
+from samzapy.cli.main import cli
+
+JOB = """
+job.name=tails
+job.default.system=local
+job.logged.store.base.dir=state
+systems.local.samza.factory=local
+systems.local.default.stream.samza.key.serde=string
+systems.local.default.stream.samza.msg.serde=json
+systems.local.default.stream.samza.offset.default=oldest
+task.class=samzapy.examples.page_views:PageViewCountTask
+task.inputs=local.views
+page.views.output=local.out
+stores.counts.factory=rocksdb
+stores.counts.key.serde=string
+stores.counts.msg.serde=long
+stores.counts.changelog=local.log
+"""
+#: A commit after every slice of messages, of which there are at most so many.
+COMMITS = "stores.counts.object.cache.size=0\nstores.counts.uncommitted.max.bytes=1\n"
+SLICE = 256
+VIEWS = 4_000
+
+
+@pytest.fixture
+def views(tmp_path, monkeypatch):
+    """Appends views of pages that nobody has seen before."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.properties").write_text(JOB)
+    written = 0
+
+    def call(*arguments, stdin=None):
+        done = CliRunner().invoke(cli, [*arguments, "--job", "job.properties"], input=stdin)
+        assert done.exit_code == 0, done.stderr
+
+    def append(count):
+        nonlocal written
+        call("topic", "write", "local.views", stdin="".join(f"/{n}\t{{}}\n" for n in range(written, written + count)))
+        written += count
+
+    for stream in ("views", "out"):
+        call("topic", "create", f"local.{stream}", "--partitions", "1")
+    return append
+
+
+def configure(folder, settings):
+    (folder / "job.properties").write_text(JOB + settings)
+
+
+def run(folder, **environ):
+    """Run to the end of the input; the exit code and, if the stores were restored, (records, source)."""
+    job = JobProcess(folder, "job.properties", "--runner", "local", "--until-end", **environ)
+    try:
+        code = job.wait()
+    finally:
+        job.close()
+    told = re.search(r"restored ([\d,]+) records in \S+ s from (.*)$", job.errors, re.MULTILINE)
+    return code, told and (int(told[1].replace(",", "")), told[2])
+
+
+def test_after_a_graceful_stop_nothing_is_read(views, tmp_path):
+    views(VIEWS)
+    assert run(tmp_path) == (0, None)
+    assert run(tmp_path) == (0, (0, "local store"))
+
+
+def test_after_a_kill_no_more_is_read_than_may_be_unflushed(views, tmp_path):
+    configure(tmp_path, f"{COMMITS}stores.counts.flush.records=300\nstores.counts.flush.interval.ms=3600000\n")
+    views(VIEWS)
+    code, _ = run(tmp_path, SAMZAPY_FAIL="commit.7:14:kill")
+    assert code == -9
+    code, (records, source) = run(tmp_path)
+    assert (code, source) == (0, "local store + changelog")
+    assert 0 < records <= 300 + SLICE
+    assert run(tmp_path) == (0, (0, "local store"))
+
+
+def test_after_a_kill_nothing_is_read_where_every_commit_is_flushed(views, tmp_path):
+    configure(tmp_path, f"{COMMITS}stores.counts.flush.interval.ms=0\n")
+    views(VIEWS)
+    assert run(tmp_path, SAMZAPY_FAIL="commit.7:14:kill")[0] == -9
+    assert run(tmp_path) == (0, (0, "local store"))
+
+
+def test_what_an_idle_job_has_committed_reaches_the_disk_in_time(views, tmp_path):
+    configure(tmp_path, "task.commit.ms=50\nstores.counts.flush.interval.ms=1000\n")
+    views(10)
+    job = JobProcess(tmp_path, "job.properties", "--runner", "local")
+    try:
+        until(lambda: list(tmp_path.glob("state/*/counts/*/*.sst")), lambda: job.errors)
+        job.kill()
+    finally:
+        job.close()
+    assert run(tmp_path) == (0, (0, "local store"))

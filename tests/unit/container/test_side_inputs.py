@@ -1,0 +1,330 @@
+"""Stores that streams fill, and that their tasks read."""
+
+import threading
+from typing import ClassVar
+
+import pytest
+from memory_job import Calls, MemoryJob
+
+from samzapy import InitableTask, SideInputsProcessor, StreamTask, SystemStreamPartition, WindowableTask
+from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.errors import ConfigError, EnvironmentFailure, SerdeError, StoreRefused, TaskFailed, UnknownStream
+from samzapy.failpoints import FailPointReached, arm, disarm
+from samzapy.storage.views.heap import HeapStore
+
+
+class LatestRates(SideInputsProcessor):
+    """The last rate of each currency."""
+
+    def process(self, message, store):
+        return [(message.key, message.message)]
+
+
+class SummedRates(SideInputsProcessor):
+    """The sum by currency, in which a rate that is processed twice shows."""
+
+    weight = 1
+
+    def init(self, job):
+        self.weight = int(job.config.get("rates.weight", "1"))
+
+    def process(self, message, store):
+        return [(message.key, (store.get(message.key) or 0) + self.weight * message.message)]
+
+
+class RatesByAmount(SideInputsProcessor):
+    """Writes through the engine's own interface."""
+
+    def process(self, message, store):
+        store.push(message.key, message.message)
+
+
+class Confused(SideInputsProcessor):
+    """Returns entries where there is another interface."""
+
+    def process(self, message, store):
+        return [("key", "value")]
+
+
+class Failing(SideInputsProcessor):
+    """Cannot make anything of its messages."""
+
+    def process(self, message, store):
+        raise KeyError("rate")
+
+
+class RateTask(StreamTask, InitableTask, WindowableTask):
+    """Notes what the store has for each message's key; its window ends the job once the store is as `wanted`."""
+
+    calls = Calls()
+    wanted: ClassVar = None
+
+    def init(self, context):
+        self.rates = context.get_store("rates")
+        self.calls.append(("init", context.task.task_name, rows(self.rates)))
+
+    def process(self, envelope, collector, coordinator):
+        self.calls.append(("process", envelope.key, self.rates.get(envelope.key)))
+        if envelope.message.get("write"):
+            self.rates.put("EUR", 5)
+
+    def window(self, collector, coordinator):
+        self.calls.append(("window",))
+        if self.wanted is not None and rows(self.rates) == self.wanted:
+            coordinator.shutdown()
+
+
+class HeapTask(StreamTask, InitableTask):
+    """Notes the highest rates."""
+
+    calls = Calls()
+
+    def init(self, context):
+        self.rates = context.get_store("rates", HeapStore)
+
+    def process(self, envelope, collector, coordinator):
+        self.calls.append(("top", [(found.item, found.score) for found in self.rates.top(2)]))
+        if envelope.message.get("write"):
+            self.rates.push("x", 1)
+
+
+def rows(store):
+    with store.all() as entries:
+        return dict(entries)
+
+
+@pytest.fixture(autouse=True)
+def as_before():
+    RateTask.wanted = None
+    yield
+    disarm()
+
+
+#: What is put is written after each batch.
+SPILLING = {"stores.rates.uncommitted.max.bytes": "1", "stores.rates.object.cache.size": "0"}
+
+
+class RateJob(MemoryJob):
+    """A job whose store `rates` is filled from the stream `rates`."""
+
+    def __init__(self, folder, processor=LatestRates, task=RateTask, partitions=1, rates_partitions=None, **keys):
+        super().__init__(
+            folder / "logged",
+            partitions,
+            task,
+            **{
+                "job.non-logged.store.base.dir": str(folder / "state"),
+                "stores.counts.factory": "inmemory",
+                "stores.rates.factory": "rocksdb",
+                "stores.rates.key.serde": "string",
+                "stores.rates.msg.serde": "json",
+                "stores.rates.side.inputs": "mem.rates",
+                "stores.rates.side.inputs.processor.factory": f"{__name__}:{processor.__name__}",
+            }
+            | keys,
+        )
+        count = rates_partitions or partitions
+        self.admin.create(StreamSpec("rates", count, {"cleanup.policy": "compact"}))
+
+    def rate(self, *rates, partition=0):
+        """Append (currency, rate) pairs, None for a tombstone."""
+        self.producer.send(
+            [
+                OutgoingRecord("rates", key.encode(), None if rate is None else str(rate).encode(), partition)
+                for key, rate in rates
+            ]
+        )
+        self.producer.flush()
+
+    def seen(self, what="process"):
+        return [call[1:] for call in self.task.calls if call[0] == what]
+
+
+def source(report, store="Partition 0/rates"):
+    return report.restored[store][0], report.restored[store][2]
+
+
+def test_a_task_starts_with_everything_the_streams_held_at_that_time(tmp_path):
+    job = RateJob(tmp_path)
+    job.rate(("USD", 1), ("GBP", 3), ("USD", 2), ("CHF", 4), ("CHF", None))
+    job.send((0, "USD", {}), (0, "CHF", {}))
+    report = job.run()
+    assert job.seen("init") == [("Partition 0", {"USD": 2, "GBP": 3})]
+    assert job.seen() == [("USD", 2), ("CHF", None)]
+    assert source(report) == (5, "side inputs")
+
+
+def test_the_store_follows_its_stream_while_the_task_runs(tmp_path):
+    job = RateJob(tmp_path, **{"task.window.ms": "1"})
+    job.rate(("USD", 1))
+    RateTask.wanted = {"USD": 7, "GBP": 8}
+    container, _ = job.container(until_end=False)
+
+    def later():
+        job.task.calls.wait_for(("window",), 1)
+        job.rate(("USD", 7), ("GBP", 8))
+
+    feeding = threading.Thread(target=later)
+    feeding.start()
+    container.run()
+    feeding.join(30)
+    assert job.seen("init") == [("Partition 0", {"USD": 1})]
+
+
+def test_a_store_on_disk_goes_on_where_it_was(tmp_path):
+    job = RateJob(tmp_path, SummedRates)
+    job.rate(("USD", 1), ("USD", 10))
+    job.run()
+    job.rate(("USD", 100))
+    assert source(job.run()) == (1, "local store + side inputs")
+    assert job.seen("init")[-1] == ("Partition 0", {"USD": 111})
+    assert source(job.run()) == (0, "local store")
+
+
+def test_a_store_in_memory_is_read_anew(tmp_path):
+    job = RateJob(tmp_path, SummedRates, **{"stores.rates.factory": "inmemory"})
+    job.rate(("USD", 1), ("USD", 10))
+    job.run()
+    assert source(job.run()) == (2, "side inputs")
+    assert job.seen("init")[-1] == ("Partition 0", {"USD": 11})
+
+
+@pytest.mark.parametrize("point", ["fill.batch", "fill.keep"])
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_crash_while_the_store_is_filled_processes_no_message_twice(tmp_path, point, nth):
+    job = RateJob(tmp_path, SummedRates, **SPILLING)
+    job.admin.create(StreamSpec("more", 1))
+    keys = {"stores.rates.side.inputs": "mem.rates, mem.more"}
+    for stream in ("rates", "more"):
+        job.send(*[(0, f"c{n % 7}", n) for n in range(100)], stream=stream)
+    arm(point, nth)
+    with pytest.raises(FailPointReached):
+        job.run(**keys)
+    job.run(**keys)
+    expected = {f"c{r}": 2 * sum(n for n in range(100) if n % 7 == r) for r in range(7)}
+    assert job.seen("init")[-1] == ("Partition 0", expected)
+
+
+def test_a_crash_while_the_store_follows_processes_no_message_twice(tmp_path):
+    job = RateJob(tmp_path, SummedRates, **SPILLING)
+    job.rate(("USD", 1))
+    container, _ = job.container(until_end=False)
+    arm("start.7", action=lambda _: (job.rate(("USD", 10)), arm("fill.keep"))[0])
+    with pytest.raises(FailPointReached):
+        container.run()
+    job.rate(("USD", 100))
+    job.run()
+    assert job.seen("init")[-1] == ("Partition 0", {"USD": 111})
+
+
+def test_a_task_cannot_write_to_it(tmp_path):
+    job = RateJob(tmp_path)
+    job.send((0, "USD", {"write": True}))
+    with pytest.raises(StoreRefused, match=r"'rates' is filled by stores\.rates\.side\.inputs"):
+        job.run()
+
+
+def test_each_task_reads_the_partition_of_its_number(tmp_path):
+    job = RateJob(tmp_path, partitions=2)
+    job.rate(("USD", 1), partition=0)
+    job.rate(("USD", 2), partition=1)
+    job.run()
+    assert sorted(job.seen("init")) == [("Partition 0", {"USD": 1}), ("Partition 1", {"USD": 2})]
+
+
+def test_named_partitions_are_read_by_every_task(tmp_path):
+    job = RateJob(tmp_path, partitions=2, **{"stores.rates.side.inputs": "mem.rates#[0-1]"})
+    job.rate(("USD", 1), partition=0)
+    job.rate(("GBP", 2), partition=1)
+    job.run()
+    everything = {"USD": 1, "GBP": 2}
+    assert sorted(job.seen("init"), key=str) == [("Partition 0", everything), ("Partition 1", everything)]
+
+
+def test_a_stream_with_too_few_partitions_is_refused(tmp_path):
+    job = RateJob(tmp_path, partitions=2, rates_partitions=1)
+    with pytest.raises(EnvironmentFailure, match=r"partitions 0 to 0, Partition 1 reads 1 .* mem\.rates#\[0-0\] gives"):
+        job.run()
+
+
+def test_a_stream_that_does_not_exist_is_refused_before_anything_starts(tmp_path):
+    job = RateJob(tmp_path, **{"stores.rates.side.inputs": "mem.rates, mem.nowhere"})
+    with pytest.raises(UnknownStream, match="nowhere"):
+        job.run()
+    assert job.task.calls == []
+
+
+def test_an_engine_with_an_interface_of_its_own_is_filled_through_it(tmp_path):
+    serdes = {"stores.rates.factory": "heap", "stores.rates.key.serde": "", "stores.rates.msg.serde": ""}
+    job = RateJob(tmp_path, RatesByAmount, HeapTask, **serdes)
+    job.rate(("USD", 1), ("GBP", 3), ("CHF", 2))
+    job.send((0, "any", {}), (0, "any", {"write": True}))
+    with pytest.raises(StoreRefused, match="filled by"):
+        job.run()
+    assert job.seen("top")[0] == ([("GBP", 3), ("CHF", 2)],)
+    job.task.calls.clear()
+    job.rate(("JPY", 4))
+    with pytest.raises(StoreRefused):
+        job.run()
+    assert job.seen("top")[0] == ([("JPY", 4), ("GBP", 3)],)
+
+
+def test_entries_for_an_engine_with_an_interface_of_its_own_are_refused(tmp_path):
+    serdes = {"stores.rates.factory": "heap", "stores.rates.key.serde": "", "stores.rates.msg.serde": ""}
+    job = RateJob(tmp_path, Confused, HeapTask, **serdes)
+    job.rate(("USD", 1))
+    with pytest.raises(
+        TaskFailed, match=r"Partition 0/rates: processor at mem\.rates\[0\]@0: TypeError: returned entries"
+    ):
+        job.run()
+
+
+def test_a_processor_that_fails_ends_the_attempt_at_its_message(tmp_path):
+    job = RateJob(tmp_path, Failing)
+    job.rate(("USD", 1))
+    with pytest.raises(TaskFailed, match=r"Partition 0/rates: processor at mem\.rates\[0\]@0: KeyError"):
+        job.run()
+
+
+def test_a_message_that_cannot_be_decoded_ends_the_attempt(tmp_path):
+    job = RateJob(tmp_path)
+    job.rate(("USD", "no json"))
+    with pytest.raises(SerdeError, match=r"mem\.rates\[0\]@0: message"):
+        job.run()
+
+
+def test_another_processor_or_other_streams_start_from_nothing(tmp_path):
+    job = RateJob(tmp_path, SummedRates)
+    job.rate(("USD", 1), ("USD", 10))
+    job.run()
+    latest = {"stores.rates.side.inputs.processor.factory": f"{__name__}:LatestRates"}
+    assert source(job.run(**latest)) == (2, "side inputs")
+    assert job.seen("init")[-1] == ("Partition 0", {"USD": 10})
+    job.admin.delete("rates")
+    job.admin.create(StreamSpec("rates", 1))
+    job.rate(("GBP", 5))
+    job.run(**latest)
+    assert job.seen("init")[-1] == ("Partition 0", {"GBP": 5})
+
+
+def test_a_stream_that_has_lost_what_comes_next_is_read_anew(tmp_path):
+    job = RateJob(tmp_path)
+    job.rate(("USD", 1))
+    job.run()
+    job.rate(("GBP", 2), ("CHF", 3))
+    job.admin.delete_records(SystemStreamPartition("mem", "rates", 0), 2)
+    job.run()
+    assert job.seen("init")[-1] == ("Partition 0", {"CHF": 3})
+
+
+def test_the_processor_is_told_the_jobs_configuration(tmp_path):
+    job = RateJob(tmp_path, SummedRates, **{"rates.weight": "3"})
+    job.rate(("USD", 2))
+    job.run()
+    assert job.seen("init") == [("Partition 0", {"USD": 6})]
+
+
+def test_a_class_that_is_no_processor_is_refused_before_anything_starts(tmp_path):
+    job = RateJob(tmp_path, RateTask)
+    with pytest.raises(ConfigError, match=r"side\.inputs\.processor\.factory: must be a SideInputsProcessor"):
+        job.run()

@@ -1,0 +1,124 @@
+"""What a restore loads into RocksDB: whole or not at all, and on disk."""
+
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from samzapy.api.engine import EngineSettings
+from samzapy.errors import StoreError
+from samzapy.storage.last_values import LastValues
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+from samzapy.storage.rocksdb.cursor import MARKER_KEY
+
+FACTORY = RocksDbStorageEngineFactory()
+SETTINGS = EngineSettings("s")
+MANY = 25_000
+
+
+def many(value: bytes, count: int = MANY) -> dict[bytes, bytes | None]:
+    return {b"k%06d" % n: value for n in range(count)}
+
+
+def contents(path, settings=SETTINGS):
+    engine = FACTORY.open(path, settings)
+    try:
+        with engine.iterate(None, None) as pairs:
+            return dict(pairs), engine.marker()
+    finally:
+        engine.close()
+
+
+@pytest.mark.parametrize("count", [10, MANY])
+def test_what_is_loaded_survives_a_kill_from_the_moment_the_call_returns(tmp_path, count):
+    engine = FACTORY.open(tmp_path / "store", SETTINGS)
+    engine.write({b"a": b"1"}, b"first")
+    engine.load(many(b"v", count), b"second")
+    engine.write({b"a": b"2"}, b"third")
+    shutil.copytree(tmp_path / "store", tmp_path / "image")
+    engine.close()
+    assert contents(tmp_path / "image") == ({b"a": b"1"} | many(b"v", count), b"second")
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from samzapy.api.engine import EngineSettings
+from samzapy.failpoints import arm
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+engine = RocksDbStorageEngineFactory().open(Path(sys.argv[1]), EngineSettings("s"))
+engine.load({b"k%06d" % n: b"old" for n in range(25_000)}, b"first")
+arm(sys.argv[2], action="kill")
+engine.load({b"k%06d" % n: b"new" if n % 2 else None for n in range(25_000)}, b"second")
+"""
+
+
+@pytest.mark.parametrize(
+    ("point", "expected"),
+    [
+        ("restore.file", (many(b"old"), b"first")),
+        ("restore.loaded", ({b"k%06d" % n: b"new" for n in range(1, MANY, 2)}, b"second")),
+    ],
+)
+def test_a_load_that_is_killed_is_there_whole_or_not_at_all(tmp_path, point, expected):
+    path = tmp_path / "store"
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(path), point], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert contents(path) == expected
+    assert not list(path.glob("loading*"))
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"rocksdb.compaction.style": "level"},
+        {"rocksdb.compaction.style": "fifo"},
+        {"rocksdb.compaction.num.levels": "1"},
+        {"rocksdb.wal.enabled": "true"},
+        {"container.cache.size.bytes": "0"},
+        {"rocksdb.compression": "zstd", "rocksdb.block.size.bytes": "65536"},
+        {"container.write.buffer.size.bytes": "65536"},
+    ],
+)
+def test_a_store_of_any_kind_can_be_loaded_again_and_again(tmp_path, properties):
+    settings = EngineSettings("s", properties)
+    engine = FACTORY.open(tmp_path, settings)
+    for number in range(3):
+        engine.load({b"%d" % number: b"only", **many(b"%d" % number)}, b"load %d" % number)
+        engine.write({b"k000000": b"commit"}, b"commit %d" % number)
+        assert engine.get_all([b"k000000", b"k000001"]) == [b"commit", b"%d" % number]
+    engine.close()
+    expected = many(b"2") | {b"k000000": b"commit"} | {b"%d" % number: b"only" for number in range(3)}
+    assert contents(tmp_path, settings) == (expected, b"commit 2")
+
+
+def test_the_reserved_key_is_refused_in_a_load(tmp_path):
+    engine = FACTORY.open(tmp_path, SETTINGS)
+    with pytest.raises(StoreError, match="is reserved"):
+        engine.load({**many(b"v"), MARKER_KEY: b"mine"}, b"first")
+    assert engine.marker() is None
+    engine.close()
+
+
+def test_records_of_keys_that_are_there_already_never_fill_the_memory():
+    gathered = LastValues(100_000)
+    values = [b"v" * 100] * 50
+    keys = [b"k%02d" % n for n in range(50)]
+    assert not any(gathered.add(keys, values) for _ in range(1_000))
+    assert gathered.take() == dict(zip(keys, values, strict=True))
+    assert gathered.take() == {}
+
+
+@pytest.mark.parametrize("value", [b"v" * 500, None])
+def test_records_of_new_keys_fill_the_memory_in_time(value):
+    gathered = LastValues(100_000)
+    batches = 0
+    while not gathered.add([b"k%06d" % (10 * batches + n) for n in range(10)], [value] * 10):
+        batches += 1
+    taken = gathered.take()
+    size = sum(len(key) + len(kept or b"") for key, kept in taken.items())
+    assert 10 * batches <= len(taken) <= 1_000
+    assert size <= 100_000
+    assert not gathered.add([b"k"], [value])

@@ -1,0 +1,114 @@
+"""Snapshots that are made while their store is written to."""
+
+import threading
+
+import pytest
+
+from samzapy.api.engine import EngineSettings
+from samzapy.clock import SYSTEM_CLOCK
+from samzapy.config.backup import BackupConfig
+from samzapy.storage.backup import StoreBackup, newest_snapshot, open_folder
+from samzapy.storage.marker import Marker, StoreIdentity
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+
+
+class SettableClock:
+    """Shows the time it is set to."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def wall_ms(self):
+        return int(self.now * 1000)
+
+
+FACTORY = RocksDbStorageEngineFactory()
+SETTINGS = EngineSettings("s", {"container.write.buffer.size.bytes": "65536"})
+IDENTITY = StoreIdentity("job-1", "s", 0, "t")
+KEYS = [b"%04d" % number for number in range(200)]
+
+
+@pytest.fixture
+def place(tmp_path):
+    return open_folder((tmp_path / "backup").as_uri(), {}, "s")
+
+
+def test_every_snapshot_is_the_store_after_one_commit(tmp_path, place):
+    engine = FACTORY.open(tmp_path / "store", SETTINGS)
+    whole = []
+
+    def marker_of(checkpoint):
+        opened = FACTORY.open_read_only(checkpoint, SETTINGS)
+        marker = opened.marker()
+        # Each commit writes its number to every key.
+        whole.append(set(opened.get_all(KEYS)) == {b"%d" % Marker.from_bytes(marker).changelog_offset * 20})
+        opened.close()
+        return marker
+
+    config = BackupConfig("", every_commits=1, interval_ms=0)
+    backup = StoreBackup(engine, tmp_path / "store", marker_of, lambda: place, config, SYSTEM_CLOCK)
+    for number in range(20_000):
+        marker = Marker(IDENTITY, number, number + 1).to_bytes()
+        engine.write(dict.fromkeys(KEYS, b"%d" % number * 20), marker)
+        backup.committed()
+        if len(whole) >= 8:
+            break
+    backup.close()
+    engine.close()
+    assert backup.metrics()["snapshot-failures"] == 0
+    assert len(whole) >= 8
+    assert all(whole)
+    restored = newest_snapshot(place, tmp_path / "restored", lambda marker: None)
+    opened = FACTORY.open(tmp_path / "restored", SETTINGS)
+    assert set(opened.get_all(KEYS)) == {b"%d" % restored.changelog_offset * 20}
+    opened.close()
+
+
+def test_a_commit_does_not_wait_for_the_snapshot_it_begins(tmp_path, place):
+    engine = FACTORY.open(tmp_path / "store", SETTINGS)
+    engine.write({b"a": b"1"}, Marker(IDENTITY, 1, 1).to_bytes())
+    may_open, opened = threading.Event(), threading.Event()
+
+    def slow_place():
+        opened.set()
+        assert may_open.wait(60)
+        return place
+
+    def marker_of(checkpoint):
+        return Marker(IDENTITY, 1, 1).to_bytes()
+
+    config = BackupConfig("", every_commits=2, interval_ms=0)
+    backup = StoreBackup(engine, tmp_path / "store", marker_of, slow_place, config, SYSTEM_CLOCK)
+    backup.committed()
+    assert not opened.is_set()
+    backup.committed()
+    assert opened.wait(60)
+    for _ in range(10):
+        backup.committed()
+    assert place.indexes() == []
+    may_open.set()
+    backup.settle()
+    assert len(place.indexes()) == 1
+    backup.close()
+    engine.close()
+
+
+def test_a_snapshot_is_due_after_a_while_if_the_store_has_changed(tmp_path, place):
+    engine = FACTORY.open(tmp_path / "store", SETTINGS)
+    engine.write({b"a": b"1"}, Marker(IDENTITY, 1, 1).to_bytes())
+    clock = SettableClock()
+    config = BackupConfig("", every_commits=0, interval_ms=5_000)
+    marker = Marker(IDENTITY, 1, 1).to_bytes()
+    backup = StoreBackup(engine, tmp_path / "store", lambda _: marker, lambda: place, config, clock)
+    backup.committed()
+    backup.settle()
+    assert place.indexes() == []
+    clock.now = 5.0
+    backup.committed()
+    backup.settle()
+    assert len(place.indexes()) == 1
+    backup.close()
+    engine.close()
