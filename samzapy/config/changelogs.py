@@ -16,7 +16,7 @@ CHANGELOG = Key(
     TEXT,
     None,
     "The stream that keeps the store's changes: `system.stream`, or a bare stream on job.changelog.system. Without one "
-    "the store is empty at each start.",
+    "the store is empty at each start, unless side.inputs or restore.inputs fill it.",
 )
 REPLICATION_FACTOR = Key(
     "stores.{store}.changelog.replication.factor",
