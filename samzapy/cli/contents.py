@@ -21,7 +21,7 @@ from samzapy.config.stores import StoreConfig
 from samzapy.container.clients import SystemClients
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.serializers import serde_registry
-from samzapy.storage.directory import store_directory
+from samzapy.storage.directory import lies_beside, store_directory
 from samzapy.storage.inspection import ChangelogReader, Contents, Entry, Selection, read_files
 from samzapy.storage.kv.scanning import first_beyond
 from samzapy.storage.manager import load_engines
@@ -125,7 +125,7 @@ class Answer:
         directories = [local]
         if not (local / "CURRENT").is_file():
             parent = store_directory(local, f"{config.name}-{config.id}", self._store.name, "task").parent
-            directories = sorted(path.parent for path in parent.glob("*/CURRENT") if not _is_aside(path.parent))
+            directories = sorted(path.parent for path in parent.glob("*/CURRENT") if not lies_beside(path.parent))
             if not directories:
                 raise EnvironmentFailure(f"{parent}: there is no local store here")
         contents = read_files(self._store, factory, directories, SYSTEM_CLOCK)
@@ -133,10 +133,6 @@ class Answer:
             state = "empty" if marker is None else f"up to changelog offset {marker.changelog_offset}"
             click.echo(f"partition {partition}: {state}", err=True)
         return contents
-
-
-def _is_aside(directory: Path) -> bool:
-    return any(f".{kind}-" in directory.name for kind in ("corrupt", "stale"))
 
 
 def store_of(config: JobConfig, name: str) -> StoreConfig:

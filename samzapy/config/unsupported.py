@@ -11,6 +11,10 @@ _NO_EFFECT: tuple[tuple[str, str], ...] = (
     (r"job\.coordinator\..*|job\.checkpoint\.validation\.enabled", "no counterpart"),
     (r"job\.config\..*", "samzapy takes one file and --config key=value"),
     (r"job\.container\.(thread|commit|restore|heartbeat|task)\..*", "a container has one thread"),
+    (
+        r"job\.systemstreampartition\.input\.expansion\.enabled",
+        "with state, new partitions always go to their keys' tasks",
+    ),
     (r"job\.(systemstreampartition|system)\.(matcher|input|stream)\..*", "no counterpart"),
     (r"(yarn|cluster-manager|container|blob\.store|fs)\..*", "Spark places and limits containers"),
     (r"task\.(opts|java\.home|execute|command\.class|log4j\..*)", "there is no JVM to launch"),

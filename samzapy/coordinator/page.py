@@ -37,7 +37,7 @@ def render(status: JobStatus) -> str:
         f'<title>{escape(status.name)}</title><link rel="stylesheet" href="/style.css"></head><body>'
         f"<h1>{escape(status.name)}</h1>"
         f"<p>{status.processed:,} messages processed{remaining}, {status.commits:,} commits</p>{stopping}"
-        f"{_promises(status)}{_containers(status.containers)}{_partitions(status.containers)}{_restores(status)}{_failures(status)}"
+        f"{_promises(status)}{_containers(status.containers)}{_standbys(status.standbys)}{_partitions(status.containers)}{_restores(status)}{_failures(status)}"
         "</body></html>"
     )
 
@@ -53,6 +53,11 @@ def _promises(status: JobStatus) -> str:
 def _containers(containers: Iterable[ContainerStatus]) -> str:
     rows = ((c.id, c.state, c.phase, c.attempts, c.processed, c.commits, _restoring(c.restoring)) for c in containers)
     return _table("Containers", ("container", "state", "phase", "attempts", "messages", "commits", "restoring"), rows)
+
+
+def _standbys(standbys: Iterable[ContainerStatus]) -> str:
+    rows = ((c.id, c.state, c.phase, c.attempts, "" if c.remaining is None else c.remaining) for c in standbys)
+    return _table("Standbys", ("container", "state", "phase", "attempts", "records to go"), rows)
 
 
 def _partitions(containers: Iterable[ContainerStatus]) -> str:

@@ -53,6 +53,11 @@ def set_aside(path: Path, kind: str, now_ms: int) -> Path:
     return aside
 
 
+def lies_beside(path: Path) -> bool:
+    """Whether the directory is no task's own store, but something beside one: set aside, or a standby's copy."""
+    return any(f".{kind}-" in path.name for kind in ("corrupt", "stale", "orphaned", "standby"))
+
+
 def standby_name(task: str, replica: int) -> str:
     """What the copy of a task's stores that its `replica`-th standby keeps goes by, in the place of the task's name."""
     return f"{task}.standby-{replica}"

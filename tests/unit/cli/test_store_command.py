@@ -37,6 +37,13 @@ def test_the_entries_of_all_tasks_come_in_key_order(store, where):
     assert entries(store("scan", *where)) == sorted(COUNTS.items())
 
 
+def test_what_lies_beside_the_tasks_own_stores_is_not_read(store):
+    for own in list(Path("state").glob("*/counts/Partition_?")):
+        for kind in ("standby-1", "stale-17", "corrupt-17", "orphaned-17"):
+            shutil.copytree(own, own.with_name(f"{own.name}.{kind}"))
+    assert entries(store("scan", "--local", "state")) == sorted(COUNTS.items())
+
+
 def test_the_entry_of_a_key_says_which_partition_has_it(store):
     (row,) = map(json.loads, store("get", "/a").splitlines())
     assert (row["key"], row["value"]) == ("/a", 3)

@@ -135,3 +135,17 @@ def test_every_key_says_what_it_is_for():
     assert all(isinstance(key, Key) and key.doc.endswith((".", ".)")) for key in ALL_KEYS)
     assert len({key.name for key in ALL_KEYS}) == len(ALL_KEYS)
     assert all(key.default_text for key in ALL_KEYS)
+
+
+def test_placement_is_left_to_spark_unless_the_job_asks_for_it(load):
+    placement = load().placement
+    assert (placement.host_affinity, placement.copies, placement.orphan_ttl_ms) == (False, 1, 7 * 86_400_000)
+    assert not placement.chooses
+
+
+def test_the_keys_of_placement_are_samzas(load, problems):
+    assert load({"job.host-affinity.enabled": "true"}).placement.chooses
+    twice = load({"job.standbytasks.replication.factor": "2", "job.orphaned.stores.ttl.ms": "-1"}).placement
+    assert (twice.chooses, twice.standbys, twice.orphan_ttl_ms) == (True, 1, -1)
+    (found,) = problems({"job.standbytasks.replication.factor": "0"})
+    assert found.startswith("job.standbytasks.replication.factor: ")

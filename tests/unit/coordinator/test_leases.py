@@ -108,3 +108,11 @@ def test_what_a_superseded_attempt_says_about_its_end_does_not_count(leases):
 def test_an_unknown_container_is_refused(leases):
     with pytest.raises(KeyError):
         leases.grant("7")
+
+
+def test_a_released_attempt_is_asked_to_stop_and_its_successor_and_the_others_are_not(leases):
+    epoch, other = leases.grant("0"), leases.grant("1")
+    leases.release("0")
+    assert leases.renew("0", epoch) is Directive.STOP
+    assert leases.renew("1", other) is Directive.CONTINUE
+    assert leases.renew("0", leases.grant("0")) is Directive.CONTINUE

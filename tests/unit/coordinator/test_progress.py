@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from samzapy.api.lease import ContainerReport, Directive
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.promises import Downgrade
@@ -113,3 +115,18 @@ def test_the_page_shows_what_weakens_the_guarantee_and_what_came_of_it():
     assert "<td>task.error.process.policy</td><td>messages that fail are &lt;lost&gt;</td>" in page
     assert '<td>inputs skipped (process)</td><td class="number">1,234</td>' in page
     assert "Counted" not in render(coordinator().status())
+
+
+def test_standbys_are_told_apart_from_the_containers_and_their_failures_are_not_the_jobs():
+    standby = replace(MODEL.containers[0], id="0-1")
+    coordinator = Coordinator("job", JobSpec(replace(MODEL, standbys=(standby,)), {}), 15.0)
+    assert coordinator.knows("0-1")
+    lease = LocalLease(coordinator, "0-1")
+    lease.report(ContainerReport("0-1", lease.epoch, "running", positions={"m.log[0]": 3}, ends={"m.log[0]": 5}))
+    status = coordinator.status()
+    assert [container.id for container in status.containers] == ["0", "1"]
+    assert [(told.id, told.state, told.remaining) for told in status.standbys] == [("0-1", "running", 2)]
+    assert status.remaining is None
+    coordinator.fail(ContainerFailure("0-1", lease.epoch, "RestoreError", "no", 1))
+    assert coordinator.status().failed == 0
+    assert coordinator.status().standbys[0].state == "lost"

@@ -91,3 +91,13 @@ def test_a_given_spark_home_is_used_as_it_is(monkeypatch):
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
     with RunFolder() as folder:
         assert folder.spark_home(on_this_machine=True) == Path("/opt/spark")
+
+
+def test_where_the_place_matters_spark_tries_a_task_once_and_the_driver_chooses_the_next():
+    def tries(**keys: str) -> str:
+        given = load_job({**JOB, **{key.replace("__", "-").replace("_", "."): value for key, value in keys.items()}})
+        return spark_settings(given, Master.parse("local-cluster[2,1,1024]"), Path("/l"))["spark.task.maxFailures"]
+
+    assert tries() == "4"
+    assert tries(job_host__affinity_enabled="true") == "1"
+    assert tries(job_standbytasks_replication_factor="2") == "1"
