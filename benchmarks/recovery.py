@@ -9,7 +9,7 @@ from dataclasses import replace
 from benchmarks.workloads import BARE, Restore, Workload
 from samzapy.bench.child import LOCAL
 from samzapy.bench.events import Events
-from samzapy.bench.measuring import Measurement
+from samzapy.bench.measuring import Measurement, MeasurementFailed
 
 _BATCH = 5_000
 
@@ -68,6 +68,8 @@ class Restart(Workload):
     def run(self, variant: str) -> Measurement:
         self._kafka.append(self._input, Events(self.MESSAGES))
         measured = self._job("keyed-count", variant, self._config)
+        if measured.more["restored_records"]:
+            raise MeasurementFailed(f"a graceful stop left {measured.more['restored_records']} records to read")
         return replace(measured, phases=())
 
     @classmethod

@@ -24,15 +24,20 @@ def test_a_small_run_of_all_workloads_writes_every_figure(kafka, tmp_path):
     results = json.loads(output.read_text())
     assert results["ratios"].keys() == {
         f"{workload}.{figure}"
-        for workload in ("pass-through", "keyed-count", "restore")
+        for workload in ("pass-through", "keyed-count", "restore", "restore-large")
         for figure in ("throughput", "cpu")
     } | {f"latency.{figure}" for figure in ("p50", "p99", "p99.9", "cpu")}
+    restart = results["workloads"].pop("restart")
+    (again,) = restart["local"]["repeats"]
+    assert again["more"]["restored_from"] == ["local store"]
+    assert again["more"]["first_message_s"] > 0
     for workload, variants in results["workloads"].items():
         assert variants.keys() == {"bare", "local"}, workload
         for variant, measured in variants.items():
             (repeat,) = measured["repeats"]
             assert repeat["messages"] >= EVENTS, (workload, variant)
             assert measured["summary"]["peak_rss_bytes"]["min"] > 0
+    assert results["workloads"]["restore-large"]["local"]["repeats"][0]["messages"] == 5 * EVENTS
     per_put = {
         variant: measured["summary"]["changelog_records_per_put"]["median"]
         for variant, measured in results["workloads"]["keyed-count"].items()
