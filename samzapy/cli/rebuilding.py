@@ -31,7 +31,9 @@ def rebuild_store(
     Raises ConfigError for a store that keeps no files or has no changelog, EnvironmentFailure for one that is there.
     """
     store = store_of(config, name)
-    alone = replace(config, stores={name: replace(store, clean_on_start=False)}, logged_store_base_dir=base)
+    alone = replace(
+        config, stores={name: replace(store, clean_on_start=False, backup=None)}, logged_store_base_dir=base
+    )
     engines = load_engines(alone)
     if not engines[name].persistent:
         raise ConfigError([ConfigProblem(f"stores.{name}.factory", store.factory, "keeps no files to rebuild")])

@@ -21,12 +21,12 @@ class LastValues:
     __slots__ = ("_bytes", "_max_bytes", "values")
 
     def __init__(self, max_bytes: int) -> None:
-        self.values: dict[bytes, bytes | None] = {}
+        self.values: dict[bytes | None, bytes | None] = {}
         self._max_bytes = max_bytes
         self._bytes = 0
 
-    def add(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> bool:
-        """Take the records, in order; whether it is time to `take` everything."""
+    def add(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> bool:
+        """Take the records, in order; whether it is time to `take` everything. A record without a key is told by the key None."""
         self.values.update(zip(keys, values, strict=True))
         self._bytes += _size(keys, values)
         if self._bytes < self._max_bytes:
@@ -34,11 +34,11 @@ class LastValues:
         self._bytes = _size(self.values.keys(), self.values.values())
         return self._bytes >= _ROOM * self._max_bytes
 
-    def take(self) -> dict[bytes, bytes | None]:
+    def take(self) -> dict[bytes | None, bytes | None]:
         """Everything; afterwards there is nothing."""
         taken, self.values, self._bytes = self.values, {}, 0
         return taken
 
 
-def _size(keys: Collection[bytes], values: Iterable[bytes | None]) -> int:
-    return len(keys) * _ENTRY_BYTES + sum(map(len, keys)) + sum(map(len, filter(None, values)))
+def _size(keys: Collection[bytes | None], values: Iterable[bytes | None]) -> int:
+    return len(keys) * _ENTRY_BYTES + sum(map(len, filter(None, keys))) + sum(map(len, filter(None, values)))

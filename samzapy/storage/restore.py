@@ -94,9 +94,9 @@ class StoreRestore:
         keys, values = batch.keys[:count], batch.values[:count]
         if self._expiry is not None:
             values = self._expiry.restored(values, batch.timestamps[:count])
-        if None in keys:
+        full = self._gathered.add(keys, values)
+        if None in self._gathered.values:
             raise RestoreError(f"{self.ssp}@{batch.offsets[keys.index(None)]}: changelog record without a key")
-        full = self._gathered.add(keys, values)  # type: ignore[arg-type]
         self.records += count
         self._last = (batch.offsets[count - 1], batch.timestamps[count - 1])
         if full and count == len(batch.offsets):
@@ -123,7 +123,7 @@ class StoreRestore:
     def _write(self, offset: int, time_ms: int) -> None:
         marker = Marker(self._identity, offset, max(time_ms, 0))
         reach("restore.chunk")
-        self._engine.load(self._gathered.take(), marker.to_bytes())
+        self._engine.load(self._gathered.take(), marker.to_bytes())  # type: ignore[arg-type]  # no key is None
 
 
 def run_restores(

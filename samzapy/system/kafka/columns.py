@@ -51,16 +51,19 @@ def batches(
 
 
 def _batch(ssp: SystemStreamPartition, run: Sequence[Any], coarse: bool) -> RecordBatch:
-    headers = None if coarse else list(map(_headers, run))
-    return RecordBatch(
-        ssp,
-        list(map(_offset, run)),
-        list(map(_key, run)),
-        list(map(_value, run)),
-        # A record's time costs more than the rest of it.
-        [run[-1].timestamp()[1]] * len(run) if coarse else list(map(_milliseconds, map(_timestamp, run))),
-        headers if headers is not None and any(headers) else None,
-    )
+    keys, values = list(map(_key, run)), list(map(_value, run))
+    if coarse:
+        # A record's time costs as much as the rest of it.
+        return RecordBatch(ssp, _offsets(run), keys, values, [run[-1].timestamp()[1]] * len(run))
+    headers = list(map(_headers, run))
+    times = list(map(_milliseconds, map(_timestamp, run)))
+    return RecordBatch(ssp, list(map(_offset, run)), keys, values, times, headers if any(headers) else None)
+
+
+def _offsets(run: Sequence[Any]) -> Sequence[int]:
+    """They only grow, so as many as lie between the first and the last are all of those."""
+    first, last = run[0].offset(), run[-1].offset()
+    return range(first, last + 1) if last - first + 1 == len(run) else list(map(_offset, run))
 
 
 def _cuts(messages: Sequence[Any], partitions: list[int], *, one_topic: bool) -> list[int]:

@@ -204,3 +204,44 @@ def test_a_store_with_two_kinds_of_sources_is_refused(store_problems):
     keys = {**SIDE, "side.inputs": "kafka.a", "restore.inputs": "kafka.page-views"}
     keys["restore.inputs.processor.factory"] = "my.module:Views"
     assert store_problems(keys) == ["stores.s.restore.inputs: cannot be combined with side.inputs"]
+
+
+LOGGED = {"changelog": "kafka.log", "backup.path": "s3://bucket/state"}
+
+
+def test_snapshots_go_to_a_path_every_ten_minutes_unless_told_otherwise(store):
+    found = store(LOGGED).backup
+    assert (found.path, found.every_commits, found.interval_ms, found.kept) == ("s3://bucket/state", 0, 600_000, 2)
+    keys = {"backup.commits": "5", "backup.interval.ms": "0", "backup.kept": "3", "backup.options.key": "me"}
+    found = store({**LOGGED, **keys}).backup
+    assert (found.every_commits, found.interval_ms, found.kept, dict(found.options)) == (5, 0, 3, {"key": "me"})
+    assert store({"changelog": "kafka.log"}).backup is None
+
+
+def test_a_path_for_the_snapshots_of_all_stores_concerns_those_with_a_changelog(store):
+    everywhere = {"stores.default.backup.path": "s3://bucket/state"}
+    assert store({"changelog": "kafka.log"}, everywhere).backup.path == "s3://bucket/state"
+    assert store({}, everywhere).backup is None
+
+
+def test_secrets_of_the_snapshots_place_are_not_shown(store):
+    found = store({**LOGGED, "backup.options.secret": "hush"}).backup
+    assert found.options["secret"] == "hush"
+    assert "hush" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        (
+            {"backup.path": "s3://bucket"},
+            "stores.s.backup.path: needs stores.s.changelog: it has what a snapshot lacks",
+        ),
+        (
+            {**LOGGED, "backup.interval.ms": "0"},
+            "stores.s.backup.interval.ms: no snapshot would ever be made: set it or backup.commits",
+        ),
+    ],
+)
+def test_snapshots_that_could_not_be_made_or_used_are_refused(store_problems, keys, problem):
+    assert store_problems(keys) == [problem]

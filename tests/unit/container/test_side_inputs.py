@@ -6,7 +6,7 @@ from typing import ClassVar
 import pytest
 from memory_job import Calls, MemoryJob
 
-from samzapy import InitableTask, SideInputsProcessor, StreamTask, SystemStreamPartition, WindowableTask
+from samzapy import CoroutineTask, InitableTask, SideInputsProcessor, StreamTask, SystemStreamPartition, WindowableTask
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.errors import ConfigError, EnvironmentFailure, SerdeError, StoreRefused, TaskFailed, UnknownStream
 from samzapy.failpoints import FailPointReached, arm, disarm
@@ -72,6 +72,18 @@ class RateTask(StreamTask, InitableTask, WindowableTask):
         self.calls.append(("window",))
         if self.wanted is not None and rows(self.rates) == self.wanted:
             coordinator.shutdown()
+
+
+class AwaitingTask(CoroutineTask, InitableTask):
+    """Reads in a coroutine."""
+
+    calls = Calls()
+
+    def init(self, context):
+        self.rates = context.get_store("rates")
+
+    async def process(self, envelope, collector, coordinator):
+        self.calls.append(("process", envelope.key, self.rates.get(envelope.key)))
 
 
 class HeapTask(StreamTask, InitableTask):
@@ -152,6 +164,16 @@ def test_a_task_starts_with_everything_the_streams_held_at_that_time(tmp_path):
     assert job.seen("init") == [("Partition 0", {"USD": 2, "GBP": 3})]
     assert job.seen() == [("USD", 2), ("CHF", None)]
     assert source(report) == (5, "side inputs")
+
+
+@pytest.mark.parametrize("keys", [{}, {"task.error.process.policy": "skip"}])
+@pytest.mark.parametrize("task", [RateTask, AwaitingTask])
+def test_every_kind_of_task_reads_it(tmp_path, task, keys):
+    job = RateJob(tmp_path, task=task, **keys)
+    job.rate(("USD", 1))
+    job.send((0, "USD", {}), (0, "CHF", {}))
+    job.run()
+    assert sorted(job.seen()) == [("CHF", None), ("USD", 1)]
 
 
 def test_the_store_follows_its_stream_while_the_task_runs(tmp_path):

@@ -1,9 +1,11 @@
 from itertools import pairwise
 
+import pytest
 from confluent_kafka import KafkaError, Message
 from hypothesis import given
 from hypothesis import strategies as st
 
+from samzapy.api.stream import SystemStreamPartition
 from samzapy.system.kafka.columns import batches, split_errors
 
 
@@ -34,6 +36,19 @@ def test_headers_of_one_record_make_a_column():
     first, second = message("t", 0, 0), message("t", 0, 1, [("a", b"1")])
     (batch,) = batches("kafka", [first, second], one_topic=True)
     assert batch.headers == [None, [("a", b"1")]]
+
+
+@pytest.mark.parametrize("offsets", [[4, 5, 6], [4, 5, 9], [7]])
+def test_a_coarse_batch_of_the_only_partition_has_the_last_record_s_time_and_no_headers(offsets):
+    only = SystemStreamPartition("kafka", "t", 3)
+    messages = [message("t", 3, offset, [("a", b"1")]) for offset in offsets]
+    (batch,) = batches("kafka", messages, one_topic=True, only=only, coarse=True)
+    assert batch.ssp == only
+    assert list(batch.offsets) == offsets
+    assert batch.keys == [b"k%d" % offset for offset in offsets]
+    assert batch.values == [b"v%d" % offset for offset in offsets]
+    assert batch.timestamps == [1000 + offsets[-1]] * len(offsets)
+    assert batch.headers is None
 
 
 def test_topics_are_kept_apart_where_their_partitions_are_equal():
