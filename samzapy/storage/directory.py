@@ -9,7 +9,8 @@ from pathlib import Path
 
 from samzapy.errors import StoreError
 
-_SAFE = re.compile(r"^[A-Za-z0-9._\-]{1,200}$")
+#: Brackets and commas are in the names of tasks of one partition: `SystemStreamPartition_[kafka,_orders,_0]`.
+_SAFE = re.compile(r"^[A-Za-z0-9._,\[\]\-]{1,200}$")
 
 
 def store_directory(base: Path, job: str, store: str, task: str) -> Path:
@@ -21,7 +22,7 @@ def store_directory(base: Path, job: str, store: str, task: str) -> Path:
     names = (job, store, task.replace(" ", "_"))
     for name in names:
         if not _SAFE.match(name) or name in {".", ".."}:
-            raise StoreError(f"{name!r} cannot name a directory: only A-Za-z0-9._- , up to 200 characters")
+            raise StoreError(f"{name!r} cannot name a directory: only A-Za-z0-9._,[]- and up to 200 characters")
     path = root.joinpath(*names).resolve()
     if root not in path.parents:
         raise StoreError(f"{root.joinpath(*names)} leads out of {root}, to {path}")
@@ -72,7 +73,8 @@ def standbys_beside(path: Path) -> list[Path]:
 
 def set_asides(path: Path) -> list[Path]:
     """What was set aside of this store, oldest name first."""
-    return sorted(p for kind in ("corrupt", "stale") for p in path.parent.glob(f"{path.name}.{kind}-*"))
+    name = glob.escape(path.name)
+    return sorted(p for kind in ("corrupt", "stale") for p in path.parent.glob(f"{name}.{kind}-*"))
 
 
 def wipe(path: Path) -> None:

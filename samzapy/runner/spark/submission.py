@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 from collections.abc import Callable, Sequence
@@ -13,6 +14,8 @@ from samzapy.errors import EnvironmentFailure
 from samzapy.runner.spark.application import one_line
 from samzapy.runner.spark.preferred import placed
 from samzapy.runner.spark.worker import run_container
+
+logger = logging.getLogger(__name__)
 
 _PYTHON_MISMATCH = re.compile(r"\[PYTHON_VERSION_MISMATCH\]\s*(.*?)\.(?:\s|$)", re.DOTALL)
 #: samzapy and what it brings along; what else is missing is missed by the user's code, which says so itself.
@@ -52,8 +55,11 @@ class Submission:
         return self._thread.is_alive()
 
     def cancel(self) -> None:
-        """Have Spark kill its tasks; `ended` follows."""
-        self._context.cancelJobGroup(self._group)
+        """Have Spark kill its tasks, if it is there to do so; `ended` follows."""
+        try:
+            self._context.cancelJobGroup(self._group)
+        except Exception as cause:  # noqa: BLE001  # what py4j raises of a JVM that is gone is many things
+            logger.info("Spark did not take the end of container %s: %s", ", ".join(self._ids), one_line(cause))
 
     def error(self) -> str | None:
         """Why Spark gave up, in one line; None if every task ended. Raises EnvironmentFailure for what no retry mends."""

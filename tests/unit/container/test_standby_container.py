@@ -191,3 +191,16 @@ def test_a_job_without_logged_stores_has_no_standbys_and_others_have_one_for_eac
     assert [c.id for c in prepare(thrice).model.standbys] == ["0-1", "0-2", "1-1", "1-2"]
     bare = {key: value for key, value in thrice.raw.items() if not key.startswith("stores.counts.changelog")}
     assert prepare(load_job(bare)).model.standbys == ()
+
+
+def test_tasks_of_one_partition_each_have_local_stores_and_copies_too(tmp_path):
+    keys = {"job.systemstreampartition.grouper.factory": "ssp", "job.standbytasks.replication.factor": "2"}
+    job = MemoryJob(tmp_path / "state", **keys)
+    job.send(*messages(0, 20))
+    job.run()
+    standby = Standby(job)
+    standby.caught_up(20)
+    standby.stop()
+    for store in (tmp_path / "state" / "counting-1" / "counts").glob("*]"):
+        shutil.rmtree(store)
+    assert sources(job.run()) == {"standby"}
