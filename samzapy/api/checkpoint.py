@@ -50,6 +50,9 @@ class JobRecord(Enum):
 class CheckpointManager(ABC):
     """Keeps the checkpoints of a job's tasks, and beside them the run that owns the job."""
 
+    #: Seconds a read may wait without getting on, as before an open transaction; then RestoreError.
+    patience_s = 60.0
+
     @abstractmethod
     def start(self) -> None:
         """Create what is missing (the topic, the folder) and check what is there. Raises EnvironmentFailure."""

@@ -31,10 +31,9 @@ class TopicCheckpointManager(CheckpointManager):
         producer: Callable[[], SystemProducer],
         *,
         samza_records: SamzaRecords = _UNSHARED,
-        deadline_s: float = 60.0,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """Clients are made when first needed. `deadline_s`: reading without progress for this long is an error.
+        """Clients are made when first needed. A read that makes no progress for `patience_s` seconds is an error.
 
         Records of JVM Samza count like our own, the newer one of a task wins; `samza_records` says more.
         """
@@ -44,7 +43,6 @@ class TopicCheckpointManager(CheckpointManager):
         self._new_consumer = consumer
         self._producer = producer
         self._samza = samza_records
-        self._deadline_s = deadline_s
         self._clock = clock
         self._reader: SystemConsumer | None = None
         self._checkpoints: dict[str, Checkpoint] = {}
@@ -129,17 +127,17 @@ class TopicCheckpointManager(CheckpointManager):
             self._reader = self._new_consumer()
             self._reader.register(self._ssp, bound.oldest)
             self._reader.start()
-        deadline = self._clock.monotonic() + self._deadline_s
+        deadline = self._clock.monotonic() + self.patience_s
         while (position := self._reader.position(self._ssp)) < bound.upcoming:
             batches = self._reader.poll(_POLL_SECONDS, _POLL_RECORDS)
             for batch in batches:
                 self._apply(batch)
             now = self._clock.monotonic()
             if batches or self._reader.position(self._ssp) > position:
-                deadline = now + self._deadline_s
+                deadline = now + self.patience_s
             elif now > deadline:
                 raise RestoreError(
-                    f"{self._ssp}@{position}: no record for {self._deadline_s:.0f} s before the end {bound.upcoming}"
+                    f"{self._ssp}@{position}: no record for {self.patience_s:.0f} s before the end {bound.upcoming}"
                 )
 
     def _apply(self, batch: RecordBatch) -> None:

@@ -9,16 +9,28 @@ from samzapy.api.checkpoint import JobRecord
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription, SystemAdmin
 from samzapy.checkpoint import manager_for
+from samzapy.cli.output import warn
 from samzapy.config.job import JobConfig
 from samzapy.config.promises import Downgrade
 from samzapy.container.clients import SystemClients
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RetriableError, SamzapyError, UnknownStream
+from samzapy.errors import (
+    ConfigError,
+    ConfigProblem,
+    EnvironmentFailure,
+    RestoreError,
+    RetriableError,
+    SamzapyError,
+    UnknownStream,
+)
 from samzapy.job.expansion import InputPartitions, follow_growth, from_json
 from samzapy.job.model import JobModel
 from samzapy.job.planner import changelog_partition_count, keeps_state, plan
 from samzapy.runner.durability import weakly_kept
 from samzapy.storage.changelog import check_changelog
 from samzapy.system.factories import system_factory
+
+#: How long a look waits for a transaction that somebody has open.
+_PATIENCE_S = 2.0
 
 
 class NotReachable(SamzapyError):
@@ -56,9 +68,13 @@ def _known(config: JobConfig) -> dict[SystemStream, InputPartitions]:
             closing(SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-check")) as clients,
             closing(manager_for(config, clients)) as checkpoints,
         ):
+            checkpoints.patience_s = _PATIENCE_S
             return from_json(checkpoints.read_record(JobRecord.INPUTS))
     except RetriableError as cause:
         raise NotReachable(str(cause)) from cause
+    except RestoreError as cause:
+        warn(f"left out what earlier runs knew of the inputs, is a transaction open? {cause}")
+        return {}
 
 
 @contextmanager

@@ -33,7 +33,11 @@ class CountByKey(StreamTask, InitableTask):
         self.counts.put(envelope.key, (self.counts.get(envelope.key) or 0) + 1)
 
 
-@pytest.fixture(params=[*SYSTEMS.values()])
+#: Long with a real broker.
+KAFKA = pytest.param(*SYSTEMS["kafka"].values, id="kafka", marks=[pytest.mark.kafka, pytest.mark.slow])
+
+
+@pytest.fixture(params=[SYSTEMS["memory"], SYSTEMS["local"], KAFKA])
 def system(request):
     system = SystemUnderTest(request.param(request))
     yield system

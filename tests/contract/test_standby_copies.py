@@ -33,7 +33,11 @@ class CountUntilTold(StreamTask, InitableTask):
         coordinator.commit()
 
 
-@pytest.fixture(params=[SYSTEMS["local"], SYSTEMS["kafka"]])
+#: Long with a real broker.
+KAFKA = pytest.param(*SYSTEMS["kafka"].values, id="kafka", marks=[pytest.mark.kafka, pytest.mark.slow])
+
+
+@pytest.fixture(params=[SYSTEMS["local"], KAFKA])
 def system(request):
     system = SystemUnderTest(request.param(request))
     yield system

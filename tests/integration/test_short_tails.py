@@ -8,6 +8,8 @@ from job_process import JobProcess, until
 
 from samzapy.cli.main import cli
 
+pytestmark = pytest.mark.slow
+
 JOB = """
 job.name=tails
 job.default.system=local

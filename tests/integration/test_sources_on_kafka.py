@@ -11,7 +11,7 @@ import sourced_job
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.system.kafka import KafkaSystemFactory
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.timeout(180)]
 KEYS = 20
 
 

@@ -11,7 +11,7 @@ from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.cli.main import cli
 from samzapy.system.kafka import KafkaSystemFactory
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.slow, pytest.mark.kafka]
 PAGES = [b"/a", b"/b", b"/a", b"/c"]
 LATER = 1_000
 JOB = """
