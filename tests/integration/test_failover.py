@@ -139,7 +139,7 @@ def check_restored(stores: list[dict], local_state: str) -> None:
     assert all(store["records"] > 0 and store["seconds"] > 0 for store in stores)
 
 
-@pytest.mark.parametrize("local_state", ["present", "deleted"])
+@pytest.mark.parametrize("local_state", ["present", pytest.param("deleted", marks=pytest.mark.slow)])
 def test_after_a_killed_python_worker_the_container_fails_over(scene, local_state):
     scene.flowing()
     container, epoch = scene.kill(scene.run.workers()[0], local_state)

@@ -224,6 +224,7 @@ def test_a_baseline_that_is_none_is_refused_before_anything_runs(samzapy, tmp_pa
     assert "--compare: expected what --json wrote" in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["kv-perf", "store"])
 def test_the_files_that_come_with_it_run(file):
     path = Path(__file__).parents[3] / "configs" / "bench" / f"{file}.properties"

@@ -45,6 +45,7 @@ def feed(streams):
         feeder.close()
 
 
+@pytest.mark.slow
 def test_events_are_written_in_order_up_to_the_limit_and_go_on_when_it_moves(streams, feed):
     feeder = feed(600)
     feeder.allow(200)
