@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from samzapy.coordinator.client import CoordinatorClient
-from samzapy.errors import SamzapyError
+from samzapy.verify.spark_processes import below, end, executors, workers
+from samzapy.verify.status_page import StatusPage
 
-_PAGE = re.compile(r"^status page: (http://\S+)/\?token=(\S+)$", re.MULTILINE)
 _COMMAND = (sys.executable, "-c", "from samzapy.cli.main import main; main()", "run")
 
 
@@ -40,7 +37,7 @@ class JobProcess:
                 env=dict(environ),
                 start_new_session=True,
             )
-        self._client: CoordinatorClient | None = None
+        self._page = StatusPage()
 
     @property
     def exit_code(self) -> int | None:
@@ -56,23 +53,15 @@ class JobProcess:
 
     def status(self) -> dict[str, Any] | None:
         """The coordinator's status; None while there is none to be had."""
-        if self._client is None:
-            page = _PAGE.search(self._log.read_text(errors="replace"))
-            if page is None:
-                return None
-            self._client = CoordinatorClient(page[1], page[2])
-        try:
-            return self._client.status()
-        except SamzapyError:
-            return None
+        return self._page.status(self._log.read_text(errors="replace"))
 
     def workers(self) -> list[psutil.Process]:
         """The Python workers: forked by a daemon of Spark's."""
-        return [process for process in self._below() if _is_daemon(process) and _is_daemon(_parent(process))]
+        return workers(self._below())
 
     def executors(self) -> list[psutil.Process]:
         """The executors' JVMs."""
-        return [process for process in self._below() if "CoarseGrainedExecutorBackend" in _command_line(process)]
+        return executors(self._below())
 
     def terminate(self) -> None:
         """Ask it to commit and stop."""
@@ -80,54 +69,18 @@ class JobProcess:
 
     def kill(self) -> list[psutil.Process]:
         """SIGKILL to the driver alone; returns what it had started, which must end by itself."""
-        below = self._below()
+        left = self._below()
         self._process.kill()
         self._process.wait()
-        return below
+        return left
 
     def close(self) -> None:
         """End it and everything below it."""
-        below = self._below()
+        left = self._below()
         if self._process.poll() is None:
             self._process.kill()
-        end(below)
+        end(left)
         self._process.wait()
 
     def _below(self) -> list[psutil.Process]:
-        try:
-            return psutil.Process(self._process.pid).children(recursive=True)
-        except psutil.NoSuchProcess:
-            return []
-
-
-def end(processes: Iterable[psutil.Process]) -> None:
-    """SIGKILL to those that are left."""
-    for process in processes:
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
-
-
-def gone(process: psutil.Process) -> bool:
-    """Whether a process has ended."""
-    try:
-        return not process.is_running() or bool(process.status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
-
-
-def _parent(process: psutil.Process) -> psutil.Process | None:
-    try:
-        return process.parent()
-    except psutil.NoSuchProcess:
-        return None
-
-
-def _is_daemon(process: psutil.Process | None) -> bool:
-    return process is not None and "pyspark.daemon" in _command_line(process)
-
-
-def _command_line(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except psutil.Error:
-        return ""
+        return below(self._process.pid)

@@ -12,7 +12,8 @@ import psutil
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import SamzapyError
 from samzapy.verify.feeder import Feeder
-from samzapy.verify.job_process import JobProcess, end, gone
+from samzapy.verify.job_process import JobProcess
+from samzapy.verify.spark_processes import end, gone
 from samzapy.verify.waiting import NoProgress, until
 
 #: Seconds; a loaded machine takes its time, a hung job takes for ever.

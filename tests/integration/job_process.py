@@ -1,7 +1,6 @@
 """`samzapy run` as a process of its own, looked at from outside: its coordinator, its Spark processes, its output."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -12,10 +11,9 @@ from typing import Any
 
 import psutil
 
-from samzapy.coordinator.client import CoordinatorClient
-from samzapy.errors import SamzapyError
+from samzapy.verify.spark_processes import below, end, executors, workers
+from samzapy.verify.status_page import StatusPage
 
-_PAGE = re.compile(r"^status page: (http://\S+)/\?token=(\S+)$", re.MULTILINE)
 _PAUSE = threading.Event()
 
 
@@ -49,7 +47,7 @@ class JobProcess:
                 start_new_session=True,
                 env={**os.environ, "TMPDIR": str(temporary), **environ},
             )
-        self._client: CoordinatorClient | None = None
+        self._page = StatusPage()
 
     @property
     def errors(self) -> str:
@@ -78,25 +76,16 @@ class JobProcess:
 
     def close(self) -> None:
         """End the driver and everything below it."""
-        for process in [*self.descendants(), *([self.process] if self.process.poll() is None else [])]:
-            try:
-                process.kill()
-            except psutil.NoSuchProcess:
-                continue
+        left = self.descendants()
+        if self.process.poll() is None:
+            self.process.kill()
+        end(left)
         self.process.wait()
 
     def status(self) -> dict[str, Any] | None:
         """The coordinator's status; None while there is none to be had. Fails if the process has ended."""
         assert self.process.poll() is None, f"exit code {self.process.returncode}: {self.errors}"
-        if self._client is None:
-            page = _PAGE.search(self.errors)
-            if page is None:
-                return None
-            self._client = CoordinatorClient(page[1], page[2])
-        try:
-            return self._client.status()
-        except SamzapyError:
-            return None
+        return self._page.status(self.errors)
 
     def until_status(self, condition: Callable[[dict[str, Any]], Any], timeout_s: float = 60.0) -> dict[str, Any]:
         """The first status of which `condition` is true."""
@@ -110,18 +99,15 @@ class JobProcess:
 
     def descendants(self) -> list[psutil.Process]:
         """The driver's JVM, executors, Python daemons and workers."""
-        try:
-            return psutil.Process(self.process.pid).children(recursive=True)
-        except psutil.NoSuchProcess:
-            return []
+        return below(self.process.pid)
 
     def workers(self) -> list[psutil.Process]:
         """The Python workers that run containers: forked by a daemon, with files open below `folder`."""
-        return [p for p in self.descendants() if _is_daemon(p) and _is_daemon(p.parent())]
+        return workers(self.descendants())
 
     def executors(self) -> list[psutil.Process]:
         """The executors' JVMs."""
-        return [p for p in self.descendants() if "CoarseGrainedExecutorBackend" in command_line(p)]
+        return executors(self.descendants())
 
 
 def open_store_folders(process: psutil.Process, base: Path) -> set[Path]:
@@ -133,22 +119,3 @@ def open_store_folders(process: psutil.Process, base: Path) -> set[Path]:
     except psutil.NoSuchProcess:
         return set()
     return found
-
-
-def gone(process: psutil.Process) -> bool:
-    """Whether a process has ended."""
-    try:
-        return process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
-def _is_daemon(process: psutil.Process | None) -> bool:
-    return process is not None and "pyspark.daemon" in command_line(process)
-
-
-def command_line(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except (psutil.NoSuchProcess, psutil.AccessDenied):
-        return ""

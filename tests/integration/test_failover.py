@@ -12,10 +12,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from job_process import JobProcess, gone, open_store_folders, until
+from job_process import JobProcess, open_store_folders, until
 from numbered_stream import Feeder, Streams, dump, expected, key_of, settings_of
 
 from samzapy.api.system import StreamSpec
+from samzapy.verify.spark_processes import gone
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(240)]
 

@@ -6,10 +6,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from job_process import JobProcess, command_line, gone, until
+from job_process import JobProcess, until
 from numbered_stream import Feeder, Streams, dump, expected, key_of, settings_of
 
 from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.verify.spark_processes import command_line, gone
 
 HERE = Path(__file__).parent
 PARTITIONS = 3

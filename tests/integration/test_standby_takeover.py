@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from job_process import JobProcess, gone, open_store_folders, until
+from job_process import JobProcess, open_store_folders, until
 from numbered_stream import Streams, settings_of
 
 from samzapy.api.checkpoint import JobRecord
@@ -14,6 +14,7 @@ from samzapy.checkpoint import manager_for
 from samzapy.config.loader import load_job
 from samzapy.container.clients import SystemClients
 from samzapy.system.factories import system_factory
+from samzapy.verify.spark_processes import gone
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 

@@ -9,8 +9,10 @@ import time
 
 import psutil
 import pytest
-from job_process import JobProcess, gone, until
+from job_process import JobProcess, until
 from zombie_job import PARTITIONS, ZombieJob
+
+from samzapy.verify.spark_processes import gone
 
 GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]
 pytestmark = pytest.mark.timeout(400)
