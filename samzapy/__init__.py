@@ -22,7 +22,7 @@ The packages, imports going down only:
     system storage checkpoint serializers metrics job sinks      one part each, not knowing one another
     config                               job file -> frozen values
     api                                  the names: envelopes, tasks, stores, the SPIs
-    errors clock plugins failpoints
+    errors clock watermarks plugins failpoints
 """
 
 from samzapy.api.checkpoint import Checkpoint

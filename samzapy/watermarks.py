@@ -1,0 +1,78 @@
+"""How far event time has come: a mark per source, and the least of them.
+
+Gearpump's rule: a task's clock is the minimum over its inputs, the job's the minimum over its tasks. Whoever has a source
+that tells times uses this: windows (partitions), tasks (partitions, upstream tasks), the coordinator (tasks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Generic, TypeVar
+
+S = TypeVar("S", bound=Hashable)
+
+
+class Watermarks(Generic[S]):
+    """Marks in milliseconds since 1970; a mark T says that its source will bring nothing older than T on time.
+
+    `current` is the least mark of the sources that count, None while one of them has none yet. A source that is idle
+    or has ended does not count; when none is left, `current` is the highest mark there was. Neither a mark nor `current`
+    ever goes back.
+    """
+
+    __slots__ = ("_aside", "_marks", "current")
+
+    def __init__(self, sources: Iterable[S], marks: Mapping[S, int] | None = None) -> None:
+        """`marks`: what was kept of an earlier life; sources that are not there any more are left out."""
+        known = marks or {}
+        self._marks: dict[S, int | None] = {source: known.get(source) for source in sources}
+        self._aside: set[S] = set()
+        self.current: int | None = None
+        self._recount()
+
+    @property
+    def marks(self) -> dict[S, int]:
+        """The mark of every source that has one: what has to be kept."""
+        return {source: mark for source, mark in self._marks.items() if mark is not None}
+
+    @property
+    def holding(self) -> S | None:
+        """The source that holds `current` back: one without a mark, else the one with the least; None if none counts."""
+        counting = [(mark is not None, mark or 0, source) for source, mark in self._counting()]
+        return min(counting, key=lambda each: each[:2])[2] if counting else None
+
+    def advance(self, source: S, time_ms: int) -> bool:
+        """`source` has come to `time_ms`, and counts (again); returns whether `current` has moved.
+
+        Raises KeyError for a source that was not named.
+        """
+        before = self._marks[source]
+        if source in self._aside:
+            self._aside.discard(source)
+        elif before is not None and time_ms <= before:
+            return False
+        if before is None or time_ms > before:
+            self._marks[source] = time_ms
+        # Only the source that holds the minimum can move it.
+        if before is not None and self.current is not None and before > self.current:
+            return False
+        return self._recount()
+
+    def set_aside(self, source: S) -> bool:
+        """`source` is idle or has ended, and does not count until it advances; returns whether `current` has moved."""
+        self._aside.add(source)
+        return self._recount()
+
+    def _counting(self) -> list[tuple[S, int | None]]:
+        return [(source, mark) for source, mark in self._marks.items() if source not in self._aside]
+
+    def _recount(self) -> bool:
+        counting = self._counting()
+        marks = [mark for _, mark in counting if mark is not None]
+        if len(marks) < len(counting) or not self.marks:
+            return False
+        least = min(marks) if marks else max(self.marks.values())
+        if self.current is not None and least <= self.current:
+            return False
+        self.current = least
+        return True

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from samzapy.watermarks import Watermarks
+
+
+def test_the_clock_is_the_least_mark_once_every_source_has_one():
+    clock = Watermarks(["a", "b"])
+    assert clock.current is None
+    assert clock.holding == "a"
+    assert not clock.advance("a", 10)
+    assert clock.holding == "b"
+    assert clock.advance("b", 7)
+    assert clock.current == 7
+    assert clock.advance("b", 12)
+    assert (clock.current, clock.holding) == (10, "a")
+
+
+def test_an_older_time_moves_nothing():
+    clock = Watermarks(["a"])
+    assert clock.advance("a", 10)
+    assert not clock.advance("a", 9)
+    assert clock.marks == {"a": 10}
+
+
+def test_an_idle_source_does_not_hold_the_others_back_until_it_speaks_again():
+    clock = Watermarks(["a", "b"])
+    clock.advance("a", 50)
+    assert clock.set_aside("b")
+    assert clock.current == 50
+    clock.advance("b", 20)
+    assert clock.current == 50
+    clock.advance("a", 60)
+    assert (clock.current, clock.holding) == (50, "b")
+
+
+def test_when_no_source_counts_the_clock_is_the_highest_mark():
+    clock = Watermarks(["a", "b"])
+    clock.advance("a", 5)
+    clock.advance("b", 9)
+    clock.set_aside("a")
+    clock.set_aside("b")
+    assert (clock.current, clock.holding) == (9, None)
+
+
+def test_kept_marks_go_on_where_they_were_and_forget_sources_that_are_gone():
+    clock = Watermarks(["a", "b"], {"a": 3, "b": 4, "gone": 1})
+    assert clock.current == 3
+    assert clock.marks == {"a": 3, "b": 4}
+
+
+def test_an_unknown_source_is_an_error():
+    with pytest.raises(KeyError):
+        Watermarks(["a"]).advance("b", 1)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 50), st.booleans())))
+def test_the_clock_never_goes_back_and_is_the_least_of_what_counts_or_was_reached_before(steps):
+    clock, marks, aside, reached = Watermarks("abc"), {}, set(), None
+    for source, time_ms, leaves in steps:
+        if leaves:
+            clock.set_aside(source)
+            aside.add(source)
+        else:
+            clock.advance(source, time_ms)
+            aside.discard(source)
+            marks[source] = max(time_ms, marks.get(source, 0))
+        counting = [each for each in "abc" if each not in aside]
+        if all(each in marks for each in counting):
+            least = min((marks[each] for each in counting), default=max(marks.values(), default=None))
+            reached = max((each for each in (least, reached) if each is not None), default=None)
+        assert clock.current == reached
