@@ -29,10 +29,11 @@ class DevBroker:
     """The broker of `folder`; several objects, in several processes, may stand for the same one.
 
     `port` 0 means the folder's last port, or a free one. A broker outlives its starter unless it is `tied` to it.
-    `listeners` are addresses beside `port`, `properties` further lines of its `server.properties`.
+    `listeners` are addresses beside `port`, `properties` further lines of its `server.properties`; `cluster_id` is that
+    of the cluster which the node is one of, where it is not the only one.
     """
 
-    def __init__(
+    def __init__(  # where it listens, and what it is told
         self,
         folder: Path,
         port: int = 0,
@@ -40,6 +41,7 @@ class DevBroker:
         tied: bool = False,
         listeners: Sequence[Listener] = (),
         properties: Mapping[str, str] | None = None,
+        cluster_id: str | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._folder = folder.absolute()
@@ -47,6 +49,7 @@ class DevBroker:
         self._tied = tied
         self._listeners = tuple(listeners)
         self._properties = dict(properties or {})
+        self._cluster_id = cluster_id
         self._clock = clock
         self._child: subprocess.Popen[bytes] | None = None
 
@@ -124,7 +127,8 @@ class DevBroker:
         return [tie, "--pdeathsig", "KILL"] if tie else []
 
     def _format(self, java: list[str], properties: Path) -> None:
-        command = [*java, "kafka.tools.StorageTool", "format", "-t", new_cluster_id(), "-c", str(properties)]
+        cluster_id = self._cluster_id or new_cluster_id()
+        command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)]
         done = subprocess.run(command, cwd=self._folder, capture_output=True, text=True, timeout=60, check=False)
         if done.returncode:
             last = (done.stderr or done.stdout).strip().rpartition("\n")[2]
