@@ -1,14 +1,24 @@
-"""Which calls a producer may take: the order init_transactions, begin, send, commit or abort, in one place."""
+"""Which calls a producer may take: the order init_transactions, begin, send, commit or abort, and none after an error,
+in one place."""
 
 from __future__ import annotations
 
-from samzapy.errors import ProducerError
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from samzapy.errors import ProducerError, ProducerFenced, SamzapyError, TransactionAborted, TransactionIndeterminate
+
+#: What no abort heals: somebody else has taken over, or nobody knows how it ended.
+_FINAL = (ProducerFenced, TransactionIndeterminate)
 
 
 class ProducerCalls:
-    """Where a producer stands between its calls; a call out of order is a ProducerError that names the producer."""
+    """Where a producer stands between its calls; a call out of order is a ProducerError that names the producer.
 
-    __slots__ = ("in_transaction", "initialised", "name", "transactional")
+    `error` is what has poisoned it: every later call raises it again, until an abort heals it.
+    """
+
+    __slots__ = ("closed", "error", "in_transaction", "initialised", "name", "transactional")
 
     def __init__(self, system: str, transactional_id: str | None) -> None:
         owner = "" if transactional_id is None else f" '{transactional_id}'"
@@ -16,6 +26,40 @@ class ProducerCalls:
         self.transactional = transactional_id is not None
         self.initialised = False
         self.in_transaction = False
+        self.error: SamzapyError | None = None
+        self.closed = False
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Around every call: refuses it on a poisoned or closed producer, and poisons the producer if it fails.
+
+        An error that has no reaction of its own is, inside a transaction, one that an abort heals (TransactionAborted).
+        """
+        self._raise_again()
+        if self.closed:
+            raise ProducerError(f"{self.name} is closed")
+        try:
+            yield
+        except SamzapyError as error:
+            if self.in_transaction and type(error) is ProducerError:
+                self.error = TransactionAborted(str(error))
+                raise self.error from error
+            self.error = error
+            raise
+        except BaseException as error:
+            # An interrupt, too: the records that were on their way are in no queue any more.
+            self.error = ProducerError(f"{self.name} failed ({type(error).__name__}: {error})")
+            raise
+
+    def heal(self) -> None:
+        """What an abort begins with. Raises the error again if there is no way back from it."""
+        if isinstance(self.error, _FINAL):
+            self._raise_again()
+        self.error = None
+
+    def _raise_again(self) -> None:
+        if self.error is not None:
+            raise self.error.with_traceback(None)
 
     def must_take_records(self) -> None:
         """A transactional producer sends inside a transaction only."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from samzapy.api.envelope import Headers
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.clock import Clock
-from samzapy.errors import ProducerError, ProducerFenced, SamzapyError, TransactionIndeterminate
 from samzapy.system.embedded.pending import Batches, PendingRecords
 from samzapy.system.embedded.topic import Topic
 from samzapy.system.producer_calls import ProducerCalls
@@ -80,12 +78,10 @@ class LogProducer(SystemProducer):
         self._timeout_ms = timeout_ms
         self._calls = ProducerCalls(system, transactional_id)
         self._owner: ProducerIdentity | None = None
-        self._error: SamzapyError | None = None
         self._last: LastOffsets = {}
-        self._closed = False
 
     def send(self, records: Sequence[OutgoingRecord]) -> None:
-        with self._poisoning():
+        with self._calls.guarded():
             self._calls.must_take_records()
             self._pending.add(records)
             self._bound_memory()
@@ -93,65 +89,47 @@ class LogProducer(SystemProducer):
     def send_changes(
         self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None = None
     ) -> None:
-        with self._poisoning():
+        with self._calls.guarded():
             self._calls.must_take_records()
             self._pending.add_changes(stream, partition, changes, headers)
             self._bound_memory()
 
     def flush(self, timeout_s: float = 60.0) -> None:
-        with self._poisoning():
+        with self._calls.guarded():
             self._write(self._writer.append)
 
     def last_offset(self, stream: str, partition: int) -> int | None:
         return self._last.get(SystemStreamPartition(self._system, stream, partition))
 
     def close(self) -> None:
-        if not self._closed:
-            self._closed = True
+        if not self._calls.closed:
+            self._calls.closed = True
             self._writer.close(frozenset(ssp.stream for ssp in self._last))
 
     def init_transactions(self) -> None:
-        with self._poisoning():
+        with self._calls.guarded():
             self._calls.must_be_new()
             self._owner = self._writer.take_over(str(self._transactional_id), self._timeout_ms)
             self._calls.initialised = True
 
     def begin(self) -> None:
-        with self._poisoning():
+        with self._calls.guarded():
             self._calls.must_be_between_transactions()
             self._calls.in_transaction = True
 
     def commit(self) -> None:
-        with self._poisoning():
+        with self._calls.guarded():
             owner = self._must_be_in_transaction("commit")
             self._write(lambda batches, _: self._writer.commit(batches, owner), even_if_empty=True)
             self._calls.in_transaction = False
 
     def abort(self) -> None:
-        if isinstance(self._error, (ProducerFenced, TransactionIndeterminate)):
-            raise self._error.with_traceback(None)
-        self._error = None
-        with self._poisoning():
+        self._calls.heal()
+        with self._calls.guarded():
             owner = self._must_be_in_transaction("abort")
             self._pending.take()
             self._writer.abort(owner)
             self._calls.in_transaction = False
-
-    @contextmanager
-    def _poisoning(self) -> Iterator[None]:
-        if self._error is not None:
-            raise self._error.with_traceback(None)
-        if self._closed:
-            raise ProducerError(f"{self._calls.name} is closed")
-        try:
-            yield
-        except SamzapyError as error:
-            self._error = error
-            raise
-        except BaseException as error:
-            # An interrupt, too: the records that were on their way are in no queue any more.
-            self._error = ProducerError(f"{self._calls.name} failed ({type(error).__name__}: {error})")
-            raise
 
     def _write(
         self, write: Callable[[Batches, ProducerIdentity | None], LastOffsets], *, even_if_empty: bool = False

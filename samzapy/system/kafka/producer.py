@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
@@ -13,7 +12,6 @@ from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import (
     ProducerError,
-    ProducerFenced,
     SamzapyError,
     TransactionAborted,
     TransactionIndeterminate,
@@ -23,8 +21,6 @@ from samzapy.system.kafka.errors import TOO_LARGE, delivery_error, error_of, tra
 from samzapy.system.kafka.queue import RecordQueue
 from samzapy.system.kafka.reports import DeliveryReports
 from samzapy.system.producer_calls import ProducerCalls
-
-_FINAL = (ProducerFenced, TransactionIndeterminate)
 
 
 class KafkaProducer(SystemProducer):
@@ -48,63 +44,59 @@ class KafkaProducer(SystemProducer):
         self._made: Any = None
         self._filled: RecordQueue | None = None
         self._reports = DeliveryReports()
-        self._error: SamzapyError | None = None
         self._calls = ProducerCalls(alarms.system, transactional_id)
-        self._closed = False
         self._refused = False
 
     def send(self, records: Sequence[OutgoingRecord]) -> None:
-        with self._poisoning():
+        with self._calls.guarded():
             self._calls.must_take_records()
             self._queue.send(records)
 
     def send_changes(
         self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None = None
     ) -> None:
-        with self._poisoning():
+        with self._calls.guarded():
             self._calls.must_take_records()
             self._queue.send_changes(stream, partition, changes, headers)
 
     def flush(self, timeout_s: float = 60.0) -> None:
-        with self._poisoning():
+        with self._calls.guarded():
             self._flush(timeout_s)
 
     def last_offset(self, stream: str, partition: int) -> int | None:
         return self._reports.last_offset(stream, partition)
 
     def close(self) -> None:
-        if not self._closed:
-            self._closed = True
+        if not self._calls.closed:
+            self._calls.closed = True
             client, self._made = self._made, None
             if client is not None:
                 client.purge()
 
     def init_transactions(self) -> None:
-        with self._poisoning():
+        with self._calls.guarded():
             self._calls.must_be_new()
             reach(self._client, self._alarms)
             self._take_over()
             self._calls.initialised = True
 
     def begin(self) -> None:
-        with self._poisoning():
+        with self._calls.guarded():
             self._calls.must_be_between_transactions()
             self._renew_if_disturbed()
             self._call("begin", lambda client: client.begin_transaction())
             self._calls.in_transaction = True
 
     def commit(self) -> None:
-        with self._poisoning():
+        with self._calls.guarded():
             self._calls.must_be_in_transaction("commit")
             self._flush(self._call_s)
             self._call("commit", lambda client: client.commit_transaction(self._call_s))
             self._calls.in_transaction = False
 
     def abort(self) -> None:
-        if isinstance(self._error, _FINAL):
-            raise self._error.with_traceback(None)
-        self._error = None
-        with self._poisoning():
+        self._calls.heal()
+        with self._calls.guarded():
             self._calls.must_be_in_transaction("abort")
             # It throws away what is still queued as well.
             self._call("abort", lambda client: client.abort_transaction(self._call_s))
@@ -112,7 +104,7 @@ class KafkaProducer(SystemProducer):
             self._calls.in_transaction = False
         if self._refused:
             text = f"{self._calls.name}: the broker has refused a record of it; to go on, make a new producer"
-            self._error = TransactionIndeterminate(text)
+            self._calls.error = TransactionIndeterminate(text)
 
     def _take_over(self) -> None:
         """A new epoch for the transactional id: what earlier ones still ask for is refused from now on."""
@@ -146,21 +138,6 @@ class KafkaProducer(SystemProducer):
                 self._client, self._properties, self._alarms, self._reports, self._serve, self._clock
             )
         return self._filled
-
-    @contextmanager
-    def _poisoning(self) -> Iterator[None]:
-        if self._error is not None:
-            raise self._error.with_traceback(None)
-        if self._closed:
-            raise ProducerError(f"{self._calls.name} is closed")
-        try:
-            yield
-        except SamzapyError as error:
-            if self._calls.in_transaction and type(error) is ProducerError:
-                self._error = TransactionAborted(str(error))
-                raise self._error from error
-            self._error = error
-            raise
 
     def _flush(self, timeout_s: float) -> None:
         left = self._call("flush", lambda client: client.flush(timeout_s))
