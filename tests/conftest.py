@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,6 +45,20 @@ def kafka_admin(kafka_settings: SystemSettings) -> Iterator[SystemAdmin]:
     admin = KafkaSystemFactory().admin(kafka_settings, "tests")
     yield admin
     admin.close()
+
+
+@pytest.fixture
+def clients() -> Iterator[Callable[[Any], Any]]:
+    """`clients(client)` gives the client back, and closes it after the test, the last one first."""
+    made: list[Any] = []
+
+    def keep(client: Any) -> Any:
+        made.append(client)
+        return client
+
+    yield keep
+    for client in reversed(made):
+        client.close()
 
 
 _topics = count()

@@ -3,6 +3,7 @@
 import uuid
 
 import pytest
+from kafka_at import kafka_at
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
@@ -21,19 +22,6 @@ from samzapy.system.kafka import KafkaSystemFactory
 pytestmark = pytest.mark.kafka
 FACTORY = KafkaSystemFactory()
 DEADLINE_S = 40.0
-
-
-def on(bootstrap, **producer):
-    given = {key.replace("_", "."): str(value) for key, value in producer.items()}
-    return SystemSettings("kafka", "kafka", consumer={"bootstrap.servers": bootstrap}, producer=given)
-
-
-@pytest.fixture
-def clients():
-    made = []
-    yield lambda client: made.append(client) or client
-    for client in reversed(made):
-        client.close()
 
 
 @pytest.fixture
@@ -205,7 +193,7 @@ def test_a_refused_record_aborts_its_transaction_and_a_successor_goes_on(topic, 
 
 def test_a_full_queue_slows_sending_down_and_loses_nothing(topic, producer, kafka, kafka_admin):
     stream = topic()
-    writer = producer(settings=on(kafka, queue_buffering_max_messages=1000))
+    writer = producer(settings=kafka_at(kafka, queue_buffering_max_messages=1000))
     writer.send_changes(stream, 0, ((b"%d" % i, b"v") for i in range(20_000)))
     writer.flush()
     assert writer.last_offset(stream, 0) == 19_999
@@ -229,7 +217,7 @@ def test_internal_topics_are_not_listed(topic, producer, kafka_admin):
 @pytest.mark.slow
 def test_a_cluster_that_nobody_serves_is_named_with_the_time_waited():
     address = f"127.0.0.1:{free_port()}"
-    admin = FACTORY.admin(on(address), "a")
+    admin = FACTORY.admin(kafka_at(address), "a")
     with pytest.raises(EnvironmentFailure, match=rf"^cannot reach {address} within 10 s") as raised:
         admin.list_streams()
     assert raised.value.exit_code == 3
@@ -262,7 +250,7 @@ def test_a_listener_that_speaks_otherwise_is_told_as_such(kafka, security, reaso
 @pytest.mark.slow
 def test_a_killed_broker_comes_back_with_its_records_and_its_clients_go_on(tmp_path, producer, reader):
     with DevBroker(tmp_path / "broker", tied=True) as broker:
-        here = on(broker.running.bootstrap)
+        here = kafka_at(broker.running.bootstrap)
         admin = FACTORY.admin(here, "a")
         admin.create(StreamSpec("t", 1))
         writer, consumer = producer(settings=here), reader(ssp_of("t"), 0, here)

@@ -5,27 +5,13 @@ import re
 import pytest
 from click.testing import CliRunner
 from job_process import JobProcess, until
+from page_view_job import page_view_job
 
 from samzapy.cli.main import cli
 
 pytestmark = pytest.mark.slow
 
-JOB = """
-job.name=tails
-job.default.system=local
-job.logged.store.base.dir=state
-systems.local.samza.factory=local
-systems.local.default.stream.samza.key.serde=string
-systems.local.default.stream.samza.msg.serde=json
-systems.local.default.stream.samza.offset.default=oldest
-task.class=samzapy.examples.page_views:PageViewCountTask
-task.inputs=local.views
-page.views.output=local.out
-stores.counts.factory=rocksdb
-stores.counts.key.serde=string
-stores.counts.msg.serde=long
-stores.counts.changelog=local.log
-"""
+JOB = page_view_job("tails")
 #: A commit after every slice of messages, of which there are at most so many.
 COMMITS = "stores.counts.object.cache.size=0\nstores.counts.uncommitted.max.bytes=1\n"
 SLICE = 256

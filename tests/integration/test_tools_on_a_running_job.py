@@ -5,27 +5,9 @@ import json
 import pytest
 from click.testing import CliRunner
 from job_process import JobProcess, until
+from page_view_job import page_view_job
 
 from samzapy.cli.main import cli
-
-JOB = """
-job.name=live
-job.default.system=local
-job.logged.store.base.dir=state
-systems.local.samza.factory=local
-systems.local.default.stream.samza.key.serde=string
-systems.local.default.stream.samza.msg.serde=json
-systems.local.default.stream.samza.offset.default=oldest
-task.class=samzapy.examples.page_views:PageViewCountTask
-task.inputs=local.views
-task.guarantee={guarantee}
-task.commit.ms=200
-page.views.output=local.out
-stores.counts.factory=rocksdb
-stores.counts.key.serde=string
-stores.counts.msg.serde=long
-stores.counts.changelog=local.log
-"""
 
 
 @pytest.fixture
@@ -42,7 +24,7 @@ def samzapy(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
 def test_a_running_job_is_read_and_not_moved(samzapy, tmp_path, guarantee):
-    (tmp_path / "job.properties").write_text(JOB.format(guarantee=guarantee))
+    (tmp_path / "job.properties").write_text(page_view_job("live", task__guarantee=guarantee, task__commit__ms=200))
     for stream in ("views", "out"):
         samzapy("topic", "create", f"local.{stream}", "--partitions", "1", "--job", "job.properties")
     views = "/a\t{}\n/b\t{}\n/a\t{}\n"

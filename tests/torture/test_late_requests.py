@@ -3,11 +3,12 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from kafka_at import kafka_at
 from live_ledger import DEADLINE_S, LiveLedger, for_seconds, load_on
 from tcp_proxy import Api, Way
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
+from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.system.kafka import KafkaSystemFactory
 
@@ -22,26 +23,13 @@ OUR_TIME_OUT = {
 }
 
 
-def on(address, **producer):
-    given = {key.replace("_", "."): str(value) for key, value in producer.items()}
-    return SystemSettings("kafka", "kafka", consumer={"bootstrap.servers": address}, producer=given)
-
-
-@pytest.fixture
-def clients():
-    made = []
-    yield lambda client: made.append(client) or client
-    for client in reversed(made):
-        client.close()
-
-
 @pytest.mark.parametrize("lost", ["answer", "connection", "every connection"])
 def test_a_late_end_of_one_transaction_does_not_end_the_next(proxied, clients, unique_topic, lost, outcome):
     direct, proxy = proxied
     stream = unique_topic()
-    admin = clients(FACTORY.admin(on(direct), "a"))
+    admin = clients(FACTORY.admin(kafka_at(direct), "a"))
     admin.create(StreamSpec(stream, 1))
-    settings = on(f"127.0.0.1:{proxy.port}", socket_timeout_ms=1000 if lost == "answer" else 60_000)
+    settings = kafka_at(f"127.0.0.1:{proxy.port}", socket_timeout_ms=1000 if lost == "answer" else 60_000)
     producer = clients(FACTORY.producer(settings, "p", stream))
     producer.init_transactions()
     hold = proxy.hold(Api.END_TXN)
@@ -82,7 +70,7 @@ def write(producer, stream, value):
 def values(clients, address, admin, ssp):
     """What readers of committed records see, once everything is decided."""
     bound = admin.offsets([ssp])[ssp].upcoming
-    consumer = clients(FACTORY.consumer(on(address), "c"))
+    consumer = clients(FACTORY.consumer(kafka_at(address), "c"))
     consumer.register(ssp, 0)
     consumer.start()
     found, deadline = [], SYSTEM_CLOCK.monotonic() + DEADLINE_S

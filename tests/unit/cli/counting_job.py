@@ -7,25 +7,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from page_view_job import page_view_job
 
 from samzapy.cli.main import cli
 
-JOB = """
-job.name=views
-job.default.system=local
-job.logged.store.base.dir=state
-systems.local.samza.factory=local
-systems.local.default.stream.samza.key.serde=string
-systems.local.default.stream.samza.msg.serde=json
-systems.local.default.stream.samza.offset.default=oldest
-task.class=samzapy.examples.page_views:PageViewCountTask
-task.inputs=local.views
-page.views.output=local.counts-out
-stores.counts.factory=rocksdb
-stores.counts.key.serde=string
-stores.counts.msg.serde=long
-stores.counts.changelog=local.counts-log
-"""
+JOB = page_view_job("views", output="local.counts-out", changelog="local.counts-log")
 #: Two partitions; murmur2 puts these pages into both.
 PAGES = ["/a", "/b", "/c", "/d", "/a", "/b", "/a"]
 COUNTS = {"/a": 3, "/b": 2, "/c": 1, "/d": 1}
