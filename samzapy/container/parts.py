@@ -117,27 +117,24 @@ class Parts:
         """The stores of every task, restored; `on_restore` hears of `task/store`, offsets read, offsets to read."""
         openings: list[OpeningStores] = []
         began = clock.monotonic()
-        try:
+        with ExitStack() as failing:
             for task in self.model.tasks:
                 committed = committed_changelogs(self.config, checkpoints[task.name])
                 own = task.ssps - self.config.task.broadcast_inputs
                 settings = TaskSettings(
                     task.name, task.changelog_partition, len(self.model.tasks), committed, own, starts[task.name]
                 )
-                openings.append(
-                    begin_task_stores(
-                        self.config,
-                        settings,
-                        serdes=self._serdes,
-                        engines=self._engines,
-                        admin_of=self._clients.admin,
-                        clock=clock,
-                    )
+                opening = begin_task_stores(
+                    self.config,
+                    settings,
+                    serdes=self._serdes,
+                    engines=self._engines,
+                    admin_of=self._clients.admin,
+                    clock=clock,
                 )
-        except BaseException:
-            for opening in openings:
-                opening.abandon()
-            raise
+                failing.callback(opening.abandon)
+                openings.append(opening)
+            failing.pop_all()
         stores = restore_together(openings, self._clients.consumer, clock, on_restore)
         sweep_in_background(self.config, [task.name for task in self.model.tasks], clock)
         self.metrics.gauge("restore", "seconds").set(clock.monotonic() - began)

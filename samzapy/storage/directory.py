@@ -65,10 +65,12 @@ def standby_name(task: str, replica: int) -> str:
 
 
 def standbys_beside(path: Path) -> list[Path]:
-    """The copies of the store at `path` that standbys have left or keep on this machine."""
-    return sorted(
-        p for p in path.parent.glob(f"{glob.escape(path.name)}.standby-*") if p.suffix.startswith(".standby-")
-    )
+    """The copies of the store at `path` that standbys have left or keep on this machine. Raises StoreError."""
+    try:
+        beside = sorted(path.parent.glob(f"{glob.escape(path.name)}.standby-*"))
+    except OSError as cause:
+        raise StoreError(f"{path}: cannot look for the store: {cause.strerror or cause}") from cause
+    return [copy for copy in beside if copy.suffix.startswith(".standby-")]
 
 
 def set_asides(path: Path) -> list[Path]:

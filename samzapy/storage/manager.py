@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 from samzapy.api.engine import EngineSettings, StorageEngineFactory
@@ -227,20 +227,28 @@ def restore_together(
     `on_progress` hears of `task/store`, offsets read, offsets to read. If one fails, none stays open. Raises
     RestoreError when a changelog cannot be read to its end.
     """
-    behind: dict[str, list[StoreRestore]] = {}
-    for opening in openings:
-        for restore in opening.behind():
-            behind.setdefault(restore.ssp.system, []).append(restore)
-    read: dict[SystemStreamPartition, tuple[int, float]] = {}
-    try:
-        for system, restores in behind.items():
-            consumer = consumer_of(system)
-            try:
-                read.update(run_restores(restores, consumer, clock, on_progress))
-            finally:
-                consumer.close()
-        return [opening.finish(read) for opening in openings]
-    except BaseException:
+    with ExitStack() as failing:
         for opening in openings:
-            opening.abandon()
-        raise
+            failing.callback(opening.abandon)
+        read = _read([restore for opening in openings for restore in opening.behind()], consumer_of, clock, on_progress)
+        restored = []
+        for opening in openings:
+            restored.append(opening.finish(read))
+            failing.callback(restored[-1].close)
+        failing.pop_all()
+    return restored
+
+
+def _read(
+    restores: Sequence[StoreRestore],
+    consumer_of: Callable[[str], SystemConsumer],
+    clock: Clock,
+    on_progress: ProgressCallback | None,
+) -> dict[SystemStreamPartition, tuple[int, float]]:
+    """The records and seconds of every changelog partition, read system by system."""
+    read: dict[SystemStreamPartition, tuple[int, float]] = {}
+    for system in dict.fromkeys(restore.ssp.system for restore in restores):
+        with closing(consumer_of(system)) as consumer:
+            of_system = [restore for restore in restores if restore.ssp.system == system]
+            read.update(run_restores(of_system, consumer, clock, on_progress))
+    return read

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from samzapy.api.engine import EngineSettings, StorageEngineFactory
@@ -63,14 +64,10 @@ def _offset(
 ) -> int:
     """The changelog offset that the store there is at, -1 if it cannot be used. Raises StoreLocked."""
     try:
-        engine = factory.open(path, settings)
-    except StoreCorrupted:
-        return -1
-    try:
-        data = engine.marker()
+        # Damage may show when it is closed, too.
+        with closing(factory.open(path, settings)) as engine:
+            data = engine.marker()
         marker = None if data is None else Marker.from_bytes(data)
-        return -1 if marker is None or refuse(marker) else marker.changelog_offset
     except (StoreCorrupted, ValueError):
         return -1
-    finally:
-        engine.close()
+    return -1 if marker is None or refuse(marker) else marker.changelog_offset

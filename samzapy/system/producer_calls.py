@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from samzapy.errors import ProducerError, ProducerFenced, SamzapyError, TransactionAborted, TransactionIndeterminate
+from samzapy.errors import ProducerError, ProducerFenced, SamzapyError, TransactionIndeterminate
 
 #: What no abort heals: somebody else has taken over, or nobody knows how it ended.
 _FINAL = (ProducerFenced, TransactionIndeterminate)
@@ -31,19 +31,13 @@ class ProducerCalls:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Around every call: refuses it on a poisoned or closed producer, and poisons the producer if it fails.
-
-        An error that has no reaction of its own is, inside a transaction, one that an abort heals (TransactionAborted).
-        """
+        """Around every call: refuses it on a poisoned or closed producer, and poisons the producer if it fails."""
         self._raise_again()
         if self.closed:
             raise ProducerError(f"{self.name} is closed")
         try:
             yield
         except SamzapyError as error:
-            if self.in_transaction and type(error) is ProducerError:
-                self.error = TransactionAborted(str(error))
-                raise self.error from error
             self.error = error
             raise
         except BaseException as error:

@@ -2,6 +2,7 @@
 
 import sys
 import uuid
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ sys.path.append(str(Path(__file__).parents[1] / "integration"))
 
 _OUTCOMES = pytest.StashKey[Outcomes]()
 _PASSED = pytest.StashKey[bool]()
+#: The name under which a test's rows travel with its report, from whichever process ran it.
+_ROW = "outcome"
 
 
 def pytest_addoption(parser):
@@ -25,7 +28,8 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    config.stash.setdefault(_OUTCOMES, Outcomes())
+    outcomes = config.stash.setdefault(_OUTCOMES, Outcomes())
+    config.pluginmanager.register(Collecting(outcomes), "torture-outcomes")
 
 
 @pytest.fixture
@@ -36,18 +40,17 @@ def outcome(request):
     at-most-once and exactly-once, no mismatch of state effectively-once and exactly-once. `guarantee="any"` promises all
     three. A test that asks for it and ends well without a call fails.
     """
-    outcomes = request.config.stash.setdefault(_OUTCOMES, Outcomes())
-    before = len(outcomes.rows)
+    told = request.node.user_properties
 
     def store(scenario, *, guarantee, system, events, faults, lost, duplicated, mismatches, recovery_s=None):
         row = Row(scenario, guarantee, system, 1, events, faults, lost, duplicated, mismatches, recovery_s)
-        outcomes.rows.append(row)
+        told.append((_ROW, astuple(row)))
         broken = row.broken_promises()
         assert not broken, broken
 
     yield store
     if request.node.stash.get(_PASSED, False):
-        assert len(outcomes.rows) > before, "the test has not said what it measured"
+        assert any(name == _ROW for name, _ in told), "the test has not said what it measured"
 
 
 @pytest.hookimpl(wrapper=True)
@@ -56,6 +59,17 @@ def pytest_runtest_makereport(item, call):
     if report.when == "call":
         item.stash[_PASSED] = report.passed
     return report
+
+
+class Collecting:
+    """Gathers the rows of every report that comes in."""
+
+    def __init__(self, outcomes):
+        self._outcomes = outcomes
+
+    def pytest_runtest_logreport(self, report):
+        if report.when == "call":
+            self._outcomes.rows += [Row(*cells) for name, cells in report.user_properties if name == _ROW]
 
 
 def pytest_terminal_summary(terminalreporter, config):

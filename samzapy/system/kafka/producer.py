@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
@@ -48,19 +49,19 @@ class KafkaProducer(SystemProducer):
         self._refused = False
 
     def send(self, records: Sequence[OutgoingRecord]) -> None:
-        with self._calls.guarded():
+        with self._calls.guarded(), self._abortable():
             self._calls.must_take_records()
             self._queue.send(records)
 
     def send_changes(
         self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None = None
     ) -> None:
-        with self._calls.guarded():
+        with self._calls.guarded(), self._abortable():
             self._calls.must_take_records()
             self._queue.send_changes(stream, partition, changes, headers)
 
     def flush(self, timeout_s: float = 60.0) -> None:
-        with self._calls.guarded():
+        with self._calls.guarded(), self._abortable():
             self._flush(timeout_s)
 
     def last_offset(self, stream: str, partition: int) -> int | None:
@@ -88,7 +89,7 @@ class KafkaProducer(SystemProducer):
             self._calls.in_transaction = True
 
     def commit(self) -> None:
-        with self._calls.guarded():
+        with self._calls.guarded(), self._abortable():
             self._calls.must_be_in_transaction("commit")
             self._flush(self._call_s)
             self._call("commit", lambda client: client.commit_transaction(self._call_s))
@@ -138,6 +139,16 @@ class KafkaProducer(SystemProducer):
                 self._client, self._properties, self._alarms, self._reports, self._serve, self._clock
             )
         return self._filled
+
+    @contextmanager
+    def _abortable(self) -> Iterator[None]:
+        """Inside a transaction, an error that has no reaction of its own is one that an abort heals."""
+        try:
+            yield
+        except ProducerError as error:
+            if self._calls.in_transaction and type(error) is ProducerError:
+                raise TransactionAborted(str(error)) from error
+            raise
 
     def _flush(self, timeout_s: float) -> None:
         left = self._call("flush", lambda client: client.flush(timeout_s))
