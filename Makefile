@@ -34,7 +34,7 @@ test-slow: install java ## run the tests that are too long for `make test`
 	$(BIN)/python -m pytest -q --timeout=600 -m slow --ignore=tests/torture --ignore=tests/samza
 
 torture: install java ## kill, cut off, fill up, damage and jump in every guarantee, and count what was lost, doubled, different
-	$(BIN)/python -m pytest -q --timeout=600 tests/torture $(if $(TABLE),--torture-table $(TABLE))
+	$(BIN)/python -m pytest -q --timeout=600 --numprocesses 3 --dist loadfile tests/torture $(if $(TABLE),--torture-table $(TABLE))
 
 test-samza: install java ## run a job in turns on the real Apache Samza (needs Maven) and here
 	@command -v mvn >/dev/null 2>&1 || { echo "Building the Java side needs Maven and found none: install it (Debian: apt-get install maven)" >&2; exit 3; }
