@@ -18,7 +18,7 @@ stop    1  final commit                         (left out when anything has fail
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.lease import ContainerLease, ContainerReport
@@ -73,19 +73,42 @@ class Container:
         Raises whatever ended the attempt otherwise (TaskFailed, TaskMigrated, StoreError, ProducerError, ...), after
         everything is closed; nothing is committed then.
         """
-        self._heartbeat.start()
         try:
             with tuned_for_messages():
-                loop = self._start()
-                self._heartbeat.phase("running")
-                loop.run()
-            self._heartbeat.phase("stopping")
-            self._stop()
+                self.start().run()
+            return self.finish()
         except BaseException:
-            self._abandon()
-            self._heartbeat.finish("failed")
+            self.abandon()
             raise
+
+    def start(self) -> RunLoop:
+        """The start alone; nothing is processed before the loop is turned. Whoever turns it instead of `run` calls
+        `finish` in the end, or `abandon` when anything raises, this call included."""
+        self._heartbeat.start()
+        loop = self._start()
+        self._heartbeat.phase("running")
+        return loop
+
+    def finish(self) -> ContainerReport:
+        """The stop alone, with the last commit; returns the last report."""
+        self._heartbeat.phase("stopping")
+        self._stop()
         return self._heartbeat.finish("done")
+
+    def abandon(self) -> None:
+        """Close everything without a commit; what fails on the way is logged, the first failure is what counts."""
+        self._close_all([*(task.close for task in self._tasks), *self._closers()])
+        self._heartbeat.finish("failed")
+
+    def vanish(self) -> None:
+        """As `abandon`, but the tasks are not told, as they would not be by a SIGKILL."""
+        self._close_all(self._closers())
+        self._heartbeat.finish("failed")
+
+    @property
+    def tasks(self) -> Sequence[TaskInstance]:
+        """The tasks that were made."""
+        return tuple(self._tasks)
 
     def _start(self) -> RunLoop:
         parts, epoch = self._parts, self._lease.epoch
@@ -144,14 +167,16 @@ class Container:
         self._committer.close()
         self._parts.close()
 
-    def _abandon(self) -> None:
-        """Close everything without a commit; what fails on the way is logged, the first failure is what counts."""
-        closers: list[Callable[[], None]] = [task.close for task in self._tasks]
-        closers += [task.close_sinks for task in self._tasks]
+    def _closers(self) -> list[Callable[[], None]]:
+        closers: list[Callable[[], None]] = [task.close_sinks for task in self._tasks]
         closers += [stores.close for stores in self._stores.values()]
         closers += [self._inputs.close] if self._inputs else []
         closers += [self._committer.close] if self._committer else []
-        for close in [*closers, self._parts.close]:
+        return [*closers, self._parts.close]
+
+    @staticmethod
+    def _close_all(closers: Iterable[Callable[[], None]]) -> None:
+        for close in closers:
             try:
                 close()
             except Exception as cause:  # noqa: BLE001  # the attempt has failed already

@@ -62,17 +62,50 @@ class RunLoop:
         """Process until the end. The caller makes the final commit."""
         self._end_streams()
         while not self._stopping and not self._should_stop():
-            self._timers()
-            # Not by a name of its own: what was processed is to be gone before the next is polled.
-            for ssp, envelopes in self._poll():
-                for task in self._by_ssp[ssp]:
-                    if not self._stopping:
-                        self._process(task, ssp, envelopes)
-            if not self._stopping:
-                self._end_streams()
+            self.turn()
+        self.wind_down()
 
-    def _poll(self) -> list[Messages]:
-        polled = self._inputs.poll(self._wait())
+    def turn(self, longest_wait_s: float = MAX_WAIT_S) -> bool:
+        """Once around: what is due by the clock, then what a poll brings; whether there is more to do right now.
+
+        A poll waits `longest_wait_s` at the most. For `run`, and for those who move the clock themselves.
+        """
+        self._timers()
+        found = False
+        # Not by a name of its own: what was processed is to be gone before the next is polled.
+        for ssp, envelopes in self._poll(longest_wait_s):
+            found = True
+            for task in self._by_ssp[ssp]:
+                if not self._stopping:
+                    self._process(task, ssp, envelopes)
+        if not self._stopping:
+            self._end_streams()
+        return found
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the tasks, or the ends of their inputs, have ended the loop."""
+        return self._stopping
+
+    @property
+    def due_at(self) -> float:
+        """When the next window or commit is due, on the monotonic clock; infinity for never."""
+        return min(self._window.due_at, self._commit.due_at)
+
+    def window(self) -> None:
+        """Call `window` of every task that has one, now."""
+        for task in self._windowed:
+            self._call_window(task)
+
+    def commit(self) -> None:
+        """Commit every task whose code has run, now."""
+        self._commit_tasks(self._tasks)
+
+    def wind_down(self) -> None:
+        """After the last turn: wait for what the tasks have begun."""
+
+    def _poll(self, longest_wait_s: float) -> list[Messages]:
+        polled = self._inputs.poll(min(self._wait(), longest_wait_s))
         if polled:
             self._committer.before(self._tasks, {ssp: envelopes[-1].offset + 1 for ssp, envelopes in polled})
         return polled
@@ -113,10 +146,9 @@ class RunLoop:
         if self._side is not None:
             self._side.follow(now)
         if now >= self._window.due_at and self._window.due(now):
-            for task in self._windowed:
-                self._call_window(task)
+            self.window()
         if now >= self._commit.due_at and self._commit.due(now):
-            self._commit_tasks(self._tasks)
+            self.commit()
 
     def _call_window(self, task: TaskInstance) -> None:
         task.window()
@@ -126,7 +158,7 @@ class RunLoop:
         self._committer.commit(tasks)
 
     def _wait(self) -> float:
-        until = min(self._window.due_at, self._commit.due_at) - self._clock.monotonic()
+        until = self.due_at - self._clock.monotonic()
         return min(max(until, 0.0), MAX_WAIT_S)
 
     def _after_call(self, task: TaskInstance) -> None:

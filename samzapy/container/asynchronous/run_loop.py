@@ -49,27 +49,28 @@ class AsyncRunLoop(RunLoop):
         self._full: set[str] = set()
         self._told_of_end: set[str] = set()
 
-    def run(self) -> None:
-        """Process until the end; nothing is in flight then. The caller makes the final commit."""
+    def turn(self, longest_wait_s: float = MAX_WAIT_S) -> bool:
+        self._timers()
+        found = self._take_in(longest_wait_s)
+        self._advance()
         self._end_streams()
-        while not self._stopping and not self._should_stop():
-            self._timers()
-            self._take_in()
-            self._advance()
-            self._end_streams()
+        return found or any(task.in_flight or task.waiting.ready for task in self._async_tasks)
+
+    def wind_down(self) -> None:
+        """Wait until nothing is in flight."""
         self._stopping = True
         self._settle(self._async_tasks)
 
-    def _take_in(self) -> None:
-        """Poll, unless every task has enough to do."""
+    def _take_in(self, longest_wait_s: float) -> bool:
+        """Poll, unless every task has enough to do; whether anything came."""
         hungry = any(not task.waiting for task in self._async_tasks)
         if not hungry:
-            return
+            return False
         self._hold_back()
         busy = any(task.unsettled or task.waiting for task in self._async_tasks)
-        polled = self._inputs.poll(0.0 if busy else self._wait())
+        polled = self._inputs.poll(0.0 if busy else min(self._wait(), longest_wait_s))
         if not polled:
-            return
+            return False
         self._polled_to.update((ssp, envelopes[-1].offset + 1) for ssp, envelopes in polled)
         # All that was ever polled, not this poll alone: earlier messages may still be waiting.
         self._committer.before(self._tasks, self._polled_to)
@@ -80,6 +81,7 @@ class AsyncRunLoop(RunLoop):
                     task.process(ssp, envelopes_left)
                 else:
                     task.process(ssp, envelopes)
+        return True
 
     def _hold_back(self) -> None:
         """A partition waits for the slowest of its tasks."""

@@ -29,6 +29,11 @@ class WaitingMessages:
         """Whether one waits that later ones have been started before: for its key, or to be repeated."""
         return bool(self._repetitions or self._released or any(self._behind.values()))
 
+    @property
+    def ready(self) -> bool:
+        """Whether one waits for nothing but its turn: not for a time, nor for another one of its key."""
+        return bool(self._accepted or self._released)
+
     def accept(self, work: Work) -> None:
         """A message was polled."""
         if self._key_order and work.envelope.key is not None and work.undecodable is None:
