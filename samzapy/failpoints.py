@@ -59,9 +59,12 @@ def arm(name: str, nth: int = 1, action: str | Callable[[str], None] = "raise") 
     _armed[name] = _Point(nth, action)
 
 
-def disarm() -> None:
-    """Forget every armed point."""
-    _armed.clear()
+def disarm(name: str | None = None) -> None:
+    """Forget every armed point, or that one."""
+    if name is None:
+        _armed.clear()
+    else:
+        _armed.pop(name, None)
 
 
 def arm_from_environment(environ: Mapping[str, str]) -> None:

@@ -1,5 +1,16 @@
-"""What users test their tasks with; the product's own tests use it too."""
+"""What users test their tasks with; the product's own tests use it too.
 
+    TaskTestDriver    a task, a message at a time: time, commits and crashes in the test's hands
+    TestRunner        a whole job over given inputs, to its end
+    open_store        one store, exactly as a job would get it
+    ManualClock       a clock that a test moves
+
+As fixtures of pytest: see samzapy.pytest_plugin.
+"""
+
+from samzapy.testing.clock import ManualClock
+from samzapy.testing.driver import TaskTestDriver
+from samzapy.testing.outputs import Outputs
 from samzapy.testing.store import OpenStore, open_store
 
-__all__ = ["OpenStore", "open_store"]
+__all__ = ["ManualClock", "OpenStore", "Outputs", "TaskTestDriver", "open_store"]

@@ -27,6 +27,7 @@ from samzapy.system.factories import system_factory
 from samzapy.system.local.admin import LocalAdmin
 from samzapy.system.memory.admin import MemoryAdmin
 from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.testing.image import put_back, take_image
 
 _TASK = "Partition 0"
 _CHANGELOGS = "changelogs"
@@ -139,11 +140,9 @@ class OpenStore:
         stores, self._stores = self._opened(), None
         directory = self.directory
         if directory.exists():
-            image = directory.with_name(f"{directory.name}.image")
-            _copy_as_it_is(directory, image)
+            image = take_image(directory)
             stores.close()
-            shutil.rmtree(directory)
-            image.rename(directory)
+            put_back(image, directory)
         else:
             stores.close()
         self._new_producer()
@@ -227,16 +226,3 @@ class OpenStore:
             self._producer.close()
         self._producer = self._system.producer(self._settings, "open-store")
         return self._producer
-
-
-def _copy_as_it_is(directory: Path, image: Path) -> None:
-    """Copy files that an engine may be changing; again if one vanished under the copy."""
-    for attempts_left in range(9, -1, -1):
-        shutil.rmtree(image, ignore_errors=True)
-        try:
-            shutil.copytree(directory, image)
-        except shutil.Error:
-            if not attempts_left:
-                raise
-        else:
-            return

@@ -14,7 +14,7 @@ from samzapy.container.sources.catch_up import readers
 from samzapy.container.sources.filler import StoreFiller
 
 #: How often the streams are looked at, and how much is taken then, so that the tasks get their turn.
-_LOOK_MS = 10
+LOOK_MS = 10
 _MOST_RECORDS = 2_000
 #: Where `task.commit.ms` says never.
 _KEEP_MS = 60_000
@@ -39,7 +39,7 @@ class SideInputs:
         for consumer in self._consumers.values():
             consumer.start()
         now = clock.monotonic()
-        self._look = Schedule(_LOOK_MS, now)
+        self._look = Schedule(LOOK_MS, now)
         self._keep = Schedule(keep_ms if keep_ms > 0 else _KEEP_MS, now)
 
     def follow(self, now: float) -> None:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from uuid import uuid4
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OffsetRange, StreamSpec
+from samzapy.api.system import OffsetRange, RecordBatch, StreamSpec
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import OffsetOutOfRange, ProducerFenced, UnknownPartition, UnknownStream
 from samzapy.system.embedded.consumer import MOST_BYTES_A_POLL, Fetch, check_position
@@ -50,6 +50,12 @@ class MemoryCluster:
         """The cluster of that name, new if there is none."""
         with cls._registry:
             return cls._named.setdefault(name, cls(name))
+
+    @classmethod
+    def forget(cls, name: str) -> None:
+        """Forget one cluster, if it is known; clients made before go on with it."""
+        with cls._registry:
+            cls._named.pop(name, None)
 
     @classmethod
     def reset_all(cls) -> None:
@@ -142,6 +148,11 @@ class MemoryCluster:
                     if max_records <= 0 or budget <= 0:
                         break
         return fetched
+
+    def everything(self, ssp: SystemStreamPartition) -> RecordBatch | None:
+        """All records of a partition, as a reader of uncommitted records would get them; None if there are none."""
+        with self._changed:
+            return self._log(ssp).everything(ssp)
 
     def version(self) -> int:
         """A number that changes whenever a reader may see something new."""

@@ -61,18 +61,13 @@ class PartitionLog:
         end = self._end_within(low, min(high, low + max_records), max_bytes)
         if end == low:
             return Fetch(max(position, stable) if low == high else position, None)
-        at, records = slice(low, end), self.records
-        offsets = self.offsets[at]
-        headers = records.headers[at]
-        batch = RecordBatch(
-            ssp,
-            offsets,
-            records.keys[at],
-            records.values[at],
-            records.timestamps[at],
-            headers if any(headers) else None,
-        )
-        return Fetch(max(stable, offsets[-1] + 1) if end == high else offsets[-1] + 1, batch)
+        batch = self._batch(ssp, low, end)
+        after = batch.offsets[-1] + 1
+        return Fetch(max(stable, after) if end == high else after, batch)
+
+    def everything(self, ssp: SystemStreamPartition) -> RecordBatch | None:
+        """All records, those of open transactions included; None if there are none."""
+        return self._batch(ssp, 0, len(self.offsets)) if self.offsets else None
 
     def first_not_older(self, time_ms: int) -> int:
         """The first offset whose record is not older than `time_ms`, else `upcoming`."""
@@ -116,6 +111,18 @@ class PartitionLog:
         for name in Columns.__slots__:
             column = getattr(self.records, name)
             column[:end] = compress(column, keep)
+
+    def _batch(self, ssp: SystemStreamPartition, low: int, end: int) -> RecordBatch:
+        at, records = slice(low, end), self.records
+        headers = records.headers[at]
+        return RecordBatch(
+            ssp,
+            self.offsets[at],
+            records.keys[at],
+            records.values[at],
+            records.timestamps[at],
+            headers if any(headers) else None,
+        )
 
     def _drop(self, low: int, high: int) -> None:
         del self.offsets[low:high]

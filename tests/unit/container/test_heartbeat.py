@@ -5,20 +5,7 @@ import pytest
 from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.container.heartbeat import Heartbeat
 from samzapy.errors import RetriableError, TaskMigrated
-
-
-class HandClock:
-    def __init__(self):
-        self.now = 0.0
-
-    def monotonic(self):
-        return self.now
-
-    def wall_ms(self):
-        return 0
-
-    def advance(self, seconds):
-        self.now += seconds
+from samzapy.testing import ManualClock
 
 
 class Lease(ContainerLease):
@@ -42,7 +29,7 @@ class Lease(ContainerLease):
 
 @pytest.fixture
 def clock():
-    return HandClock()
+    return ManualClock()
 
 
 def beating(lease, clock):

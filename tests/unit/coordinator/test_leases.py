@@ -2,23 +2,12 @@ import pytest
 
 from samzapy.api.lease import Directive
 from samzapy.coordinator.leases import ContainerState, Leases
-
-
-class HandClock:
-    def __init__(self, wall_ms: int = 1_000_000) -> None:
-        self.now = 0.0
-        self.wall = wall_ms
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wall_ms(self) -> int:
-        return self.wall
+from samzapy.testing import ManualClock
 
 
 @pytest.fixture
 def clock():
-    return HandClock()
+    return ManualClock(1_000_000)
 
 
 @pytest.fixture
@@ -36,7 +25,7 @@ def test_a_container_waits_until_its_first_attempt_registers(leases):
 def test_epochs_grow_within_a_millisecond_and_when_the_clock_is_set_back(leases, clock):
     first = leases.grant("0")
     second = leases.grant("0")
-    clock.wall -= 500_000
+    clock.set_wall(clock.wall_ms() - 500_000)
     third = leases.grant("1")
     assert first == 1_000_000
     assert first < second < third
@@ -44,7 +33,7 @@ def test_epochs_grow_within_a_millisecond_and_when_the_clock_is_set_back(leases,
 
 def test_epochs_grow_across_a_restart_of_the_driver(leases, clock):
     last = [leases.grant("0") for _ in range(100)][-1]
-    clock.wall += 1_000
+    clock.advance(1)
     assert Leases(["0"], 15.0, clock).grant("0") > last
 
 
@@ -62,15 +51,15 @@ def test_an_attempt_of_an_earlier_driver_is_told_to_abandon(leases):
 
 def test_a_silent_container_is_lost_when_its_lease_has_run_out(leases, clock):
     leases.grant("0")
-    clock.now = 14.9
+    clock.advance_to(14.9)
     assert leases.state("0") is ContainerState.RUNNING
-    clock.now = 15.0
+    clock.advance_to(15.0)
     assert leases.state("0") is ContainerState.LOST
 
 
 def test_a_late_report_revives_the_lease_if_nobody_has_taken_over(leases, clock):
     epoch = leases.grant("0")
-    clock.now = 20.0
+    clock.advance_to(20.0)
     assert leases.renew("0", epoch) is Directive.CONTINUE
     assert leases.state("0") is ContainerState.RUNNING
 
@@ -93,7 +82,7 @@ def test_a_superseded_attempt_is_told_to_abandon_even_during_a_stop(leases):
 def test_a_container_that_is_done_stays_done_when_time_goes_by(leases, clock):
     epoch = leases.grant("0")
     leases.finish("0", epoch, ContainerState.DONE)
-    clock.now = 100.0
+    clock.advance_to(100.0)
     leases.renew("0", epoch)
     assert leases.state("0") is ContainerState.DONE
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.testing import open_store
+from samzapy.testing import ManualClock, open_store
 
 HOUR = 3_600_000
 STACKS = {
@@ -16,20 +16,9 @@ STACKS = {
 }
 
 
-class HandClock:
-    def __init__(self):
-        self.now = 1_700_000_000_000
-
-    def wall_ms(self):
-        return self.now
-
-    def monotonic(self):
-        return self.now / 1000
-
-
 @pytest.fixture
 def clock():
-    return HandClock()
+    return ManualClock()
 
 
 def job(**keys):
@@ -72,18 +61,18 @@ def test_an_entry_is_unreadable_at_once_when_its_time_is_over(opened, clock, com
     opened.store.put_all({"a": [1]})
     if committed:
         opened.commit()
-    clock.now += HOUR - 1
+    clock.advance((HOUR - 1) / 1000)
     assert seen(opened.store, "a") == [[1]] * 6
-    clock.now += 1
+    clock.advance((1) / 1000)
     assert seen(opened.store, "a") == [None] * 6
 
 
 def test_a_put_begins_a_new_life(opened, clock):
     opened.store.put("a", 1)
-    clock.now += HOUR - 1
+    clock.advance((HOUR - 1) / 1000)
     opened.store.put("a", 2)
     opened.commit()
-    clock.now += HOUR - 1
+    clock.advance((HOUR - 1) / 1000)
     assert seen(opened.store, "a") == [2] * 6
 
 
@@ -91,42 +80,42 @@ def test_an_entry_expires_under_an_open_snapshot(opened, clock):
     opened.store.put("a", 1)
     with opened.store.snapshot("a", "b") as snapshot:
         assert list(snapshot.iterator()) == [("a", 1)]
-        clock.now += HOUR
+        clock.advance((HOUR) / 1000)
         assert list(snapshot.iterator()) == []
 
 
 def test_a_restore_neither_revives_nor_prolongs(opened, clock):
     opened.store.put("old", 1)
-    clock.now += HOUR // 2
+    clock.advance((HOUR // 2) / 1000)
     opened.store.put("young", 2)
-    clock.now += 60_000  # the commit comes later than the puts
+    clock.advance((60_000) / 1000)  # the commit comes later than the puts
     opened.commit()
-    clock.now += HOUR // 2 - 60_000
+    clock.advance((HOUR // 2 - 60_000) / 1000)
     opened.lose_local_state()
     assert everything(opened.store) == [("young", 2)]
-    clock.now += HOUR // 2 - 1
+    clock.advance((HOUR // 2 - 1) / 1000)
     assert everything(opened.store) == [("young", 2)]
-    clock.now += 1
+    clock.advance((1) / 1000)
     assert everything(opened.store) == []
 
 
 def test_a_crash_between_changelog_and_engine_changes_no_life(opened, clock):
     opened.store.put("a", 1)
-    put_at = clock.now
-    clock.now += 60_000
+    put_at = clock.wall_ms()
+    clock.advance((60_000) / 1000)
     opened.send_changes()
     opened.crash()
     assert everything(opened.store) == [("a", 1)]
-    clock.now = put_at + HOUR - 1
+    clock.set_wall(put_at + HOUR - 1)
     assert opened.store.get("a") == 1
-    clock.now += 1
+    clock.advance((1) / 1000)
     assert opened.store.get("a") is None
 
 
 def test_the_changelog_holds_the_users_bytes_and_the_times_of_the_puts(opened, clock):
     opened.store.put("a", {"n": 1})
-    put_at = clock.now
-    clock.now += 5_000
+    put_at = clock.wall_ms()
+    clock.advance((5_000) / 1000)
     opened.store.delete("b")
     opened.commit()
     assert opened.changelog() == [(b"a", b'{"n":1}'), (b"b", None)]
@@ -145,7 +134,7 @@ def test_what_has_expired_leaves_the_engine(tmp_path, clock, engine):
     with open_store(job(factory=engine, **{"rocksdb.ttl.ms": str(HOUR)}), "s", tmp_path, clock) as opened:
         opened.store.put_all((f"old-{i:05}", i) for i in range(2_500))
         opened.commit()
-        clock.now += HOUR
+        clock.advance((HOUR) / 1000)
         for round_ in range(4):
             opened.store.put("new", round_)
             opened.commit()
@@ -171,5 +160,5 @@ def test_a_store_without_a_changelog_expires_too(tmp_path, clock):
     with open_store(job(changelog=None, **{"rocksdb.ttl.ms": str(HOUR)}), "s", tmp_path, clock) as opened:
         opened.store.put("a", 1)
         opened.commit()
-        clock.now += HOUR
+        clock.advance((HOUR) / 1000)
         assert seen(opened.store, "a") == [None] * 6

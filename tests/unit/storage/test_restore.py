@@ -15,7 +15,7 @@ from samzapy.storage.marker import Marker, StoreIdentity
 from samzapy.storage.restore import StoreRestore, run_restores
 from samzapy.system.memory.cluster import MemoryCluster
 from samzapy.system.memory.factory import MemorySystemFactory
-from samzapy.testing import open_store
+from samzapy.testing import ManualClock, open_store
 
 SSP = SystemStreamPartition("log", "s", 0)
 IDENTITY = StoreIdentity("job-1", "s", 0, "t")
@@ -253,19 +253,6 @@ def test_a_store_without_a_changelog_is_empty_at_each_start(tmp_path: Path):
         assert opened.store.get("a") is None
 
 
-class HandClock:
-    """Stands still until it is moved."""
-
-    def __init__(self):
-        self.now = 1_000.0
-
-    def monotonic(self):
-        return self.now
-
-    def wall_ms(self):
-        return int(self.now * 1_000)
-
-
 def commit_each(opened, first, count):
     for n in range(first, first + count):
         opened.store.put(f"k{n}", n)
@@ -273,7 +260,7 @@ def commit_each(opened, first, count):
 
 
 def test_a_kill_costs_no_more_records_than_may_be_unflushed(tmp_path: Path):
-    with open_store(JOB | {"stores.s.flush.records": "20"}, "s", tmp_path, HandClock()) as opened:
+    with open_store(JOB | {"stores.s.flush.records": "20"}, "s", tmp_path, ManualClock()) as opened:
         for first in (0, 100, 200):
             commit_each(opened, first, 57)
             opened.crash()
@@ -282,28 +269,28 @@ def test_a_kill_costs_no_more_records_than_may_be_unflushed(tmp_path: Path):
 
 
 def test_a_kill_costs_no_more_time_than_changes_may_be_unflushed(tmp_path: Path):
-    clock = HandClock()
+    clock = ManualClock()
     with open_store(JOB | {"stores.s.flush.interval.ms": "5000"}, "s", tmp_path, clock) as opened:
         commit_each(opened, 0, 10)
-        clock.now += 4.9
+        clock.advance(4.9)
         commit_each(opened, 10, 10)
         opened.stores.flush_if_due()
         opened.crash()
         assert opened.restored.records == 20
         commit_each(opened, 20, 10)
-        clock.now += 5.0
+        clock.advance(5.0)
         opened.stores.flush_if_due()
         opened.crash()
         assert (opened.restored.source, opened.restored.records) == ("local store", 0)
         commit_each(opened, 30, 1)
-        clock.now += 5.0
+        clock.advance(5.0)
         commit_each(opened, 31, 1)
         opened.crash()
         assert (opened.restored.source, opened.restored.records) == ("local store", 0)
 
 
 def test_what_was_restored_need_not_be_restored_again(tmp_path: Path):
-    with open_store(JOB, "s", tmp_path, HandClock()) as opened:
+    with open_store(JOB, "s", tmp_path, ManualClock()) as opened:
         commit_each(opened, 0, 10)
         opened.crash()
         assert opened.restored.records == 10

@@ -10,20 +10,7 @@ from samzapy.config.backup import BackupConfig
 from samzapy.storage.backup import StoreBackup, newest_snapshot, open_folder
 from samzapy.storage.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
-
-
-class SettableClock:
-    """Shows the time it is set to."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def monotonic(self):
-        return self.now
-
-    def wall_ms(self):
-        return int(self.now * 1000)
-
+from samzapy.testing import ManualClock
 
 FACTORY = RocksDbStorageEngineFactory()
 SETTINGS = EngineSettings("s", {"container.write.buffer.size.bytes": "65536"})
@@ -99,14 +86,14 @@ def test_a_commit_does_not_wait_for_the_snapshot_it_begins(tmp_path, place):
 def test_a_snapshot_is_due_after_a_while_if_the_store_has_changed(tmp_path, place):
     engine = FACTORY.open(tmp_path / "store", SETTINGS)
     engine.write({b"a": b"1"}, Marker(IDENTITY, 1, 1).to_bytes())
-    clock = SettableClock()
+    clock = ManualClock()
     config = BackupConfig("", every_commits=0, interval_ms=5_000)
     marker = Marker(IDENTITY, 1, 1).to_bytes()
     backup = StoreBackup(engine, tmp_path / "store", lambda _: marker, lambda: place, config, clock)
     backup.committed()
     backup.settle()
     assert place.indexes() == []
-    clock.now = 5.0
+    clock.advance(5)
     backup.committed()
     backup.settle()
     assert len(place.indexes()) == 1

@@ -4,7 +4,6 @@ import stat
 from threading import Event, Thread
 
 import pytest
-from stopped_clock import StoppedClock
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
@@ -18,13 +17,14 @@ from samzapy.errors import (
 )
 from samzapy.system.local.factory import LocalSystemFactory
 from samzapy.system.local.headers import decode, encode
+from samzapy.testing import ManualClock
 
 SSP = SystemStreamPartition("local", "s", 0)
 
 
 class Local:
     def __init__(self, path, **properties):
-        self.clock = StoppedClock()
+        self.clock = ManualClock()
         self.path = path
         self.settings = SystemSettings("local", "", properties={"path": str(path), **properties})
         self.factory = LocalSystemFactory(self.clock)
@@ -292,7 +292,7 @@ def test_a_transaction_past_its_time_out_is_ended_by_a_reader(local):
     consumer = local.consumer()
     assert consumer.poll(0.0, 10) == []
     assert consumer.position(SSP) == 0
-    local.clock.ms += 1000
+    local.clock.advance(1)
     consumer.poll(0.0, 10)
     consumer.poll(0.0, 10)
     assert consumer.position(SSP) == 1
@@ -305,7 +305,7 @@ def test_a_time_out_counts_from_the_first_write_of_each_transaction(local):
     for value in (b"1", b"2", b"3"):
         send(producer, value)
         producer.flush()
-        local.clock.ms += 999
+        local.clock.advance(0.999)
         producer.commit()
         producer.begin()
     assert local.read()[0] == [b"1", b"2", b"3"]
@@ -321,9 +321,9 @@ def test_tombstones_go_when_their_first_compaction_is_old_enough(local):
     producer.send([OutgoingRecord("compacted", b"k", value, 0, timestamp=0) for value in (b"1", None)])
     producer.flush()
     assert admin.compact("compacted") == 1
-    local.clock.ms += 999
+    local.clock.advance(0.999)
     assert admin.compact("compacted") == 0
-    local.clock.ms += 1
+    local.clock.advance(0.001)
     assert admin.compact("compacted") == 1
 
 
@@ -342,7 +342,7 @@ def test_retention_drops_what_is_older(local):
     admin = local.admin()
     admin.create(StreamSpec("expiring", 1, {"retention.ms": "1000"}))
     producer = local.producer()
-    times = (local.clock.ms - 1001, local.clock.ms - 1000)
+    times = (local.clock.wall_ms() - 1001, local.clock.wall_ms() - 1000)
     producer.send([OutgoingRecord("expiring", b"k", b"v", 0, timestamp=time) for time in times])
     producer.flush()
     ssp = SystemStreamPartition("local", "expiring", 0)

@@ -1,11 +1,11 @@
 import pytest
-from stopped_clock import StoppedClock
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.errors import ProducerFenced
 from samzapy.system.memory.cluster import MemoryCluster
 from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.testing import ManualClock
 
 SETTINGS = SystemSettings("kafka", "samzapy.system.memory.factory:MemorySystemFactory")
 SSP = SystemStreamPartition("kafka", "s", 0)
@@ -13,7 +13,7 @@ SSP = SystemStreamPartition("kafka", "s", 0)
 
 @pytest.fixture
 def clock():
-    stopped = StoppedClock()
+    stopped = ManualClock()
     MemoryCluster.reset_all()
     MemoryCluster.named("kafka").clock = stopped
     yield stopped
@@ -99,9 +99,9 @@ def test_a_transaction_past_its_time_out_is_aborted_and_its_producer_fenced(admi
     slow = producer("id", timeout_ms=1000)
     send(slow, b"slow")
     slow.flush()
-    clock.ms += 999
+    clock.advance(0.999)
     assert read() == ([], 0)
-    clock.ms += 1
+    clock.advance(0.001)
     assert read() == ([], 2)
     with pytest.raises(ProducerFenced):
         slow.commit()
@@ -113,9 +113,9 @@ def test_tombstones_go_when_their_first_compaction_is_old_enough(admin, clock):
     writer.send([OutgoingRecord("compacted", b"k", value, 0, timestamp=0) for value in (b"1", None)])
     writer.flush()
     assert admin.compact("compacted") == 1
-    clock.ms += 999
+    clock.advance(0.999)
     assert admin.compact("compacted") == 0
-    clock.ms += 1
+    clock.advance(0.001)
     assert admin.compact("compacted") == 1
 
 
@@ -132,8 +132,8 @@ def test_an_open_transaction_is_not_compacted(admin):
 def test_retention_drops_what_is_older(admin, clock):
     admin.create(StreamSpec("expiring", 1, {"retention.ms": "1000"}))
     writer = producer()
-    send(writer, b"old", stream="expiring", timestamp=clock.ms - 1001)
-    send(writer, b"young", stream="expiring", timestamp=clock.ms - 1000)
+    send(writer, b"old", stream="expiring", timestamp=clock.wall_ms() - 1001)
+    send(writer, b"young", stream="expiring", timestamp=clock.wall_ms() - 1000)
     writer.flush()
     ssp = SystemStreamPartition("kafka", "expiring", 0)
     assert admin.compact("expiring") == 1

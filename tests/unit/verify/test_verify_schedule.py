@@ -7,24 +7,12 @@ from itertools import islice
 import pytest
 
 from samzapy.config.guarantee import Guarantee
+from samzapy.testing import ManualClock
 from samzapy.verify.campaign import plans, soak
 from samzapy.verify.schedule import MIXED, Kind, schedule, spread
 from samzapy.verify.workload import KEYS, Chain, Event, events
 
 ALL = [*(kind.value for kind in Kind), MIXED]
-
-
-class ClockByHand:
-    """A clock that the test moves on."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wall_ms(self) -> int:
-        return 0
 
 
 def test_the_same_seed_gives_the_same_events_and_another_one_does_not():
@@ -94,18 +82,18 @@ def test_all_events_are_shared_out_among_the_scenarios():
 
 
 def test_a_soak_draws_the_same_rounds_from_the_same_seed_and_ends_in_time():
-    clock = ClockByHand()
+    clock = ManualClock()
     rounds = soak(list(Guarantee), ALL, 3_600, 7, clock)
     first = list(islice(rounds, 50))
-    assert first == list(islice(soak(list(Guarantee), ALL, 3_600, 7, ClockByHand()), 50))
+    assert first == list(islice(soak(list(Guarantee), ALL, 3_600, 7, ManualClock()), 50))
     assert {plan.guarantee for plan in first} == set(Guarantee)
     assert {plan.scenario for plan in first} == set(ALL)
-    clock.now = 3_599.0
+    clock.advance(3_599)
     assert list(rounds) == []
 
 
 def test_a_soak_that_is_too_short_for_a_round_has_one_all_the_same():
-    assert len(list(soak(list(Guarantee), ALL, 1, 7, ClockByHand()))) == 1
+    assert len(list(soak(list(Guarantee), ALL, 1, 7, ManualClock()))) == 1
 
 
 def test_the_options_of_a_scenario_lead_to_the_same_plan_alone():

@@ -1,0 +1,303 @@
+"""A task under test: its stores, its commits and its crashes as in a job, its time and its messages in the test's hands."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any, final
+
+from samzapy.api.envelope import Headers
+from samzapy.api.stream import SystemStream
+from samzapy.api.task import AnyTask
+from samzapy.clock import SYSTEM_CLOCK
+from samzapy.container.run_loop import RunLoop
+from samzapy.container.sources.side_inputs import LOOK_MS
+from samzapy.container.task_instance import TaskInstance
+from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.failpoints import arm, disarm
+from samzapy.runner.prepare import prepare
+from samzapy.testing.attempt import Attempt
+from samzapy.testing.clock import ManualClock
+from samzapy.testing.job import JobSource, state_folder, tested_job
+from samzapy.testing.outputs import Outputs
+from samzapy.testing.streams import Partitions, Streams
+
+
+@final
+class TaskTestDriver:
+    """Runs a job's tasks in this thread, a message at a time, on streams in memory; nothing outside the test is touched.
+
+        with TaskTestDriver(PageViewCountTask, config, partitions=2) as driver:
+            driver.send("page-views", {"user": "ann"}, key="/home")
+            assert driver.outputs("counts").messages == [{"page": "/home", "views": 1}]
+
+    What it drives are a container's own parts, in the order that they have in a job: caches, stores (in a folder of its
+    own), serdes, commits with their numbered steps in the job's guarantee, restores. Time stands still but for `advance`:
+    commits and windows come when `task.commit.ms` and `task.window.ms` have passed on `clock`, when the task asks, or when
+    `commit` and `window` are called. Only pauses between retries (`task.*.retry.*`) and what asynchronous tasks wait for take real time.
+
+    What the task raises, or the product for it (TaskFailed, SerdeError, ConfigError, ...), is raised by the call that
+    made it happen; the task has then ended without a commit, and `restart` goes on from the last one. Not thread-safe.
+    """
+
+    #: Real seconds after which a task that never comes to rest is an error.
+    patience_s = 30.0
+
+    def __init__(
+        self,
+        task: type[AnyTask] | None,
+        config: JobSource,
+        overrides: Mapping[str, str] | None = None,
+        *,
+        partitions: Partitions = 1,
+        clock: ManualClock | None = None,
+    ) -> None:
+        """`config`: a job file or its pairs, `overrides` on top; `task` stands for its `task.class`, None leaves that.
+
+        `partitions`: of each input, or by input (`{"in": 4}`). Outputs exist when they are first written, as wide as the
+        widest input. Raises ConfigError with every problem, and whatever the start of the task raises.
+        """
+        self._task = task  # keeps a class that has no name but the kit's alive
+        self._folder = Path(tempfile.mkdtemp(prefix="samzapy-test-"))
+        self.clock = clock or ManualClock()
+        self._epochs = count(1)
+        self._streams: Streams | None = None
+        self._attempt: Attempt | None = None
+        try:
+            self.job = tested_job(task, config, overrides, self._folder)
+            self._streams = Streams(self.job, self.clock)
+            self._streams.create_inputs(partitions)
+            self._prepared = prepare(self.job)
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    # Messages
+
+    def send(
+        self,
+        stream: str,
+        message: Any,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers | None = None,
+    ) -> None:
+        """Let a message arrive, and the task process it and all that follows from it.
+
+        `stream`: `in`, `system.in` or an id. Without `partition` the key's hash chooses, 0 without a key. `timestamp`: milliseconds
+        since 1970, default the clock's. A None message is a tombstone. Raises ConfigError for a stream that the job
+        does not read, SerdeError for what its serdes do not take, and what processing raises.
+        """
+        self._running()
+        self.post(stream, message, key, partition=partition, timestamp=timestamp, headers=headers)
+        self.run()
+
+    def post(
+        self,
+        stream: str,
+        message: Any,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers | None = None,
+    ) -> None:
+        """As `send`, but nothing is processed before the next `run`; also while the task is down."""
+        self._open.send(self._open.input(stream), message, key, partition, timestamp, headers)
+
+    def run(self) -> None:
+        """Process everything that is there."""
+        attempt, loop = self._running()
+        if any(store.source for store in self.job.stores.values()):
+            # Streams that fill stores are looked at so often.
+            self.clock.advance(LOOK_MS / 1000)
+        began = SYSTEM_CLOCK.monotonic()
+        with attempt.alive():
+            while not loop.stopped and loop.turn(0.0):
+                self._check_patience(SYSTEM_CLOCK.monotonic() - began)
+            if loop.stopped:
+                loop.wind_down()
+        if loop.stopped:
+            attempt.finish()
+
+    def turn(self) -> bool:
+        """Go around the run loop once, and not until all is done: for a test that completes the callbacks of an
+        asynchronous task itself. Returns whether there is more to do right now."""
+        attempt, loop = self._running()
+        with attempt.alive():
+            return loop.turn(0.0)
+
+    def outputs(self, stream: str, partition: int | None = None) -> Outputs:
+        """Everything that was sent to a stream and not aborted, whether it is committed or not; nothing for a stream that
+        nobody has written to. Partition by partition, in order in each."""
+        return self._read(stream, partition, committed=False)
+
+    def committed(self, stream: str, partition: int | None = None) -> Outputs:
+        """As `outputs`, but only what a reader of committed records gets: in exactly-once nothing before the commit."""
+        return self._read(stream, partition, committed=True)
+
+    # Time
+
+    def window(self) -> None:
+        """Call `window` of every task now."""
+        self._call(lambda loop: loop.window())
+
+    def commit(self) -> None:
+        """Commit every task whose code has run since its last commit, now."""
+        self._call(lambda loop: loop.commit())
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, stopping at every commit and window that comes due on the way."""
+        end = self.clock.monotonic() + seconds
+        _, loop = self._running()
+        while not loop.stopped and loop.due_at <= end:
+            self.clock.advance_to(max(loop.due_at, self.clock.monotonic()))
+            self.run()
+        self.clock.advance_to(max(end, self.clock.monotonic()))
+        if not loop.stopped:
+            self.run()
+
+    # State
+
+    def store(self, name: str, partition: int = 0, *, task: str | None = None) -> Any:
+        """The store as the task has it, uncommitted changes included; what a test puts into it is the task's change.
+
+        It is that of the task that reads `partition`, or of the task of that name. Ends with the task. Raises ConfigError.
+        """
+        self._open.store(name)
+        found = self._instance(partition, task)
+        found.touched = True
+        return found.stores.as_seen(found.visible_stores)[name]
+
+    def changelog(self, name: str, partition: int | None = None) -> Outputs:
+        """The committed records of a store's changelog, as they were written (nothing is compacted): a commit writes one
+        a changed key. A deletion's message is None. Nothing for a store without a changelog. Raises ConfigError."""
+        return self._open.changelog(name, partition)
+
+    def task(self, partition: int = 0, *, task: str | None = None) -> AnyTask:
+        """The task object itself, found as in `store`."""
+        return self._instance(partition, task).task
+
+    # Ends and beginnings
+
+    @property
+    def running(self) -> bool:
+        """Whether the task runs: not after a crash, a failure or a stop, its own wish to shut down included."""
+        return self._attempt is not None and self._attempt.running
+
+    def crash(self, at: str | None = None, during: Callable[[], object] | None = None, nth: int = 1) -> None:
+        """End as a SIGKILL would, now or at a fail point (`samzapy.failpoints`): the task is not told, no transaction is
+        aborted, and what a disk had at that instant is all that is left.
+
+        `at`: `commit.1` to `commit.7` (after that step of a commit), `start.1` to `start.7`, `restore.batch`, ...; the
+        `nth` passing counts. `during`: what makes it pass there; by default a commit for `commit.*`, a start after a
+        crash for the others. Raises RuntimeError if it did not pass there; it runs on then.
+        """
+        if at is None:
+            self._running()[0].crash()
+            return
+        arm(at, nth, self._die)
+        try:
+            (during or (self.commit if at.startswith("commit.") else self._start_after_crash))()
+        except BaseException:
+            if not self._newest.died:
+                raise
+            return
+        finally:
+            disarm(at)
+        raise RuntimeError(
+            f"fail point {at!r} was not reached: no such step in {self.job.task.guarantee.value}, or nothing to do there"
+        )
+
+    def restart(self) -> None:
+        """Start the task again, from its last commit, and process what is there; one that runs is stopped first."""
+        if self.running:
+            self.stop()
+        self._start()
+
+    def stop(self) -> None:
+        """Stop as a job does when it is asked to: what was begun is done, everything is committed, the task is closed."""
+        attempt, loop = self._running()
+        with attempt.alive():
+            loop.wind_down()
+        attempt.finish()
+
+    def close(self) -> None:
+        """End the test: release everything and remove the files, without a commit. Closing twice is allowed."""
+        if self.running:
+            self._newest.give_up()
+        if self._streams is not None:
+            self._streams.forget()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> TaskTestDriver:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def _start(self) -> None:
+        self._attempt = Attempt(self._prepared, next(self._epochs), self.clock, state_folder(self._folder))
+        self._loop = self._attempt.start()
+        self.run()
+
+    def _start_after_crash(self) -> None:
+        if self.running:
+            self.crash()
+        self._start()
+
+    def _die(self, point: str) -> None:
+        """Whichever attempt it is by then."""
+        self._newest.die(point)
+
+    def _call(self, what: Callable[[RunLoop], None]) -> None:
+        attempt, loop = self._running()
+        with attempt.alive():
+            what(loop)
+        self.run()
+
+    @property
+    def _open(self) -> Streams:
+        assert self._streams is not None
+        return self._streams
+
+    @property
+    def _newest(self) -> Attempt:
+        assert self._attempt is not None
+        return self._attempt
+
+    def _running(self) -> tuple[Attempt, RunLoop]:
+        if not self.running:
+            raise RuntimeError("the task does not run: it has crashed, failed or stopped; restart() starts it again")
+        return self._newest, self._loop
+
+    def _read(self, name: str, partition: int | None, *, committed: bool) -> Outputs:
+        stream: SystemStream = self._open.stream(name)
+        if not self._open.partitions(stream):
+            return Outputs()
+        return self._open.read(stream, partition, committed=committed)
+
+    def _instance(self, partition: int, name: str | None) -> TaskInstance:
+        tasks = self._running()[0].tasks
+        if name is not None:
+            found = [task for task in tasks if task.name == name]
+        else:
+            everybodys = self.job.task.broadcast_inputs
+            found = [task for task in tasks if any(p.partition == partition for p in task.offsets.keys() - everybodys)]
+        if len(found) != 1:
+            known = ", ".join(task.name for task in tasks)
+            given, key = (str(partition), "partition") if name is None else (name, "task")
+            raise ConfigError([ConfigProblem(key, given, f"is {len(found)} tasks; name one of: {known}")])
+        return found[0]
+
+    def _check_patience(self, waited_s: float) -> None:
+        if waited_s > self.patience_s:
+            busy = ", ".join(f"{task.name} after {task.processed} messages" for task in self._newest.tasks)
+            raise TimeoutError(f"the task does not come to rest within {self.patience_s:g} s (real time): {busy}")

@@ -1,0 +1,74 @@
+"""From a job to the same job with nothing outside the test: its streams in this process, its files in one folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+from samzapy.api.task import AnyTask
+from samzapy.config import job as job_keys
+from samzapy.config import source as job_files
+from samzapy.config import systems as system_keys
+from samzapy.config import task as task_keys
+from samzapy.config.job import JobConfig
+from samzapy.config.kinds import is_name, split_list
+from samzapy.config.loader import load_job
+from samzapy.testing.system import FACTORY
+from samzapy.testing.task_names import name_of
+
+#: A job file (by path), or its flat pairs.
+JobSource = Mapping[str, str] | Path | str
+
+
+def tested_job(
+    task: type[AnyTask] | None, config: JobSource, overrides: Mapping[str, str] | None, folder: Path
+) -> JobConfig:
+    """The job of `config` with `overrides` on top, for this test alone.
+
+    `task` stands for `task.class`; None leaves that to the file. Pairs need neither `job.name` (default: test) nor
+    anything about a system that `task.inputs` or `job.default.system` names. Every system is in memory and new; stores
+    and file checkpoints are below `folder`; no store has backups. Raises ConfigError with every problem.
+    """
+    on_top = dict(job_files.read(overrides or {}).values)
+    if task is not None:
+        on_top[task_keys.CLASS.name] = name_of(task)
+    given = {**job_files.read(config).values, **on_top}
+    systems = set(_configured(given))
+    if isinstance(config, Mapping):
+        config = {job_keys.NAME.name: "test", **config}
+        systems |= set(_mentioned(given))
+    cluster = uuid4()
+    for system in sorted(filter(is_name, systems)):
+        on_top[system_keys.FACTORY.at(system=system)] = FACTORY
+        on_top[system_keys.CLUSTER.at(system=system)] = f"{cluster}-{system}"
+    return _below(folder, load_job(config, on_top))
+
+
+def _configured(given: Mapping[str, str]) -> Iterator[str]:
+    return (key.split(".")[1] for key in given if key.startswith("systems.") and key.count(".") > 1)
+
+
+def _mentioned(given: Mapping[str, str]) -> Iterator[str]:
+    yield given.get(job_keys.DEFAULT_SYSTEM.name, "")
+    for name in split_list(given.get(task_keys.INPUTS.name, "")):
+        yield name.partition(".")[0] if "." in name else ""
+
+
+def _below(folder: Path, job: JobConfig) -> JobConfig:
+    checkpoint = job.task.checkpoint
+    if checkpoint is not None and checkpoint.path is not None:
+        checkpoint = replace(checkpoint, path=str(folder / "checkpoints"))
+    return replace(
+        job,
+        task=replace(job.task, checkpoint=checkpoint),
+        stores={name: replace(store, backup=None) for name, store in job.stores.items()},
+        logged_store_base_dir=state_folder(folder),
+        non_logged_store_base_dir=state_folder(folder),
+    )
+
+
+def state_folder(folder: Path) -> Path:
+    """Where the stores of a tested job are."""
+    return folder / "state"

@@ -1,0 +1,199 @@
+"""A tested job's streams, as somebody outside the job writes and reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from samzapy.api.engine import EngineSettings
+from samzapy.api.envelope import Headers, IncomingMessageEnvelope
+from samzapy.api.serde import Serde
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec
+from samzapy.clock import Clock
+from samzapy.config.job import JobConfig
+from samzapy.config.stores import StoreConfig
+from samzapy.container.decode import Decoder
+from samzapy.errors import ConfigError, ConfigProblem, SerdeError
+from samzapy.serializers import serde_registry
+from samzapy.storage.manager import load_engines
+from samzapy.storage.views.engine import entry_serdes
+from samzapy.system.memory.cluster import MemoryCluster
+from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.system.partitioner import partition_of
+from samzapy.testing.outputs import Outputs
+
+_BATCH = 10_000
+
+#: How many partitions each input has, or by name of the stream (others: 1).
+Partitions = int | Mapping[str, int]
+
+
+class Streams:
+    """The streams of one tested job, on clusters of its own; what is sent and read is objects, by the job's serdes."""
+
+    def __init__(self, job: JobConfig, clock: Clock) -> None:
+        """`clock` dates the records of all clients."""
+        self._job = job
+        self._serdes = serde_registry(job)
+        self._clusters = {
+            name: MemoryCluster.named(settings.properties["cluster"]) for name, settings in job.systems.items()
+        }
+        for cluster in self._clusters.values():
+            cluster.clock = clock
+
+    def create_inputs(self, partitions: Partitions) -> None:
+        """Create what the job reads: inputs, broadcast inputs, streams that fill stores, and its stream of dead letters."""
+        wanted = {stream: self._count(stream, partitions) for stream in sorted(self.inputs)}
+        for ssp in self._job.task.broadcast_inputs:
+            wanted[ssp.system_stream] = max(wanted[ssp.system_stream], ssp.partition + 1)
+        letters = self._job.task.errors.dead_letters
+        if letters is not None:
+            wanted.setdefault(letters, 1)
+        for stream, count in wanted.items():
+            if stream.system in self._clusters:
+                self._clusters[stream.system].create(StreamSpec(stream.stream, count))
+
+    @property
+    def inputs(self) -> frozenset[SystemStream]:
+        """Every stream that the job reads."""
+        task, stores = self._job.task, self._job.stores.values()
+        filling = (store.source.all_streams for store in stores if store.source)
+        return frozenset(task.inputs).union({ssp.system_stream for ssp in task.broadcast_inputs}, *filling)
+
+    def input(self, name: str) -> SystemStream:
+        """The input called `name`: `in`, `system.in`, or its id. Raises ConfigError if the job reads no such stream."""
+        stream = self.stream(name)
+        if stream not in self.inputs:
+            known = ", ".join(map(str, sorted(self.inputs)))
+            raise ConfigError(
+                [ConfigProblem("task.inputs", name, f"the job does not read this stream; it reads {known}")]
+            )
+        return stream
+
+    def stream(self, name: str) -> SystemStream:
+        """The stream called `name`, whether it exists or not. Raises ConfigError if it may be on several systems."""
+        if name in self._job.stream_ids:
+            return self._job.stream_ids[name]
+        system, dot, rest = name.partition(".")
+        if dot and system in self._clusters:
+            return SystemStream(system, rest)
+        there = [SystemStream(known, name) for known, cluster in self._clusters.items() if cluster.find(name)]
+        default = self._job.default_system or (next(iter(self._clusters)) if len(self._clusters) == 1 else None)
+        if len(there) != 1 and default is not None:
+            return SystemStream(default, name)
+        if len(there) != 1:
+            known = ", ".join(sorted(self._clusters))
+            raise ConfigError([ConfigProblem("stream", name, f"name it as system.stream; the systems are {known}")])
+        return there[0]
+
+    def send(
+        self,
+        stream: SystemStream,
+        message: Any,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers | None = None,
+    ) -> None:
+        """Append a message. Without `partition` the key's hash says where it goes, as everywhere, and 0 without a key.
+
+        Raises SerdeError for what the stream's serdes do not take, UnknownPartition.
+        """
+        keys, messages = self._stream_serdes(stream)
+        key_bytes = _encode(keys, key, stream, "key")
+        value = _encode(messages, message, stream, "message")
+        if partition is None:
+            partition = 0 if key_bytes is None else partition_of(key_bytes, self.partitions(stream))
+        settings = self._job.systems[stream.system]
+        producer = MemorySystemFactory().producer(settings, "test")
+        producer.send([OutgoingRecord(stream.stream, key_bytes, value, partition, None, headers, timestamp)])
+        producer.flush()
+        producer.close()
+
+    def read(self, stream: SystemStream, partition: int | None = None, *, committed: bool) -> Outputs:
+        """The records of a stream, or of one partition; with those of open transactions unless `committed`."""
+        return self._decoded(stream, partition, self._stream_serdes(stream), committed=committed)
+
+    def changelog(self, store: str, partition: int | None = None) -> Outputs:
+        """The committed records of a store's changelog, none if it has none; a deletion's message is None."""
+        config = self.store(store)
+        if config.changelog is None:
+            return Outputs()
+        return self._decoded(config.changelog, partition, self.store_serdes(config), committed=True)
+
+    def store(self, name: str) -> StoreConfig:
+        """The store's configuration. Raises ConfigError if the job has no such store."""
+        found = self._job.stores.get(name)
+        if found is None:
+            known = ", ".join(sorted(self._job.stores)) or "none"
+            raise ConfigError([ConfigProblem(f"stores.{name}.factory", None, f"no such store; the job has: {known}")])
+        return found
+
+    def store_serdes(self, store: StoreConfig) -> tuple[Serde, Serde]:
+        """How the entries of a store are written."""
+        engine = load_engines(self._job)[store.name]
+        return entry_serdes(store, engine, EngineSettings(store.name, store.properties), self._serdes)
+
+    def partitions(self, stream: SystemStream) -> int:
+        """How many partitions the stream has, 0 if there is no such stream."""
+        found = self._clusters[stream.system].find(stream.stream)
+        return 0 if found is None else found.partitions
+
+    def forget(self) -> None:
+        """Take the clusters out of the process's register; this object goes on with them."""
+        for settings in self._job.systems.values():
+            MemoryCluster.forget(settings.properties["cluster"])
+
+    def _count(self, stream: SystemStream, partitions: Partitions) -> int:
+        if isinstance(partitions, int):
+            return partitions
+        ids = [known for known, named in self._job.stream_ids.items() if named == stream]
+        return next((partitions[name] for name in (*ids, str(stream), stream.stream) if name in partitions), 1)
+
+    def _stream_serdes(self, stream: SystemStream) -> tuple[Serde | None, Serde | None]:
+        config = self._job.stream(stream)
+        key = self._serdes[config.key_serde] if config.key_serde else None
+        return key, self._serdes[config.msg_serde] if config.msg_serde else None
+
+    def _decoded(
+        self,
+        stream: SystemStream,
+        partition: int | None,
+        serdes: tuple[Serde | None, Serde | None],
+        *,
+        committed: bool,
+    ) -> Outputs:
+        numbers = range(self.partitions(stream)) if partition is None else (partition,)
+        decoder, found = Decoder(*serdes), Outputs()
+        for number in numbers:
+            for batch in self._batches(SystemStreamPartition(*stream, number), committed=committed):
+                found += _dated(decoder.decode(batch, -1))
+        return found
+
+    def _batches(self, ssp: SystemStreamPartition, *, committed: bool) -> Iterator[RecordBatch]:
+        cluster = self._clusters[ssp.system]
+        if not committed:
+            everything = cluster.everything(ssp)
+            yield from () if everything is None else (everything,)
+            return
+        position = cluster.offsets(ssp).oldest
+        while (found := cluster.fetch([(ssp, position)], _BATCH)[ssp]).batch is not None:
+            position = found.position
+            yield found.batch
+
+
+def _dated(envelopes: list[IncomingMessageEnvelope]) -> list[IncomingMessageEnvelope]:
+    """Nobody has waited for them: they arrived when they were made."""
+    return [envelope._replace(arrival_time=envelope.event_time) for envelope in envelopes]
+
+
+def _encode(serde: Serde | None, value: Any, stream: SystemStream, part: str) -> bytes | None:
+    if value is None or (serde is None and isinstance(value, bytes)):
+        return value
+    if serde is None:
+        raise SerdeError(f"{stream}: {part}: no serde is configured, so it must be bytes, got {type(value).__name__}")
+    try:
+        return serde.to_bytes(value)
+    except Exception as cause:
+        raise SerdeError(f"{stream}: {part}: {cause} (got {value!r})") from cause
