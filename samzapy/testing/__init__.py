@@ -11,6 +11,16 @@ As fixtures of pytest: see samzapy.pytest_plugin.
 from samzapy.testing.clock import ManualClock
 from samzapy.testing.driver import TaskTestDriver
 from samzapy.testing.outputs import Outputs
+from samzapy.testing.runner import FinishedRun, Input, TestRunner
 from samzapy.testing.store import OpenStore, open_store
 
-__all__ = ["ManualClock", "OpenStore", "Outputs", "TaskTestDriver", "open_store"]
+__all__ = [
+    "FinishedRun",
+    "Input",
+    "ManualClock",
+    "OpenStore",
+    "Outputs",
+    "TaskTestDriver",
+    "TestRunner",
+    "open_store",
+]

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from itertools import count
-from pathlib import Path
 from types import TracebackType
 from typing import Any, final
 
 from samzapy.api.envelope import Headers
-from samzapy.api.stream import SystemStream
 from samzapy.api.task import AnyTask
 from samzapy.clock import SYSTEM_CLOCK
+from samzapy.config.job import JobConfig
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.sources.side_inputs import LOOK_MS
 from samzapy.container.task_instance import TaskInstance
@@ -22,9 +19,10 @@ from samzapy.failpoints import arm, disarm
 from samzapy.runner.prepare import prepare
 from samzapy.testing.attempt import Attempt
 from samzapy.testing.clock import ManualClock
-from samzapy.testing.job import JobSource, state_folder, tested_job
+from samzapy.testing.job import JobSource
 from samzapy.testing.outputs import Outputs
-from samzapy.testing.streams import Partitions, Streams
+from samzapy.testing.streams import Partitions
+from samzapy.testing.workbench import Workbench
 
 
 @final
@@ -58,24 +56,24 @@ class TaskTestDriver:
     ) -> None:
         """`config`: a job file or its pairs, `overrides` on top; `task` stands for its `task.class`, None leaves that.
 
-        `partitions`: of each input, or by input (`{"in": 4}`). Outputs exist when they are first written, as wide as the
+        `partitions`: of each input, or by input (`{"in": 4}`; others are as wide as the widest of these). Outputs exist when they are first written, as wide as the
         widest input. Raises ConfigError with every problem, and whatever the start of the task raises.
         """
-        self._task = task  # keeps a class that has no name but the kit's alive
-        self._folder = Path(tempfile.mkdtemp(prefix="samzapy-test-"))
         self.clock = clock or ManualClock()
         self._epochs = count(1)
-        self._streams: Streams | None = None
         self._attempt: Attempt | None = None
+        self._bench = Workbench(task, config, overrides, partitions, self.clock)
         try:
-            self.job = tested_job(task, config, overrides, self._folder)
-            self._streams = Streams(self.job, self.clock)
-            self._streams.create_inputs(partitions)
             self._prepared = prepare(self.job)
             self._start()
         except BaseException:
             self.close()
             raise
+
+    @property
+    def job(self) -> JobConfig:
+        """The job as it is tested."""
+        return self._bench.job
 
     # Messages
 
@@ -110,7 +108,8 @@ class TaskTestDriver:
         headers: Headers | None = None,
     ) -> None:
         """As `send`, but nothing is processed before the next `run`; also while the task is down."""
-        self._open.send(self._open.input(stream), message, key, partition, timestamp, headers)
+        streams = self._bench.streams
+        streams.send(streams.input(stream), message, key, partition, timestamp, headers)
 
     def run(self) -> None:
         """Process everything that is there."""
@@ -137,11 +136,11 @@ class TaskTestDriver:
     def outputs(self, stream: str, partition: int | None = None) -> Outputs:
         """Everything that was sent to a stream and not aborted, whether it is committed or not; nothing for a stream that
         nobody has written to. Partition by partition, in order in each."""
-        return self._read(stream, partition, committed=False)
+        return self._bench.streams.read(stream, partition, committed=False)
 
     def committed(self, stream: str, partition: int | None = None) -> Outputs:
         """As `outputs`, but only what a reader of committed records gets: in exactly-once nothing before the commit."""
-        return self._read(stream, partition, committed=True)
+        return self._bench.streams.read(stream, partition, committed=True)
 
     # Time
 
@@ -171,7 +170,7 @@ class TaskTestDriver:
 
         It is that of the task that reads `partition`, or of the task of that name. Ends with the task. Raises ConfigError.
         """
-        self._open.store(name)
+        self._bench.streams.store(name)
         found = self._instance(partition, task)
         found.touched = True
         return found.stores.as_seen(found.visible_stores)[name]
@@ -179,7 +178,7 @@ class TaskTestDriver:
     def changelog(self, name: str, partition: int | None = None) -> Outputs:
         """The committed records of a store's changelog, as they were written (nothing is compacted): a commit writes one
         a changed key. A deletion's message is None. Nothing for a store without a changelog. Raises ConfigError."""
-        return self._open.changelog(name, partition)
+        return self._bench.streams.changelog(name, partition)
 
     def task(self, partition: int = 0, *, task: str | None = None) -> AnyTask:
         """The task object itself, found as in `store`."""
@@ -233,9 +232,7 @@ class TaskTestDriver:
         """End the test: release everything and remove the files, without a commit. Closing twice is allowed."""
         if self.running:
             self._newest.give_up()
-        if self._streams is not None:
-            self._streams.forget()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._bench.close()
 
     def __enter__(self) -> TaskTestDriver:
         return self
@@ -244,7 +241,7 @@ class TaskTestDriver:
         self.close()
 
     def _start(self) -> None:
-        self._attempt = Attempt(self._prepared, next(self._epochs), self.clock, state_folder(self._folder))
+        self._attempt = Attempt(self._prepared, next(self._epochs), self.clock, self._bench.state)
         self._loop = self._attempt.start()
         self.run()
 
@@ -264,11 +261,6 @@ class TaskTestDriver:
         self.run()
 
     @property
-    def _open(self) -> Streams:
-        assert self._streams is not None
-        return self._streams
-
-    @property
     def _newest(self) -> Attempt:
         assert self._attempt is not None
         return self._attempt
@@ -277,12 +269,6 @@ class TaskTestDriver:
         if not self.running:
             raise RuntimeError("the task does not run: it has crashed, failed or stopped; restart() starts it again")
         return self._newest, self._loop
-
-    def _read(self, name: str, partition: int | None, *, committed: bool) -> Outputs:
-        stream: SystemStream = self._open.stream(name)
-        if not self._open.partitions(stream):
-            return Outputs()
-        return self._open.read(stream, partition, committed=committed)
 
     def _instance(self, partition: int, name: str | None) -> TaskInstance:
         tasks = self._running()[0].tasks

@@ -25,7 +25,7 @@ from samzapy.testing.outputs import Outputs
 
 _BATCH = 10_000
 
-#: How many partitions each input has, or by name of the stream (others: 1).
+#: How many partitions each input has, or by name of the input; others are then as wide as the widest of these.
 Partitions = int | Mapping[str, int]
 
 
@@ -44,7 +44,9 @@ class Streams:
 
     def create_inputs(self, partitions: Partitions) -> None:
         """Create what the job reads: inputs, broadcast inputs, streams that fill stores, and its stream of dead letters."""
-        wanted = {stream: self._count(stream, partitions) for stream in sorted(self.inputs)}
+        counts = {self.input(name): count for name, count in _by_name(partitions).items()}
+        widest = partitions if isinstance(partitions, int) else max(partitions.values(), default=1)
+        wanted = {stream: counts.get(stream, widest) for stream in sorted(self.inputs)}
         for ssp in self._job.task.broadcast_inputs:
             wanted[ssp.system_stream] = max(wanted[ssp.system_stream], ssp.partition + 1)
         letters = self._job.task.errors.dead_letters
@@ -111,8 +113,12 @@ class Streams:
         producer.flush()
         producer.close()
 
-    def read(self, stream: SystemStream, partition: int | None = None, *, committed: bool) -> Outputs:
-        """The records of a stream, or of one partition; with those of open transactions unless `committed`."""
+    def read(self, name: str, partition: int | None = None, *, committed: bool) -> Outputs:
+        """The records of a stream, or of one partition; with those of open transactions unless `committed`. None of a
+        stream that does not exist."""
+        stream = self.stream(name)
+        if not self.partitions(stream):
+            return Outputs()
         return self._decoded(stream, partition, self._stream_serdes(stream), committed=committed)
 
     def changelog(self, store: str, partition: int | None = None) -> Outputs:
@@ -145,12 +151,6 @@ class Streams:
         for settings in self._job.systems.values():
             MemoryCluster.forget(settings.properties["cluster"])
 
-    def _count(self, stream: SystemStream, partitions: Partitions) -> int:
-        if isinstance(partitions, int):
-            return partitions
-        ids = [known for known, named in self._job.stream_ids.items() if named == stream]
-        return next((partitions[name] for name in (*ids, str(stream), stream.stream) if name in partitions), 1)
-
     def _stream_serdes(self, stream: SystemStream) -> tuple[Serde | None, Serde | None]:
         config = self._job.stream(stream)
         key = self._serdes[config.key_serde] if config.key_serde else None
@@ -181,6 +181,10 @@ class Streams:
         while (found := cluster.fetch([(ssp, position)], _BATCH)[ssp]).batch is not None:
             position = found.position
             yield found.batch
+
+
+def _by_name(partitions: Partitions) -> Mapping[str, int]:
+    return {} if isinstance(partitions, int) else partitions
 
 
 def _dated(envelopes: list[IncomingMessageEnvelope]) -> list[IncomingMessageEnvelope]:

@@ -52,9 +52,9 @@ class AsyncRunLoop(RunLoop):
     def turn(self, longest_wait_s: float = MAX_WAIT_S) -> bool:
         self._timers()
         found = self._take_in(longest_wait_s)
-        self._advance()
+        busy = self._advance()
         self._end_streams()
-        return found or any(task.in_flight or task.waiting.ready for task in self._async_tasks)
+        return found or busy
 
     def wind_down(self) -> None:
         """Wait until nothing is in flight."""
@@ -94,7 +94,8 @@ class AsyncRunLoop(RunLoop):
         if self._full != before:
             self._inputs.hold({ssp for task in self._tasks if task.name in self._full for ssp in task.offsets})
 
-    def _advance(self) -> None:
+    def _advance(self) -> bool:
+        """Start, check, and wait a little; whether messages were in flight or could have been."""
         now = self._clock.monotonic()
         for task in self._async_tasks:
             task.start(now)
@@ -103,8 +104,11 @@ class AsyncRunLoop(RunLoop):
             self._after_call(task)
             if task.over_budget():
                 self._commit_tasks([task])
+        # Asked before the wait: what ends in it has sent something that is handed over by the next turn.
+        busy = any(task.in_flight or task.waiting.ready for task in self._async_tasks)
         if any(task.unsettled for task in self._async_tasks):
             self._events.run(min(_BUSY_WAIT_S, self._wait()))
+        return busy
 
     def _settle(self, tasks: Sequence[AsyncTaskInstance]) -> None:
         """Wait until nothing of `tasks` is in flight, and no message was overtaken by one that is done."""

@@ -1,0 +1,146 @@
+"""A whole job over given inputs, to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+from samzapy.api.envelope import Headers, IncomingMessageEnvelope
+from samzapy.api.task import AnyTask
+from samzapy.clock import SYSTEM_CLOCK
+from samzapy.config.job import JobConfig
+from samzapy.coordinator.progress import JobStatus
+from samzapy.errors import StoreError
+from samzapy.runner.base import RunOptions
+from samzapy.runner.local import LocalRunner
+from samzapy.runner.prepare import prepare
+from samzapy.testing.contents import Entries, contents
+from samzapy.testing.job import JobSource
+from samzapy.testing.outputs import Outputs
+from samzapy.testing.streams import Streams
+from samzapy.testing.workbench import Workbench
+
+
+class Input(NamedTuple):
+    """A message of an input with all that it may have. `partition` None: by the key's hash, in turn without a key;
+    `timestamp` in milliseconds since 1970, None for now."""
+
+    message: Any
+    key: Any = None
+    partition: int | None = None
+    timestamp: int | None = None
+    headers: Headers | None = None
+
+
+@final
+class FinishedRun:
+    """What a run has left. `status` is its report, as the coordinator has it (`status.processed`, `status.commits`, ...)."""
+
+    def __init__(self, status: JobStatus, streams: Streams, stores: Mapping[str, Entries]) -> None:
+        self.status = status
+        self._streams = streams
+        self._stores = stores
+
+    def outputs(self, stream: str, partition: int | None = None) -> Outputs:
+        """The committed messages of a stream, one partition after the other; nothing of one that nobody has written to."""
+        return self._streams.read(stream, partition, committed=True)
+
+    def store(self, name: str, partition: int | None = None) -> dict[Any, Any]:
+        """The entries that a store holds, of all tasks or of the one with that changelog partition.
+
+        Raises ConfigError if there is no such store, StoreError for one that ended with the run (in memory, without a
+        changelog), and for a key that several partitions have.
+        """
+        self._streams.store(name)
+        found = self._stores[name]
+        if found is None:
+            raise StoreError(f"store '{name}' was in memory and has no changelog: nothing of it is left")
+        if partition is not None:
+            return dict(found.get(partition, {}))
+        together: dict[Any, Any] = {}
+        for number, entries in sorted(found.items()):
+            for key in together.keys() & entries.keys():
+                raise StoreError(f"store '{name}' has {key!r} in several partitions, {number} is one of them: name one")
+            together |= entries
+        return together
+
+    def changelog(self, name: str, partition: int | None = None) -> Outputs:
+        """The records of a store's changelog as they were written; a deletion's message is None."""
+        return self._streams.changelog(name, partition)
+
+
+@final
+@dataclass(frozen=True)
+class TestRunner:
+    """Runs a job in this process on streams in memory, from its start to the ends of its inputs, as `samzapy run --until-end
+    --runner local` would, and takes no more time than that. Nothing outside the test is touched.
+
+        run = TestRunner.of(PageViewCountTask).with_config(config).with_input("page-views", [("/home", {...})]).run()
+        assert run.store("counts") == {"/home": 1}
+
+    Each `with_...` returns a new runner.
+    """
+
+    __test__ = False  # pytest: its name alone does not make it a test
+
+    task: type[AnyTask] | None
+    config: JobSource
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[str, tuple[tuple[Input, ...], int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, job: type[AnyTask] | Path | str) -> TestRunner:
+        """For a task class, whose configuration `with_config` gives, or for a job file."""
+        return cls(job, {}) if isinstance(job, type) else cls(None, job)
+
+    def with_config(self, config: Mapping[str, str]) -> TestRunner:
+        """With these pairs on top of what there is. Of a task, pairs need no `job.name`, and nothing about systems."""
+        if isinstance(self.config, Mapping):
+            return replace(self, config={**self.config, **config})
+        return replace(self, overrides={**self.overrides, **config})
+
+    def with_input(self, stream: str, messages: Iterable[Any], partitions: int = 1) -> TestRunner:
+        """With these messages in `stream` (`in`, `system.in` or an id), all there before the start and read from the first.
+
+        A message is a pair (key, message), an `Input`, an envelope that another run has put out, or anything else: that
+        is a message without a key. Inputs that are not given are empty, and as wide as the widest that is.
+        """
+        return replace(self, inputs={**self.inputs, stream: (tuple(map(_input, messages)), partitions)})
+
+    def run(self) -> FinishedRun:
+        """Run to the end. Raises ConfigError with every problem of the job, and what a run raises (TaskFailed, ...)."""
+        widths = {stream: partitions for stream, (_, partitions) in self.inputs.items()}
+        bench = Workbench(self.task, self.config, self.overrides, widths, SYSTEM_CLOCK)
+        try:
+            for stream, (messages, partitions) in self.inputs.items():
+                _fill(bench.streams, stream, messages, partitions)
+            outcome = LocalRunner().run(prepare(_from_oldest(bench.job), until_end=True), RunOptions())
+            stores = contents(bench.job, bench.streams, SYSTEM_CLOCK, bench.state / "read")
+            return FinishedRun(outcome.status, bench.streams, stores)
+        finally:
+            bench.close()
+
+
+def _from_oldest(job: JobConfig) -> JobConfig:
+    """All inputs are there before the start, so no job of a test begins after them."""
+    return replace(job, streams={name: replace(each, offset_default="oldest") for name, each in job.streams.items()})
+
+
+def _fill(streams: Streams, name: str, messages: Iterable[Input], partitions: int) -> None:
+    stream = streams.input(name)
+    for number, given in enumerate(messages):
+        in_turn = number % partitions if given.key is None else None
+        partition = in_turn if given.partition is None else given.partition
+        streams.send(stream, given.message, given.key, partition, given.timestamp, given.headers)
+
+
+def _input(given: Any) -> Input:
+    if isinstance(given, Input):
+        return given
+    if isinstance(given, IncomingMessageEnvelope):
+        return Input(given.message, given.key, None, given.event_time, given.headers)
+    if isinstance(given, tuple) and len(given) == 2:
+        return Input(given[1], given[0])
+    return Input(given)
