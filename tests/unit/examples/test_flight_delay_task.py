@@ -1,64 +1,41 @@
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import final
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from samzapy.api.context import ContainerContext, Context, JobContext
-from samzapy.api.envelope import IncomingMessageEnvelope
-from samzapy.api.stream import SystemStreamPartition
-from samzapy.config.loader import load_job
-from samzapy.container.context import ContainerTaskContext
 from samzapy.examples.flights.delays import merge_all
 from samzapy.examples.flights.task import FlightDelayTask
-from samzapy.metrics import Registry
-from samzapy.testing import OpenStore, open_store
+from samzapy.testing import TaskTestDriver
 
+JOB = Path(__file__).parents[3] / "configs" / "flights.properties"
 MODELS = {"N1": "A320", "N2": "A320", "N3": "737-800"}
-STORES = ("delays", "planes", "waiting")
+IN_MEMORY = {f"stores.{name}.factory": "memory" for name in ("delays", "planes", "waiting")}
 
 
 @final
 class Bench:
-    """The task on the stores of its job file, held open one by one."""
+    """The task of the job file, and words for what happens to it."""
 
-    def __init__(self, path: Path) -> None:
-        self._stack = ExitStack()
-        in_memory = load_job(
-            Path(__file__).parents[3] / "configs" / "flights.properties",
-            {f"stores.{name}.factory": "memory" for name in STORES},
-        )
-        self.stores: dict[str, OpenStore] = {
-            name: self._stack.enter_context(open_store(in_memory, name, path)) for name in STORES
-        }
-        self.start()
+    def __init__(self) -> None:
+        self._driver = TaskTestDriver(FlightDelayTask, JOB, IN_MEMORY)
 
     def __enter__(self) -> Bench:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def start(self) -> None:
-        registry = Registry()
-        opened = {name: held.store for name, held in self.stores.items()}
-        task_context = ContainerTaskContext("Partition 0", opened, {}, registry, 1)
-        self._task = FlightDelayTask()
-        self._task.init(Context(JobContext("flights", "1", {}), ContainerContext("0", registry), task_context))
+        self._driver.close()
 
     def commit_and_crash(self) -> None:
-        for held in self.stores.values():
-            held.commit()
-            held.crash()
-        self.start()
+        self._driver.commit()
+        self._driver.crash()
+        self._driver.restart()
 
     def send(self, stream: str, key: str | None, message: dict | None) -> None:
-        ssp = SystemStreamPartition("events", stream, 0)
-        self._task.process(IncomingMessageEnvelope(ssp, 0, key, message), None, None)
+        self._driver.send(stream, message, key)
 
     def plane(self, tail: str, model: str | None = None) -> None:
         self.send("planes", tail, {"tailnum": tail, "model": model or MODELS[tail]})
@@ -67,13 +44,13 @@ class Bench:
         self.send("flights", tail, {"carrier": carrier, "hour": hour, "tailnum": tail, "dep_delay": minutes})
 
     def contents(self, name: str) -> dict:
-        with self.stores[name].store.all() as entries:
+        with self._driver.store(name).all() as entries:
             return dict(entries)
 
 
 @pytest.fixture
-def bench(tmp_path):
-    with Bench(tmp_path) as made:
+def bench():
+    with Bench() as made:
         yield made
 
 
@@ -133,14 +110,14 @@ flights = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None)
 @given(flights=flights, data=st.data())
-def test_the_order_of_planes_and_flights_does_not_change_the_answer(tmp_path, flights, data):
+def test_the_order_of_planes_and_flights_does_not_change_the_answer(flights, data):
     messages = data.draw(
         st.permutations([("plane", tail) for tail in MODELS] + [("flight", *each) for each in flights])
     )
     crashes = data.draw(st.sets(st.integers(0, len(messages)), max_size=2))
-    with Bench(tmp_path) as bench:
+    with Bench() as bench:
         for number, (kind, *arguments) in enumerate(messages):
             getattr(bench, kind)(*arguments)
             if number in crashes:

@@ -2,36 +2,66 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import orjson
+import pytest
 
-from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.system import StreamSpec
-from samzapy.bench.load import load_events
-from samzapy.config.loader import load_job
-from samzapy.runner.base import RunOptions
-from samzapy.runner.local import LocalRunner
-from samzapy.runner.prepare import prepare
-from samzapy.system.factories import system_factory
+from samzapy.examples.page_views import PageViewCountTask
+from samzapy.testing import TaskTestDriver, TestRunner
 
 JOB = Path(__file__).parents[3] / "configs" / "page-views.properties"
-VIEWS, COUNTS = SystemStream("events", "page-views"), "page-view-counts"
+VIEW = {"user": "ann"}
 
 
-def test_each_view_is_counted_and_counts_go_on_in_the_next_run(tmp_path):
-    job = load_job(
-        JOB, {"systems.events.path": str(tmp_path / "local.db"), "job.logged.store.base.dir": str(tmp_path / "state")}
-    )
-    settings = job.systems["events"]
-    factory = system_factory(settings)
-    factory.admin(settings, "test").create(StreamSpec(COUNTS, 1))
-    for views in ([b"/home", b"/docs", b"/home"], [b"/home"]):
-        load_events(settings, VIEWS, [(page, b'{"user":"ann"}') for page in views])
-        LocalRunner().run(prepare(job, until_end=True), RunOptions())
-    counts = SystemStreamPartition("events", COUNTS, 0)
-    consumer = factory.consumer(settings, "test")
-    consumer.register(counts, 0)
-    consumer.start()
-    sent = [orjson.loads(value) for batch in consumer.poll(10.0, 100) for value in batch.values]
-    consumer.close()
-    assert [each["views"] for each in sent if each["page"] == "/home"] == [1, 2, 3]
-    assert [each["views"] for each in sent if each["page"] == "/docs"] == [1]
+@pytest.fixture
+def driver():
+    with TaskTestDriver(PageViewCountTask, JOB, partitions=4) as made:
+        yield made
+
+
+def view(driver, *pages):
+    for page in pages:
+        driver.send("page-views", VIEW, key=page)
+
+
+def counts(driver, page):
+    return [count["views"] for count in driver.outputs("page-view-counts").messages if count["page"] == page]
+
+
+def test_each_view_sends_the_new_count_of_its_page(driver):
+    view(driver, "/home", "/docs", "/home")
+    assert driver.outputs("page-view-counts").keys.count("/home") == 2
+    assert counts(driver, "/home") == [1, 2]
+    assert counts(driver, "/docs") == [1]
+
+
+def test_a_commit_writes_a_page_to_the_changelog_once_however_often_it_was_seen(driver):
+    view(driver, *["/home"] * 10, "/docs")
+    driver.advance(60)  # task.commit.ms, by default
+    assert sorted(driver.changelog("counts").pairs) == [("/docs", 1), ("/home", 10)]
+
+
+def test_counts_go_on_after_a_crash(driver):
+    view(driver, "/home", "/home")
+    driver.commit()
+    driver.crash()
+    driver.restart()
+    view(driver, "/home")
+    assert counts(driver, "/home") == [1, 2, 3]
+
+
+@pytest.mark.parametrize("point", ["commit.2", "commit.3", "commit.4", "commit.5", "commit.6"])
+def test_in_exactly_once_no_crash_inside_a_commit_repeats_or_loses_a_count(point):
+    exactly_once = {"task.guarantee": "exactly-once", "task.commit.ms": "10000"}
+    with TaskTestDriver(PageViewCountTask, JOB, exactly_once) as driver:
+        view(driver, "/home", "/home")
+        driver.crash(at=point)
+        driver.restart()
+        view(driver, "/home")
+        driver.commit()
+        assert [count["views"] for count in driver.committed("page-view-counts").messages] == [1, 2, 3]
+
+
+def test_the_whole_job_counts_every_view_of_its_input():
+    views = [(page, VIEW) for page in ("/home", "/docs", "/home", "/about", "/home")]
+    run = TestRunner.of(JOB).with_input("page-views", views, partitions=4).run()
+    assert run.store("counts") == {"/home": 3, "/docs": 1, "/about": 1}
+    assert run.status.processed == 5
