@@ -18,6 +18,7 @@ from samzapy.errors import SamzapyError
 from samzapy.version import VERSION
 
 _COMMANDS = {
+    "init": "Create a project with a task, its job file, its tests and some input.",
     "run": "Run a job until it ends or is stopped.",
     "check": "Show what a job file means, and everything that is wrong with it.",
     "keys": "List what may stand in a job file.",

@@ -1,0 +1,123 @@
+"""`samzapy init`."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from samzapy.system.partitioner import partition_of
+
+FILES = [".gitignore", ".samzapy", "README.md", "hello.properties", "hello.py", "input.tsv", "test_hello.py"]
+LONGEST = "a" * 40
+
+
+def listed(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_project_has_a_job_its_tests_and_its_input(samzapy, tmp_path):
+    code, output, _ = samzapy("init", "hello")
+    assert code == 0
+    assert listed(tmp_path / "hello") == FILES
+    assert output.splitlines() == [
+        "created hello, with 6 messages in local.hello-input; now:",
+        "  cd hello",
+        "  pytest",
+        "  samzapy run hello.properties --until-end",
+        "  samzapy topic read local.hello-counts --job hello.properties",
+    ]
+
+
+def test_a_project_is_made_where_it_is_asked_for(samzapy, tmp_path):
+    (tmp_path / "projects").mkdir()
+    code, output, _ = samzapy("init", "hello", "--dir", "projects")
+    assert code == 0
+    assert listed(tmp_path / "projects" / "hello") == FILES
+    assert "  cd projects/hello\n" in output
+    assert listed(tmp_path) == ["projects"]
+
+
+def test_its_job_runs_as_it_was_made_and_counts_its_input(samzapy, tmp_path, monkeypatch):
+    samzapy("init", "hello")
+    monkeypatch.chdir(tmp_path / "hello")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "hello", raising=False)
+    code, output, errors = samzapy("run", "hello.properties", "--until-end", "--runner", "local", "--strict")
+    del sys.modules["hello"]
+    assert code == 0, errors
+    assert output.startswith("6 messages in ")
+    _, output, _ = samzapy("topic", "read", "local.hello-counts", "--job", "hello.properties")
+    sent = [(record["key"], record["message"]["visits"]) for record in map(json.loads, output.splitlines())]
+    lines = (tmp_path / "hello" / "input.tsv").read_text().splitlines()
+    visitors = [line.partition("\t")[0] for line in lines]
+    assert sorted(sent) == sorted((name, visitors[: at + 1].count(name)) for at, name in enumerate(visitors))
+
+
+def test_its_input_has_something_for_both_tasks(samzapy, tmp_path):
+    samzapy("init", "hello")
+    lines = (tmp_path / "hello" / "input.tsv").read_text().splitlines()
+    assert {partition_of(line.partition("\t")[0].encode(), 2) for line in lines} == {0, 1}
+
+
+@pytest.mark.parametrize("name", ["hello", "my_job", LONGEST])
+def test_its_code_is_formatted_and_has_nothing_to_complain_about(samzapy, tmp_path, name):
+    assert samzapy("init", name)[0] == 0
+    ruff = [sys.executable, "-m", "ruff"]
+    rules = ["--select", "ALL", "--ignore", "ARG002,CPY001,COM812,D1,D203,D213,INP001,S101,TC001,TC002,TC003"]
+    length = ["--line-length", "120"] if name == LONGEST else []
+    for command in (
+        [*ruff, "format", "--isolated", "--check", *length],
+        [*ruff, "check", "--isolated", *rules, *length],
+    ):
+        done = subprocess.run([*command, name], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("Hello", "a name is 1 to 40 of a-z 0-9 _, a letter first: it becomes a Python module"),
+        ("1st", "a name is 1 to 40"),
+        ("my-job", "a name is 1 to 40"),
+        ("../up", "a name is 1 to 40"),
+        ("", "a name is 1 to 40"),
+        (LONGEST + "a", "a name is 1 to 40"),
+        ("class", "a keyword of Python cannot be a module"),
+        ("json", "Python has a module of that name already"),
+        ("samzapy", "Python has a module of that name already"),
+        ("pytest", "Python has a module of that name already"),
+        ("test_it", "pytest would take the task's module for a test"),
+        ("conftest", "pytest would take the task's module for a test"),
+    ],
+)
+def test_a_name_that_cannot_be_the_tasks_module_is_refused_in_one_line(samzapy, tmp_path, name, why):
+    code, output, errors = samzapy("init", "--", name)
+    assert (code, output, errors.count("\n")) == (2, "", 1)
+    assert f"NAME: {why}" in errors
+    assert errors.endswith(f"got {name!r}\n")
+    assert listed(tmp_path) == []
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, Path.touch])
+def test_what_exists_is_not_overwritten(samzapy, tmp_path, make):
+    make(tmp_path / "hello")
+    code, _, errors = samzapy("init", "hello")
+    assert (code, errors) == (2, "error: NAME: hello exists already\n")
+    assert listed(tmp_path) == ["hello"]
+    assert (tmp_path / "hello").is_file() or listed(tmp_path / "hello") == []
+
+
+def test_a_folder_that_is_not_there_is_refused(samzapy, tmp_path):
+    code, _, errors = samzapy("init", "hello", "--dir", "nowhere")
+    assert code == 2
+    assert "'nowhere' does not exist" in errors
+    assert listed(tmp_path) == []
+
+
+def test_a_project_that_cannot_be_finished_leaves_nothing_behind(samzapy, tmp_path, monkeypatch):
+    monkeypatch.setattr("samzapy.cli.project._FILES", {"task.py.txt": "$name.py", "missing.txt": "x"})
+    code, _, _ = samzapy("init", "hello")
+    assert code == 1
+    assert listed(tmp_path) == []
