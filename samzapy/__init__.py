@@ -15,7 +15,7 @@ A message's way through the packages:
 
 The packages, imports going down only:
 
-    cli                                  commands
+    cli, pytest_plugin                   commands; fixtures for tests of tasks
     examples, bench, verify              the tasks behind configs/; what measures jobs, and proves guarantees
     runner, testing, devkafka            carry a container to where it runs; test kit; development broker
     container, coordinator               run tasks; what the driver serves to the containers

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 
 from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.checkpoint import manager_for
 from samzapy.clock import Clock
+from samzapy.container.asynchronous.event_loop import EventLoop
 from samzapy.container.clients import SystemClients
 from samzapy.container.factory import load_task_class
 from samzapy.container.lifecycle import Container
@@ -23,6 +25,7 @@ from samzapy.runner.base import PreparedJob
 from samzapy.serializers import serde_registry
 from samzapy.storage.manager import load_engines
 from samzapy.testing.image import put_back, take_image
+from samzapy.testing.patience import PatientEventLoop
 from samzapy.testing.system import Line, TestedSystemFactory
 
 
@@ -42,12 +45,23 @@ class _Lease(ContainerLease):
         return Directive.CONTINUE
 
 
+class _PatientParts(Parts):
+    """As they are, but nobody waits for ever."""
+
+    patience_s = 0.0
+
+    @cached_property
+    def events(self) -> EventLoop:
+        return PatientEventLoop(self.patience_s)
+
+
 class Attempt:
     """All tasks of the job in one container, which somebody else turns; ended by `finish`, `crash` or `give_up`, or by the
     first call of `alive` that raises."""
 
-    def __init__(self, prepared: PreparedJob, epoch: int, clock: Clock, state: Path) -> None:
-        """`epoch`: larger than any earlier attempt's; `state`: the folder of the stores."""
+    def __init__(self, prepared: PreparedJob, epoch: int, clock: Clock, state: Path, patience_s: float) -> None:
+        """`epoch`: larger than any earlier attempt's; `state`: the folder of the stores; `patience_s`: how long, in real
+        time, asynchronous tasks are waited for."""
         job = prepared.config
         self._line = Line()
         self._state = state
@@ -58,7 +72,7 @@ class Attempt:
             f"{job.name}-{job.id}-test",
             job.task.transaction_timeout_ms,
         )
-        parts = Parts(
+        parts = _PatientParts(
             job,
             ContainerModel("0", prepared.model.tasks),
             clients,
@@ -68,6 +82,7 @@ class Attempt:
             load_task_class(job.task.task_class),
             Registry(),
         )
+        parts.patience_s = patience_s
         self._container = Container(parts, _Lease(epoch), {}, clock, Ownership(job, prepared.run_id))
         self.running = True
 

@@ -42,9 +42,6 @@ class TaskTestDriver:
     made it happen; the task has then ended without a commit, and `restart` goes on from the last one. Not thread-safe.
     """
 
-    #: Real seconds after which a task that never comes to rest is an error.
-    patience_s = 30.0
-
     def __init__(
         self,
         task: type[AnyTask] | None,
@@ -53,13 +50,16 @@ class TaskTestDriver:
         *,
         partitions: Partitions = 1,
         clock: ManualClock | None = None,
+        patience_s: float = 30.0,
     ) -> None:
         """`config`: a job file or its pairs, `overrides` on top; `task` stands for its `task.class`, None leaves that.
 
         `partitions`: of each input, or by input (`{"in": 4}`; others are as wide as the widest of these). Outputs exist when they are first written, as wide as the
-        widest input. Raises ConfigError with every problem, and whatever the start of the task raises.
+        widest input. `patience_s`: real seconds after which a task that does not come to rest, or an asynchronous one of
+        whose messages none ends, is a TimeoutError. Raises ConfigError with every problem, and whatever the start of the task raises.
         """
         self.clock = clock or ManualClock()
+        self._patience_s = patience_s
         self._epochs = count(1)
         self._attempt: Attempt | None = None
         self._bench = Workbench(task, config, overrides, partitions, self.clock)
@@ -241,7 +241,7 @@ class TaskTestDriver:
         self.close()
 
     def _start(self) -> None:
-        self._attempt = Attempt(self._prepared, next(self._epochs), self.clock, self._bench.state)
+        self._attempt = Attempt(self._prepared, next(self._epochs), self.clock, self._bench.state, self._patience_s)
         self._loop = self._attempt.start()
         self.run()
 
@@ -284,6 +284,6 @@ class TaskTestDriver:
         return found[0]
 
     def _check_patience(self, waited_s: float) -> None:
-        if waited_s > self.patience_s:
+        if waited_s > self._patience_s:
             busy = ", ".join(f"{task.name} after {task.processed} messages" for task in self._newest.tasks)
-            raise TimeoutError(f"the task does not come to rest within {self.patience_s:g} s (real time): {busy}")
+            raise TimeoutError(f"the task does not come to rest within {self._patience_s:g} s (real time): {busy}")

@@ -106,6 +106,29 @@ def test_partitions_have_tasks_and_stores_of_their_own():
             driver.send("in", "x", "a", partition=3)
 
 
+def test_tasks_that_share_a_partition_number_are_told_apart_by_name():
+    keys = {"task.inputs": "sys.in,sys.more", "job.systemstreampartition.grouper.factory": "ssp"}
+    with TaskTestDriver(Counting, JOB, keys) as driver:
+        driver.send("more", "x", "a")
+        with pytest.raises(ConfigError, match="partition: is 2 tasks; name one of: SystemStreamPartition"):
+            driver.store("counts")
+        named = {
+            name: driver.store("counts", task=f"SystemStreamPartition [sys, {name}, 0]") for name in ("in", "more")
+        }
+        assert {name: store.get("a") for name, store in named.items()} == {"in": None, "more": 1}
+        with pytest.raises(ConfigError, match="task: is 0 tasks"):
+            driver.task(task="nobody")
+
+
+def test_dead_letters_are_outputs_as_any_other():
+    keys = {"task.error.process.policy": "dead-letter", "task.dead.letter.stream": "sys.dead"}
+    with TaskTestDriver(Counting, JOB, keys) as driver:
+        driver.send("in", "fail", "a")
+        driver.send("in", "x", "b")
+        assert driver.outputs("dead").keys == ["a"]
+        assert driver.outputs("out").pairs == [("b", 1)]
+
+
 def test_a_key_goes_to_the_partition_that_a_java_producer_would_choose():
     with TaskTestDriver(Counting, JOB, partitions=4) as driver:
         send_keys(driver, ("21", "foobar", "a-little-bit-long-string"))
@@ -316,10 +339,25 @@ def test_callbacks_can_be_completed_by_the_test_in_any_order():
 
 
 def test_a_task_that_does_not_come_to_rest_is_an_error_that_says_so():
-    with TaskTestDriver(HoldingBack, JOB) as driver:
-        driver.patience_s = 0.05
-        with pytest.raises(TimeoutError, match="Partition 0 after 0 messages"):
+    class Echoing(StreamTask):
+        def process(self, envelope, collector, coordinator):
+            collector.send(OutgoingMessageEnvelope(SystemStream("sys", "in"), envelope.message))
+
+    with TaskTestDriver(Echoing, JOB, patience_s=0.05) as driver:
+        with pytest.raises(
+            TimeoutError, match=r"does not come to rest within 0\.05 s \(real time\): Partition 0 after"
+        ):
             driver.send("in", "a")
+        assert not driver.running
+
+
+@pytest.mark.parametrize("ask", [TaskTestDriver.run, TaskTestDriver.commit, TaskTestDriver.stop])
+def test_a_callback_that_never_comes_is_an_error_that_says_so(ask):
+    with TaskTestDriver(HoldingBack, JOB, patience_s=0.05) as driver:
+        driver.post("in", "a")
+        driver.turn()
+        with pytest.raises(TimeoutError, match=r"no message in flight has ended within 0\.05 s"):
+            ask(driver)
         assert not driver.running
 
 
