@@ -36,7 +36,8 @@ class TaskTestDriver:
     What it drives are a container's own parts, in the order that they have in a job: caches, stores (in a folder of its
     own), serdes, commits with their numbered steps in the job's guarantee, restores. Time stands still but for `advance`:
     commits and windows come when `task.commit.ms` and `task.window.ms` have passed on `clock`, when the task asks, or when
-    `commit` and `window` are called. Only pauses between retries (`task.*.retry.*`) and what asynchronous tasks wait for take real time.
+    `commit` and `window` are called. Only the pauses of `task.error.*` retries, and what asynchronous tasks wait for, take
+    real time. What a job would start again for by itself, a transaction that was aborted say, ends the task here.
 
     What the task raises, or the product for it (TaskFailed, SerdeError, ConfigError, ...), is raised by the call that
     made it happen; the task has then ended without a commit, and `restart` goes on from the last one. Not thread-safe.
@@ -54,9 +55,11 @@ class TaskTestDriver:
     ) -> None:
         """`config`: a job file or its pairs, `overrides` on top; `task` stands for its `task.class`, None leaves that.
 
-        `partitions`: of each input, or by input (`{"in": 4}`; others are as wide as the widest of these). Outputs exist when they are first written, as wide as the
-        widest input. `patience_s`: real seconds after which a task that does not come to rest, or an asynchronous one of
-        whose messages none ends, is a TimeoutError. Raises ConfigError with every problem, and whatever the start of the task raises.
+        `partitions`: of each input, or by input (`{"in": 4}`; others are as wide as the widest of these). Outputs exist
+        when they are first written, as wide as the widest input. `patience_s`: real seconds after which a task that does
+        not come to rest, or an asynchronous one of whose messages none ends, is a TimeoutError.
+
+        Raises ConfigError with every problem, and whatever the start of the task raises.
         """
         self.clock = clock or ManualClock()
         self._patience_s = patience_s
@@ -89,9 +92,9 @@ class TaskTestDriver:
     ) -> None:
         """Let a message arrive, and the task process it and all that follows from it.
 
-        `stream`: `in`, `system.in` or an id. Without `partition` the key's hash chooses, 0 without a key. `timestamp`: milliseconds
-        since 1970, default the clock's. A None message is a tombstone. Raises ConfigError for a stream that the job
-        does not read, SerdeError for what its serdes do not take, and what processing raises.
+        `stream`: `in`, `system.in` or an id. Without `partition` the key's hash chooses, 0 without a key. `timestamp`:
+        milliseconds since 1970, default the clock's. A None message is a tombstone. Raises ConfigError for a stream that
+        the job does not read, SerdeError for what its serdes do not take, and what processing raises.
         """
         self._running()
         self.post(stream, message, key, partition=partition, timestamp=timestamp, headers=headers)
