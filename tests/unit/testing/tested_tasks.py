@@ -1,5 +1,7 @@
 """Tasks for the tests of the kit."""
 
+import asyncio
+
 from samzapy import (
     AsyncStreamTask,
     ClosableTask,
@@ -44,9 +46,7 @@ class Doubling(CoroutineTask):
     """Waits before it answers."""
 
     async def process(self, envelope, collector, coordinator):
-        import asyncio
-
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.025)  # longer than the run loop waits in one turn
         collector.send(OutgoingMessageEnvelope(OUT, 2 * envelope.message))
 
 
