@@ -45,7 +45,11 @@ BROADCAST_INPUTS = Key(
 )
 WINDOW_MS = Key("task.window.ms", integer(), -1, "Milliseconds between calls of `window`; <= 0: never.")
 COMMIT_MS = Key(
-    "task.commit.ms", integer(), 60_000, "Milliseconds between commits; <= 0: only when asked for, and at the end."
+    "task.commit.ms",
+    integer(),
+    60_000,
+    "Milliseconds between commits; <= 0: only when asked for, and at the end.",
+    "60000, or 10000 with exactly-once and effectively-once",
 )
 GUARANTEE = Key(
     "task.guarantee", member(Guarantee), Guarantee.AT_LEAST_ONCE, "What a crash may do to messages and state."
@@ -74,7 +78,7 @@ def parse_task(
         inputs=inputs,
         broadcast_inputs=broadcast,
         window_ms=reader.get(WINDOW_MS),
-        commit_ms=reader.get(COMMIT_MS),
+        commit_ms=_commit_ms(reader),
         guarantee=reader.get(GUARANTEE),
         transaction_timeout_ms=reader.get(TRANSACTION_TIMEOUT_MS),
         shutdown_ms=reader.get(SHUTDOWN_MS),
@@ -87,6 +91,17 @@ def parse_task(
     _check_commit_interval(reader, task)
     check_waits(reader, task.errors, task.guarantee, task.transaction_timeout_ms)
     return task
+
+
+_TRANSACTIONAL = frozenset({Guarantee.EXACTLY_ONCE, Guarantee.EFFECTIVELY_ONCE})
+_TRANSACTIONAL_COMMIT_MS = 10_000
+
+
+def _commit_ms(reader: Reader) -> int:
+    """What is given, else a default that suits the guarantee: what is in a transaction is seen by readers at its end."""
+    if COMMIT_MS.name not in reader.values and reader.get(GUARANTEE) in _TRANSACTIONAL:
+        return _TRANSACTIONAL_COMMIT_MS
+    return reader.get(COMMIT_MS)
 
 
 def _task_class(reader: Reader) -> str:
@@ -138,8 +153,7 @@ def _broadcast(
 
 
 def _check_commit_interval(reader: Reader, task: TaskConfig) -> None:
-    transactional = task.guarantee in {Guarantee.EXACTLY_ONCE, Guarantee.EFFECTIVELY_ONCE}
-    if transactional and not 0 < task.commit_ms < task.transaction_timeout_ms:
+    if task.guarantee in _TRANSACTIONAL and not 0 < task.commit_ms < task.transaction_timeout_ms:
         reader.problem(
             COMMIT_MS.name,
             f"({task.commit_ms}) must be > 0 and < {TRANSACTION_TIMEOUT_MS.name} ({task.transaction_timeout_ms}) "

@@ -176,3 +176,11 @@ def test_a_version_of_samzas_records_that_is_unknown_here_is_warned_of(load):
 def test_a_record_version_that_samza_does_not_have_is_refused(load):
     with pytest.raises(ConfigError, match=r"task.checkpoint.write.versions: .*'3'"):
         load({"task.checkpoint.write.versions": "3"})
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "commit_ms"),
+    [("at-most-once", 60_000), ("at-least-once", 60_000), ("effectively-once", 10_000), ("exactly-once", 10_000)],
+)
+def test_the_guarantee_alone_makes_a_job_that_loads_with_a_commit_interval_that_suits_it(load, guarantee, commit_ms):
+    assert load({"task.guarantee": guarantee}).task.commit_ms == commit_ms
