@@ -17,11 +17,11 @@ from samzapy.errors import (
     EnvironmentFailure,
     OffsetOutOfRange,
     RetriableError,
-    UnknownPartition,
     UnknownStream,
 )
 from samzapy.system.kafka.client import Alarms, make_client, reach
 from samzapy.system.kafka.errors import UNKNOWN_TOPIC, error_of, general_error, one_line
+from samzapy.system.kafka.topics import partition_counts
 
 _REQUEST_S = 15.0
 #: How long a topic's creation or deletion may take to show in the metadata.
@@ -178,7 +178,7 @@ class KafkaAdmin(SystemAdmin):
         """The offsets; asks again for as long as a partition is between leaders, 30 s at most."""
         deadline = self._clock.monotonic() + _SETTLE_S
         while ssps:
-            self._check_partitions(ssps)
+            partition_counts(self._client, self._alarms, ssps, self._clock)
             try:
                 return self._list_offsets_once(ssps, spec)
             except KafkaException as cause:
@@ -194,15 +194,6 @@ class KafkaAdmin(SystemAdmin):
         answers = self._client.list_offsets(wanted, isolation_level=level, request_timeout=_REQUEST_S)
         by_partition = {(at.topic, at.partition): answer for at, answer in answers.items()}
         return {ssp: int(by_partition[ssp[1:]].result(_SETTLE_S).offset) for ssp in ssps}
-
-    def _check_partitions(self, ssps: list[SystemStreamPartition]) -> None:
-        topics = reach(self._client, self._alarms).topics
-        for ssp in ssps:
-            found = topics.get(ssp.stream)
-            if found is None or not found.partitions:
-                raise UnknownStream(ssp.system, ssp.stream, self._alarms.servers)
-            if ssp.partition not in found.partitions:
-                raise UnknownPartition(ssp.system, ssp.stream, ssp.partition, len(found.partitions))
 
     def _result(self, answer: Any, where: str) -> Any:
         try:

@@ -9,10 +9,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
-from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, SamzapyError, UnknownPartition, UnknownStream
-from samzapy.system.kafka.client import Alarms, make_client, reach
+from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, SamzapyError
+from samzapy.system.kafka.client import Alarms, make_client
 from samzapy.system.kafka.columns import batches, split_errors
 from samzapy.system.kafka.errors import error_of, general_error
+from samzapy.system.kafka.topics import partition_counts
 
 #: Messages become columns in slices: librdkafka's objects are tracked by the garbage collector, which runs whenever 700
 #: of them (by default) are alive and new. With fewer at a time it never does, which is worth a third of the time.
@@ -43,7 +44,7 @@ class KafkaConsumer(SystemConsumer):
 
     def start(self) -> None:
         self._client = make_client(Consumer, self._properties, self._alarms)
-        self._check_partitions()
+        partition_counts(self._client, self._alarms, self._positions)
         self._one_topic = len({ssp.stream for ssp in self._positions}) < 2
         self._only = next(iter(self._positions)) if len(self._positions) == 1 else None
         self._call(lambda client: client.assign([_at(ssp, offset) for ssp, offset in self._positions.items()]))
@@ -135,15 +136,6 @@ class KafkaConsumer(SystemConsumer):
             low, high = self._call(lambda client: client.get_watermark_offsets(_at(ssp), timeout=_WATERMARKS_S))
             return OffsetOutOfRange(ssp, self._positions[ssp], low, high)
         return general_error(error, self._alarms.system, str(ssp) if event.topic() else self._alarms.servers)
-
-    def _check_partitions(self) -> None:
-        topics = reach(self._client, self._alarms).topics
-        for system, stream, partition in self._positions:
-            found = topics.get(stream)
-            if found is None or not found.partitions:
-                raise UnknownStream(system, stream, self._alarms.servers)
-            if partition not in found.partitions:
-                raise UnknownPartition(system, stream, partition, len(found.partitions))
 
     def _call(self, call: Any) -> Any:
         if self._client is None:

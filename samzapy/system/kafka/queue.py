@@ -9,13 +9,15 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from samzapy.api.envelope import Headers
+from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord
 from samzapy.clock import Clock
-from samzapy.errors import ProducerError, SamzapyError, UnknownPartition, UnknownStream
+from samzapy.errors import ProducerError, SamzapyError, UnknownPartition
 from samzapy.system.kafka.batching import Message, change_batch, plain_batch
-from samzapy.system.kafka.client import Alarms, reach
+from samzapy.system.kafka.client import Alarms
 from samzapy.system.kafka.errors import delivery_error, error_of, transaction_error
 from samzapy.system.kafka.reports import Callback, DeliveryReports
+from samzapy.system.kafka.topics import partition_counts
 from samzapy.system.partitioner import KeyHashes
 
 #: How long sending may wait for room in a full queue.
@@ -146,9 +148,7 @@ class RecordQueue:
     def _partition_count(self, stream: str) -> int:
         count = self._partitions.get(stream)
         if count is None:
-            topics = reach(self._client, self._alarms).topics
-            self._partitions = {name: len(topic.partitions) for name, topic in topics.items() if topic.partitions}
-            count = self._partitions.get(stream)
-            if count is None:
-                raise UnknownStream(self._alarms.system, stream, self._alarms.servers)
+            first = SystemStreamPartition(self._alarms.system, stream, 0)
+            self._partitions = partition_counts(self._client, self._alarms, [first], self._clock)
+            count = self._partitions[stream]
         return count
