@@ -1,0 +1,106 @@
+"""Tumbling and hopping windows: the same stretches of time for every key.
+
+A window of a key is one entry, `w|<end>|<key>`, with what its fold has gathered, so the windows that end first stand first
+and no index is needed.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import Any
+
+from samzapy.operators.windows.aggregations import Aggregation
+from samzapy.operators.windows.durations import Duration, milliseconds
+from samzapy.operators.windows.state import Closed, Handle, Store, TimeOrdered, Window, WindowDefinition, WindowState
+
+#: Stretches of time whose windows are remembered; then all are forgotten.
+_REMEMBERED = 1_000
+
+
+class Hopping(WindowDefinition):
+    """Windows of `size`, one beginning every `advance`: a value is in size / advance of them.
+
+    They begin at whole multiples of `advance` since 1970 (UTC), plus `offset`. `grace`: how long after its end a window
+    waits, in event time, for what comes late. Durations are milliseconds or text such as "5m" (see `Duration`).
+    """
+
+    def __init__(self, size: Duration, advance: Duration, *, grace: Duration = 0, offset: Duration = 0) -> None:
+        """Raises ValueError for a duration that is none, and for an advance longer than the size."""
+        kind = type(self).__name__
+        self.size_ms = milliseconds(size, f"size of {kind}", 1)
+        self.advance_ms = milliseconds(advance, f"advance of {kind}", 1)
+        self.grace_ms = milliseconds(grace, f"grace of {kind}")
+        self.offset_ms = milliseconds(offset, f"offset of {kind}") % self.advance_ms
+        if self.advance_ms > self.size_ms:
+            raise ValueError(
+                f"advance of {kind}: at most its size, got {advance!r} and a size of {size!r}: values would be in no window"
+            )
+
+    @property
+    def name(self) -> str:
+        return f"windows of {self.size_ms} ms every {self.advance_ms} ms from {self.offset_ms} ms"
+
+    def state(self, store: Store, aggregation: Aggregation) -> AlignedState:
+        return AlignedState(store, aggregation, self)
+
+
+class Tumbling(Hopping):
+    """Windows of `size`, one after the other: a value is in exactly one of them."""
+
+    def __init__(self, size: Duration, *, grace: Duration = 0, offset: Duration = 0) -> None:
+        """As `Hopping`, with an advance of `size`."""
+        super().__init__(size, size, grace=grace, offset=offset)
+
+
+class AlignedState(WindowState):
+    """The open windows of all keys."""
+
+    def __init__(self, store: Store, aggregation: Aggregation, windows: Hopping) -> None:
+        super().__init__(store, aggregation, windows.grace_ms)
+        self._size = windows.size_ms
+        self._advance = windows.advance_ms
+        self._offset = windows.offset_ms
+        #: All times in a stretch of this length are in the same windows.
+        self._stretch = gcd(self._size, self._advance)
+        self._windows: dict[int, tuple[tuple[int, str], ...]] = {}
+        self._by_end = TimeOrdered(store, "w")
+        self._get, self._put = store.get, store.put
+        self._init, self._add = aggregation.init, aggregation.add
+
+    def add(self, key: str, value: Any, time: int, horizon: int) -> bool:
+        get, put, add = self._get, self._put, self._add
+        stretch = (time - self._offset) // self._stretch
+        taken = False
+        for over_at, prefix in self._windows.get(stretch) or self._windows_of(stretch):
+            if over_at > horizon:
+                entry = prefix + key
+                gathered = get(entry)
+                if gathered is None:
+                    gathered = self._init()
+                    self.opened += 1
+                put(entry, add(gathered, value))
+                taken = True
+                if self.touched is not None:
+                    self.touched.add((entry,))
+        return taken
+
+    def _windows_of(self, stretch: int) -> tuple[tuple[int, str], ...]:
+        """(when it is over, the prefix of its entries) of each window of a stretch of time, in the order of their ends."""
+        if len(self._windows) >= _REMEMBERED:
+            self._windows.clear()
+        time = stretch * self._stretch
+        first = (time - self._size) // self._advance + 1
+        ends = [n * self._advance + self._offset + self._size for n in range(first, time // self._advance + 1)]
+        found = self._windows[stretch] = tuple((end + self.grace_ms, f"w|{end:014d}|") for end in ends)
+        return found
+
+    def close(self, bound: int, limit: int) -> Closed:
+        taken = self._by_end.take(bound, limit)
+        windows = [Window(key, end - self._size, end, gathered) for end, key, gathered in taken]
+        return Closed(windows, len(taken) == limit)
+
+    def read(self, handle: Handle) -> Window | None:
+        (entry,) = handle
+        gathered = self._get(entry)
+        end = int(entry[2:16])
+        return None if gathered is None else Window(entry[17:], end - self._size, end, gathered)

@@ -1,0 +1,122 @@
+"""Session windows: values of a key that follow one another closely.
+
+The open sessions of a key are one entry, `k|<key>`: `[due, [first, last, gathered], ...]`, in the order of time. `due` is
+where the key stands in the index. It is no later than the end of its first session, and is left where it is when that
+session grows: a session that takes a thousand values moves it once each time it comes due, not a thousand times.
+"""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import Any
+
+from samzapy.operators.windows.aggregations import Aggregation, Fold
+from samzapy.operators.windows.durations import Duration, milliseconds
+from samzapy.operators.windows.state import Closed, DueIndex, Handle, Store, Window, WindowDefinition, WindowState
+
+#: The first and the last time of a session, and what its fold has gathered.
+Session = list[Any]
+
+
+class Sessions(WindowDefinition):
+    """A session ends where no value of its key comes for `gap`: values less than `gap` apart are in the same one. It
+    begins with its first value and ends `gap` after its last.
+
+    A value that is up to `grace` older than the newest of its partition is in time, and may join two sessions. An older
+    one is late unless it falls into a session that is not over.
+    """
+
+    def __init__(self, gap: Duration, *, grace: Duration = 0) -> None:
+        """Raises ValueError for a duration that is none."""
+        self.gap_ms = milliseconds(gap, "gap of Sessions", 1)
+        self.grace_ms = milliseconds(grace, "grace of Sessions")
+
+    @property
+    def name(self) -> str:
+        return f"sessions with gaps of {self.gap_ms} ms"
+
+    def state(self, store: Store, aggregation: Aggregation) -> SessionState:
+        if isinstance(aggregation, Fold) and not aggregation.merges:
+            raise ValueError(f"{aggregation.name}: sessions grow together and need a fold with a merge")
+        return SessionState(store, aggregation, self)
+
+
+class SessionState(WindowState):
+    """The open sessions of all keys."""
+
+    def __init__(self, store: Store, aggregation: Aggregation, windows: Sessions) -> None:
+        super().__init__(store, aggregation, windows.grace_ms)
+        self._gap = windows.gap_ms
+        self._due = DueIndex(store)
+        self._get, self._put = store.get, store.put
+        self._init, self._add = aggregation.init, aggregation.add
+
+    def add(self, key: str, value: Any, time: int, horizon: int) -> bool:
+        entry = "k|" + key
+        held = self._get(entry)
+        in_time = time + self.grace_ms >= horizon
+        if held is not None and len(held) == 2 and in_time and 0 <= time - held[1][1] < self._gap:
+            # The usual value: the next one of the only session there is.
+            first, _, gathered = held[1]
+            self._put(entry, [held[0], [first, time, self._add(gathered, value)]])
+        else:
+            placed = self._place(key, value, time, None if in_time else horizon, held)
+            if placed is None:
+                return False
+            first = placed
+        if self.touched is not None:
+            self.touched.add((key, first))
+        return True
+
+    def _place(self, key: str, value: Any, time: int, horizon: int | None, held: list[Any] | None) -> int | None:
+        """Put a value where it belongs; with a `horizon`, only into a session that was not over then. Returns when the
+        session begins that took it, None if there is none."""
+        gap = self._gap
+        sessions: list[Session] = [] if held is None else held[1:]
+        near = [s for s in sessions if s[0] - time < gap and time - s[1] < gap]
+        if horizon is not None and not any(s[0] <= time and s[1] + gap + self.grace_ms > horizon for s in near):
+            return None
+        if near:
+            gathered = near[0][2]
+            for other in near[1:]:
+                gathered = self.aggregation.merge(gathered, other[2])
+            grown = [min(time, near[0][0]), max(time, near[-1][1]), self._add(gathered, value)]
+        else:
+            self.opened += 1
+            grown = [time, time, self._add(self._init(), value)]
+        sessions = sorted([*(s for s in sessions if s not in near), grown], key=itemgetter(0))
+        ends = sessions[0][1] + gap
+        if held is None:
+            due = ends
+            self._due.add(due, key)
+        else:
+            due = min(held[0], ends)
+            if due < held[0]:
+                self._due.move(key, held[0], due)
+        self._put(f"k|{key}", [due, *sessions])
+        begins: int = grown[0]
+        return begins
+
+    def close(self, bound: int, limit: int) -> Closed:
+        keys = self._due.take(bound, limit)
+        held = self.store.get_all([f"k|{key}" for key in keys])
+        windows = []
+        for key in keys:
+            sessions: list[Session] = (held[f"k|{key}"] or [0])[1:]
+            left = [s for s in sessions if s[1] + self._gap > bound]
+            windows += [Window(key, s[0], s[1] + self._gap, s[2]) for s in sessions[: len(sessions) - len(left)]]
+            if left:
+                due = left[0][1] + self._gap
+                self._due.add(due, key)
+                self._put(f"k|{key}", [due, *left])
+            else:
+                self.store.delete(f"k|{key}")
+        windows.sort(key=lambda window: (window.end, window.key))
+        return Closed(windows, len(keys) == limit)
+
+    def read(self, handle: Handle) -> Window | None:
+        key, time = handle
+        for first, last, gathered in (self._get(f"k|{key}") or [0])[1:]:
+            if first <= time <= last:
+                return Window(key, first, last + self._gap, gathered)
+        return None
