@@ -10,8 +10,10 @@ from samzapy.config.loader import load_job
 
 
 def job_from_arguments(command: str, arguments: Sequence[str] | None) -> JobConfig:
-    """The checked job of `JOB.properties [--config key=value]...`; None: this process's arguments. Raises ConfigError."""
-    parser = argparse.ArgumentParser(prog=f"python -m samzapy.examples.flights.{command}")
+    """The checked job of `JOB.properties [--config key=value]...`; None: this process's arguments.
+
+    `command` is the module below `samzapy.examples`. Raises ConfigError."""
+    parser = argparse.ArgumentParser(prog=f"python -m samzapy.examples.{command}")
     parser.add_argument("job", metavar="JOB.properties")
     parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="override one key")
     options = parser.parse_args(arguments)

@@ -92,7 +92,7 @@ def _records(job: JobConfig, system: str, stream: str, events: Sequence[Event]) 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns the exit code."""
     try:
-        count = load(job_from_arguments("load", arguments), dataset())
+        count = load(job_from_arguments("flights.load", arguments), dataset())
     except SamzapyError as failure:
         print(f"error: {failure}", file=sys.stderr)  # noqa: T201
         return failure.exit_code

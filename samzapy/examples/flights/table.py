@@ -76,7 +76,7 @@ def _minutes(value: float | None) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns the exit code."""
     try:
-        results = read_results(job_from_arguments("table", arguments))
+        results = read_results(job_from_arguments("flights.table", arguments))
     except SamzapyError as failure:
         print(f"error: {failure}", file=sys.stderr)  # noqa: T201
         return failure.exit_code

@@ -72,11 +72,11 @@ class EventTimeWindows:
         self._output = sender(aggregation.output)
         held = context.get_store(store)
         windows, fold = aggregation.windows, aggregation.aggregation
-        _remember(held, f"{windows.name}, {fold.name}", f"{context.task.task_name}: store '{store}'")
         now = clock.monotonic()
         idle_s = None if aggregation.idle is None else milliseconds(aggregation.idle, "idle", 1) / 1000
         self._time = EventTime(held, _partitions(context, aggregation), now, idle_s)
         self._state = windows.state(held, fold)
+        _remember(held, f"{windows.name}, {fold.name}", f"{context.task.task_name}: store '{store}'")
         self._on_change = isinstance(aggregation.emit, OnChange)
         self._early_s = aggregation.emit.period_s if isinstance(aggregation.emit, Early) else None
         self._early_at = now + (self._early_s or 0.0)

@@ -1,0 +1,118 @@
+"""A windowed task in a container: its timer, the end of its inputs, messages that fail, crashes at any commit step."""
+
+from collections import Counter
+
+import pytest
+from memory_job import OUT, MemoryJob
+
+from samzapy.errors import ConfigError
+from samzapy.failpoints import FailPointReached, arm, disarm
+from samzapy.operators.windows import Count, Tumbling, WindowedAggregation, WindowedTask
+
+
+class HourlyTask(WindowedTask):
+    """Counts by key and stretch of 10 ms; a message tells its time, and may want to fail or to be committed."""
+
+    def aggregation(self, context):
+        return WindowedAggregation(Tumbling(10), Count(), OUT)
+
+    def process(self, envelope, collector, coordinator):
+        self.windows.add(envelope, envelope.key, 1, collector, time_ms=envelope.message["at"])
+        if envelope.message.get("fail"):
+            raise ValueError("told to")
+        if envelope.message.get("commit"):
+            coordinator.commit()
+
+
+class PatientTask(HourlyTask):
+    """Leaves its windows open at the end."""
+
+    close_at_end = False
+
+
+WINDOWS = {
+    "task.window.ms": "1",
+    "stores.windows.factory": "rocksdb",
+    "stores.windows.key.serde": "string",
+    "stores.windows.msg.serde": "long",
+    "stores.windows.changelog": "mem.windows-changelog",
+}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_armed():
+    yield
+    disarm()
+
+
+def windowed(folder, task=HourlyTask, partitions=1, **keys):
+    return MemoryJob(folder, partitions, task, **WINDOWS | keys)
+
+
+def results(job):
+    return [(key, message["start"], message["value"]) for key, message in job.outputs()]
+
+
+def test_every_window_is_closed_at_the_end_of_the_inputs_and_stays_closed(tmp_path):
+    job = windowed(tmp_path)
+    job.send((0, "a", {"at": 1}), (0, "a", {"at": 2}), (0, "b", {"at": 12}))
+    job.run()
+    assert results(job) == [("a", 0, 2), ("b", 10, 1)]
+    job.send((0, "a", {"at": 19}), (0, "a", {"at": 20}))
+    report = job.run()
+    assert results(job)[2:] == [("a", 20, 1)]
+    assert report.metrics["windows"]["windows.late"] == 1
+
+
+def test_windows_that_may_stay_open_go_on_in_the_next_run(tmp_path):
+    job = windowed(tmp_path, PatientTask)
+    job.send((0, "a", {"at": 1}), (0, "a", {"at": 12}))
+    job.run()
+    assert results(job) == [("a", 0, 1)]
+    job.send((0, "a", {"at": 19}), (0, "a", {"at": 20}))
+    job.run()
+    assert results(job) == [("a", 0, 1), ("a", 10, 2)]
+
+
+def test_a_message_that_fails_and_is_skipped_moves_neither_windows_nor_event_time(tmp_path):
+    job = windowed(tmp_path, **{"task.error.process.policy": "skip"})
+    job.send((0, "a", {"at": 1}), (0, "a", {"at": 50, "fail": True}), (0, "a", {"at": 3}))
+    job.run()
+    assert results(job) == [("a", 0, 2)]
+
+
+@pytest.mark.parametrize("value", [None, "0", "-1"])
+def test_a_job_that_never_calls_window_is_refused(tmp_path, value):
+    job = windowed(tmp_path)
+    del job.flat["task.window.ms"]
+    with pytest.raises(ConfigError, match=r"^task\.window\.ms: must be > 0, e\.g\. 1000: that is how often windows"):
+        job.run(**({} if value is None else {"task.window.ms": value}))
+
+
+LONG = [pytest.param(f"commit.{n}", marks=pytest.mark.slow) for n in (1, 3, 4, 7)]
+
+
+@pytest.mark.parametrize("step", ["commit.5", "commit.6", *LONG])
+def test_each_window_is_sent_once_exactly_after_crashes_at(tmp_path, step):
+    keys = {"task.guarantee": "exactly-once", "task.commit.ms": "50000"}
+    job = windowed(tmp_path, partitions=2, **keys)
+    expected = Counter()
+    for number in range(120):
+        # In each partition up to 8 ms out of order within 10, so some are late; every seventh is followed by a commit.
+        at = number // 2 + (8 if number % 10 < 2 else 0)
+        message = {"at": at, "commit": number % 7 == 0}
+        job.send((number % 2, f"key-{number % 2}-{number % 3}", message))
+    for partition in range(2):
+        newest = 0
+        for number in range(partition, 120, 2):
+            at = number // 2 + (8 if number % 10 < 2 else 0)
+            newest = max(newest, at)
+            if at // 10 * 10 + 10 > newest:
+                expected[f"key-{partition}-{number % 3}", at // 10 * 10] += 1
+    for nth in (2, 3, 5):
+        arm(step, nth)
+        with pytest.raises(FailPointReached):
+            job.run()
+    job.run()
+    assert sorted(results(job)) == sorted((key, start, count) for (key, start), count in expected.items())
+    assert 0 < sum(expected.values()) < 120

@@ -1,0 +1,335 @@
+"""Windows by example: what closes when, what is late, and what a restart finds."""
+
+import pytest
+from windows_rig import LATE, WindowsRig, opened_store, ssp
+
+from samzapy import IncomingMessageEnvelope, SystemStream
+from samzapy.errors import StoreError
+from samzapy.operators.windows import (
+    Collect,
+    Count,
+    Fold,
+    Hopping,
+    Max,
+    Sessions,
+    Sliding,
+    Sum,
+    Tumbling,
+    WindowedAggregation,
+)
+
+
+@pytest.fixture
+def rig(tmp_path):
+    """Opens windows on one store."""
+    with opened_store(tmp_path) as opened:
+        yield lambda windows, aggregation=None, partitions=1, streams=("in",), **more: WindowsRig(
+            opened,
+            WindowedAggregation(windows, aggregation or Count(), None, late=LATE, **more),
+            partitions,
+            streams,
+        )
+
+
+def shown(results):
+    return [(result.key, result.start, result.end, result.value) for result in results]
+
+
+def entries(rig):
+    with rig.opened.store.all() as found:
+        return [key for key, _ in found]
+
+
+def test_a_window_closes_when_event_time_has_come_to_its_end_and_the_grace(rig):
+    windows = rig(Tumbling("1s", grace=500))
+    windows.add("a", 100)
+    windows.add("a", 999)
+    windows.add("b", 1_000)
+    windows.add("a", 1_499)
+    assert windows.advance() == []
+    assert windows.add("a", 700), "the grace is not over"
+    windows.add("b", 1_500)
+    (result,) = windows.advance()
+    assert result == ("a", 0, 1_000, 3, "final", 999)
+    assert result.message == {"key": "a", "start": 0, "end": 1_000, "value": 3, "kind": "final"}
+    assert windows.advance() == []
+
+
+def test_what_is_late_is_counted_and_sent_aside_as_it_came(rig):
+    windows = rig(Tumbling("1s"))
+    windows.add("a", 100)
+    windows.add("a", 1_000)
+    assert not windows.add("a", 999, value={"id": 3})
+    (late,) = windows.sent.late
+    assert (late.system_stream, late.key, late.message, late.timestamp) == (LATE, "a", {"id": 3}, 999)
+    assert windows.metrics.snapshot()["windows"]["windows.late"] == 1
+    assert shown(windows.finish()) == [("a", 0, 1_000, 1), ("a", 1_000, 2_000, 1)]
+
+
+def test_a_message_of_several_windows_is_late_when_all_of_them_are_over(rig):
+    windows = rig(Hopping(20, 10), Collect())
+    windows.add("a", 25, value=1)
+    assert windows.add("a", 15, value=2), "the window from 10 to 30 is not over"
+    assert not windows.add("a", 4, value=3)
+    assert shown(windows.finish()) == [("a", 10, 30, [1, 2]), ("a", 20, 40, [1])]
+
+
+def test_windows_begin_at_their_offset(rig):
+    windows = rig(Tumbling("1d", offset="23h"))
+    windows.add("a", 22 * 3_600_000)
+    windows.add("a", 23 * 3_600_000)
+    assert [(result.start, result.end) for result in windows.finish()] == [
+        (-3_600_000, 82_800_000),
+        (82_800_000, 169_200_000),
+    ]
+
+
+def test_sessions_join_when_a_message_comes_between_them(rig):
+    windows = rig(Sessions(10, grace=20), Collect())
+    windows.add("a", 100, value="first")
+    windows.add("a", 118, value="second")
+    windows.add("b", 109, value="other")
+    windows.add("a", 109, value="between")
+    assert shown(windows.finish()) == [
+        ("b", 109, 119, ["other"]),
+        ("a", 100, 128, ["first", "second", "between"]),
+    ]
+
+
+def test_values_exactly_a_gap_apart_are_two_sessions(rig):
+    windows = rig(Sessions(10))
+    windows.add("a", 100)
+    windows.add("a", 109)
+    windows.add("a", 119)
+    assert shown(windows.finish()) == [("a", 100, 119, 2), ("a", 119, 129, 1)]
+
+
+def test_a_session_that_begins_before_the_others_of_its_key_closes_before_them(rig):
+    windows = rig(Sessions(10, grace=100))
+    windows.add("a", 200)
+    windows.add("a", 120)
+    windows.add("b", 231)
+    assert shown(windows.advance()) == [("a", 120, 130, 1)]
+    windows.add("b", 310)
+    assert shown(windows.advance()) == [("a", 200, 210, 1)]
+
+
+def test_an_old_message_counts_if_it_falls_into_an_open_session(rig):
+    windows = rig(Sessions(10))
+    for time in (100, 105, 110):
+        windows.add("a", time)
+    assert windows.add("a", 102)
+    assert not windows.add("a", 95), "it would begin the session earlier"
+    assert not windows.add("b", 102)
+    assert shown(windows.finish()) == [("a", 100, 120, 4)]
+
+
+def test_a_sliding_window_ends_with_each_value(rig):
+    windows = rig(Sliding(10, grace=5), Collect())
+    for time in (100, 105, 112, 108):
+        windows.add("a", time, value=time)
+    assert shown(windows.advance()) == [("a", 91, 101, [100]), ("a", 96, 106, [100, 105])]
+    windows.add("b", 130, value=130)
+    assert shown(windows.advance()) == [("a", 99, 109, [100, 105, 108]), ("a", 103, 113, [105, 108, 112])]
+
+
+def test_a_value_in_time_before_the_others_of_its_key_closes_before_them_in_a_sliding_window(rig):
+    windows = rig(Sliding(10, grace=100))
+    windows.add("a", 200)
+    windows.add("a", 120)
+    windows.add("b", 221)
+    assert shown(windows.advance()) == [("a", 111, 121, 1)]
+
+
+@pytest.mark.parametrize("windows", [Tumbling(10), Hopping(20, 10), Sliding(10), Sessions(10)], ids=lambda w: w.name)
+def test_nothing_is_left_of_keys_that_are_over(rig, windows):
+    opened = rig(windows)
+    for time in range(0, 500, 5):
+        opened.add(f"key-{time}", time)
+    opened.add("end", 1_000)
+    opened.advance()
+    left = {key for key in entries(opened) if key[1:2] == "|" and key[0] in "wkx"}
+    assert {key.rpartition("|")[2] for key in left} == {"end"}
+    opened.finish()
+    assert [key for key in entries(opened) if key[0] in "wkx"] == []
+
+
+def test_the_least_partition_holds_windows_open_and_does_not_make_others_late(rig):
+    windows = rig(Tumbling(10), partitions=2)
+    windows.add("a", 5, partition=0)
+    windows.add("a", 500, partition=0)
+    assert windows.advance() == [], "nothing has come of partition 1"
+    assert windows.add("b", 3, partition=1)
+    assert not windows.add("a", 5, partition=0), "late for its own partition"
+    windows.add("b", 10, partition=1)
+    assert shown(windows.advance()) == [("a", 0, 10, 1), ("b", 0, 10, 1)]
+
+
+def test_an_idle_partition_does_not_hold_the_others_and_its_old_messages_are_late(rig):
+    windows = rig(Tumbling(10), partitions=2, idle="30s")
+    windows.add("b", 3, partition=1)
+    windows.add("a", 25, partition=0)
+    assert windows.advance(10) == []
+    windows.add("a", 26, partition=0)
+    assert shown(windows.advance(29)) == []
+    windows.add("a", 27, partition=0)
+    assert shown(windows.advance(2)) == [("b", 0, 10, 1)]
+    assert not windows.add("b", 4, partition=1)
+    assert windows.add("b", 25, partition=1)
+    assert windows.advance(1) == []
+
+
+def test_when_everything_is_idle_event_time_goes_on_with_the_clock(rig):
+    windows = rig(Tumbling("1m"), idle="30s")
+    windows.add("a", 59_000)
+    windows.add("a", 61_000)
+    assert shown(windows.advance()) == [("a", 0, 60_000, 1)]
+    assert windows.advance(30) == []
+    assert windows.advance(28.9) == [], "58.9 s after the last message"
+    assert shown(windows.advance(0.1)) == [("a", 60_000, 120_000, 1)]
+    assert not windows.add("a", 119_000)
+
+
+def test_without_an_idle_time_out_a_silent_partition_holds_windows_open_for_good(rig):
+    windows = rig(Tumbling(10), partitions=2)
+    windows.add("a", 5)
+    windows.add("a", 50)
+    assert windows.advance(1e9) == []
+
+
+def test_what_was_over_stays_over_after_a_restart(rig):
+    windows = rig(Tumbling("1m"), idle="30s")
+    windows.add("a", 10_000)
+    windows.advance()
+    assert len(windows.advance(60)) == 1
+    windows.commit()
+    windows.crash()
+    assert not windows.add("a", 30_000)
+    assert windows.add("a", 75_000)
+
+
+def test_windows_of_an_ended_stream_are_over_in_the_next_run(rig):
+    windows = rig(Sliding(10, grace=3))
+    windows.add("a", 50)
+    windows.add("b", 58)
+    assert len(windows.finish()) == 2
+    windows.commit()
+    windows.crash()
+    assert not windows.add("a", 58)
+    assert windows.add("a", 59)
+    windows.add("a", 80)
+    assert shown(windows.advance()) == [("a", 50, 60, 1)]
+    assert windows.finish()
+    assert windows.finish() == []
+
+
+def test_what_one_advance_leaves_is_closed_by_the_next_ones_after_a_restart_too(rig):
+    windows = rig(Tumbling(10), max_closes=2)
+    for key in "abcdefg":
+        windows.add(key, 5)
+    windows.advance()  # twice as many as were opened may close from now on
+    windows.add("h", 20)
+    assert [result.key for result in windows.advance()] == ["a", "b"]
+    windows.commit()
+    windows.crash()
+    assert [result.key for result in windows.advance()] == ["c", "d"]
+    assert [result.key for result in windows.advance()] == ["e", "f"]
+    assert [result.key for result in windows.advance()] == ["g"]
+    assert windows.advance() == []
+
+
+def test_closing_keeps_up_with_any_rate_of_opening(rig):
+    windows = rig(Tumbling(10), max_closes=1)
+    for time in range(0, 1_000, 10):
+        windows.add("a", time)
+    assert len(windows.advance()) == 99
+
+
+def test_closing_reads_one_range_and_no_more_of_it_than_is_over(rig):
+    windows = rig(Tumbling(10))
+    for time in range(0, 10_000, 10):
+        windows.add("a", time, partition=0)
+    before = windows.opened.stores.metrics()["windows.scans"]
+    windows.advance()
+    assert windows.opened.stores.metrics()["windows.scans"] == before + 1
+    windows.advance()
+    assert windows.opened.stores.metrics()["windows.scans"] == before + 1, "event time has not moved"
+
+
+def test_only_messages_of_the_named_inputs_count_for_event_time(rig):
+    windows = rig(Tumbling(10), streams=("in", "planes"), inputs=[SystemStream("mem", "in")])
+    windows.add("a", 5)
+    windows.add("a", 10)
+    assert len(windows.advance()) == 1
+    with pytest.raises(ValueError, match=r"mem\.planes\[0\]@7: the windows take messages of mem\.in$"):
+        windows.add("a", 20, stream="planes")
+
+
+def test_a_message_that_is_in_no_window_moves_event_time(rig):
+    windows = rig(Tumbling(10))
+    windows.add("a", 5)
+    windows.windows.observe(IncomingMessageEnvelope(ssp(0), 8, None, None, None, 10))
+    assert shown(windows.advance()) == [("a", 0, 10, 1)]
+
+
+def test_a_task_that_wants_other_windows_than_the_store_holds_is_refused(rig):
+    rig(Tumbling("1h", grace="5m"))
+    rig(Tumbling("1h", grace="10m"))
+    message = (
+        r"Partition 0: store 'windows' holds 'windows of 3600000 ms every 3600000 ms from 0 ms, Count', "
+        r"the task wants 'windows of 60000 ms every 60000 ms from 0 ms, Count': give it a new store"
+    )
+    with pytest.raises(StoreError, match=message):
+        rig(Tumbling("1m"))
+    with pytest.raises(StoreError, match=r"the task wants .*, Sum'"):
+        rig(Tumbling("1h"), Sum())
+
+
+@pytest.mark.parametrize("time", [-1, 1_700_000_000_000_000, 1.5])
+def test_an_event_time_that_is_none_is_refused_with_the_messages_position(rig, time):
+    windows = rig(Tumbling(10))
+    envelope = IncomingMessageEnvelope(ssp(0), 7, "a", 1, None, 5)
+    with pytest.raises(ValueError, match=rf"^mem\.in\[0\]@7: event time {time}: windows need milliseconds since 1970"):
+        windows.windows.add(envelope, "a", 1, windows.sent, time_ms=time)
+
+
+@pytest.mark.parametrize("key", [None, 5, b"a"])
+def test_a_key_that_is_no_string_is_refused_with_the_messages_position(rig, key):
+    with pytest.raises(TypeError, match=r"^mem\.in\[0\]@7: keys of windows are strings, got "):
+        rig(Tumbling(10)).add(key, 5)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Tumbling(0), "size of Tumbling: milliseconds from 1 to 3155760000000, or a number with ms, s, m, h or d, got 0"),
+        (lambda: Tumbling("1 week"), "size of Tumbling: .*got '1 week'"),
+        (lambda: Tumbling("1h", grace=-1), "grace of Tumbling: milliseconds from 0 .*got -1"),
+        (lambda: Hopping("1m", "2m"), "advance of Hopping: at most its size, got '2m' and a size of '1m'"),
+        (lambda: Sliding(1.5), "size of Sliding: .*got 1.5"),
+        (lambda: Sessions(True), "gap of Sessions: .*got True"),
+        (lambda: WindowedAggregation(Tumbling(1), Count(), None, max_closes=0), "max_closes: an integer >= 1, got 0"),
+    ],
+)  # fmt: skip
+def test_lengths_that_are_none_are_refused(make, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        make()
+
+
+def test_what_does_not_fit_the_task_is_refused(rig):
+    with pytest.raises(ValueError, match="Fold: sessions grow together and need a fold with a merge"):
+        rig(Sessions(10), Fold(int, max))
+    with pytest.raises(ValueError, match=r"Partition 0: windows of mem\.other: the task reads mem\.in"):
+        rig(Tumbling(10), Fold(int, max), inputs=[SystemStream("mem", "other")])
+
+
+def test_durations_are_milliseconds_or_text():
+    assert [Tumbling(text).size_ms for text in (250, "250ms", "10s", "5m", "1 h", " 2d ")] == [
+        250, 250, 10_000, 300_000, 3_600_000, 172_800_000,
+    ]  # fmt: skip
+
+
+def test_the_greatest_value_of_a_window_may_be_its_only_one(rig):
+    windows = rig(Tumbling(10), Max())
+    windows.add("a", 5, value=-3)
+    assert shown(windows.finish()) == [("a", 0, 10, -3)]
