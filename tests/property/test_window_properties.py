@@ -14,8 +14,11 @@ from samzapy.operators.windows import Collect, Hopping, Sessions, Sliding, Tumbl
 INPUTS = st.lists(
     st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 30)), min_size=3, max_size=16), min_size=1, max_size=2
 )
-#: Whether windows are closed after each message; whose turn it is, or what else happens.
+#: How the store caches: not at all, a little, everything, copies.
+CACHES = [("0", "1", "reference"), ("2", "1", "reference"), ("1000", "500", "reference"), ("1000", "500", "copy")]
+#: How the store caches; whether windows are closed after each message; whose turn it is, or what else happens.
 STEPS = st.tuples(
+    st.sampled_from(CACHES),
     st.booleans(),
     st.lists(
         st.one_of(st.integers(0, 2), st.integers(0, 2), st.sampled_from(["advance", "advance", "commit", "crash"])),
@@ -30,9 +33,11 @@ def run(inputs, steps, windows, limit):
     """The results as (key, start, end, values), and what was late, of a run with crashes; and after each `advance` up to
     where event time had come, and how many results there were."""
     spec = WindowedAggregation(windows, Collect(), None, late=LATE, max_closes=limit)
-    with tempfile.TemporaryDirectory() as folder, opened_store(folder) as opened:
+    (size, batch, mode), often, steps = steps
+    store = "stores.windows."
+    cache = {f"{store}object.cache.size": size, f"{store}write.batch.size": batch, f"{store}object.cache.mode": mode}
+    with tempfile.TemporaryDirectory() as folder, opened_store(folder, **cache) as opened:
         rig = WindowsRig(opened, spec, len(inputs))
-        often, steps = steps
         at, committed = [0] * len(inputs), [0] * len(inputs)
         advances = []
 

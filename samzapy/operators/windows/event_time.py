@@ -108,6 +108,11 @@ class EventTime:
         marks: dict[Any, int] = self._marks.marks
         return max(self.over, *marks.values()) if marks else self.over
 
+    @property
+    def holding(self) -> SystemStreamPartition | None:
+        """The partition that held event time back when somebody last looked; None if all were idle."""
+        return self._marks.holding
+
     def refuse(self, envelope: IncomingMessageEnvelope, time: object) -> None:
         """Say what is wrong with an event time. Raises ValueError."""
         raise ValueError(

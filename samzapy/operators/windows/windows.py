@@ -122,6 +122,12 @@ class EventTimeWindows:
         """A message that is in no window, but tells how far event time has come. Raises as `add`."""
         self._hear(envelope, envelope.event_time if time_ms is None else time_ms)
 
+    @property
+    def holding(self) -> SystemStreamPartition | None:
+        """The partition that kept windows open at the last `advance`: the furthest behind, or one that has brought
+        nothing yet; None if all were idle."""
+        return self._time.holding
+
     def advance(self, collector: MessageCollector) -> None:
         """Close what is over, and send early results if it is time: to be called in the task's `window`."""
         now = self._clock.monotonic()

@@ -195,6 +195,7 @@ def test_without_an_idle_time_out_a_silent_partition_holds_windows_open_for_good
     windows.add("a", 5)
     windows.add("a", 50)
     assert windows.advance(1e9) == []
+    assert windows.windows.holding == ssp(1), "and it can be asked for"
 
 
 def test_what_was_over_stays_over_after_a_restart(rig):
