@@ -157,27 +157,27 @@ def check(inputs, steps, windows, limit, expected, alike=lambda values: values):
             assert [each for each in results if each[0] == key] == [each for each in in_time if each[0] == key]
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(inputs=INPUTS, steps=STEPS, size=st.integers(1, 9), grace=GRACE, limit=LIMIT)
 def test_tumbling_windows_are_those_of_the_complete_inputs_whatever_happens(inputs, steps, size, grace, limit):
     expected = expected_aligned(inputs, size, size, grace)
     check(inputs, steps, Tumbling(size, grace=grace), limit, expected)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(inputs=INPUTS, steps=STEPS, advance=st.integers(1, 9), more=st.integers(0, 12), grace=GRACE, limit=LIMIT)
 def test_hopping_windows_are_those_of_the_complete_inputs_whatever_happens(inputs, steps, advance, more, grace, limit):
     expected = expected_aligned(inputs, advance + more, advance, grace)
     check(inputs, steps, Hopping(advance + more, advance, grace=grace), limit, expected)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(inputs=INPUTS, steps=STEPS, size=st.integers(1, 9), grace=GRACE, limit=LIMIT)
 def test_sliding_windows_are_those_of_the_complete_inputs_whatever_happens(inputs, steps, size, grace, limit):
     check(inputs, steps, Sliding(size, grace=grace), limit, expected_sliding(inputs, size, grace))
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(inputs=INPUTS, steps=STEPS, gap=st.integers(1, 5), grace=GRACE, limit=LIMIT)
 def test_sessions_are_those_of_the_complete_inputs_whatever_happens(inputs, steps, gap, grace, limit):
     check(inputs, steps, Sessions(gap, grace=grace), limit, expected_sessions(inputs, gap, grace), sorted)
