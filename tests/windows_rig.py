@@ -14,7 +14,7 @@ from samzapy import (
 from samzapy.container.context import ContainerTaskContext
 from samzapy.metrics.registry import Registry
 from samzapy.operators.windows import EventTimeWindows, WindowResult
-from samzapy.testing import open_store
+from samzapy.testing import ManualClock, open_store
 
 LATE = SystemStream("mem", "late")
 
@@ -35,19 +35,6 @@ def job(engine="inmemory", **keys):
 
 def ssp(partition, stream="in"):
     return SystemStreamPartition("mem", stream, partition)
-
-
-class ManualClock:
-    """Stands still until it is told."""
-
-    def __init__(self):
-        self.now = 1_000.0
-
-    def monotonic(self):
-        return self.now
-
-    def wall_ms(self):
-        return int(self.now * 1000)
 
 
 class Sent(MessageCollector):
@@ -95,7 +82,7 @@ class WindowsRig:
 
     def advance(self, seconds=0.0):
         """Let time pass and close what is over; returns the results of it."""
-        self.clock.now += seconds
+        self.clock.advance(seconds)
         return self._results_of(self.windows.advance)
 
     def finish(self):

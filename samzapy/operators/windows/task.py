@@ -8,6 +8,7 @@ from samzapy.api.collector import MessageCollector
 from samzapy.api.context import Context
 from samzapy.api.coordinator import TaskCoordinator
 from samzapy.api.task import EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
+from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.reader import Reader
 from samzapy.config.task import WINDOW_MS
 from samzapy.errors import ConfigError, ConfigProblem
@@ -20,11 +21,13 @@ class WindowedTask(StreamTask, InitableTask, WindowableTask, EndOfStreamListener
     The job needs the store named by `window_store`, with string keys and json or msgpack values, and `task.window.ms`:
     that is how often windows are closed. When all inputs have ended (`--until-end`), all windows are closed, and what
     comes for them in a later run is late; with `close_at_end = False` they stay open, for jobs that are run again and
-    again over the same growing stream. A subclass that has an `init` of its own calls this one's.
+    again over the same growing stream. `clock` tells idle and early times; a test gives another one. A subclass that has
+    an `init` of its own calls this one's.
     """
 
     window_store = "windows"
     close_at_end = True
+    clock: Clock = SYSTEM_CLOCK
 
     windows: EventTimeWindows
 
@@ -38,7 +41,7 @@ class WindowedTask(StreamTask, InitableTask, WindowableTask, EndOfStreamListener
         if window_ms <= 0:
             allowed = "must be > 0, e.g. 1000: that is how often windows are closed"
             raise ConfigError([ConfigProblem(WINDOW_MS.name, context.job.config.get(WINDOW_MS.name), allowed)])
-        self.windows = EventTimeWindows(context, self.window_store, self.aggregation(context))
+        self.windows = EventTimeWindows(context, self.window_store, self.aggregation(context), self.clock)
 
     def window(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
         """Close what is over."""

@@ -8,6 +8,7 @@ from memory_job import OUT, MemoryJob
 from samzapy.errors import ConfigError
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.operators.windows import Count, Tumbling, WindowedAggregation, WindowedTask
+from samzapy.testing import ManualClock, TaskTestDriver
 
 
 class HourlyTask(WindowedTask):
@@ -36,6 +37,16 @@ WINDOWS = {
     "stores.windows.key.serde": "string",
     "stores.windows.msg.serde": "long",
     "stores.windows.changelog": "mem.windows-changelog",
+}
+
+DRIVEN = {
+    "job.name": "hourly",
+    "job.default.system": "mem",
+    "task.inputs": "mem.in",
+    "systems.mem.samza.factory": "memory",
+    "systems.mem.default.stream.samza.key.serde": "string",
+    "systems.mem.default.stream.samza.msg.serde": "json",
+    "systems.mem.default.stream.samza.offset.default": "oldest",
 }
 
 
@@ -79,6 +90,27 @@ def test_a_message_that_fails_and_is_skipped_moves_neither_windows_nor_event_tim
     job.send((0, "a", {"at": 1}), (0, "a", {"at": 50, "fail": True}), (0, "a", {"at": 3}))
     job.run()
     assert results(job) == [("a", 0, 2)]
+
+
+def test_windows_of_an_idle_job_close_as_time_goes_on_and_are_sent_once_after_a_crash():
+    clock = ManualClock()
+
+    class IdleTask(HourlyTask):
+        def aggregation(self, context):
+            return WindowedAggregation(Tumbling("1m"), Count(), OUT, idle="30s")
+
+    IdleTask.clock = clock
+    keys = {"task.window.ms": "1000", "task.guarantee": "exactly-once", "task.commit.ms": "10000"}
+    with TaskTestDriver(IdleTask, DRIVEN, WINDOWS | keys, clock=clock) as driver:
+        for at in (1_000, 59_000, 61_000):
+            driver.send("in", {"at": at}, key="a")
+        driver.advance(20)
+        first = {"key": "a", "start": 0, "end": 60_000, "value": 2, "kind": "final"}
+        assert driver.committed("out").messages == [first]
+        driver.crash(at="commit.4", during=lambda: driver.advance(45))
+        driver.restart()
+        driver.advance(75)
+        assert driver.committed("out").messages == [first, first | {"start": 60_000, "end": 120_000, "value": 1}]
 
 
 @pytest.mark.parametrize("value", [None, "0", "-1"])
