@@ -8,7 +8,8 @@ decides what is closed, is never ahead of it, unless an idle partition was left 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from typing import Any
 
 from samzapy.api.envelope import IncomingMessageEnvelope
@@ -76,16 +77,15 @@ class EventTime:
 
     def look(self, now: float) -> bool:
         """Bring `over` up to date; `now` is the monotonic time. Returns whether it has moved."""
-        for ssp, source in self._sources.items():
-            if source.heard:
-                source.heard = source.idle = False
-                source.since = now
-                mark = self._get(source.entry)
-                if mark is not None:
-                    self._marks.advance(ssp, mark)
-            elif self._idle_s is not None and not source.idle and now - source.since >= self._idle_s:
+        # Who comes back from being idle counts before anybody moves on, the furthest behind first; who falls silent, last.
+        for _, mark, source in sorted(self._heard(), key=itemgetter(0, 1)):
+            source.heard = source.idle = False
+            source.since = now
+            self._marks.advance(source.ssp, mark)
+        for source in self._sources.values():
+            if self._idle_s is not None and not source.idle and now - source.since >= self._idle_s:
                 source.idle = True
-                self._marks.set_aside(ssp)
+                self._marks.set_aside(source.ssp)
         current = self._marks.current
         if current is None:
             return False
@@ -93,6 +93,14 @@ class EventTime:
             silent_s = now - max(source.since for source in self._sources.values())
             current = max(self._marks.marks.values()) + int(silent_s * 1000)
         return self.end(current)
+
+    def _heard(self) -> Iterator[tuple[bool, int, _Source]]:
+        """(False if it was idle, its mark, the source) of each that was heard of since the last look."""
+        for source in self._sources.values():
+            if source.heard:
+                mark = self._get(source.entry)
+                if mark is not None:  # None: its only message has failed and was taken back
+                    yield not source.idle, mark, source
 
     def end(self, time: int) -> bool:
         """All that ends at `time` or before is over; returns whether that is news."""

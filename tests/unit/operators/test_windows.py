@@ -179,6 +179,36 @@ def test_an_idle_partition_does_not_hold_the_others_and_its_old_messages_are_lat
     assert windows.advance(1) == []
 
 
+def test_a_partition_that_speaks_again_holds_windows_open_until_it_is_idle_again(rig):
+    windows = rig(Tumbling(10), partitions=2, idle="30s")
+    windows.add("b", 3, partition=1)
+    windows.add("a", 25, partition=0)
+    windows.advance(1)
+    windows.add("a", 26, partition=0)
+    assert len(windows.advance(30)) == 1
+    windows.add("b", 25, partition=1)
+    windows.add("a", 45, partition=0)
+    assert windows.advance(1) == []
+    windows.add("a", 46, partition=0)
+    assert windows.advance(29) == []
+    windows.add("a", 47, partition=0)
+    assert shown(windows.advance(1)) == [("a", 20, 30, 2), ("b", 20, 30, 1)]
+
+
+def test_partitions_that_come_back_together_are_as_far_as_the_one_that_is_furthest_behind(rig):
+    windows = rig(Tumbling(10), partitions=3, idle="30s")
+    for partition in range(3):
+        windows.add("a", 5, partition=partition)
+    windows.advance()
+    assert shown(windows.advance(30)) == [("a", 0, 10, 3)]
+    for partition, time in enumerate((30_095, 30_045, 30_067)):
+        windows.add("b", time, partition=partition)
+    assert windows.advance(1) == []
+    for partition in range(3):
+        windows.add("c", 30_099, partition=partition)
+    assert shown(windows.advance(1)) == [("b", 30_040, 30_050, 1), ("b", 30_060, 30_070, 1)]
+
+
 def test_when_everything_is_idle_event_time_goes_on_with_the_clock(rig):
     windows = rig(Tumbling("1m"), idle="30s")
     windows.add("a", 59_000)
@@ -222,6 +252,17 @@ def test_windows_of_an_ended_stream_are_over_in_the_next_run(rig):
     assert shown(windows.advance()) == [("a", 50, 60, 1)]
     assert windows.finish()
     assert windows.finish() == []
+
+
+def test_windows_that_are_opened_after_the_end_of_a_stream_close_in_their_time(rig):
+    windows = rig(Sliding(10))
+    windows.add("a", 50)
+    windows.add("b", 52)
+    assert len(windows.advance()) == 1
+    assert len(windows.finish()) == 1
+    windows.add("c", 53)
+    windows.add("d", 70)
+    assert shown(windows.advance()) == [("c", 44, 54, 1)]
 
 
 def test_what_one_advance_leaves_is_closed_by_the_next_ones_after_a_restart_too(rig):
