@@ -54,10 +54,11 @@ class WindowedAggregation:
 class EventTimeWindows:
     """The windows of one task, kept in one of its stores, which is used for nothing else.
 
-    The store has string keys, and values in json or msgpack; it is restored with the task and committed with its
-    offsets, so a restart at any message changes no result. A window is over when the event time of every partition has
-    come to its end plus the grace, and is closed by the next `advance`, in the order of ends (and of keys). Messages are late by the
-    event time of their own partition: it does not matter how partitions take turns.
+    The store has string keys, and values in json or msgpack (or long, for tumbling and hopping counts and sums of whole
+    numbers); it is restored with the task and committed with its offsets, so a restart at any message changes no result.
+    A window is over when the event time of every partition has come to its end plus the grace, and is closed by the next
+    `advance`, those that end first before others. Messages are late by the event time of their own partition: it does
+    not matter how partitions take turns.
 
     Not for several threads, and not for an AsyncStreamTask with more than one message in flight.
     """
@@ -88,7 +89,7 @@ class EventTimeWindows:
         self._opened = 0
         counter, gauge = context.task.metrics.counter, context.task.metrics.gauge
         self._late, self._closed = counter("windows", f"{store}.late"), counter("windows", f"{store}.closed")
-        self._over = gauge("windows", f"{store}.event-time-ms")
+        self._over = gauge(context.task.task_name, f"{store}.event-time-ms")
 
     def add(
         self,

@@ -62,8 +62,11 @@ def test_what_is_late_is_counted_and_sent_aside_as_it_came(rig):
     assert not windows.add("a", 999, value={"id": 3})
     (late,) = windows.sent.late
     assert (late.system_stream, late.key, late.message, late.timestamp) == (LATE, "a", {"id": 3}, 999)
-    assert windows.metrics.snapshot()["windows"]["windows.late"] == 1
-    assert shown(windows.finish()) == [("a", 0, 1_000, 1), ("a", 1_000, 2_000, 1)]
+    windows.advance()
+    metrics = windows.metrics.snapshot()
+    assert metrics["windows"] == {"windows.late": 1, "windows.closed": 1}
+    assert metrics["Partition 0"] == {"windows.event-time-ms": 1_000}
+    assert shown(windows.sent.results + windows.finish()) == [("a", 0, 1_000, 1), ("a", 1_000, 2_000, 1)]
 
 
 def test_a_message_of_several_windows_is_late_when_all_of_them_are_over(rig):
