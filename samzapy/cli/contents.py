@@ -13,16 +13,21 @@ import click
 
 from samzapy.api.engine import EngineSettings
 from samzapy.cli.bars import Bars
-from samzapy.cli.literals import Literal, as_json, as_text
+from samzapy.cli.literals import Literal, as_text
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
-from samzapy.config.stores import StoreConfig
 from samzapy.container.clients import SystemClients
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
-from samzapy.serializers import serde_registry
-from samzapy.storage.directory import lies_beside, store_directory
-from samzapy.storage.inspection import ChangelogReader, Contents, Entry, Selection, read_files
+from samzapy.serializers import as_json, serde_registry
+from samzapy.storage.inspection import (
+    ChangelogReader,
+    Contents,
+    Entry,
+    Selection,
+    local_directories,
+    read_files,
+    store_of,
+)
 from samzapy.storage.kv.scanning import first_beyond
 from samzapy.storage.manager import load_engines
 from samzapy.storage.views.engine import entry_serdes
@@ -122,26 +127,12 @@ class Answer:
                 "--partition is for the changelog; with --local, name the folder of one task's store"
             )
         factory = load_engines(config)[self._store.name]
-        directories = [local]
-        if not (local / "CURRENT").is_file():
-            parent = store_directory(local, f"{config.name}-{config.id}", self._store.name, "task").parent
-            directories = sorted(path.parent for path in parent.glob("*/CURRENT") if not lies_beside(path.parent))
-            if not directories:
-                raise EnvironmentFailure(f"{parent}: there is no local store here")
+        directories = local_directories(config, self._store.name, local)
         contents = read_files(self._store, factory, directories, SYSTEM_CLOCK)
         for partition, marker in sorted(contents.as_of.items()):
             state = "empty" if marker is None else f"up to changelog offset {marker.changelog_offset}"
             click.echo(f"partition {partition}: {state}", err=True)
         return contents
-
-
-def store_of(config: JobConfig, name: str) -> StoreConfig:
-    """The store of that name. Raises ConfigError, naming the known ones."""
-    found = config.stores.get(name)
-    if found is None:
-        known = ", ".join(sorted(config.stores)) or "none"
-        raise ConfigError([ConfigProblem(f"stores.{name}.factory", None, f"no such store; the job has: {known}")])
-    return found
 
 
 @contextmanager

@@ -9,8 +9,7 @@ from typing import Any
 import orjson
 
 from samzapy.api.serde import Serde
-from samzapy.errors import SerdeError
-from samzapy.serializers import decode_failure, encode_failure
+from samzapy.serializers import as_json, decode_failure, encode_failure
 
 
 def _json(text: str) -> Any:
@@ -53,21 +52,8 @@ class Literal:
             raise decode_failure(self._name, where, part, cause) from cause
 
 
-def as_json(value: object) -> str:
-    """One line of JSON; bytes in hexadecimal, what JSON cannot say as its text."""
-    option = orjson.OPT_NON_STR_KEYS
-    try:
-        return orjson.dumps(value, _other, option).decode()
-    except TypeError as cause:
-        raise SerdeError(f"cannot be shown as JSON ({cause})") from cause
-
-
 def as_text(value: object) -> str:
     """A string as it is, anything else as JSON; nothing for None."""
     if value is None:
         return ""
     return value if isinstance(value, str) else as_json(value)
-
-
-def _other(value: object) -> str:
-    return value.hex() if isinstance(value, (bytes, bytearray)) else str(value)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from samzapy.checkpoint import manager_for
 from samzapy.cli.bars import Bars
-from samzapy.cli.contents import store_of
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
@@ -17,6 +16,7 @@ from samzapy.container.clients import SystemClients
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, UnknownStream
 from samzapy.serializers import serde_registry
 from samzapy.storage.directory import store_directory
+from samzapy.storage.inspection import store_of
 from samzapy.storage.manager import begin_task_stores, load_engines, restore_together
 from samzapy.storage.opening import TaskSettings
 from samzapy.storage.restore import RestoreResult

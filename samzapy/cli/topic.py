@@ -113,8 +113,9 @@ def describe(address: str, where: Addressing) -> None:
 @_msg_serde
 def read(address: str, where: Addressing, most: int | None, shape: str, **options: Any) -> None:
     """Print a stream's records up to the end it has now: a line of JSON each, or key, tab, message."""
-    from samzapy.cli.literals import as_json, as_text
+    from samzapy.cli.literals import as_text
     from samzapy.cli.records import Range, Record, records
+    from samzapy.serializers import as_json
 
     stream = stream_address(address)
     config = where.config()

@@ -17,10 +17,10 @@ from samzapy.config.job import JobConfig
 from samzapy.container.clients import SystemClients
 from samzapy.container.delivery import Delivery, transaction_system
 from samzapy.container.ownership import this_run
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, OffsetOutOfRange
+from samzapy.errors import ConfigError, ConfigProblem, OffsetOutOfRange
 from samzapy.job.model import JobModel
 from samzapy.metrics import Registry
-from samzapy.runner.running import NO_DRIVER, look_for_run
+from samzapy.runner.running import NO_DRIVER, refuse_if_running
 from samzapy.system.factories import system_factory
 
 Positions = dict[SystemStreamPartition, int]
@@ -145,9 +145,9 @@ def move_positions(
         closing(SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-checkpoint")) as clients,
         closing(manager_for(config, clients)) as checkpoints,
     ):
-        unseen = _refuse_if_running(config, checkpoints, move)
+        unseen = refuse_if_running(config, checkpoints.read_owner(), anyway=move.dry_run, take_over=move.take_over)
         before = _read(model, clients, checkpoints)
-        chosen = {ssp: before.logs[ssp] for ssp in _chosen(before.logs, move.inputs)}
+        chosen = {ssp: before.logs[ssp] for ssp in chosen_inputs(before.logs, move.inputs)}
         after = move.target.offsets(config, chosen, clients.admin)
         if not move.dry_run:
             checkpoints.start()
@@ -164,17 +164,6 @@ def move_positions(
         for ssp in sorted(task.ssps)
         if ssp in after
     ]
-
-
-def _refuse_if_running(config: JobConfig, checkpoints: CheckpointManager, move: Move) -> str:
-    found = look_for_run(config, checkpoints.read_owner())
-    if found.certain and not move.dry_run:
-        raise EnvironmentFailure(f"job {config.name} (id {config.id}): {found.certain}; stop it first")
-    if found.unseen and not (move.take_over or move.dry_run):
-        raise EnvironmentFailure(
-            f"job {config.name} (id {config.id}): {found.unseen}; if it has ended, or shall end now, add --take-over"
-        )
-    return found.unseen
 
 
 def _write(
@@ -206,7 +195,9 @@ def _committed(positions: JobPositions, task: str) -> Mapping[SystemStreamPartit
     return {} if checkpoint is None else checkpoint.input_offsets
 
 
-def _chosen(logs: Iterable[SystemStreamPartition], inputs: tuple[str, ...]) -> list[SystemStreamPartition]:
+def chosen_inputs(logs: Iterable[SystemStreamPartition], inputs: tuple[str, ...]) -> list[SystemStreamPartition]:
+    """Those of the partitions that `inputs` (`system.stream`, `system.stream[partition]`) name; all for none. Raises
+    ConfigError for a text that names none."""
     known = sorted(logs)
     if not inputs:
         return known

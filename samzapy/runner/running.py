@@ -15,6 +15,7 @@ import psutil
 
 from samzapy.api.checkpoint import JobRun
 from samzapy.config.job import JobConfig
+from samzapy.errors import EnvironmentFailure
 from samzapy.storage.directory import store_directory
 from samzapy.storage.rocksdb.failures import locking_pid
 
@@ -44,6 +45,21 @@ def look_for_run(config: JobConfig, owner: JobRun | None) -> Running:
     elif not holder:
         return Running(unseen=f"{told(owner)} cannot be seen from here")
     return Running(certain=holder)
+
+
+def refuse_if_running(config: JobConfig, owner: JobRun | None, *, take_over: bool, anyway: bool = False) -> str:
+    """Raise EnvironmentFailure for a job that runs, or may run elsewhere (unless `take_over`); with `anyway` for none.
+
+    Returns one line about a run that nobody here can tell of, empty for none.
+    """
+    found = look_for_run(config, owner)
+    if found.certain and not anyway:
+        raise EnvironmentFailure(f"job {config.name} (id {config.id}): {found.certain}; stop it first")
+    if found.unseen and not (take_over or anyway):
+        raise EnvironmentFailure(
+            f"job {config.name} (id {config.id}): {found.unseen}; if it has ended, or shall end now, add --take-over"
+        )
+    return found.unseen
 
 
 def told(run: JobRun) -> str:

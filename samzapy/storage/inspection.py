@@ -16,11 +16,13 @@ from typing import NamedTuple, final
 
 from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import RecordBatch, SystemAdmin, SystemConsumer
+from samzapy.api.system import OffsetRange, RecordBatch, SystemAdmin, SystemConsumer
 from samzapy.clock import Clock
+from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, StoreError, UnknownStream
 from samzapy.storage.changelog import check_changelog
+from samzapy.storage.directory import lies_beside, store_directory
 from samzapy.storage.kv.expiring import Expiry, put_time, unstamped
 from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
 from samzapy.storage.marker import Marker, StoreIdentity
@@ -29,6 +31,26 @@ from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 
 #: A changelog that is so short is read into memory; of any other one its records' sizes are not known.
 _FEW_RECORDS = 1_000
+
+
+def store_of(config: JobConfig, name: str) -> StoreConfig:
+    """The store of that name. Raises ConfigError, naming the known ones."""
+    found = config.stores.get(name)
+    if found is None:
+        known = ", ".join(sorted(config.stores)) or "none"
+        raise ConfigError([ConfigProblem(f"stores.{name}.factory", None, f"no such store; the job has: {known}")])
+    return found
+
+
+def local_directories(config: JobConfig, store: str, folder: Path) -> list[Path]:
+    """The directories of the store's tasks below `folder`, which may also be one of them. Raises EnvironmentFailure."""
+    if (folder / "CURRENT").is_file():
+        return [folder]
+    parent = store_directory(folder, f"{config.name}-{config.id}", store, "task").parent
+    directories = sorted(path.parent for path in parent.glob("*/CURRENT") if not lies_beside(path.parent))
+    if not directories:
+        raise EnvironmentFailure(f"{parent}: there is no local store here")
+    return directories
 
 
 class Entry(NamedTuple):
@@ -150,11 +172,22 @@ class ChangelogReader:
     on_progress: ProgressCallback | None = None
     stall_s: float = 60.0
 
-    def read(self, config: StoreConfig, partitions: Sequence[int], selection: Selection) -> Contents:
-        """What is committed now in the partitions of the store's changelog (none given: in all). Raises UnknownStream,
-        ConfigError for a store without a changelog or a partition it does not have, RestoreError."""
+    def ends(self, config: StoreConfig, partitions: Sequence[int]) -> dict[SystemStreamPartition, OffsetRange]:
+        """The ranges now of these partitions of the store's changelog (none given: of all). Raises UnknownStream,
+        ConfigError for a store without a changelog or a partition it does not have."""
         ssps = self._ssps(config, partitions)
-        bounds = self.admin_of(ssps[0].system).offsets(ssps)
+        return self.admin_of(ssps[0].system).offsets(ssps)
+
+    def read(
+        self,
+        config: StoreConfig,
+        partitions: Sequence[int],
+        selection: Selection,
+        bounds: Mapping[SystemStreamPartition, OffsetRange] | None = None,
+    ) -> Contents:
+        """What is committed in the partitions of the store's changelog (none given: in all), up to its ends now, or to the
+        `bounds` that were taken earlier. Raises as `ends`, and RestoreError."""
+        bounds = self.ends(config, partitions) if bounds is None else bounds
         expiry = None if config.ttl_ms is None else Expiry(config.ttl_ms, self.clock)
         records = sum(upcoming - oldest for oldest, upcoming in bounds.values())
         small = selection.keys is not None or records <= _FEW_RECORDS
@@ -162,13 +195,13 @@ class ChangelogReader:
         with ExitStack() as cleanup:
             parts: dict[int, StorageEngine] = {}
             restores: list[StoreRestore] = []
-            for ssp in ssps:
+            for ssp, log in bounds.items():
                 directory = None if small else self.folder / str(ssp.partition)
-                engine = factory.open(directory, EngineSettings(config.name, {}, len(ssps)))
+                engine = factory.open(directory, EngineSettings(config.name, {}, len(bounds)))
                 cleanup.callback(engine.close)
                 parts[ssp.partition] = engine
                 identity = StoreIdentity("", config.name, ssp.partition, stamped=expiry is not None)
-                restore = _SelectiveRestore(engine, identity, ssp, *bounds[ssp], expiry=expiry)
+                restore = _SelectiveRestore(engine, identity, ssp, *log, expiry=expiry)
                 restore.selection = selection
                 if restore.start < restore.bound:
                     restores.append(restore)
