@@ -18,6 +18,7 @@ The packages, imports going down only:
     cli, pytest_plugin                   commands; fixtures for tests of tasks
     examples, bench, verify              the tasks behind configs/; what measures jobs, and proves guarantees
     runner, testing, devkafka            carry a container to where it runs; test kit; development broker
+    spark                                stores as DataFrames, and DataFrames as stores
     container, coordinator               run tasks; what the driver serves to the containers
     system storage checkpoint serializers metrics job sinks      one part each, not knowing one another
     config                               job file -> frozen values

@@ -47,17 +47,19 @@ def look_for_run(config: JobConfig, owner: JobRun | None) -> Running:
     return Running(certain=holder)
 
 
-def refuse_if_running(config: JobConfig, owner: JobRun | None, *, take_over: bool, anyway: bool = False) -> str:
+def refuse_if_running(
+    config: JobConfig, owner: JobRun | None, *, take_over: bool, anyway: bool = False, how: str = "--take-over"
+) -> str:
     """Raise EnvironmentFailure for a job that runs, or may run elsewhere (unless `take_over`); with `anyway` for none.
 
-    Returns one line about a run that nobody here can tell of, empty for none.
+    `how` is what the caller calls taking over. Returns one line about a run that nobody here can tell of, empty for none.
     """
     found = look_for_run(config, owner)
     if found.certain and not anyway:
         raise EnvironmentFailure(f"job {config.name} (id {config.id}): {found.certain}; stop it first")
     if found.unseen and not (take_over or anyway):
         raise EnvironmentFailure(
-            f"job {config.name} (id {config.id}): {found.unseen}; if it has ended, or shall end now, add --take-over"
+            f"job {config.name} (id {config.id}): {found.unseen}; if it has ended, or shall end now, add {how}"
         )
     return found.unseen
 

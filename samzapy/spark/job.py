@@ -1,0 +1,69 @@
+"""A job as a program names it, and as it travels to executors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from samzapy.config.job import JobConfig
+from samzapy.config.loader import load_job
+from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.runner.import_path import add_import_paths
+
+#: The path of a job file, its flat pairs, or the checked job.
+Job = Path | str | Mapping[str, str] | JobConfig
+
+
+def checked_job(job: Job) -> JobConfig:
+    """The job, with the user's code importable here. Raises ConfigError."""
+    config = job if isinstance(job, JobConfig) else load_job(job)
+    add_import_paths(config.spark.py_files)
+    return config
+
+
+@dataclass(frozen=True)
+class TravellingJob:
+    """The flat file, `${env:NAME}` as it is written there: an executor looks into its own environment, so that no secret
+    that is named in this way travels. `directory`: what relative paths are below; None leaves that to the executor."""
+
+    raw: Mapping[str, str]
+    directory: str | None
+
+    @classmethod
+    def of(cls, config: JobConfig, context: SparkContext) -> TravellingJob:
+        """The job, for the executors of a context; they can import what `job.spark.py.files` names afterwards."""
+        for path in config.spark.py_files:
+            context.addPyFile(path)
+        here = os.getcwd() if on_this_machine(context) else None  # noqa: PTH109  # text for the wire
+        return cls(dict(config.raw), here)
+
+    @contextmanager
+    def arrived(self) -> Iterator[JobConfig]:
+        """The checked job, in its folder; the process's folder is what it was afterwards. Raises ConfigError."""
+        before = os.getcwd()  # noqa: PTH109  # to be gone back to
+        if self.directory is not None:
+            os.chdir(self.directory)
+        try:
+            yield load_job(self.raw)
+        finally:
+            os.chdir(before)
+
+
+def spark_context(spark: SparkSession) -> SparkContext:
+    """The session's context. Raises ConfigError for one of Spark Connect, which has none."""
+    try:
+        return spark.sparkContext
+    except PySparkException as cause:
+        raise ConfigError([ConfigProblem("spark", type(spark).__name__, "must be a classic SparkSession")]) from cause
+
+
+def on_this_machine(context: SparkContext) -> bool:
+    """Whether the executors share this machine's files."""
+    return str(context.master).startswith("local")

@@ -1,0 +1,76 @@
+"""Where a job starts to read after one of its stores was filled by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import replace
+
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OffsetRange
+from samzapy.clock import SYSTEM_CLOCK
+from samzapy.config.job import JobConfig
+from samzapy.container.clients import SystemClients
+from samzapy.container.ownership import Ownership
+from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.runner.positions import Positions, Target, chosen_inputs
+from samzapy.spark.tasks import JobTasks
+
+
+def starting_positions(
+    config: JobConfig, clients: SystemClients, tasks: JobTasks, wanted: str | Mapping[str, str]
+) -> Positions:
+    """Offsets by partition: of every input, or of those (`system.stream`, `system.stream[partition]`) that `wanted` names.
+
+    Targets are those of `samzapy checkpoint set`: oldest, newest, upcoming, default, an offset, a time. Raises ConfigError.
+    """
+    if config.task.checkpoint is None:
+        raise ConfigError([ConfigProblem("task.checkpoint.factory", "none", "the job keeps no positions")])
+    logs: dict[SystemStreamPartition, OffsetRange] = {}
+    ssps = {ssp for task in tasks.model.tasks for ssp in task.ssps}
+    for system in sorted({ssp.system for ssp in ssps}):
+        logs.update(clients.admin(system).offsets(sorted(ssp for ssp in ssps if ssp.system == system)))
+    named = {"": wanted} if isinstance(wanted, str) else wanted
+    found: Positions = {}
+    for name, target in named.items():
+        chosen = {ssp: logs[ssp] for ssp in chosen_inputs(logs, (name,) if name else ())}
+        found.update(Target(target).offsets(config, chosen, clients.admin))
+    return found
+
+
+def commit_positions(
+    config: JobConfig,
+    clients: SystemClients,
+    checkpoints: CheckpointManager,
+    run_id: str,
+    updates: Mapping[str, Checkpoint],
+) -> None:
+    """Commit what is new in the tasks' checkpoints, of all at once where they are kept in a topic.
+
+    Raises JobTakenOver if the job was started meanwhile; then nothing is committed.
+    """
+    merged = {task: _merged(checkpoints.read(task), new) for task, new in updates.items()}
+    assert config.task.checkpoint is not None
+    system = config.task.checkpoint.system
+    with closing(Ownership(config, run_id)) as ownership:
+        if system is None:
+            ownership.look()
+            checkpoints.write(merged)
+            return
+        producer = clients.transactional(system, f"{config.name}-{config.id}-dataframe")
+        producer.init_transactions()
+        producer.begin()
+        checkpoints.write(merged, producer)
+        ownership.look()
+        producer.commit()
+
+
+def _merged(old: Checkpoint | None, new: Checkpoint) -> Checkpoint:
+    old = old or Checkpoint({})
+    return replace(
+        old,
+        input_offsets={**old.input_offsets, **new.input_offsets},
+        changelog_offsets={**old.changelog_offsets, **new.changelog_offsets},
+        time_ms=SYSTEM_CLOCK.wall_ms(),
+    )
