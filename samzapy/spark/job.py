@@ -41,13 +41,13 @@ class TravellingJob:
         """The job, for the executors of a context; they can import what `job.spark.py.files` names afterwards."""
         for path in config.spark.py_files:
             context.addPyFile(path)
-        here = os.getcwd() if on_this_machine(context) else None  # noqa: PTH109  # text for the wire
+        here = str(Path.cwd()) if on_this_machine(context) else None
         return cls(dict(config.raw), here)
 
     @contextmanager
     def arrived(self) -> Iterator[JobConfig]:
         """The checked job, in its folder; the process's folder is what it was afterwards. Raises ConfigError."""
-        before = os.getcwd()  # noqa: PTH109  # to be gone back to
+        before = Path.cwd()
         if self.directory is not None:
             os.chdir(self.directory)
         try:
