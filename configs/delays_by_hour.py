@@ -1,0 +1,28 @@
+"""The delays that the flights job keeps, as a DataFrame: the hours of the day with the highest mean delay, by SQL.
+
+After the first two commands of configs/flights.properties (the job may also be running):
+
+    python configs/delays_by_hour.py configs/flights.properties
+"""
+
+import sys
+
+from pyspark.sql import SparkSession
+
+from samzapy.spark import read_store
+
+#: The value of the store `delays`: counts, and [flights, sum of minutes, most minutes] of those that departed.
+SCHEMA = "flights bigint, cancelled bigint, delay array<bigint>"
+
+# A task's keys are its own: "AA 17" is in every task that saw such a flight.
+QUERY = """
+    SELECT split_part(key, ' ', 2) AS hour, sum(value.flights) AS flights, sum(value.cancelled) AS cancelled,
+           round(sum(value.delay[1]) / sum(value.delay[0]), 1) AS mean_delay, max(value.delay[2]) AS longest
+    FROM delays GROUP BY hour ORDER BY mean_delay DESC LIMIT 5
+"""
+
+if __name__ == "__main__":
+    spark = SparkSession.builder.master("local[2]").config("spark.log.level", "ERROR").getOrCreate()
+    read_store(spark, sys.argv[1], "delays", SCHEMA).createOrReplaceTempView("delays")
+    spark.sql(QUERY).show()
+    spark.stop()

@@ -1,0 +1,251 @@
+"""Stores as DataFrames and DataFrames as stores, on a real Spark and the embedded system."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PythonException
+from pyspark.sql import Row
+from spark_session import spark_session
+
+from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.config.loader import load_job
+from samzapy.errors import ConfigError, EnvironmentFailure, SerdeError, StoreRefused, UnknownStream
+from samzapy.runner.base import RunOptions
+from samzapy.runner.local import LocalRunner
+from samzapy.runner.prepare import prepare
+from samzapy.spark import read_store, write_store
+from samzapy.system.factories import system_factory
+
+pytestmark = pytest.mark.spark
+PARTITIONS = 3
+HERE = Path(__file__).parent
+JOB = """
+job.name=views
+job.default.system=local
+job.logged.store.base.dir=state
+systems.local.samza.factory=local
+systems.local.default.stream.samza.key.serde=string
+systems.local.default.stream.samza.msg.serde=json
+systems.local.default.stream.samza.offset.default=oldest
+task.class=samzapy.examples.page_views:PageViewCountTask
+task.inputs=local.views
+page.views.output=local.out
+stores.counts.factory=rocksdb
+stores.counts.key.serde=string
+stores.counts.msg.serde=long
+stores.counts.changelog=local.counts-log
+stores.counts.flush.interval.ms=0
+stores.notes.factory=rocksdb
+stores.notes.key.serde=string
+stores.notes.msg.serde=json
+stores.notes.changelog=local.notes-log
+stores.scratch.factory=rocksdb
+stores.scratch.key.serde=string
+stores.scratch.msg.serde=json
+"""
+PAGES = [f"/{number % 40}" for number in range(400)]
+
+
+@pytest.fixture(scope="module")
+def spark():
+    with spark_session("local[2,3]") as session:
+        yield session
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The current folder, with the job file and its streams."""
+    monkeypatch.chdir(tmp_path)
+    Path("job.properties").write_text(JOB)
+    with closing(admin()) as there:
+        for stream in ("views", "out"):
+            there.create(StreamSpec(stream, PARTITIONS))
+    return tmp_path
+
+
+def admin():
+    settings = load_job("job.properties").systems["local"]
+    return system_factory(settings).admin(settings, "test")
+
+
+def view(pages):
+    settings = load_job("job.properties").systems["local"]
+    with closing(system_factory(settings).producer(settings, "test")) as producer:
+        producer.send([OutgoingRecord("views", page.encode(), b"{}") for page in pages])
+        producer.flush()
+
+
+def run():
+    return LocalRunner().run(prepare(load_job("job.properties"), until_end=True), RunOptions()).status.processed
+
+
+def run_elsewhere():
+    """In a process of its own, which is gone afterwards."""
+    command = [sys.executable, "-c", "from samzapy.cli.main import main; main()", "run", "job.properties"]
+    subprocess.run([*command, "--runner", "local", "--until-end"], check=True, capture_output=True)
+
+
+def counts(frame):
+    return {row.key: row.value for row in frame.collect()}
+
+
+def frame(spark, values, schema="key string, value bigint"):
+    return spark.createDataFrame(list(values.items()), schema)
+
+
+def test_a_dataframe_fills_a_store_and_the_jobs_first_start_goes_on_from_it(spark, folder):
+    view(PAGES)
+    history = spark.createDataFrame([Row(key=page) for page in PAGES]).groupBy("key").count()
+    written = write_store(history.withColumnRenamed("count", "value"), "job.properties", "counts", positions="upcoming")
+    assert (written.records, written.tombstones, sum(written.positions.values())) == (40, 0, len(PAGES))
+    assert counts(read_store(spark, "job.properties", "counts")) == Counter(PAGES)
+    new = ["/0", "/1", "/new"]
+    view(new)
+    assert run() == len(new)
+    found = read_store(spark, "job.properties", "counts", columns=("key", "value", "task"))
+    assert counts(found) == Counter(PAGES + new)
+    found.createOrReplaceTempView("counts")
+    assert spark.sql("SELECT count(DISTINCT task), sum(value) FROM counts").collect() == [(PARTITIONS, 403)]
+
+
+@pytest.mark.slow
+def test_the_local_files_of_a_dataframe_are_those_of_the_tasks_and_say_the_same(spark, folder):
+    view(PAGES)
+    run_elsewhere()
+    local = read_store(spark, "job.properties", "counts", source="local", columns=("partition", "key", "value"))
+    changelog = read_store(spark, "job.properties", "counts", columns=("partition", "key", "value"))
+    assert local.rdd.getNumPartitions() == changelog.rdd.getNumPartitions() == PARTITIONS
+    assert sorted(local.collect()) == sorted(changelog.collect())
+    assert counts(local) == Counter(PAGES)
+    one = read_store(spark, "job.properties", "counts", folder=folder / "state/views-1/counts/Partition_1")
+    assert counts(one) == counts(changelog.where("partition = 1"))
+
+
+@pytest.mark.slow
+def test_a_dataframe_without_arrow_has_the_same_rows_and_types(spark, folder, monkeypatch):
+    values = {"/a": '{"n":1,"tags":["x"],"at":"2013-01-01T00:00:00Z"}', "/b": '{"n":2}', "/c": "null"}
+    write_store(frame(spark, values, "key string, value string"), "job.properties", "notes")
+    schema = "n bigint, tags array<string>, at timestamp"
+
+    def read():
+        found = read_store(spark, "job.properties", "notes", schema=schema)
+        plan = found._jdf.queryExecution().toString()
+        return found.schema, sorted(found.collect(), key=lambda row: row.key), "MapInArrow" in plan
+
+    by_arrow = read()
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    one_by_one = read()
+    assert by_arrow[:2] == one_by_one[:2]
+    assert (by_arrow[2], one_by_one[2]) == (True, False)
+    assert [row.value and (row.value.n, row.value.tags) for row in by_arrow[1]] == [(1, ["x"]), (2, None), None]
+
+
+@pytest.mark.slow
+def test_an_overwrite_by_a_dataframe_reaches_the_local_stores_of_a_job_that_has_run(spark, folder):
+    view(PAGES)
+    run_elsewhere()
+    wanted = {"/0": 1_000, "/other": 5}
+    with pytest.raises(
+        EnvironmentFailure, match=r"local.counts-log\[\d\]@0: the changelog of store 'counts' is not empt"
+    ):
+        write_store(frame(spark, wanted), "job.properties", "counts")
+    written = write_store(frame(spark, wanted), "job.properties", "counts", overwrite=True)
+    assert (written.records, written.tombstones) == (2, 39)
+    view(["/0", "/1"])
+    run_elsewhere()
+    expected = {"/0": 1_001, "/other": 5, "/1": 1}
+    for source in ("changelog", "local"):
+        assert counts(read_store(spark, "job.properties", "counts", source=source)) == expected
+
+
+@pytest.mark.slow
+def test_what_a_dataframe_holds_of_a_store_can_be_written_back_by_task(spark, folder):
+    view(PAGES)
+    run_elsewhere()
+    held = read_store(spark, "job.properties", "counts", columns=("key", "value", "task", "partition")).cache()
+    doubled = held.selectExpr("key", "value * 2 AS value", "task", "partition")
+    for place_by in ("task", "partition"):
+        write_store(doubled, "job.properties", "counts", place_by=place_by, overwrite=True)
+        again = read_store(spark, "job.properties", "counts", columns=("key", "value", "task", "partition"))
+        assert sorted(again.collect()) == sorted(doubled.collect())
+
+
+@pytest.mark.slow
+def test_a_dataframe_with_bad_rows_leaves_no_changelog_behind(spark, folder):
+    refused = {
+        "store 'counts': key b'/a' is in the frame twice; say order_by": "VALUES ('/a', 1L), ('/a', 2L)",
+        "store 'counts': value of key '/b' is null; leave such rows out": "VALUES ('/a', 1L), ('/b', NULL)",
+        "store 'counts': key is null; leave such rows out": "VALUES (NULL, 1L)",
+    }
+    for message, values in refused.items():
+        with pytest.raises(StoreRefused) as found:
+            write_store(spark.sql(f"SELECT * FROM {values} AS t(key, value)"), "job.properties", "counts")
+        assert str(found.value).startswith(message)
+    with pytest.raises(SerdeError, match="store 'notes': value of key '/a': a string column is taken for JSON text"):
+        write_store(frame(spark, {"/a": "oops"}, "key string, value string"), "job.properties", "notes")
+    with closing(admin()) as there:
+        assert there.list_streams() == ["out", "views"]
+    rows = spark.sql("SELECT * FROM VALUES ('/a', 1L, 1), ('/a', 2L, 3), ('/a', 3L, 2) AS t(key, value, at)")
+    write_store(rows, "job.properties", "counts", order_by="at")
+    assert counts(read_store(spark, "job.properties", "counts")) == {"/a": 2}
+
+
+@pytest.mark.slow
+def test_what_a_dataframe_cannot_be_made_of_is_told_in_one_line(spark, folder):
+    cases = [
+        (ConfigError, "stores.count.factory: no such store; the job has: counts, notes, scratch", "count", {}),
+        (ConfigError, "stores.scratch.changelog: is required to read the store", "scratch", {"source": "changelog"}),
+        (EnvironmentFailure, "scratch: there is no local store here", "scratch", {}),
+        (UnknownStream, "topic 'counts-log' does not exist on system 'local'", "counts", {}),
+        (ConfigError, "source: expected changelog or local, got 'kafka'", "counts", {"source": "kafka"}),
+        (ConfigError, "schema: the serde makes bigint; leave the schema out", "counts", {"schema": "a int"}),
+        (ConfigError, "schema: expected a StructType, another DataType, or DDL", "notes", {"schema": "a wrong b"}),
+        (ConfigError, "columns: expected some of partition, task, key, value", "counts", {"columns": ["offset"]}),
+    ]
+    for kind, message, store, options in cases:
+        with pytest.raises(kind) as refused:
+            read_store(spark, "job.properties", store, **options)
+        assert message in str(refused.value)
+        assert "\n" not in str(refused.value)
+    write_store(frame(spark, {"/a": '{"n":"x"}'}, "key string, value string"), "job.properties", "notes")
+    partition = next(
+        row.partition for row in read_store(spark, "job.properties", "notes", columns=["partition"]).collect()
+    )
+    with pytest.raises(PythonException) as failed:
+        read_store(spark, "job.properties", "notes", schema="n bigint").collect()
+    expected = f"SerdeError: local.notes-log[{partition}]@0: value: at .n: expected bigint, got str 'x'"
+    assert any(line.endswith(expected) for line in str(failed.value).splitlines())
+
+
+@pytest.mark.slow
+def test_a_dataframe_is_not_written_below_a_running_job(spark, folder):
+    write_store(frame(spark, {"/a": 1}), "job.properties", "counts")
+    run()
+    with pytest.raises(
+        EnvironmentFailure, match=rf"job views \(id 1\): the run started at .* \(pid {os.getpid()}\) is ru"
+    ):
+        write_store(frame(spark, {"/a": 2}), "job.properties", "counts", overwrite=True)
+    assert counts(read_store(spark, "job.properties", "counts")) == {"/a": 1}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("every", [False, True], ids=["once", "always"])
+def test_a_worker_killed_at_its_commit_of_a_dataframe_leaves_nothing_and_is_tried_again(spark, folder, every):
+    flag = folder / ("missing/flag" if every else "flag")
+    with Path("job.properties").open("a") as file:
+        file.write(f"systems.local.samza.factory=killed_at_commit:KilledAtCommit\nsystems.local.flag={flag}\n")
+        file.write(f"systems.local.driver={os.getpid()}\njob.spark.py.files={HERE / 'killed_at_commit.py'}\n")
+    wanted = {f"/{number}": number for number in range(100)}
+    if every:
+        with pytest.raises(EnvironmentFailure, match="Spark gave up: "):
+            write_store(frame(spark, wanted), "job.properties", "counts")
+        wanted = {}
+    else:
+        assert write_store(frame(spark, wanted), "job.properties", "counts").records == 100
+        assert flag.exists()
+    assert counts(read_store(spark, "job.properties", "counts")) == wanted
