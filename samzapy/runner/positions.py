@@ -195,9 +195,11 @@ def _committed(positions: JobPositions, task: str) -> Mapping[SystemStreamPartit
     return {} if checkpoint is None else checkpoint.input_offsets
 
 
-def chosen_inputs(logs: Iterable[SystemStreamPartition], inputs: tuple[str, ...]) -> list[SystemStreamPartition]:
+def chosen_inputs(
+    logs: Iterable[SystemStreamPartition], inputs: tuple[str, ...], key: str = "--input"
+) -> list[SystemStreamPartition]:
     """Those of the partitions that `inputs` (`system.stream`, `system.stream[partition]`) name; all for none. Raises
-    ConfigError for a text that names none."""
+    ConfigError for a text that names none; `key` is what the caller calls them."""
     known = sorted(logs)
     if not inputs:
         return known
@@ -206,9 +208,7 @@ def chosen_inputs(logs: Iterable[SystemStreamPartition], inputs: tuple[str, ...]
         matching = [ssp for ssp in known if text in {str(ssp), str(ssp.system_stream)}]
         if not matching:
             names = ", ".join(dict.fromkeys(str(ssp.system_stream) for ssp in known))
-            problem = ConfigProblem(
-                "--input", text, f"an input of the job ({names}), or a partition of one like a.b[0]"
-            )
+            problem = ConfigProblem(key, text, f"an input of the job ({names}), or a partition of one like a.b[0]")
             raise ConfigError([problem])
         chosen.update(matching)
     return sorted(chosen)

@@ -34,7 +34,7 @@ def starting_positions(
     named = {"": wanted} if isinstance(wanted, str) else wanted
     found: Positions = {}
     for name, target in named.items():
-        chosen = {ssp: logs[ssp] for ssp in chosen_inputs(logs, (name,) if name else ())}
+        chosen = {ssp: logs[ssp] for ssp in chosen_inputs(logs, (name,) if name else (), "positions")}
         found.update(Target(target).offsets(config, chosen, clients.admin))
     return found
 
