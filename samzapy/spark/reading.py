@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import closing
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -69,9 +70,10 @@ def read_store(
     parts = _parts(context, config, found, source, None if folder is None else Path(folder))
     tasks = _tasks(config) if "task" in columns else {}
     reader = RowReader(TravellingJob.of(config, context), store, wanted, parts, tasks)
-    if _by_arrow():
-        numbers = spark.range(0, len(parts), 1, len(parts))
-        return numbers.mapInArrow(partial(reader.batches, frame_schema), frame_schema)
+    with _without_talk_of_pandas():
+        if _by_arrow():
+            numbers = spark.range(0, len(parts), 1, len(parts))
+            return numbers.mapInArrow(partial(reader.batches, frame_schema), frame_schema)
     rows = context.parallelize(range(len(parts)), len(parts)).mapPartitions(reader.rows)
     return spark.createDataFrame(rows, frame_schema, verifySchema=False)
 
@@ -124,3 +126,11 @@ def _by_arrow() -> bool:
     except ImportError:
         return False
     return True
+
+
+@contextmanager
+def _without_talk_of_pandas() -> Iterator[None]:
+    """Pyspark complains about the version of a pandas that no row of ours meets."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+        yield
