@@ -20,7 +20,7 @@ from samzapy.runner.prepare import prepare
 from samzapy.spark import read_store, write_store
 from samzapy.system.factories import system_factory
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
 PARTITIONS = 3
 HERE = Path(__file__).parent
 JOB = """
@@ -99,8 +99,8 @@ def frame(spark, values, schema="key string, value bigint"):
 
 def test_a_dataframe_fills_a_store_and_the_jobs_first_start_goes_on_from_it(spark, folder):
     view(PAGES)
-    history = spark.createDataFrame([Row(key=page) for page in PAGES]).groupBy("key").count()
-    written = write_store(history.withColumnRenamed("count", "value"), "job.properties", "counts", positions="upcoming")
+    history = spark.sql("SELECT concat('/', id % 40) AS key, count(*) AS value FROM range(400) GROUP BY key")
+    written = write_store(history, "job.properties", "counts", positions="upcoming")
     assert (written.records, written.tombstones, sum(written.positions.values())) == (40, 0, len(PAGES))
     new = ["/0", "/1", "/new"]
     view(new)
@@ -111,7 +111,6 @@ def test_a_dataframe_fills_a_store_and_the_jobs_first_start_goes_on_from_it(spar
     assert {row.task for row in rows} == {f"Partition {number}" for number in range(PARTITIONS)}
 
 
-@pytest.mark.slow
 def test_the_local_files_of_a_dataframe_are_those_of_the_tasks_and_say_the_same(spark, folder):
     view(PAGES)
     run_elsewhere()
@@ -124,7 +123,6 @@ def test_the_local_files_of_a_dataframe_are_those_of_the_tasks_and_say_the_same(
     assert counts(one) == counts(changelog.where("partition = 1"))
 
 
-@pytest.mark.slow
 def test_a_dataframe_without_arrow_has_the_same_rows_and_types(spark, folder, monkeypatch):
     values = {"/a": '{"n":1,"tags":["x"],"at":"2013-01-01T00:00:00Z"}', "/b": '{"n":2}', "/c": "null"}
     write_store(frame(spark, values, "key string, value string"), "job.properties", "notes")
@@ -143,7 +141,6 @@ def test_a_dataframe_without_arrow_has_the_same_rows_and_types(spark, folder, mo
     assert [row.value and (row.value.n, row.value.tags) for row in by_arrow[1]] == [(1, ["x"]), (2, None), None]
 
 
-@pytest.mark.slow
 def test_an_overwrite_by_a_dataframe_reaches_the_local_stores_of_a_job_that_has_run(spark, folder):
     view(PAGES)
     run_elsewhere()
@@ -161,7 +158,6 @@ def test_an_overwrite_by_a_dataframe_reaches_the_local_stores_of_a_job_that_has_
         assert counts(read_store(spark, "job.properties", "counts", source=source)) == expected
 
 
-@pytest.mark.slow
 def test_what_a_dataframe_holds_of_a_store_can_be_written_back_by_task(spark, folder):
     view(PAGES)
     run_elsewhere()
@@ -173,7 +169,6 @@ def test_what_a_dataframe_holds_of_a_store_can_be_written_back_by_task(spark, fo
         assert sorted(again.collect()) == sorted(doubled.collect())
 
 
-@pytest.mark.slow
 def test_a_dataframe_with_bad_rows_leaves_no_changelog_behind(spark, folder):
     refused = {
         "store 'counts': key b'/a' is in the frame twice; say order_by": "VALUES ('/a', 1L), ('/a', 2L)",
@@ -193,7 +188,6 @@ def test_a_dataframe_with_bad_rows_leaves_no_changelog_behind(spark, folder):
     assert counts(read_store(spark, "job.properties", "counts")) == {"/a": 2}
 
 
-@pytest.mark.slow
 def test_what_a_dataframe_cannot_be_made_of_is_told_in_one_line(spark, folder):
     cases = [
         (ConfigError, "stores.count.factory: no such store; the job has: counts, notes, scratch", "count", {}),
@@ -220,7 +214,6 @@ def test_what_a_dataframe_cannot_be_made_of_is_told_in_one_line(spark, folder):
     assert any(line.endswith(expected) for line in str(failed.value).splitlines())
 
 
-@pytest.mark.slow
 def test_a_dataframe_is_not_written_below_a_running_job(spark, folder):
     write_store(frame(spark, {"/a": 1}), "job.properties", "counts")
     run()
@@ -231,7 +224,6 @@ def test_a_dataframe_is_not_written_below_a_running_job(spark, folder):
     assert counts(read_store(spark, "job.properties", "counts")) == {"/a": 1}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("every", [False, True], ids=["once", "always"])
 def test_a_worker_killed_at_its_commit_of_a_dataframe_leaves_nothing_and_is_tried_again(spark, folder, every):
     flag = folder / ("missing/flag" if every else "flag")
