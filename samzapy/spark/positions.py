@@ -54,16 +54,16 @@ def commit_positions(
     assert config.task.checkpoint is not None
     system = config.task.checkpoint.system
     with closing(Ownership(config, run_id)) as ownership:
-        if system is None:
-            ownership.look()
-            checkpoints.write(merged)
-            return
-        producer = clients.transactional(system, f"{config.name}-{config.id}-dataframe")
-        producer.init_transactions()
-        producer.begin()
-        checkpoints.write(merged, producer)
         ownership.look()
-        producer.commit()
+    # Looked at before, and not inside the transaction: who reads the topic waits for whatever is open in it.
+    if system is None:
+        checkpoints.write(merged)
+        return
+    producer = clients.transactional(system, f"{config.name}-{config.id}-dataframe")
+    producer.init_transactions()
+    producer.begin()
+    checkpoints.write(merged, producer)
+    producer.commit()
 
 
 def _merged(old: Checkpoint | None, new: Checkpoint) -> Checkpoint:

@@ -30,6 +30,7 @@ systems.kafka.default.stream.samza.offset.default=oldest
 task.class=samzapy.examples.page_views:PageViewCountTask
 task.inputs=kafka.{views}
 task.guarantee=exactly-once
+task.commit.ms=500
 task.checkpoint.replication.factor=1
 page.views.output=kafka.{out}
 stores.counts.factory=rocksdb
