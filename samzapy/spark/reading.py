@@ -53,7 +53,8 @@ def read_store(
 
     - changelog: each partition is read by one Spark task, up to the end it has at this call; committed records only, the
       last one of each key, no tombstones, nothing that has expired. Frames are lazy and read anew by each action: of what
-      is overwritten after this call a compaction may drop what was there, so `cache()` what is used for long.
+      is overwritten after this call a compaction may drop what was there, so `cache()` what is used for long. A task takes
+      up to `stores.X.restore.max.bytes` of memory; more than 1,000 records go through files in its temporary folder.
     - local: the files of the job's tasks on this machine, as their last flush left them, a Spark task each; for a `local`
       master only. `folder` is where stores are (default: the job's), or one task's store.
 

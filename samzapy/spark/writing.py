@@ -46,7 +46,7 @@ def write_store(
     """Fill a store's changelog from the columns `key` and `value` of a frame; the job's next start restores it.
 
     Columns fit the serdes as those of `read_store` do; structured values come from a struct, array or map column, or from a
-    string column as JSON text. Nulls are refused.
+    string column as JSON text. Nulls are refused. In a store whose entries expire, a row counts as put now.
 
     - Place: by the key, as the producers of the job's inputs hash it (murmur2 over their partitions), which is right for a
       store that has the keys of the inputs. Else `place_by` names a column with the task's name (string) or the changelog's

@@ -224,6 +224,15 @@ def test_a_dataframe_is_not_written_below_a_running_job(spark, folder):
     assert counts(read_store(spark, "job.properties", "counts")) == {"/a": 1}
 
 
+def test_a_dataframe_of_a_spark_that_speculates_is_not_written(spark, folder):
+    spark.sparkContext._conf.set("spark.speculation", "true")
+    try:
+        with pytest.raises(ConfigError, match=r"spark.speculation: must be false: a second copy of a running task"):
+            write_store(frame(spark, {"/a": 1}), "job.properties", "counts")
+    finally:
+        spark.sparkContext._conf.set("spark.speculation", "false")
+
+
 @pytest.mark.parametrize("every", [False, True], ids=["once", "always"])
 def test_a_worker_killed_at_its_commit_of_a_dataframe_leaves_nothing_and_is_tried_again(spark, folder, every):
     flag = folder / ("missing/flag" if every else "flag")
