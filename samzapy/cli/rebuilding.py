@@ -14,6 +14,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.clients import SystemClients
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, UnknownStream
+from samzapy.job.planner import changelog_partitions
 from samzapy.serializers import serde_registry
 from samzapy.storage.directory import store_directory
 from samzapy.storage.inspection import store_of
@@ -82,7 +83,9 @@ def _owners(config: JobConfig, store: StoreConfig, clients: SystemClients) -> di
             checkpoints.close()
         if known:
             return dict(sorted(known.items(), key=lambda owned: owned[1]))
-    return {f"Partition {number}": number for number in range(description.partitions)}
+    tasks = [f"Partition {number}" for number in range(description.partitions)]
+    owned = changelog_partitions(dict.fromkeys(tasks), {})
+    return dict(sorted(owned.items(), key=lambda each: each[1]))
 
 
 def _chosen(owners: dict[str, int], tasks: Sequence[str]) -> dict[str, int]:
