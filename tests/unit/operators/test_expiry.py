@@ -1,0 +1,86 @@
+"""The expiry index against a dict, over every way an entry can come and go."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from samzapy.errors import StoreError
+from samzapy.operators.expiry import END_OF_TIME_MS, Due, ExpiryIndex
+from samzapy.testing import open_store
+
+JOB = {
+    "job.name": "expiry",
+    "job.default.system": "mem",
+    "systems.mem.samza.factory": "memory",
+    "task.class": "a:B",
+    "task.inputs": "mem.in",
+    "stores.waiting.factory": "inmemory",
+    "stores.waiting.key.serde": "string",
+    "stores.waiting.msg.serde": "json",
+    "stores.waiting.changelog": "mem.waiting",
+}
+
+times = st.integers(0, 20) | st.sampled_from([999, 1_357_034_400_000, END_OF_TIME_MS - 1])
+names = st.sampled_from(["", "a", "b", "a/b", "é", "0"])
+steps = st.lists(
+    st.tuples(st.just("add"), times, names, st.integers(0, 9))
+    | st.tuples(st.just("remove"), times, names)
+    | st.tuples(st.just("take"), times, st.integers(1, 4))
+    | st.tuples(st.sampled_from(["commit", "crash"])),
+    max_size=40,
+)
+
+
+@given(steps=steps)
+def test_what_is_due_comes_once_oldest_first_over_commits_and_crashes(steps, tmp_path_factory):
+    with open_store(JOB, "waiting", tmp_path_factory.mktemp("expiry")) as opened:
+        opened.store.put("du", 1)
+        opened.store.put("due0", 1)
+        model, committed = {}, {}
+        for what, *arguments in steps:
+            index = ExpiryIndex(opened.store)
+            if what == "add":
+                time_ms, name, value = arguments
+                index.add(time_ms, name, value)
+                model[time_ms, name] = value
+            elif what == "remove":
+                index.remove(*arguments)
+                model.pop(tuple(arguments), None)
+            elif what == "take":
+                before_ms, limit = arguments
+                due = sorted((key for key in model if key[0] < before_ms), key=lambda key: (key[0], key[1].encode()))
+                assert index.take(before_ms, limit) == [Due(*key, model.pop(key)) for key in due[:limit]]
+            elif what == "commit":
+                opened.commit()
+                committed = dict(model)
+            else:
+                opened.crash()
+                model = dict(committed)
+
+
+def test_a_scan_begins_where_the_caller_says_that_nothing_is_left_before(tmp_path):
+    with open_store(JOB, "waiting", tmp_path) as opened:
+        index = ExpiryIndex(opened.store, "other/")
+        for time_ms in (5, 10, 20):
+            index.add(time_ms, "k")
+        assert [due.time_ms for due in index.take(20, 10, since_ms=10)] == [10]
+        assert [due.time_ms for due in index.take(END_OF_TIME_MS + 5, 10)] == [5, 20]
+        assert index.take(7, 10, since_ms=8) == []
+
+
+@pytest.mark.parametrize("time_ms", [-1, END_OF_TIME_MS])
+def test_a_time_that_has_no_place_in_the_order_is_refused(tmp_path, time_ms):
+    with (
+        open_store(JOB, "waiting", tmp_path) as opened,
+        pytest.raises(ValueError, match=f"time must be 0 to 9999999999999998 ms since 1970, got {time_ms}"),
+    ):
+        ExpiryIndex(opened.store).add(time_ms, "k")
+
+
+def test_a_store_whose_keys_are_not_in_the_order_of_their_text_is_refused(tmp_path):
+    job = JOB | {"stores.waiting.key.serde": "json"}
+    with (
+        open_store(job, "waiting", tmp_path) as opened,
+        pytest.raises(StoreError, match="store 'waiting': prefix needs a key serde that keeps prefixes"),
+    ):
+        ExpiryIndex(opened.store)
