@@ -1,0 +1,150 @@
+"""A join of two streams within an interval of event time, and what found no partner in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from samzapy.api.context import Context
+from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.kv import KeyValueStore
+from samzapy.api.stream import SystemStream
+from samzapy.operators.expiry import END_OF_TIME_MS, ExpiryIndex
+from samzapy.operators.joins.copartitioning import key_of, sides
+from samzapy.operators.joins.event_time import EventTime, TimeRules
+from samzapy.operators.joins.results import Joined, Side
+
+#: One waiting message: [event time, whether it has met a partner, value].
+Waiting = list[Any]
+
+_LEFT, _RIGHT = 0, 1
+_IN_ORDER = TimeRules()
+
+
+@dataclass(frozen=True)
+class Within:
+    """A right message meets a left one if it is at most `before_ms` older and at most `after_ms` younger (both inclusive):
+    the bounds of Kafka Streams' `JoinWindows`."""
+
+    before_ms: int = 0
+    after_ms: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.before_ms, self.after_ms) < 0:
+            raise ValueError(f"bounds must be >= 0 ms, got {self}")
+
+
+class StreamStreamJoin:
+    """Gives every pair of a left and a right message that have the same key and are `within` each other, and every message
+    that found no partner. Outer on both sides: a caller that wants less leaves the rest.
+
+    A pair comes when its second message does. A message without a partner comes when none can come on time any more, from
+    `advance` (call it in `window`), from `add` if the index has grown by `limit` entries since the last scan, so that a
+    backlog does not outrun `window`, and all that wait from `finish`. Late messages are dropped and counted.
+
+    All messages of a key that wait are one value in the store: meant for keys with few messages in the interval.
+
+    Metrics: `join.late`, messages dropped because they came too late.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        store: str,
+        streams: tuple[SystemStream, SystemStream],
+        within: Within,
+        rules: TimeRules = _IN_ORDER,
+        limit: int = 10_000,
+    ) -> None:
+        """`streams`: the left and the right one. `store` has string keys and json (or msgpack) values and is used for
+        nothing else. `limit`: entries a scan takes at most. Raises EnvironmentFailure for inputs that do not
+        meet."""
+        if limit < 1:
+            raise ValueError(f"limit must be at least 1, got {limit}")
+        self._side = sides(context, streams)
+        self._store: KeyValueStore[str, Any] = context.get_store(store)
+        self._time = EventTime(self._store, self._side, rules)
+        self._index = ExpiryIndex(self._store)
+        #: How long a message of either side can wait for the other.
+        self._waits_ms = (within.after_ms, within.before_ms)
+        self._limit = limit
+        self._added = 0
+        self._late = context.task.metrics.counter("join", "late")
+
+    def add(self, envelope: IncomingMessageEnvelope) -> list[Joined]:
+        """Take one message; returns the pairs that it makes, and perhaps some that found no partner."""
+        side, time_ms = self._side[envelope.ssp], envelope.event_time
+        key = key_of(envelope.key)
+        if not self._time.observe(envelope.ssp, time_ms):
+            self._late.count += 1
+            return []
+        found = self._meet(side, key, time_ms, envelope.message)
+        self._index.add(time_ms + self._waits_ms[side], key)
+        self._added += 1
+        if self._added >= self._limit:
+            found += self._expire()
+        return found
+
+    def advance(self) -> list[Joined]:
+        """What found no partner and can find none any more, at most `limit` entries' worth; one scan of what is due."""
+        self._time.look_at_the_clock()
+        return self._expire()
+
+    def finish(self) -> Iterator[Joined]:
+        """Everything that waits, as if nothing would come any more; for `on_end_of_stream`."""
+        while due := self._index.take(END_OF_TIME_MS, self._limit):
+            for time_ms, key, _ in due:
+                yield from self._drop(key, time_ms)
+
+    def _meet(self, side: int, key: str, time_ms: int, value: Any) -> list[Joined]:
+        """Join a message with those of the other side, and let it wait for more."""
+        mine = [time_ms, False, value]
+        waiting: list[list[Waiting]] = self._store.get(_key(key)) or [[], []]
+        found, others = [], []
+        for other in waiting[1 - side]:
+            left_ms, right_ms = (time_ms, other[0]) if side == _LEFT else (other[0], time_ms)
+            if -self._waits_ms[_RIGHT] <= right_ms - left_ms <= self._waits_ms[_LEFT]:
+                # New lists throughout: the old ones are what a failed message goes back to.
+                other, mine = [other[0], True, other[2]], [time_ms, True, value]  # noqa: PLW2901
+                pair = Side(time_ms, value), Side(other[0], other[2])
+                found.append(Joined(key, *(pair if side == _LEFT else pair[::-1])))
+            others.append(other)
+        own = [*waiting[side], mine]
+        self._store.put(_key(key), [own, others] if side == _LEFT else [others, own])
+        return found
+
+    def _expire(self) -> list[Joined]:
+        self._added = 0
+        before_ms, passed = self._time.current, self._time.passed
+        if before_ms is None or before_ms <= passed:
+            return []
+        due = self._index.take(before_ms, self._limit, passed)
+        found = [joined for time_ms, key, _ in due for joined in self._drop(key, time_ms)]
+        self._time.pass_to(before_ms if len(due) < self._limit else due[-1].time_ms)
+        return found
+
+    def _drop(self, key: str, until_ms: int) -> list[Joined]:
+        """Remove the messages of a key that were due by `until_ms`; returns those without a partner."""
+        waiting: list[list[Waiting]] | None = self._store.get(_key(key))
+        if waiting is None:
+            return []
+        lonely = []
+        kept: list[list[Waiting]] = [[], []]
+        for side, messages in enumerate(waiting):
+            for message in messages:
+                time_ms, matched, value = message
+                if time_ms + self._waits_ms[side] > until_ms:
+                    kept[side].append(message)
+                elif not matched:
+                    lone = Side(time_ms, value)
+                    lonely.append(Joined(key, lone, None) if side == _LEFT else Joined(key, None, lone))
+        if kept[_LEFT] or kept[_RIGHT]:
+            self._store.put(_key(key), kept)
+        else:
+            self._store.delete(_key(key))
+        return lonely
+
+
+def _key(key: str) -> str:
+    return f"key/{key}"

@@ -1,0 +1,145 @@
+"""A join on a store of its own, fed from partitions, committed and crashed: what a container does, in miniature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, final
+
+from samzapy import IncomingMessageEnvelope, SystemStream, SystemStreamPartition
+from samzapy.api.context import ContainerContext, Context, JobContext
+from samzapy.container.context import ContainerTaskContext
+from samzapy.metrics import Registry
+from samzapy.testing import OpenStore, open_store
+
+LEFT, RIGHT = SystemStream("mem", "left"), SystemStream("mem", "right")
+#: Two partitions of the left input: one that was there and one that came by an expansion.
+SOURCES = (
+    SystemStreamPartition("mem", "left", 1),
+    SystemStreamPartition("mem", "left", 3),
+    SystemStreamPartition("mem", "right", 1),
+)
+JOB = {
+    "job.name": "joining",
+    "job.default.system": "mem",
+    "systems.mem.samza.factory": "memory",
+    "task.class": "a:B",
+    "task.inputs": "mem.left,mem.right",
+    "stores.joined.factory": "inmemory",
+    "stores.joined.key.serde": "string",
+    "stores.joined.msg.serde": "json",
+    "stores.joined.changelog": "mem.joined",
+    # Small, so that what is read back is often what was written and not the object that was put.
+    "stores.joined.object.cache.size": "4",
+    "stores.joined.write.batch.size": "2",
+}
+
+
+def context(store: Any, registry: Registry, partitions: Iterable[SystemStreamPartition] = SOURCES) -> Context:
+    task = ContainerTaskContext("Partition 1", {"joined": store}, dict.fromkeys(partitions, 0), registry, 1)
+    return Context(JobContext("joining", "1", JOB), ContainerContext("0", registry), task)
+
+
+@final
+class JoinBench:
+    """One task's join, exactly-once: a crash takes store, outputs and positions back to the last commit together."""
+
+    def __init__(self, path: Path, make: Callable[[Context], Any], inputs: Sequence[Sequence[tuple]] = ((), (), ())):
+        """`inputs`: (key, time, value) of each of `SOURCES`, in order."""
+        self._opening = open_store(JOB, "joined", path)
+        self.opened: OpenStore = self._opening.__enter__()
+        self._make = make
+        self._inputs = inputs
+        self.positions = [0, 0, 0]
+        self.outputs: list[Any] = []
+        self._committed: tuple[list[int], int] = ([0, 0, 0], 0)
+        self._start()
+
+    def __enter__(self) -> JoinBench:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._opening.__exit__(*failure)
+
+    def _start(self) -> None:
+        self.registry = Registry()
+        self.join = self._make(context(self.opened.store, self.registry))
+
+    def read(self, source: int) -> bool:
+        """Process the next message of a source; whether there was one."""
+        offset = self.positions[source]
+        if offset == len(self._inputs[source]):
+            return False
+        self.positions[source] += 1
+        self.outputs += self.join.add(envelope(SOURCES[source], offset, *self._inputs[source][offset]))
+        return True
+
+    def read_all(self) -> None:
+        for source in range(3):
+            while self.read(source):
+                pass
+
+    def send(self, source: int, key: Any, time_ms: int, value: Any = None) -> list[Any]:
+        """Process one message that is in no input."""
+        self.positions[source] += 1
+        return self.join.add(envelope(SOURCES[source], self.positions[source], key, time_ms, value))
+
+    def window(self) -> None:
+        self.outputs += self.join.advance()
+
+    def drain(self) -> None:
+        """Call `window` until there can be nothing left to do."""
+        for _ in range(sum(map(len, self._inputs)) + 2):
+            self.window()
+
+    def finish(self) -> None:
+        self.outputs += self.join.finish()
+
+    def commit(self) -> None:
+        self.opened.commit()
+        self._committed = list(self.positions), len(self.outputs)
+
+    def crash(self) -> None:
+        self.opened.crash()
+        positions, count = self._committed
+        self.positions = list(positions)
+        del self.outputs[count:]
+        self._start()
+
+    def contents(self) -> dict[str, Any]:
+        with self.opened.store.all() as entries:
+            return dict(entries)
+
+    def late(self) -> int:
+        return self.registry.counter("join", "late").count
+
+
+def envelope(ssp: SystemStreamPartition, offset: int, key: Any, time_ms: int, value: Any) -> IncomingMessageEnvelope:
+    return IncomingMessageEnvelope(ssp, offset, key, value, event_time=time_ms)
+
+
+def run(bench: JoinBench, steps: Iterable[int | str]) -> None:
+    """Numbers read from a source, words are methods; then read what is left."""
+    for step in steps:
+        if isinstance(step, int):
+            bench.read(step)
+        else:
+            getattr(bench, step)()
+    bench.read_all()
+
+
+def on_time(messages: Sequence[tuple], lateness_ms: int) -> list[tuple]:
+    """Those of one partition that are not older than its newest so far, less the lateness."""
+    kept, newest = [], None
+    for message in messages:
+        if newest is None or message[1] >= newest - lateness_ms:
+            kept.append(message)
+            newest = message[1] if newest is None else max(newest, message[1])
+    return kept
+
+
+def least_mark(inputs: Sequence[Sequence[tuple]], lateness_ms: int) -> int | None:
+    """How far event time has come when everything was read."""
+    if not all(inputs):
+        return None
+    return min(max(message[1] for message in of_source) for of_source in inputs) - lateness_ms

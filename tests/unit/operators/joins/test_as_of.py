@@ -1,0 +1,110 @@
+"""The last right message that is not younger, against lists of everything."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from join_bench import LEFT, RIGHT, JoinBench, least_mark, on_time, run
+
+from samzapy.operators.joins import AsOfJoin, Joined, Side, TimeRules
+
+messages = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 30), st.none() | st.integers(0, 99)), max_size=12)
+steps = st.lists(st.sampled_from([0, 0, 1, 1, 2, 2, 2, "window", "commit", "crash"]), max_size=40)
+tolerances = st.none() | st.integers(0, 12)
+
+
+def make(tolerance_ms=None, lateness_ms=0, limit=100):
+    return lambda context: AsOfJoin(context, "joined", (LEFT, RIGHT), tolerance_ms, TimeRules(lateness_ms), limit)
+
+
+def expected(inputs, tolerance_ms, lateness_ms):
+    one, other, rights = (on_time(of_source, lateness_ms) for of_source in inputs)
+    found = []
+    for key, time_ms, value in one + other:
+        before = [right for right in rights if right[0] == key and right[1] <= time_ms]
+        # Of those of one time the last one counts, so the search is from the end.
+        newest = max(reversed(before), key=lambda right: right[1], default=None)
+        partner = None
+        if newest is not None and newest[2] is not None and time_ms - newest[1] <= (tolerance_ms or 0):
+            partner = Side(*newest[1:])
+        if newest is not None and newest[2] is not None and tolerance_ms is None:
+            partner = Side(*newest[1:])
+        found.append(Joined(key, Side(time_ms, value), partner))
+    return found
+
+
+def ordered(found):
+    return sorted(found, key=repr)
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    inputs=st.tuples(messages, messages, messages),
+    steps=steps,
+    tolerance_ms=tolerances,
+    lateness_ms=st.integers(0, 10),
+    limit=st.sampled_from([1, 2, 100]),
+)
+def test_each_message_meets_the_last_one_before_it_whatever_the_order_and_the_crashes(
+    tmp_path, inputs, steps, tolerance_ms, lateness_ms, limit
+):
+    answer = expected(inputs, tolerance_ms, lateness_ms)
+    with JoinBench(tmp_path, make(tolerance_ms, lateness_ms, limit), inputs) as bench:
+        run(bench, steps)
+        bench.drain()
+        current = least_mark(inputs, lateness_ms)
+        due = [joined for joined in answer if current is not None and joined.left.time_ms < current]
+        assert ordered(bench.outputs) == ordered(due)
+        bench.finish()
+        assert ordered(bench.outputs) == ordered(answer)
+
+
+@settings(max_examples=30)
+@given(inputs=st.tuples(messages, messages, messages), lateness_ms=st.integers(0, 10))
+def test_every_late_message_is_counted(tmp_path_factory, inputs, lateness_ms):
+    with JoinBench(tmp_path_factory.mktemp("late"), make(5, lateness_ms), inputs) as bench:
+        bench.read_all()
+        assert bench.late() == sum(len(each) - len(on_time(each, lateness_ms)) for each in inputs)
+
+
+@pytest.mark.parametrize("tolerance_ms", [None, 5])
+def test_right_messages_that_no_one_can_ask_for_are_gone(tmp_path, tolerance_ms):
+    rights = [(key, time_ms, time_ms) for time_ms in range(1_000) for key in ("a", "b")]
+    rights += [("gone", 10, 10), ("a", 1_000, 1_000)]
+    rights.sort(key=lambda right: right[1])
+    inputs = [[("a", time_ms, 0) for time_ms in range(0, 1_001, 50)], [("b", 1_000, 0)], rights]
+    with JoinBench(tmp_path, make(tolerance_ms, limit=50), inputs) as bench:
+        for source in (1, 0, 2):
+            while bench.read(source):
+                pass
+        bench.drain()
+        histories = {key: value for key, value in bench.contents().items() if key.startswith("key/")}
+        if tolerance_ms is None:
+            assert histories["key/gone"] == [[10, 10]], "it is still the newest of its key"
+            assert all(len(history) <= 51 for history in histories.values())
+        else:
+            assert histories.keys() == {"key/a", "key/b"}
+            assert all(version[0] >= 995 for history in histories.values() for version in history)
+
+
+def test_left_messages_come_in_the_order_of_event_time(tmp_path):
+    times = [30, 10, 20, 10, 40]
+    lefts = [("a", time_ms, place) for place, time_ms in enumerate([*times, 99])]
+    inputs = [lefts, [("z", 99, 0)], [("a", 99, 0)]]
+    with JoinBench(tmp_path, make(lateness_ms=50), inputs) as bench:
+        bench.read_all()
+        bench.window()
+        assert [(joined.left.time_ms, joined.left.value) for joined in bench.outputs] == [
+            (10, 1),
+            (10, 3),
+            (20, 2),
+            (30, 0),
+            (40, 4),
+        ]
+
+
+def test_settings_that_mean_nothing_are_refused(tmp_path):
+    for limit, tolerance_ms in ((0, None), (1, -1)):
+        with pytest.raises(
+            ValueError, match=f"limit must be >= 1 and tolerance_ms >= 0, got {limit} and {tolerance_ms}"
+        ):
+            JoinBench(tmp_path, make(tolerance_ms, limit=limit))

@@ -1,0 +1,157 @@
+"""Pairs within an interval, and what found none, against lists of everything."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from join_bench import LEFT, RIGHT, JoinBench, least_mark, on_time, run
+
+from samzapy.operators.joins import Joined, Side, StreamStreamJoin, TimeRules, Within
+
+messages = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 30), st.integers(0, 99)), max_size=12)
+steps = st.lists(st.sampled_from([0, 0, 1, 1, 2, 2, 2, "window", "commit", "crash"]), max_size=40)
+
+
+def make(before_ms=0, after_ms=0, lateness_ms=0, limit=100, **rules):
+    within = Within(before_ms, after_ms)
+    return lambda context: StreamStreamJoin(
+        context, "joined", (LEFT, RIGHT), within, TimeRules(lateness_ms, **rules), limit
+    )
+
+
+def expected(inputs, before_ms, after_ms, lateness_ms):
+    """Pairs, and lonely messages with the time until which they may have waited."""
+    one, other, rights = (on_time(of_source, lateness_ms) for of_source in inputs)
+    lefts = one + other
+    pairs = [
+        Joined(left[0], Side(*left[1:]), Side(*right[1:]))
+        for left in lefts
+        for right in rights
+        if left[0] == right[0] and left[1] - before_ms <= right[1] <= left[1] + after_ms
+    ]
+    met_left = {(joined.key, joined.left) for joined in pairs}
+    met_right = {(joined.key, joined.right) for joined in pairs}
+    lonely = [
+        (each[1] + after_ms, Joined(each[0], Side(*each[1:]), None))
+        for each in lefts
+        if (each[0], Side(*each[1:])) not in met_left
+    ]
+    lonely += [
+        (each[1] + before_ms, Joined(each[0], None, Side(*each[1:])))
+        for each in rights
+        if (each[0], Side(*each[1:])) not in met_right
+    ]
+    return pairs, lonely
+
+
+def ordered(found):
+    return sorted(found, key=repr)
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    inputs=st.tuples(messages, messages, messages),
+    steps=steps,
+    bounds=st.tuples(st.integers(0, 12), st.integers(0, 12), st.integers(0, 10)),
+    limit=st.sampled_from([1, 2, 100]),
+)
+def test_pairs_and_the_rest_are_those_of_the_whole_lists_whatever_the_order_and_the_crashes(
+    tmp_path, inputs, steps, bounds, limit
+):
+    pairs, lonely = expected(inputs, *bounds)
+    with JoinBench(tmp_path, make(*bounds, limit=limit), inputs) as bench:
+        run(bench, steps)
+        bench.drain()
+        current = least_mark(inputs, bounds[2])
+        expired = [joined for until_ms, joined in lonely if current is not None and until_ms < current]
+        assert ordered(bench.outputs) == ordered(pairs + expired)
+        bench.finish()
+        assert ordered(bench.outputs) == ordered(pairs + [joined for _, joined in lonely])
+        assert bench.contents().keys() <= {"event-time"}
+
+
+@settings(max_examples=30)
+@given(inputs=st.tuples(messages, messages, messages), lateness_ms=st.integers(0, 10))
+def test_every_late_message_is_counted(tmp_path_factory, inputs, lateness_ms):
+    with JoinBench(tmp_path_factory.mktemp("late"), make(5, 5, lateness_ms), inputs) as bench:
+        bench.read_all()
+        assert bench.late() == sum(len(each) - len(on_time(each, lateness_ms)) for each in inputs)
+
+
+def test_what_expires_comes_in_the_order_of_the_time_and_at_most_as_much_as_the_limit(tmp_path):
+    times = [9, 3, 7, 1, 5]
+    inputs = [[*((f"k{time_ms}", time_ms, 0) for time_ms in times), ("z", 60, 0)], [("z", 60, 0)], [("z", 99, 0)]]
+    with JoinBench(tmp_path, make(after_ms=10, lateness_ms=20, limit=2), inputs) as bench:
+        bench.read_all()
+        sizes = [len(bench.outputs)]
+        for _ in range(3):
+            bench.window()
+            sizes.append(len(bench.outputs))
+        assert sizes == [2, 4, 5, 5], "the last message was the limit's second since the last scan"
+        assert [joined.left.time_ms for joined in bench.outputs] == sorted(times)
+
+
+def test_a_backlog_is_expired_without_a_window_once_the_limit_has_come(tmp_path):
+    inputs = [[(f"k{n}", n * 10, n) for n in range(50)], [("z", 10_000, 0)], [("z", 10_000, 0)]]
+    with JoinBench(tmp_path, make(after_ms=5, limit=10), inputs) as bench:
+        for source in (1, 2, 0):
+            while bench.read(source):
+                pass
+        waiting = [key for key in bench.contents() if key.startswith("key/k")]
+        assert len(waiting) <= 20, "what can expire does, long before anyone calls window"
+
+
+def test_a_partition_that_brings_nothing_holds_all_back_until_it_is_taken_for_idle(tmp_path):
+    class Hand:
+        now = 0.0
+
+        def monotonic(self):
+            return self.now
+
+        def wall_ms(self):
+            return int(self.now * 1000)
+
+    hand = Hand()
+    with JoinBench(tmp_path, make(after_ms=10, idle_ms=1_000, clock=hand)) as bench:
+        bench.send(0, "a", 100)
+        bench.send(1, "z", 500)
+        hand.now = 0.9
+        assert bench.join.advance() == [], "nobody knows how far the right one is"
+        hand.now = 1.1
+        assert bench.join.advance() == [], "it is taken for idle, and one of the left ones is at 100"
+        bench.send(0, "b", 500)
+        assert bench.join.advance() == [Joined("a", Side(100, None), None)]
+        assert bench.send(2, "a", 105) == [], "it was behind, not idle: its partner is gone"
+        assert bench.late() == 1
+        assert [joined.right.time_ms for joined in bench.send(2, "b", 501)] == [501]
+
+
+def test_a_message_meets_all_that_are_within_the_bounds_and_none_beyond(tmp_path):
+    with JoinBench(tmp_path, make(before_ms=2, after_ms=3, lateness_ms=100)) as bench:
+        for time_ms in (7, 8, 10, 13, 14):
+            bench.send(2, "a", time_ms, "right")
+        bench.send(2, "b", 10, "other key")
+        found = bench.send(0, "a", 10, "left")
+        assert [joined.right.time_ms for joined in found] == [8, 10, 13]
+        assert {joined.left for joined in found} == {Side(10, "left")}
+
+
+def test_bounds_and_limits_that_mean_nothing_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="bounds must be >= 0 ms"):
+        Within(-1, 0)
+    with pytest.raises(ValueError, match="limit must be at least 1, got 0"):
+        JoinBench(tmp_path, make(limit=0))
+    with pytest.raises(ValueError, match="lateness_ms must be >= 0 and idle_ms >= 1, got -1 and None"):
+        TimeRules(-1)
+
+
+@pytest.mark.parametrize(
+    ("key", "time_ms", "said"),
+    [
+        (None, 5, "a join needs a string as key, got None"),
+        (17, 5, "a join needs a string as key, got 17"),
+        ("a", -1, "event time must be >= 0 ms since 1970, got -1"),
+    ],
+)
+def test_a_message_that_cannot_be_joined_is_refused(tmp_path, key, time_ms, said):
+    with JoinBench(tmp_path, make()) as bench, pytest.raises(ValueError, match=said):
+        bench.send(0, key, time_ms)
