@@ -40,6 +40,7 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import (
     AsyncStreamTask,
     ClosableTask,
+    CopartitionedTask,
     CoroutineTask,
     EndOfStreamListenerTask,
     InitableTask,
@@ -58,6 +59,7 @@ __all__ = [
     "ClosableTask",
     "ContainerContext",
     "Context",
+    "CopartitionedTask",
     "CoroutineTask",
     "EndOfStreamListenerTask",
     "IncomingMessageEnvelope",

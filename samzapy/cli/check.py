@@ -38,7 +38,7 @@ def check(job: Path, texts: tuple[str, ...], *, strict: bool, show: bool, offlin
         warn(warning)
     add_import_paths(config.spark.py_files)
     task_class = _check_plugins(config)
-    model, kept = (None, ()) if offline else _look_around(config)
+    model, kept = (None, ()) if offline else _look_around(config, task_class)
     _show_job(config)
     _show_promises((*downgrades(config, task_class), *kept))
     if show:
@@ -75,13 +75,13 @@ def _serdes(config: JobConfig) -> list[str]:
     return sorted({name for name in [*streams, *stores] if name})
 
 
-def _look_around(config: JobConfig) -> tuple[JobModel | None, tuple[Downgrade, ...]]:
+def _look_around(config: JobConfig, task_class: type[AnyTask]) -> tuple[JobModel | None, tuple[Downgrade, ...]]:
     """The job model, and what its topics do not survive; neither, with a warning, if a system does not answer.
     Raises what is wrong with inputs and changelogs."""
     from samzapy.cli.surroundings import NotReachable, look_around
 
     try:
-        return look_around(config)
+        return look_around(config, task_class)
     except NotReachable as error:
         warn(f"the job model is left out: {error}")
         return None, ()

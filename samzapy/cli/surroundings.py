@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from samzapy.api.checkpoint import JobRecord
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription, SystemAdmin
+from samzapy.api.task import AnyTask
 from samzapy.checkpoint import manager_for
 from samzapy.cli.output import warn
 from samzapy.config.job import JobConfig
@@ -22,6 +23,7 @@ from samzapy.errors import (
     SamzapyError,
     UnknownStream,
 )
+from samzapy.job.copartitioning import check_copartitioned
 from samzapy.job.expansion import InputPartitions, follow_growth, from_json
 from samzapy.job.model import JobModel
 from samzapy.job.planner import changelog_partition_count, keeps_state, plan
@@ -39,11 +41,11 @@ class NotReachable(SamzapyError):
     exit_code = 3
 
 
-def look_around(config: JobConfig) -> tuple[JobModel, tuple[Downgrade, ...]]:
+def look_around(config: JobConfig, task_class: type[AnyTask] | None = None) -> tuple[JobModel, tuple[Downgrade, ...]]:
     """The model the job would have today, were it new; and what the topics that its promise rests on do not survive.
 
     Raises UnknownStream for an input or a stream of dead letters that does not exist, ConfigError for a broadcast partition that does not,
-    EnvironmentFailure for a changelog that could not hold the state, NotReachable when a system does not answer.
+    EnvironmentFailure for a changelog that could not hold the state and for inputs that a task could not join, NotReachable when a system does not answer.
     """
     with _admins(config) as admins:
         broadcast = sorted(config.task.broadcast_inputs)
@@ -56,7 +58,10 @@ def look_around(config: JobConfig) -> tuple[JobModel, tuple[Downgrade, ...]]:
         if config.task.errors.dead_letters is not None:
             _existing(admins, config.task.errors.dead_letters)
         read = {stream: counts[stream] for stream in config.task.inputs}
-        model = plan(config, read, known=follow_growth(_known(config), read, keeps_state=keeps_state(config)))
+        partitions = follow_growth(_known(config), read, keeps_state=keeps_state(config))
+        if task_class is not None:
+            check_copartitioned(config, partitions, task_class)
+        model = plan(config, read, known=partitions)
         _check_changelogs(config, admins, changelog_partition_count(model))
         return model, weakly_kept(config, lambda stream: _describe(admins, stream))
 

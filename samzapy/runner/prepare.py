@@ -20,6 +20,7 @@ from samzapy.container.factory import load_task_class
 from samzapy.container.ownership import this_run
 from samzapy.container.sources.processors import load_processors
 from samzapy.errors import ConfigError, ConfigProblem, UnknownStream
+from samzapy.job.copartitioning import check_copartitioned, parted
 from samzapy.job.expansion import InputPartitions, follow_growth, from_json, growth, to_json
 from samzapy.job.model import JobModel
 from samzapy.job.planner import changelog_partition_count, keeps_state, plan
@@ -47,8 +48,8 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     5  with `until_end`, and for `bounded` streams, the ends as they are now
     6  what weakens the guarantee is listed, the copies of changelogs and checkpoints included
 
-    Inputs with different partition counts are no error (Samza's rule: a task per partition number of the largest
-    one), but a warning: whoever joins them by key would miss matches. Raises ConfigError, EnvironmentFailure.
+    Inputs with different partition counts are a warning (Samza's rule: a task per partition number of the largest one),
+    and an error for a CopartitionedTask, which would miss matches. Raises ConfigError, EnvironmentFailure.
     """
     transaction_system(config)
     task_class = load_task_class(config.task.task_class)
@@ -61,7 +62,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
         counts = _partition_counts(config, clients)
         check_transaction_timeout(config, clients)
         run = this_run()
-        model, inputs = _plan(config, clients, counts, run)
+        model, inputs = _plan(config, clients, counts, run, task_class)
         ends = _ends(config, clients, model, until_end)
         kept = weakly_kept(config, lambda stream: clients.admin(stream.system).describe(stream.stream))
     finally:
@@ -69,7 +70,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     warnings = (
         *config.warnings,
         *growth(inputs, counts),
-        *_uneven(config, counts, inputs),
+        *_parted(config, inputs),
         *_idle_keys(config, task_class),
     )
     weaker = (*downgrades(config, task_class), *kept)
@@ -102,7 +103,11 @@ def _partition_counts(config: JobConfig, clients: SystemClients) -> dict[SystemS
 
 
 def _plan(
-    config: JobConfig, clients: SystemClients, counts: Mapping[SystemStream, int], run: JobRun
+    config: JobConfig,
+    clients: SystemClients,
+    counts: Mapping[SystemStream, int],
+    run: JobRun,
+    task_class: type[AnyTask],
 ) -> tuple[JobModel, Mapping[SystemStream, InputPartitions]]:
     checkpoints = manager_for(config, clients)
     try:
@@ -110,6 +115,7 @@ def _plan(
         previous = checkpoints.read_changelog_partitions()
         before = from_json(checkpoints.read_record(JobRecord.INPUTS))
         inputs = follow_growth(before, counts, keeps_state=keeps_state(config))
+        check_copartitioned(config, inputs, task_class)
         model = plan(config, counts, previous, inputs)
         partitions = changelog_partition_count(model)
         changelogs = [(store, store.changelog.system) for store in config.stores.values() if store.changelog]
@@ -166,13 +172,10 @@ def _ends(
     return ends or None
 
 
-def _uneven(
-    config: JobConfig, counts: Mapping[SystemStream, int], inputs: Mapping[SystemStream, InputPartitions]
-) -> Iterable[str]:
-    counts = {stream: inputs[stream].grouped for stream in counts}
-    if config.grouper == "partition" and len(set(counts.values())) > 1:
-        shown = " ".join(f"{stream}={count}" for stream, count in counts.items())
-        yield f"task.inputs: partition counts differ: {shown}; messages of equal keys do not meet in one task"
+def _parted(config: JobConfig, inputs: Mapping[SystemStream, InputPartitions]) -> Iterable[str]:
+    # With a task for each partition nobody expects that they meet.
+    if config.grouper != "ssp" and (apart := parted(config, inputs)):
+        yield f"task.inputs: {apart}"
 
 
 def _idle_keys(config: JobConfig, task_class: type[AnyTask]) -> Iterable[str]:

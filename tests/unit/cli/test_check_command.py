@@ -21,11 +21,14 @@ stores.s.changelog=local.s-changes
 my.password=hunter2
 """
 TASKS = """\
-from samzapy.api.task import StreamTask
+from samzapy.api.task import CopartitionedTask, StreamTask
 
 class Idle(StreamTask):
     def process(self, envelope, collector, coordinator):
         pass
+
+class Joining(Idle, CopartitionedTask):
+    pass
 """
 
 
@@ -45,6 +48,18 @@ def test_the_job_and_its_model_are_shown(samzapy, job):
     assert "Job model (3 tasks in 2 containers)" in output
     assert "  0          Partition 2  local.in[2]\n" in output
     assert "hunter2" not in output
+
+
+def test_inputs_that_a_task_could_not_join_are_refused(samzapy, job):
+    samzapy("topic", "create", "local.in", "--partitions", "3")
+    samzapy("topic", "create", "local.rates", "--partitions", "2")
+    keys = ("--config", "task.inputs=local.in,local.rates", "--config", "task.class=tasks_of_check:Joining")
+    code, _, errors = samzapy("check", job, *keys)
+    assert (code, errors) == (
+        3,
+        "error: task.inputs: partition counts differ: local.in=3 local.rates=2; messages of equal keys do not meet in "
+        "one task, and Joining joins them\n",
+    )
 
 
 def test_checking_creates_nothing(samzapy, job, tmp_path):

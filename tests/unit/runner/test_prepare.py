@@ -4,7 +4,7 @@ import pytest
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamDescription, StreamSpec
-from samzapy.api.task import StreamTask
+from samzapy.api.task import CopartitionedTask, StreamTask
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, EnvironmentFailure, UnknownStream
 from samzapy.runner.base import RunOptions
@@ -19,6 +19,10 @@ from samzapy.system.memory.cluster import MemoryCluster
 class Ignoring(StreamTask):
     def process(self, envelope, collector, coordinator):
         pass
+
+
+class Joining(Ignoring, CopartitionedTask):
+    pass
 
 
 JOB = {
@@ -108,6 +112,46 @@ def test_different_partition_counts_are_a_warning_and_the_largest_gives_the_task
     prepared = prepare(load_job({**JOB, "task.inputs": "memory.in,memory.other"}))
     assert len(prepared.model.tasks) == 4
     assert any("partition counts differ: memory.in=2 memory.other=4" in warning for warning in prepared.warnings)
+
+
+JOINING = {**JOB, "task.class": f"{__name__}:Joining", "task.inputs": "memory.in,memory.other"}
+
+
+@pytest.mark.parametrize(
+    ("grouper", "counts", "said"),
+    [
+        ("partition", (2, 4), "partition counts differ: memory.in=2 memory.other=4; messages of equal keys"),
+        (
+            "ssp",
+            (2, 2),
+            "each partition is a task of its own: memory.in=2 memory.other=2; messages of different inputs",
+        ),
+    ],
+)
+def test_inputs_of_a_task_that_joins_them_are_refused_if_they_do_not_meet(admin, grouper, counts, said):
+    for stream, count in zip(("in", "other"), counts, strict=True):
+        admin.create(StreamSpec(stream, count))
+    keys = STORE | {"job.systemstreampartition.grouper.factory": grouper}
+    with pytest.raises(EnvironmentFailure) as refused:
+        prepare(load_job(JOINING | keys))
+    assert str(refused.value) == f"task.inputs: {said} do not meet in one task, and Joining joins them"
+    assert admin.list_streams() == ["in", "other"], "nothing was made"
+
+
+def test_inputs_that_meet_in_one_task_for_all_partitions_may_have_any_number_of_them(admin):
+    admin.create(StreamSpec("in", 2))
+    admin.create(StreamSpec("other", 3))
+    prepared = prepare(load_job(JOINING | {"job.systemstreampartition.grouper.factory": "single"}))
+    assert [len(task.ssps) for task in prepared.model.tasks] == [5]
+
+
+def test_a_joined_input_that_grew_to_a_multiple_still_meets_the_other(admin):
+    for stream in ("in", "other"):
+        admin.create(StreamSpec(stream, 2))
+    prepare(load_job(JOINING | STORE))
+    admin.grow("in", 4)
+    model = prepare(load_job(JOINING | STORE)).model
+    assert {(ssp.stream, ssp.partition) for ssp in model.tasks[1].ssps} == {("in", 1), ("in", 3), ("other", 1)}
 
 
 def test_a_changelog_that_would_lose_state_is_refused(admin):
