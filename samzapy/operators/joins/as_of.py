@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator
-from operator import itemgetter
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from samzapy.api.context import Context
@@ -16,11 +14,9 @@ from samzapy.operators.joins.copartitioning import key_of, sides
 from samzapy.operators.joins.event_time import EventTime, TimeRules
 from samzapy.operators.joins.results import Joined, Side
 
-#: One right message: [event time, value], the value None from where the key has none.
-Version = list[Any]
-
-_time_ms = itemgetter(0)
 _IN_ORDER = TimeRules()
+#: What an entry of the index is, and in which order those of one time are dealt with.
+_RIGHT, _LEFT, _FORGET = "0", "1", "2"
 
 
 class AsOfJoin:
@@ -28,12 +24,12 @@ class AsOfJoin:
     or with None: if there is none, if it is more than `tolerance_ms` older, or if it is a tombstone. Of right messages of
     one key and time the last one counts.
 
-    A left message waits until no right one can come on time that would be nearer to it. It comes from `advance` (call it
-    in `window`), from `add` if `limit` of them have come since the last scan, so that a backlog does not outrun `window`,
-    and all that wait from `finish`. Late messages of either side are dropped and counted.
+    Messages of both sides wait in the order of event time until nothing can come on time that belongs before them. Then a
+    right one becomes its key's newest, and a left one is given. That happens in `advance` (call it in `window`), in `add`
+    if `limit` messages have come since the last scan, so that a backlog does not outrun `window`, and for all left ones in
+    `finish`. Late messages of either side are dropped and counted.
 
-    The right messages of a key that are still needed are one value in the store: with a tolerance those of that time, else
-    the newest and those that event time has not come to yet. Without a tolerance, each right key keeps its newest for good.
+    Without a tolerance the newest right message of each key is kept for good.
 
     Metrics: `join.late`, messages dropped because they came too late.
     """
@@ -48,101 +44,94 @@ class AsOfJoin:
         limit: int = 10_000,
     ) -> None:
         """`streams`: the left and the right one. `store` has string keys and json (or msgpack) values and is used for
-        nothing else. `limit`: entries a scan takes at most. Raises EnvironmentFailure for inputs that do not
-        meet."""
+        nothing else. `limit`: entries a scan takes at most. Raises EnvironmentFailure for inputs that do not meet."""
         if limit < 1 or (tolerance_ms is not None and tolerance_ms < 0):
             raise ValueError(f"limit must be >= 1 and tolerance_ms >= 0, got {limit} and {tolerance_ms}")
-        self._of_right = {ssp: bool(place) for ssp, place in sides(context, streams).items()}
+        self._kind = {ssp: (_LEFT, _RIGHT)[place] for ssp, place in sides(context, streams).items()}
         self._store: KeyValueStore[str, Any] = context.get_store(store)
-        self._time = EventTime(self._store, self._of_right, rules)
-        self._left = ExpiryIndex(self._store, "left/")
-        self._right = ExpiryIndex(self._store, "right/")
+        self._time = EventTime(self._store, self._kind, rules)
+        self._index = ExpiryIndex(self._store)
         self._tolerance_ms = tolerance_ms
         self._limit = limit
-        #: Where the next scan of `_right` begins. Nothing but time is lost with it, so it is not kept.
-        self._forgotten = 0
         self._added = 0
         self._late = context.task.metrics.counter("join", "late")
 
     def add(self, envelope: IncomingMessageEnvelope) -> list[Joined]:
         """Take one message; returns nothing, or left messages whose time has come."""
-        key = key_of(envelope.key)
-        if not self._time.observe(envelope.ssp, envelope.event_time):
+        ssp, time_ms, key = envelope.ssp, envelope.event_time, key_of(envelope.key)
+        if not self._time.observe(ssp, time_ms):
             self._late.count += 1
             return []
-        if self._of_right[envelope.ssp]:
-            self._keep(key, envelope.event_time, envelope.message)
-        else:
-            # The offset tells apart what one partition has of one time; it orders them, too.
-            name = f"{envelope.offset:019d}/{envelope.ssp}"
-            self._left.add(envelope.event_time, name, [key, envelope.message])
+        # The offset tells apart, and keeps in order, what one partition has of one time.
+        self._index.add(time_ms, f"{self._kind[ssp]}{envelope.offset:019d}/{ssp}", [key, envelope.message])
         self._added += 1
         return self._answer() if self._added >= self._limit else []
 
     def advance(self) -> list[Joined]:
-        """Left messages whose time has come, at most `limit` of them, in the order of event time; one scan."""
+        """Left messages whose time has come, in the order of event time; one scan of at most `limit` entries."""
         self._time.look_at_the_clock()
         return self._answer()
 
     def finish(self) -> Iterator[Joined]:
-        """Everything that waits, as if nothing would come any more; for `on_end_of_stream`."""
-        while due := self._left.take(END_OF_TIME_MS, self._limit):
-            yield from map(self._joined, due)
+        """Every left message that waits, as if nothing would come any more; for `on_end_of_stream`. What is older than the
+        last of them and comes nevertheless is late."""
+        ahead: list[Due] = []
+        since_ms = 0
+        while due := self._index.take(END_OF_TIME_MS, self._limit, since_ms):
+            since_ms = due[-1].time_ms
+            ahead += due
+            last = max((place for place, each in enumerate(ahead) if each.name[0] == _LEFT), default=-1)
+            if last >= 0:
+                self._time.pass_to(ahead[last].time_ms)
+                yield from self._in_order(ahead[: last + 1], ahead[last].time_ms)
+                del ahead[: last + 1]
+        for each in ahead:
+            self._index.add(*each)
 
     def _answer(self) -> list[Joined]:
         self._added = 0
         before_ms, passed = self._time.current, self._time.passed
         if before_ms is None or before_ms <= passed:
             return []
-        due = self._left.take(before_ms, self._limit, passed)
-        found = list(map(self._joined, due))
+        due = self._index.take(before_ms, self._limit, passed)
         if len(due) == self._limit:
             before_ms = due[-1].time_ms
-        self._forget(before_ms)
         self._time.pass_to(before_ms)
+        return self._in_order(due, before_ms)
+
+    def _in_order(self, due: Iterable[Due], passed: int) -> list[Joined]:
+        found = []
+        for time_ms, name, kept in due:
+            if name[0] == _FORGET:
+                self._forget(name[1:], time_ms)
+                continue
+            key, value = kept
+            if name[0] == _LEFT:
+                found.append(self._joined(key, time_ms, value))
+            else:
+                self._make_newest(key, time_ms, value, passed)
         return found
 
-    def _joined(self, due: Due) -> Joined:
-        key, value = due.value
-        history: list[Version] = self._store.get(_key(key)) or []
-        place = bisect_right(history, due.time_ms, key=_time_ms)
-        left = Side(due.time_ms, value)
-        if not place:
-            return Joined(key, left, None)
-        time_ms, version = history[place - 1]
-        if version is None or (self._tolerance_ms is not None and due.time_ms - time_ms > self._tolerance_ms):
-            return Joined(key, left, None)
-        return Joined(key, left, Side(time_ms, version))
+    def _joined(self, key: str, time_ms: int, value: Any) -> Joined:
+        newest = self._store.get(_key(key))
+        if newest is None or (self._tolerance_ms is not None and time_ms - newest[0] > self._tolerance_ms):
+            return Joined(key, Side(time_ms, value), None)
+        return Joined(key, Side(time_ms, value), Side(*newest))
 
-    def _keep(self, key: str, time_ms: int, value: Any) -> None:
-        """Put a version where its time belongs, and drop those that no left message can ask for any more."""
-        history: list[Version] = self._store.get(_key(key)) or []
-        place = bisect_right(history, time_ms, key=_time_ms)
-        changed = [*history[:place], [time_ms, value], *history[place:]]
-        self._store.put(_key(key), changed[self._first_needed(changed, self._time.passed) :])
-        if self._tolerance_ms is not None:
-            self._right.add(time_ms + self._tolerance_ms, key)
-
-    def _first_needed(self, history: list[Version], passed: int) -> int:
-        """Where the versions begin that a left message of `passed` or later can meet."""
-        newest = bisect_right(history, passed, key=_time_ms) - 1
-        if newest >= 0 and self._tolerance_ms is not None and history[newest][0] + self._tolerance_ms < passed:
-            newest += 1
-        return max(newest, 0)
-
-    def _forget(self, passed: int) -> None:
-        """Drop versions that are too old for every left message from `passed` on, of keys that get no new ones, too."""
-        if self._tolerance_ms is None:
+    def _make_newest(self, key: str, time_ms: int, value: Any, passed: int) -> None:
+        if value is None:
+            self._store.delete(_key(key))
             return
-        due = self._right.take(passed, self._limit, self._forgotten)
-        for key in dict.fromkeys(name for _, name, _ in due):
-            history: list[Version] = self._store.get(_key(key)) or []
-            kept = history[self._first_needed(history, passed) :]
-            if kept:
-                self._store.put(_key(key), kept)
-            else:
-                self._store.delete(_key(key))
-        self._forgotten = passed if len(due) < self._limit else due[-1].time_ms
+        self._store.put(_key(key), [time_ms, value])
+        if self._tolerance_ms is not None:
+            # Not before what the next scan begins with.
+            self._index.add(max(time_ms + self._tolerance_ms, passed), f"{_FORGET}{key}")
+
+    def _forget(self, key: str, time_ms: int) -> None:
+        """Drop the newest of a key if nothing after `time_ms` can meet it."""
+        newest = self._store.get(_key(key))
+        if newest is not None and self._tolerance_ms is not None and newest[0] + self._tolerance_ms <= time_ms:
+            self._store.delete(_key(key))
 
 
 def _key(key: str) -> str:

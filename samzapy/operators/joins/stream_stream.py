@@ -17,6 +17,9 @@ from samzapy.operators.joins.results import Joined, Side
 
 #: One waiting message: [event time, whether it has met a partner, value].
 Waiting = list[Any]
+#: What waits of a key in one stretch of event time: left messages, right messages.
+Bucket = list[list[Waiting]]
+_EMPTY: Bucket = [[], []]
 
 _LEFT, _RIGHT = 0, 1
 _IN_ORDER = TimeRules()
@@ -43,7 +46,8 @@ class StreamStreamJoin:
     `advance` (call it in `window`), from `add` if the index has grown by `limit` entries since the last scan, so that a
     backlog does not outrun `window`, and all that wait from `finish`. Late messages are dropped and counted.
 
-    All messages of a key that wait are one value in the store: meant for keys with few messages in the interval.
+    What waits of a key is one value in the store for each interval of event time: a lookup reads two, however far one input
+    is ahead of the other. Meant for keys with few messages within one interval.
 
     Metrics: `join.late`, messages dropped because they came too late.
     """
@@ -68,6 +72,8 @@ class StreamStreamJoin:
         self._index = ExpiryIndex(self._store)
         #: How long a message of either side can wait for the other.
         self._waits_ms = (within.after_ms, within.before_ms)
+        #: So wide that what a message can meet lies in two buckets.
+        self._width_ms = max(within.before_ms + within.after_ms, 1)
         self._limit = limit
         self._added = 0
         self._late = context.task.metrics.counter("join", "late")
@@ -80,7 +86,7 @@ class StreamStreamJoin:
             self._late.count += 1
             return []
         found = self._meet(side, key, time_ms, envelope.message)
-        self._index.add(time_ms + self._waits_ms[side], key)
+        self._index.add(time_ms + self._waits_ms[side], f"{side}{key}")
         self._added += 1
         if self._added >= self._limit:
             found += self._expire()
@@ -94,25 +100,33 @@ class StreamStreamJoin:
     def finish(self) -> Iterator[Joined]:
         """Everything that waits, as if nothing would come any more; for `on_end_of_stream`."""
         while due := self._index.take(END_OF_TIME_MS, self._limit):
-            for time_ms, key, _ in due:
-                yield from self._drop(key, time_ms)
+            for time_ms, name, _ in due:
+                yield from self._drop(name, time_ms)
 
     def _meet(self, side: int, key: str, time_ms: int, value: Any) -> list[Joined]:
         """Join a message with those of the other side, and let it wait for more."""
-        mine = [time_ms, False, value]
-        waiting: list[list[Waiting]] = self._store.get(_key(key)) or [[], []]
-        found, others = [], []
-        for other in waiting[1 - side]:
-            left_ms, right_ms = (time_ms, other[0]) if side == _LEFT else (other[0], time_ms)
-            if -self._waits_ms[_RIGHT] <= right_ms - left_ms <= self._waits_ms[_LEFT]:
-                # New lists throughout: the old ones are what a failed message goes back to.
-                other, mine = [other[0], True, other[2]], [time_ms, True, value]  # noqa: PLW2901
-                pair = Side(time_ms, value), Side(other[0], other[2])
-                found.append(Joined(key, *(pair if side == _LEFT else pair[::-1])))
-            others.append(other)
-        own = [*waiting[side], mine]
-        self._store.put(_key(key), [own, others] if side == _LEFT else [others, own])
+        before_ms, after_ms = self._waits_ms[1 - side], self._waits_ms[side]
+        found: list[Joined] = []
+        for bucket in range((time_ms - before_ms) // self._width_ms, (time_ms + after_ms) // self._width_ms + 1):
+            waiting: Bucket = self._store.get(_key(bucket, key)) or _EMPTY
+            # New lists throughout: the old ones are what a failed message goes back to.
+            others = []
+            for other in waiting[1 - side]:
+                if -before_ms <= other[0] - time_ms <= after_ms:
+                    pair = Side(time_ms, value), Side(other[0], other[2])
+                    found.append(Joined(key, *(pair if side == _LEFT else pair[::-1])))
+                    others.append([other[0], True, other[2]])
+                else:
+                    others.append(other)
+            if others != waiting[1 - side]:
+                self._put(bucket, key, 1 - side, others, waiting[side])
+        bucket = time_ms // self._width_ms
+        waiting = self._store.get(_key(bucket, key)) or _EMPTY
+        self._put(bucket, key, side, [*waiting[side], [time_ms, bool(found), value]], waiting[1 - side])
         return found
+
+    def _put(self, bucket: int, key: str, side: int, messages: list[Waiting], others: list[Waiting]) -> None:
+        self._store.put(_key(bucket, key), [messages, others] if side == _LEFT else [others, messages])
 
     def _expire(self) -> list[Joined]:
         self._added = 0
@@ -120,31 +134,24 @@ class StreamStreamJoin:
         if before_ms is None or before_ms <= passed:
             return []
         due = self._index.take(before_ms, self._limit, passed)
-        found = [joined for time_ms, key, _ in due for joined in self._drop(key, time_ms)]
+        found = [joined for time_ms, name, _ in due for joined in self._drop(name, time_ms)]
         self._time.pass_to(before_ms if len(due) < self._limit else due[-1].time_ms)
         return found
 
-    def _drop(self, key: str, until_ms: int) -> list[Joined]:
-        """Remove the messages of a key that were due by `until_ms`; returns those without a partner."""
-        waiting: list[list[Waiting]] | None = self._store.get(_key(key))
-        if waiting is None:
-            return []
-        lonely = []
-        kept: list[list[Waiting]] = [[], []]
-        for side, messages in enumerate(waiting):
-            for message in messages:
-                time_ms, matched, value = message
-                if time_ms + self._waits_ms[side] > until_ms:
-                    kept[side].append(message)
-                elif not matched:
-                    lone = Side(time_ms, value)
-                    lonely.append(Joined(key, lone, None) if side == _LEFT else Joined(key, None, lone))
-        if kept[_LEFT] or kept[_RIGHT]:
-            self._store.put(_key(key), kept)
+    def _drop(self, name: str, due_ms: int) -> list[Joined]:
+        """Remove the messages of a side and key that were due at `due_ms`; returns those without a partner."""
+        side, key = int(name[0]), name[1:]
+        time_ms = due_ms - self._waits_ms[side]
+        bucket = time_ms // self._width_ms
+        waiting: Bucket = self._store.get(_key(bucket, key)) or _EMPTY
+        kept = [message for message in waiting[side] if message[0] != time_ms]
+        if kept or waiting[1 - side]:
+            self._put(bucket, key, side, kept, waiting[1 - side])
         else:
-            self._store.delete(_key(key))
-        return lonely
+            self._store.delete(_key(bucket, key))
+        lonely = [Side(time_ms, value) for at_ms, matched, value in waiting[side] if at_ms == time_ms and not matched]
+        return [Joined(key, lone, None) if side == _LEFT else Joined(key, None, lone) for lone in lonely]
 
 
-def _key(key: str) -> str:
-    return f"key/{key}"
+def _key(bucket: int, key: str) -> str:
+    return f"key/{bucket}/{key}"

@@ -55,11 +55,9 @@ def test_inputs_that_a_task_could_not_join_are_refused(samzapy, job):
     samzapy("topic", "create", "local.rates", "--partitions", "2")
     keys = ("--config", "task.inputs=local.in,local.rates", "--config", "task.class=tasks_of_check:Joining")
     code, _, errors = samzapy("check", job, *keys)
-    assert (code, errors) == (
-        3,
-        "error: task.inputs: partition counts differ: local.in=3 local.rates=2; messages of equal keys do not meet in "
-        "one task, and Joining joins them\n",
-    )
+    assert code == 3
+    assert errors.startswith("error: task.inputs: partition counts differ: local.in=3 local.rates=2; ")
+    assert errors.endswith("do not meet in one task, and Joining joins them\n")
 
 
 def test_checking_creates_nothing(samzapy, job, tmp_path):

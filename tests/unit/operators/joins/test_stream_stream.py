@@ -47,7 +47,7 @@ def ordered(found):
     return sorted(found, key=repr)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     inputs=st.tuples(messages, messages, messages),
     steps=steps,
