@@ -9,6 +9,7 @@ from typing import Any, final
 from samzapy import IncomingMessageEnvelope, SystemStream, SystemStreamPartition
 from samzapy.api.context import ContainerContext, Context, JobContext
 from samzapy.container.context import ContainerTaskContext
+from samzapy.container.policies.undo_journal import JournaledStore, UndoJournal
 from samzapy.metrics import Registry
 from samzapy.testing import OpenStore, open_store
 
@@ -63,7 +64,8 @@ class JoinBench:
 
     def _start(self) -> None:
         self.registry = Registry()
-        self.join = self._make(context(self.opened.store, self.registry))
+        self._journal = UndoJournal()
+        self.join = self._make(context(JournaledStore(self.opened.store, self._journal), self.registry))
 
     def read(self, source: int) -> bool:
         """Process the next message of a source; whether there was one."""
@@ -73,6 +75,17 @@ class JoinBench:
         self.positions[source] += 1
         self.outputs += self.join.add(envelope(SOURCES[source], offset, *self._inputs[source][offset]))
         return True
+
+    def fail(self, source: int) -> tuple[int, int] | None:
+        """Process the next message of a source and undo it, as for one whose task raised; returns which it was."""
+        place = source, self.positions[source]
+        self._journal.begin()
+        kept = len(self.outputs)
+        if not self.read(source):
+            return None
+        del self.outputs[kept:]
+        self._journal.undo()
+        return place
 
     def read_all(self) -> None:
         for source in range(3):
