@@ -31,22 +31,29 @@ JOBS = ["profiles-settings", "impressions-clicks", "departures-weather"]
 def inputs(job):
     """Smaller than what the jobs' files speak of, but for the table of users."""
     if job == "profiles-settings":
-        return list(zip(("profiles", "settings"), profiles_and_settings(members=100, changes=1_000), strict=True))
+        return list(
+            zip(("member-profiles", "member-settings"), profiles_and_settings(members=100, changes=1_000), strict=True)
+        )
     if job == "impressions-clicks":
         return list(zip(("impressions", "clicks"), impressions_and_clicks(count=1_500), strict=True))
     if job == "view-regions":
         return inputs_of(job)
     until_ms = int(datetime(2013, 1, 2 + DAYS, tzinfo=timezone.utc).timestamp()) * 1000
-    return [("departures", departures(DAYS)), ("weather", [each for each in weather() if each.time_ms < until_ms])]
+    return [
+        ("airport-departures", departures(DAYS)),
+        ("airport-weather", [each for each in weather() if each.time_ms < until_ms]),
+    ]
 
 
 def check(job, days=DAYS):
     """The job's output is the oracle's."""
     name = job.config.name
     if name == "profiles-settings":
-        assert joined_rows(job) == join_oracles.members(job.partitions("profiles"), job.partitions("settings"))
+        assert joined_rows(job) == join_oracles.members(
+            job.partitions("member-profiles"), job.partitions("member-settings")
+        )
     elif name == "view-regions":
-        assert job.outputs() == join_oracles.view_regions(job.partitions("views"), job.partitions("users"))
+        assert job.outputs() == join_oracles.view_regions(job.partitions("user-views"), job.partitions("user-regions"))
     elif name == "impressions-clicks":
         assert job.outputs() == join_oracles.clicked(job.partitions("impressions"), job.partitions("clicks"))
     else:
@@ -125,7 +132,7 @@ def test_another_job_reads_the_joined_tables_from_the_changelog(tmp_path):
     job.streams.admin.create(StreamSpec("row-kinds", 4))
     LocalRunner().run(prepare(load_job(keys), until_end=True), RunOptions())
     kinds = {message.key: message.value for partition in job.partitions("row-kinds") for message in partition}
-    rows = join_oracles.members(job.partitions("profiles"), job.partitions("settings"))
+    rows = join_oracles.members(job.partitions("member-profiles"), job.partitions("member-settings"))
     assert {key: kind for key, kind in kinds.items() if kind != "gone"} == {
         key: "+".join(sorted(row)) for key, row in rows.items()
     }

@@ -18,11 +18,11 @@ MISSING = "NA"
 
 
 class Event(NamedTuple):
-    """A row as a message: its key (None if the row has none), its value (None: it is deleted), and when it happened (ms
-    since 1970)."""
+    """A row as a message: its key (None if the row has none), its value (a dict; None: the key is deleted), and when it
+    happened (ms since 1970)."""
 
     key: str | None
-    value: dict[str, Any] | None
+    value: Any
     time_ms: int
 
 

@@ -23,7 +23,7 @@ class DeparturesWeatherTask(SendingTask, WindowableTask, EndOfStreamListenerTask
 
     def init(self, context: Context) -> None:
         super().init(context)
-        streams = inputs(context, "departures", "weather")
+        streams = inputs(context, "airport-departures", "airport-weather")
         self._departures = AsOfJoin(context, "departures", streams, OBSERVED_WITHIN_MS)
 
     def process(

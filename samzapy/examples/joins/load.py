@@ -17,10 +17,10 @@ from samzapy.examples.joins.recorded import departures, weather
 
 #: By job name: the streams, and what makes their events.
 _INPUTS: dict[str, tuple[tuple[str, str], Callable[[], tuple[list[Event], list[Event]]]]] = {
-    "profiles-settings": (("profiles", "settings"), profiles_and_settings),
-    "view-regions": (("views", "users"), views_and_users),
+    "profiles-settings": (("member-profiles", "member-settings"), profiles_and_settings),
+    "view-regions": (("user-views", "user-regions"), views_and_users),
     "impressions-clicks": (("impressions", "clicks"), impressions_and_clicks),
-    "departures-weather": (("departures", "weather"), lambda: (departures(), weather())),
+    "departures-weather": (("airport-departures", "airport-weather"), lambda: (departures(), weather())),
 }
 
 

@@ -18,7 +18,10 @@ class ProfilesSettingsTask(StreamTask, InitableTask, CopartitionedTask):
 
     def init(self, context: Context) -> None:
         system = context.job.config["job.default.system"]
-        parts = {SystemStream(system, "profiles"): "profile", SystemStream(system, "settings"): "settings"}
+        parts = {
+            SystemStream(system, "member-profiles"): "profile",
+            SystemStream(system, "member-settings"): "settings",
+        }
         self._members = TableTableJoin(context, "members", parts)
 
     def process(

@@ -19,7 +19,7 @@ class ViewRegionsTask(SendingTask):
 
     def init(self, context: Context) -> None:
         super().init(context)
-        views, users = inputs(context, "views", "users")
+        views, users = inputs(context, "user-views", "user-regions")
         self._views = StreamTableJoin(context, "users", stream=views, table=users)
 
     def process(
