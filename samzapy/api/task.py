@@ -88,6 +88,14 @@ class InitableTask(ABC):
         """Called once, after the task's stores are restored and before its first message."""
 
 
+class CopartitionedTask:
+    """A task in which messages of equal keys of all its inputs have to meet, because it joins them.
+
+    A job whose inputs do not have the same number of partitions is refused before it starts (EnvironmentFailure); for
+    other tasks that is a warning. Nothing can tell how the inputs' writers choose partitions: let them use the same.
+    """
+
+
 class WindowableTask(ABC):
     """A task with a timer."""
 
@@ -110,11 +118,3 @@ class EndOfStreamListenerTask(ABC):
     @abstractmethod
     def on_end_of_stream(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
         """Called once, when all of the task's partitions have reached their end."""
-
-
-class CopartitionedTask:
-    """A task in which messages of equal keys of all its inputs have to meet, because it joins them.
-
-    A job whose inputs do not have the same number of partitions is refused before it starts (EnvironmentFailure); for
-    other tasks that is a warning. Nothing can tell how the inputs' writers choose partitions: let them use the same.
-    """
