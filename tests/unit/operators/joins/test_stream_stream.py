@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from join_bench import LEFT, RIGHT, JoinBench, least_mark, on_time, run
 
 from samzapy.operators.joins import Joined, Side, StreamStreamJoin, TimeRules, Within
+from samzapy.testing import ManualClock
 
 messages = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 30), st.integers(0, 99)), max_size=12)
 steps = st.lists(st.sampled_from([0, 0, 1, 1, 2, 2, 2, "window", "commit", "crash"]), max_size=40)
@@ -101,22 +102,13 @@ def test_a_backlog_is_expired_without_a_window_once_the_limit_has_come(tmp_path)
 
 
 def test_a_partition_that_brings_nothing_holds_all_back_until_it_is_taken_for_idle(tmp_path):
-    class Hand:
-        now = 0.0
-
-        def monotonic(self):
-            return self.now
-
-        def wall_ms(self):
-            return int(self.now * 1000)
-
-    hand = Hand()
-    with JoinBench(tmp_path, make(after_ms=10, idle_ms=1_000, clock=hand)) as bench:
+    clock = ManualClock()
+    with JoinBench(tmp_path, make(after_ms=10, idle_ms=1_000, clock=clock)) as bench:
         bench.send(0, "a", 100)
         bench.send(1, "z", 500)
-        hand.now = 0.9
+        clock.advance_to(0.9)
         assert bench.join.advance() == [], "nobody knows how far the right one is"
-        hand.now = 1.1
+        clock.advance_to(1.1)
         assert bench.join.advance() == [], "it is taken for idle, and one of the left ones is at 100"
         bench.send(0, "b", 500)
         assert bench.join.advance() == [Joined("a", Side(100, None), None)]
