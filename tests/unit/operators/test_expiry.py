@@ -1,7 +1,7 @@
 """The expiry index against a dict, over every way an entry can come and go."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samzapy.errors import StoreError
@@ -31,6 +31,7 @@ steps = st.lists(
 )
 
 
+@settings(max_examples=60)
 @given(steps=steps)
 def test_what_is_due_comes_once_oldest_first_over_commits_and_crashes(steps, tmp_path_factory):
     with open_store(JOB, "waiting", tmp_path_factory.mktemp("expiry")) as opened:
