@@ -58,7 +58,7 @@ def test_each_message_meets_the_last_one_before_it_whatever_the_order_and_the_cr
         assert ordered(bench.outputs) == ordered(answer)
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(inputs=st.tuples(messages, messages, messages), lateness_ms=st.integers(0, 10))
 def test_every_late_message_is_counted(tmp_path_factory, inputs, lateness_ms):
     with JoinBench(tmp_path_factory.mktemp("late"), make(5, lateness_ms), inputs) as bench:

@@ -70,7 +70,7 @@ def test_pairs_and_the_rest_are_those_of_the_whole_lists_whatever_the_order_and_
         assert bench.contents().keys() <= {"event-time"}
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(inputs=st.tuples(messages, messages, messages), lateness_ms=st.integers(0, 10))
 def test_every_late_message_is_counted(tmp_path_factory, inputs, lateness_ms):
     with JoinBench(tmp_path_factory.mktemp("late"), make(5, 5, lateness_ms), inputs) as bench:
