@@ -74,11 +74,20 @@ class StreamDescription:
 
 
 @dataclass(frozen=True)
+class StreamSettings:
+    """What a job file says of one stream: `properties` are its keys without `prefix` (`streams.ID.`), samza.* left out."""
+
+    prefix: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class SystemSettings:
     """What a job file says below `systems.NAME.`, with the values resolved.
 
     `consumer` and `producer` are the pass-through keys without their prefix; `properties` is everything else without
-    the prefix (`path`, `samza.fetch.threshold`, ...); `default_stream` is `default.stream.*`.
+    the prefix (`path`, `samza.fetch.threshold`, ...); `default_stream` is `default.stream.*`; `streams` are the
+    system's streams that the file mentions, by their name there.
     """
 
     name: str
@@ -87,6 +96,7 @@ class SystemSettings:
     producer: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
     default_stream: Mapping[str, str] = field(default_factory=dict)
+    streams: Mapping[str, StreamSettings] = field(default_factory=dict)
 
 
 class SystemConsumer(ABC):
@@ -196,6 +206,9 @@ class SystemProducer(ABC):
 
 class SystemAdmin(ABC):
     """Looks at and changes the streams of one system."""
+
+    #: Whether `upcoming` may go back, since a stream's newest records can be deleted: a position beyond is no error then.
+    upcoming_goes_back = False
 
     @abstractmethod
     def create(self, spec: StreamSpec) -> bool:

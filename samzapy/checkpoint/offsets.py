@@ -16,6 +16,7 @@ def starting_offset(
     log: OffsetRange,
     *,
     late: bool = False,
+    goes_back: bool = False,
 ) -> int:
     """The first offset to process.
 
@@ -23,13 +24,14 @@ def starting_offset(
     oldest record, whatever the stream's default, since what it holds by now was meant for the job.
 
     A committed offset is used unless `reset.offset` is set, and must lie in the log (its end included): otherwise
-    records were lost to retention, or the topic was made anew, and only the operator can say what to do.
+    records were lost to retention, or the topic was made anew, and only the operator can say what to do. Where the log's
+    end `goes_back`, as newest records can be deleted, a committed offset beyond it is used as well.
     Raises OffsetOutOfRange with both numbers and the command that repairs it.
     """
     committed = None if checkpoint is None or stream.reset_offset else checkpoint.input_offsets.get(ssp)
     if committed is None:
         return default_offset("oldest" if late and not stream.reset_offset else stream.offset_default, log)
-    if log.oldest <= committed <= log.upcoming:
+    if log.oldest <= committed and (goes_back or committed <= log.upcoming):
         return committed
     key = f"systems.{ssp.system}.streams.{ssp.stream}.samza"
     repair = (

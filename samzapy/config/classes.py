@@ -35,7 +35,12 @@ class KnownClasses:
 _KAFKA = "samzapy.system.kafka:KafkaSystemFactory"
 _MEMORY = "samzapy.system.memory.factory:MemorySystemFactory"
 SYSTEMS = KnownClasses(
-    {"kafka": _KAFKA, "local": "samzapy.system.local.factory:LocalSystemFactory", "memory": _MEMORY},
+    {
+        "kafka": _KAFKA,
+        "local": "samzapy.system.local.factory:LocalSystemFactory",
+        "memory": _MEMORY,
+        "database": "samzapy.system.database:DatabaseSystemFactory",
+    },
     {"KafkaSystemFactory": _KAFKA, "InMemorySystemFactory": _MEMORY},
     "my.module:MySystemFactory",
 )

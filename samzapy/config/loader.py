@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from samzapy.api.system import SystemSettings
 from samzapy.config import (
     asynchronous,
     checkpoint,
+    database,
     errors,
     job,
     metrics,
@@ -51,6 +52,7 @@ ALL_KEYS: tuple[Key[Any], ...] = (
     *errors.KEYS,
     *checkpoint.KEYS,
     *systems.KEYS,
+    *database.KEYS,
     *streams.KEYS,
     *serializers.KEYS,
     *stores.KEYS,
@@ -106,12 +108,13 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
     }
     _check_default_serdes(reader, found_systems, serdes)
     logged, non_logged = job.parse_base_dirs(reader, environ)
+    found_streams = streams.parse_streams(reader, ids, _mentioned(found_task, found_stores, found_systems), serdes)
     return JobConfig(
         name=name,
         id=job_id,
         task=found_task,
-        systems=found_systems,
-        streams=streams.parse_streams(reader, ids, _mentioned(found_task, found_stores, found_systems), serdes),
+        systems=_with_streams(reader, found_systems, found_streams, ids),
+        streams=found_streams,
         stores=found_stores,
         serdes=serdes,
         container_count=reader.get(job.CONTAINER_COUNT),
@@ -133,6 +136,20 @@ def _system(reader: Reader, key: Key[str | None], known: Mapping[str, SystemSett
     if system is not None:
         streams.check_system(reader, key.name, system, known)
     return system
+
+
+def _with_streams(
+    reader: Reader,
+    found_systems: Mapping[str, SystemSettings],
+    found_streams: Iterable[SystemStream],
+    ids: Mapping[str, SystemStream],
+) -> dict[str, SystemSettings]:
+    told = {}
+    for name, settings in found_systems.items():
+        told[name] = replace(settings, streams=streams.stream_settings(reader, name, found_streams, ids))
+        if settings.factory == SYSTEMS.short["database"]:
+            database.parse_database(reader, told[name])
+    return told
 
 
 def _with_source(

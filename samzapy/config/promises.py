@@ -142,8 +142,8 @@ def _outside(config: JobConfig) -> Iterator[Downgrade]:
     inside = config.task.checkpoint.system if config.task.checkpoint else None
     if config.task.guarantee is not Guarantee.EXACTLY_ONCE:
         return
-    for system in config.systems:
-        if system != inside:
+    for system, settings in config.systems.items():
+        if system != inside and settings.factory != SYSTEMS.short["database"]:
             message = (
                 f"what is sent there is outside the transaction on '{inside}' and at-least-once, "
                 f"counted as {GUARANTEE}.outside-transaction"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from samzapy.config.keys import Key
-from samzapy.config.secrets import MASK, Masked, is_secret
+from samzapy.config.secrets import MASK, Masked, is_secret, without_password
 from samzapy.errors import ConfigProblem
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class Reader:
 
     def problem(self, key: str, message: str, value: str | None = None) -> None:
         """Note something to fix; a secret value is hidden."""
-        shown = MASK if value is not None and self.is_secret(key) else value
+        shown = value if value is None else MASK if self.is_secret(key) else without_password(value)
         found = ConfigProblem(key, shown, message)
         if found not in self.problems:
             self.problems.append(found)

@@ -9,6 +9,8 @@ MASK = "********"
 _SECRET_NAME = re.compile(
     r"password|passphrase|secret|token|key\.pem|jaas|sasl\.oauthbearer|credentials", re.IGNORECASE
 )
+_URL_PASSWORD = re.compile(r"(://[^\s:/?#@]*:)[^\s@]*@")
+_URL_PARAMETER = re.compile(r"([?&;](?:password|passwd|pwd|sslpassword|token|secret)=)[^&;\s]*", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
 
 
@@ -23,6 +25,13 @@ def is_secret(key: str, raw_value: str = "") -> bool:
     )
 
 
+def without_password(text: str) -> str:
+    """`text` as it is, but for the passwords of URLs in it."""
+    if "://" not in text:
+        return text
+    return _URL_PARAMETER.sub(rf"\1{MASK}", _URL_PASSWORD.sub(rf"\1{MASK}@", text))
+
+
 class Masked(dict[str, str]):
     """A flat configuration whose `repr` hides secrets. The values are in clear for those who ask for them by key.
 
@@ -35,7 +44,10 @@ class Masked(dict[str, str]):
 
     def shown(self) -> dict[str, str]:
         """Everything, secrets replaced by `********`."""
-        return {key: MASK if key in self.secret or is_secret(key, value) else value for key, value in self.items()}
+        return {
+            key: MASK if key in self.secret or is_secret(key, value) else without_password(value)
+            for key, value in self.items()
+        }
 
     def __repr__(self) -> str:
         return repr(self.shown())

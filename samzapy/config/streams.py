@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from samzapy.api.stream import SystemStream
+from samzapy.api.system import StreamSettings
 from samzapy.config.keys import Key, collect
 from samzapy.config.kinds import BOOLEAN, TEXT, integer, is_name
 from samzapy.config.reader import Reader, did_you_mean
+from samzapy.config.secrets import Masked
 from samzapy.config.serializers import check_serde
 from samzapy.config.systems import OFFSET_DEFAULT_KIND
 
@@ -153,6 +155,20 @@ def parse_streams(
     id_of = {stream: stream_id for stream_id, stream in ids.items()}
     streams = sorted({*ids.values(), *older, *mentioned})
     return {stream: _stream(reader, stream, id_of.get(stream), serdes) for stream in streams}
+
+
+def stream_settings(
+    reader: Reader, system: str, streams: Iterable[SystemStream], ids: Mapping[str, SystemStream]
+) -> dict[str, StreamSettings]:
+    """What the system of that name is told of its streams, by their name there."""
+    prefixes = {stream: f"systems.{system}.streams.{stream.stream}." for stream in streams if stream.system == system}
+    prefixes |= {stream: f"streams.{stream_id}." for stream_id, stream in ids.items() if stream.system == system}
+    found = {}
+    for stream, prefix in prefixes.items():
+        below = reader.below(prefix)
+        own = {key: value for key, value in below.items() if not key.startswith("samza.")}
+        found[stream.stream] = StreamSettings(prefix, Masked(own, below.secret))
+    return found
 
 
 def _stream(reader: Reader, stream: SystemStream, stream_id: str | None, serdes: dict[str, str]) -> StreamConfig:

@@ -15,7 +15,7 @@ FACTORY = Key(
     "systems.{system}.samza.factory",
     SYSTEMS.kind,
     None,
-    "The system's kind: kafka, local, memory, a SystemFactory class, or Samza's Java class name.",
+    "The system's kind: kafka, local, memory, database, a SystemFactory class, or Samza's Java class name.",
     "required",
 )
 CONSUMER = Key("systems.{system}.consumer.*", TEXT, None, "Given to the client that reads (librdkafka's names).")
@@ -95,7 +95,7 @@ def _usable(reader: Reader, name: str) -> bool:
 
 
 def _system(reader: Reader, name: str) -> SystemSettings:
-    factory = reader.require(FACTORY, "kafka, local or memory", system=name)
+    factory = reader.require(FACTORY, "kafka, local, memory or database", system=name)
     reader.get(DEFAULT_OFFSET, system=name)
     everything = reader.below(f"{_PREFIX}{name}.")
     own = ("samza.factory",)

@@ -99,7 +99,12 @@ class Parts:
             checkpoint = checkpoints[task.name]
             starts[task.name] = {
                 ssp: starting_offset(
-                    ssp, checkpoint, self.config.stream(ssp.system_stream), logs[ssp], late=ssp in task.late
+                    ssp,
+                    checkpoint,
+                    self.config.stream(ssp.system_stream),
+                    logs[ssp],
+                    late=ssp in task.late,
+                    goes_back=self._clients.admin(ssp.system).upcoming_goes_back,
                 )
                 for ssp in sorted(task.ssps)
             }

@@ -24,13 +24,13 @@ def test_system_factories_have_short_java_and_own_names(load, given, factory):
 @pytest.mark.parametrize("given", ["kafak", "org.apache.samza.system.hdfs.HdfsSystemFactory", "a b:C"])
 def test_a_factory_nobody_knows_lists_the_known_ones(problems, given):
     assert problems({"systems.kafka.samza.factory": given}) == [
-        f"systems.kafka.samza.factory: a class like my.module:MySystemFactory, or one of kafka, local, memory, got {given!r}"
+        f"systems.kafka.samza.factory: a class like my.module:MySystemFactory, or one of kafka, local, memory, database, got {given!r}"
     ]
 
 
 def test_a_system_without_a_factory_is_a_problem(problems):
     assert problems({"systems.other.consumer.a": "b"}) == [
-        "systems.other.samza.factory: required, e.g. kafka, local or memory"
+        "systems.other.samza.factory: required, e.g. kafka, local, memory or database"
     ]
 
 

@@ -1,0 +1,103 @@
+"""One connection to the database: opening, closing, and a driver's errors as ours."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc, pool
+
+from samzapy.config.database import URL, DatabaseConfig
+from samzapy.config.secrets import without_password
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RetriableError, SamzapyError
+
+#: SQLite calls nearly everything an OperationalError, a missing table too.
+_TRANSIENT_IN_SQLITE = ("locked", "busy", "disk I/O")
+
+
+class Database:
+    """Connects when first used, and again after a failure. Every statement is a transaction of its own, so that nothing is
+    held open between two looks. One thread, and only in the process that connected.
+    """
+
+    def __init__(self, config: DatabaseConfig) -> None:
+        """Raises ConfigError for a URL that is none, or one whose driver is not installed."""
+        self.config = config
+        self.shown = without_password(config.url)
+        self._engine = _engine(config)
+        self.dialect: str = self._engine.dialect.name
+        self._connection: sa.Connection | None = None
+        self._pid = os.getpid()
+        self._closed = False
+
+    def __str__(self) -> str:
+        return f"system '{self.config.system}' ({self.shown})"
+
+    @contextmanager
+    def connected(self) -> Iterator[sa.Connection]:
+        """The connection. After any failure it is closed. Raises RetriableError for what a new connection may cure,
+        EnvironmentFailure for the rest."""
+        if self._closed or os.getpid() != self._pid:
+            raise EnvironmentFailure(f"{self}: closed, or opened by another process")
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+            yield self._connection
+        except exc.SQLAlchemyError as cause:
+            self._drop()
+            raise self._translated(cause) from cause
+        except SamzapyError:
+            raise
+        except BaseException:
+            self._drop()
+            raise
+
+    def close(self) -> None:
+        """Disconnect; closing twice is allowed."""
+        self._closed = True
+        self._drop()
+
+    def _connect(self) -> sa.Connection:
+        path = self._engine.url.database
+        if self.dialect == "sqlite" and path and not path.startswith("file:") and not Path(path).exists():
+            raise EnvironmentFailure(f"{self}: there is no such file")
+        return self._engine.connect()
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None and os.getpid() == self._pid:
+            with suppress(exc.SQLAlchemyError):
+                connection.invalidate()
+                connection.close()
+
+    def _translated(self, cause: exc.SQLAlchemyError) -> SamzapyError:
+        driver = getattr(cause, "orig", None)
+        text = " ".join(str(driver or cause).split()) or type(cause).__name__
+        kind = RetriableError if self._is_transient(cause, text) else EnvironmentFailure
+        return kind(f"{self}: {without_password(text)}")
+
+    def _is_transient(self, cause: exc.SQLAlchemyError, text: str) -> bool:
+        if self.dialect == "sqlite":
+            return any(word in text for word in _TRANSIENT_IN_SQLITE)
+        lost = isinstance(cause, exc.DBAPIError) and cause.connection_invalidated
+        return lost or isinstance(cause, (exc.OperationalError, exc.InterfaceError))
+
+
+def _engine(config: DatabaseConfig) -> sa.Engine:
+    key = URL.at(system=config.system)
+    options: dict[str, Any] = {"poolclass": pool.NullPool, "isolation_level": "AUTOCOMMIT"}
+    try:
+        return sa.create_engine(config.url, **options)
+    except (ImportError, exc.NoSuchModuleError) as cause:
+        problem = f"needs a database driver that is not installed ({_line(cause)})"
+    except (exc.ArgumentError, ValueError) as cause:
+        problem = f"a URL like sqlite:///shop.db or postgresql+psycopg://user:password@host/shop ({_line(cause)})"
+    raise ConfigError([ConfigProblem(key, without_password(config.url), problem)])
+
+
+def _line(cause: Exception) -> str:
+    return " ".join(without_password(str(cause)).split())

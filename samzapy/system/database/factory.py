@@ -1,0 +1,36 @@
+"""`systems.NAME.samza.factory=database`."""
+
+from __future__ import annotations
+
+from samzapy.api.system import SystemConsumer, SystemFactory, SystemProducer, SystemSettings
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.config.database import database_config
+from samzapy.errors import EnvironmentFailure
+from samzapy.system.database.admin import DatabaseAdmin
+from samzapy.system.database.connection import Database
+from samzapy.system.database.reader import DatabaseReader
+from samzapy.system.embedded.consumer import LogConsumer
+
+
+class DatabaseSystemFactory(SystemFactory):
+    """Clients of the database at `systems.NAME.database.url`. `clock` tells when to look again, and the time of SQLite."""
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+
+    def check(self, settings: SystemSettings) -> None:
+        Database(database_config(settings)).close()
+
+    def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:
+        config = database_config(settings)
+        return LogConsumer(settings.name, lambda: DatabaseReader(config, self._clock))
+
+    def producer(
+        self, settings: SystemSettings, client_id: str, transactional_id: str | None = None, timeout_ms: int = 60_000
+    ) -> SystemProducer:
+        raise EnvironmentFailure(
+            f"system '{settings.name}' is a database, which is read only; to write rows register a samzapy.sinks.SqlSink"
+        )
+
+    def admin(self, settings: SystemSettings, client_id: str) -> DatabaseAdmin:
+        return DatabaseAdmin(database_config(settings), self._clock)

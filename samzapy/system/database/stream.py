@@ -1,0 +1,129 @@
+"""One table while it is read: when to look again, from where to where, and which rows are whose."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+import sqlalchemy as sa
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import RecordBatch
+from samzapy.clock import Clock
+from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, UnknownPartition
+from samzapy.system.database.numbers import last_number
+from samzapy.system.database.order import ByNumber, ByTime, Order, Page, upcoming_of
+from samzapy.system.database.rows import Record, Rows
+from samzapy.system.database.settled import SettledNumbers, SettledSeconds
+from samzapy.system.database.table import SourceTable
+from samzapy.system.database.writers import writers_of
+from samzapy.system.embedded.consumer import Fetch
+from samzapy.system.partitioner import partition_of
+
+logger = logging.getLogger(__name__)
+
+#: Rows of one statement; drivers hold all of them in memory.
+_ROWS_A_PAGE = 2000
+
+
+class TableStream:
+    """The partitions of one table, each with a query of its own, as each is somewhere else."""
+
+    def __init__(self, source: SourceTable, connection: sa.Connection, clock: Clock) -> None:
+        self._source = source
+        self._rows = Rows(source, connection.dialect.name)
+        self._partitions = source.config.partitions
+        self._clock = clock
+        self._due = clock.monotonic()
+        self._pause_s = source.config.poll_interval_ms / 1000
+        self._order: Order | None = None
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds until the table should be looked at."""
+        return self._due - self._clock.monotonic()
+
+    def check(self, ssps: Iterable[SystemStreamPartition]) -> None:
+        """Raise UnknownPartition for one that the stream does not have."""
+        for ssp in ssps:
+            if not 0 <= ssp.partition < self._partitions:
+                raise UnknownPartition(ssp.system, ssp.stream, ssp.partition, self._partitions)
+
+    def read(
+        self, connection: sa.Connection, positions: dict[SystemStreamPartition, int], max_records: int
+    ) -> dict[SystemStreamPartition, Fetch]:
+        """What may be read now, at most so many records; nothing before the table is due."""
+        if self.wait_s > 0:
+            return {}
+        if self._order is None:
+            self._order = self._begin(connection, positions)
+        self._refuse_lost_rows(connection)
+        end = self._order.end(connection)
+        fetched, idle = {}, True
+        for ssp, position in positions.items():
+            if position >= end:
+                fetched[ssp] = Fetch(position, None)
+                continue
+            page = self._order.page(connection, ssp, (position, end), min(max_records, _ROWS_A_PAGE))
+            fetched[ssp] = self._fetch(ssp, page)
+            idle = idle and page.position >= end
+            batch = fetched[ssp].batch
+            max_records -= len(batch.offsets) if batch else 0
+            if max_records <= 0:
+                idle = False
+                break
+        if idle:
+            self._due = self._clock.monotonic() + self._pause_s
+        return fetched
+
+    def _fetch(self, ssp: SystemStreamPartition, page: Page) -> Fetch:
+        found: list[tuple[int, Record]] = []
+        for offset, row in page.rows:
+            if self._partitions == 1 or partition_of(self._rows.key(row) or b"", self._partitions) == ssp.partition:
+                found.append((offset, self._rows.record(row, offset)))
+        if not found:
+            return Fetch(page.position, None)
+        offsets, records = zip(*found, strict=True)
+        keys, values, times = zip(*records, strict=True)
+        return Fetch(page.position, RecordBatch(ssp, offsets, keys, values, times))
+
+    def _begin(self, connection: sa.Connection, positions: dict[SystemStreamPartition, int]) -> Order:
+        source = self._source
+        if source.by_time:
+            return ByTime(source, self._rows, SettledSeconds(source, self._clock))
+        self._refuse_new_numbers(connection, positions)
+        writers = writers_of(connection, source.table)
+        # What is not read yet only: a position may be sought back later, and what is settled stays so.
+        settled = SettledNumbers(source, min(positions.values()), writers, self._clock)
+        return ByNumber(source, self._rows, settled)
+
+    def _refuse_new_numbers(self, connection: sa.Connection, positions: dict[SystemStreamPartition, int]) -> None:
+        """A table that counts from the beginning again would be silent until it is past the old positions."""
+        upcoming = upcoming_of(connection, self._source, 0)
+        ahead = {ssp: position for ssp, position in positions.items() if position > upcoming}
+        if not ahead:
+            return
+        ssp, position = max(ahead.items(), key=lambda item: item[1])
+        last = last_number(connection, self._source)
+        if last is None:
+            logger.warning("%s@%d: the last row is %d; were the rows after it deleted?", ssp, position, upcoming - 1)
+        elif position > max(upcoming, last + 1):
+            repair = "the table has begun to count anew; start from its beginning: samzapy checkpoint set JOB oldest"
+            raise OffsetOutOfRange(ssp, position, 0, max(upcoming, last + 1), repair)
+
+    def _refuse_lost_rows(self, connection: sa.Connection) -> None:
+        """Rows without a place in the order, or before the first, would never be read."""
+        source, order = self._source, self._source.order
+        lost: list[sa.ColumnElement[bool]] = [order.is_(None)] if source.may_be_null else []
+        if not source.by_time:
+            lost.append(order < 0)
+        if not lost:
+            return
+        row = connection.execute(sa.select(*self._rows.selected).where(sa.or_(*lost)).limit(1)).first()
+        if row is not None:
+            key = (self._rows.key(row) or b"NULL").decode(errors="replace")
+            allowed = "a timestamp" if source.by_time else "an integer >= 0"
+            raise EnvironmentFailure(
+                f"{source.where}: {source.config.prefix}order.by: the row with key {key} has "
+                f"{order.name}={self._rows.order(row)}, expected {allowed} in every row of table {source.config.table}"
+            )

@@ -1,0 +1,123 @@
+"""`systems.S.database.*` and `streams.X.database.*`."""
+
+import pytest
+
+from samzapy.config.database import TableConfig, database_config
+from samzapy.config.effective import effective
+from samzapy.config.loader import ALL_KEYS
+from samzapy.config.promises import downgrades
+
+SHOP = {
+    "task.inputs": "shop.customers",
+    "systems.shop.samza.factory": "database",
+    "systems.shop.database.url": "sqlite:///shop.db",
+    "streams.customers.samza.system": "shop",
+    "streams.customers.database.order.by": "version",
+}
+
+
+def tables(config):
+    return database_config(config.systems["shop"]).tables
+
+
+def test_a_table_needs_a_url_and_an_order_and_the_rest_has_defaults(load):
+    config = load(SHOP)
+    assert tables(config) == {
+        "customers": TableConfig(
+            "customers", "streams.customers.database.", "customers", "version", (), (), None, None, 1, 1000, None
+        )
+    }
+    assert config.warnings == ()
+
+
+def test_every_key_of_a_table_is_read(load):
+    keys = {
+        "samza.physical.name": "people",
+        "database.table": "crm.customers",
+        "database.key": "country, id",
+        "database.columns": "id,name",
+        "database.deleted.column": "deleted_at",
+        "database.timestamp.column": "changed_at",
+        "database.partitions": "4",
+        "database.poll.interval.ms": "50",
+        "database.safety.lag.ms": "0",
+    }
+    config = load(
+        SHOP | {f"streams.customers.{key}": value for key, value in keys.items()} | {"task.inputs": "customers"}
+    )
+    assert tables(config) == {
+        "people": TableConfig(
+            "people",
+            "streams.customers.database.",
+            "crm.customers",
+            "version",
+            ("country", "id"),
+            ("id", "name"),
+            "deleted_at",
+            "changed_at",
+            4,
+            50,
+            0,
+        )
+    }
+    assert config.warnings == ()
+
+
+def test_the_older_form_of_stream_keys_is_read(load):
+    config = load(
+        SHOP
+        | {
+            "streams.customers.samza.system": None,
+            "streams.customers.database.order.by": None,
+            "systems.shop.streams.customers.database.order.by": "id",
+        }
+    )
+    assert tables(config)["customers"].order_by == "id"
+
+
+def test_everything_that_is_wrong_is_told_together(problems):
+    changes = {
+        "systems.shop.database.url": None,
+        "streams.customers.database.order.by": None,
+        "streams.customers.database.orderby": "id",
+        "streams.customers.database.partitions": "0",
+        "streams.customers.database.poll.interval.ms": "soon",
+        "streams.customers.database.safety.lag.ms": "-1",
+    }
+    assert problems(SHOP | changes) == [
+        "systems.shop.database.url: required, e.g. sqlite:///shop.db",
+        "streams.customers.database.orderby: unknown key; did you mean database.order.by?, got 'id'",
+        "streams.customers.database.order.by: required, e.g. id",
+        "streams.customers.database.partitions: integer from 1 to 10000, got '0'",
+        "streams.customers.database.poll.interval.ms: integer from 1 to 86400000, got 'soon'",
+        "streams.customers.database.safety.lag.ms: integer from 0 to 86400000, got '-1'",
+    ]
+
+
+def test_an_input_that_has_no_keys_at_all_needs_an_order(problems):
+    assert problems(SHOP | {"task.inputs": "shop.customers,shop.orders"}) == [
+        "systems.shop.streams.orders.database.order.by: required, e.g. id"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql+psycopg://ann:s3/cret@db/shop", "postgresql+psycopg://ann:********@db/shop"),
+        ("postgresql://db/shop?user=ann&password=s3cret", "postgresql://db/shop?user=ann&password=********"),
+        ("sqlite:///shop.db", "sqlite:///shop.db"),
+        ("postgresql://db:5432/shop", "postgresql://db:5432/shop"),
+    ],
+)
+def test_a_password_in_a_url_is_never_shown(load, problems, url, shown):
+    config = load(SHOP | {"systems.shop.database.url": url})
+    assert database_config(config.systems["shop"]).url == url
+    values = {setting.key: setting.value for setting in effective(config, ALL_KEYS)}
+    assert values["systems.shop.database.url"] == shown
+    assert repr(config.systems["shop"].properties) == repr({"database.url": shown})
+    assert f"got {shown!r}" in problems(SHOP | {"task.commit.ms": url})[0]
+
+
+def test_a_system_that_cannot_be_sent_to_weakens_no_exactly_once(load):
+    keys = {"task.guarantee": "exactly-once", "job.default.system": "kafka", "task.commit.ms": "1000"}
+    assert not [each for each in downgrades(load(SHOP | keys)) if "shop" in each.key]
