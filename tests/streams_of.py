@@ -1,0 +1,48 @@
+"""The streams of a job's systems, read and written whole, for tests that run a job."""
+
+from contextlib import closing
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.system.factories import system_factory
+
+
+class StreamsOf:
+    """One system of a job."""
+
+    def __init__(self, job, system):
+        self._settings = job.systems[system]
+        self._factory = system_factory(self._settings)
+
+    def create(self, stream, partitions=1):
+        with closing(self._factory.admin(self._settings, "test")) as admin:
+            admin.create(StreamSpec(stream, partitions))
+
+    def send(self, stream, pairs):
+        """Append (key, value) pairs, by key."""
+        with closing(self._factory.producer(self._settings, "test")) as producer:
+            producer.send([OutgoingRecord(stream, key, value) for key, value in pairs])
+            producer.flush()
+
+    def read(self, stream):
+        """Every committed (key, value) that is there now, partition by partition."""
+        with closing(self._factory.admin(self._settings, "test")) as admin:
+            ssps = [
+                SystemStreamPartition(self._settings.name, stream, number)
+                for number in range(admin.describe(stream).partitions)
+            ]
+            ranges = admin.offsets(ssps)
+        found = {ssp: [] for ssp in ssps}
+        with closing(self._factory.consumer(self._settings, "test")) as consumer:
+            for ssp, (oldest, _) in ranges.items():
+                consumer.register(ssp, oldest)
+            consumer.start()
+            while any(consumer.position(ssp) < upcoming for ssp, (_, upcoming) in ranges.items()):
+                for batch in consumer.poll(1.0, 10_000):
+                    found[batch.ssp] += zip(batch.keys, batch.values, strict=True)
+        return [pair for pairs in found.values() for pair in pairs]
+
+    def table(self, stream):
+        """What a changelog amounts to."""
+        last = dict(self.read(stream))
+        return {key: value for key, value in last.items() if value is not None}

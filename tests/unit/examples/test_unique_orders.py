@@ -1,0 +1,91 @@
+"""What an at-least-once producer repeats is passed on once."""
+
+import random
+import uuid
+from pathlib import Path
+
+import pytest
+from streams_of import StreamsOf
+
+from samzapy.config.loader import load_job
+from samzapy.failpoints import arm, disarm
+from samzapy.runner.base import RunOptions
+from samzapy.runner.local import LocalRunner
+from samzapy.runner.prepare import prepare
+
+JOB = Path(__file__).parents[3] / "configs" / "unique-orders.properties"
+CHANGELOG = "unique-orders-deduplication-changelog"
+
+
+class RepeatingProducer:
+    """Goes back by up to a hundred orders again and again, as a producer does that has lost its acknowledgements."""
+
+    def __init__(self, seed, count):
+        self._random = random.Random(seed)
+        self.orders = [(str(uuid.UUID(int=self._random.getrandbits(128))).encode(), b"%d" % n) for n in range(count)]
+
+    def sent(self):
+        """Everything that arrives, in order."""
+        at, arrived = 0, []
+        while at < len(self.orders):
+            end = at + self._random.randint(1, 150)
+            arrived += self.orders[at:end]
+            at = min(end, len(self.orders)) - self._random.choice([0, 0, self._random.randint(1, 100)])
+            at = max(at, 0)
+        return arrived
+
+
+@pytest.fixture
+def job(tmp_path):
+    keys = {"systems.events.path": str(tmp_path / "local.db"), "job.logged.store.base.dir": str(tmp_path / "state")}
+    job = load_job(JOB, keys | {"unique.orders.remembered": "200"})
+    streams = StreamsOf(job, "events")
+    for stream in ("orders", "unique-orders"):
+        streams.create(stream, 2)
+    return job
+
+
+def run(job):
+    return LocalRunner().run(prepare(job, until_end=True), RunOptions()).status.processed
+
+
+def test_every_order_comes_out_once_and_the_store_stays_small(job):
+    producer, streams = RepeatingProducer(1, 3000), StreamsOf(job, "events")
+    arrived = producer.sent()
+    assert len(arrived) > 1.1 * len(producer.orders)
+    half = len(arrived) // 2
+    for part in (arrived[:half], arrived[half:]):
+        streams.send("orders", part)
+        assert run(job) == len(part)
+    assert sorted(streams.read("unique-orders")) == sorted(producer.orders)
+    remembered = [key for key in streams.table(CHANGELOG) if key.startswith(b"key/")]
+    assert len(remembered) == 2 * 200  # by two tasks
+    assert {key for key, _ in streams.read(CHANGELOG) if key.startswith(b"key/")} > set(remembered)
+
+
+def test_a_repetition_from_beyond_what_is_remembered_is_taken_for_new(job):
+    streams = StreamsOf(job, "events")
+    orders = [(b"first", b"1"), *((b"%d" % n, b"1") for n in range(1000)), (b"first", b"1")]
+    streams.send("orders", orders)
+    run(job)
+    assert [key for key, _ in streams.read("unique-orders")].count(b"first") == 2
+
+
+def test_a_crash_in_the_middle_of_a_commit_passes_nothing_on_twice(job):
+    producer, streams = RepeatingProducer(2, 500), StreamsOf(job, "events")
+    streams.send("orders", producer.sent())
+    crashed = []
+
+    def crash(point):
+        crashed.append(point)
+        raise KeyboardInterrupt
+
+    arm("commit.4", 2, crash)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(job)
+    finally:
+        disarm()
+    assert crashed
+    run(job)
+    assert sorted(streams.read("unique-orders")) == sorted(producer.orders)
