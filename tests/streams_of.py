@@ -18,6 +18,10 @@ class StreamsOf:
         with closing(self._factory.admin(self._settings, "test")) as admin:
             admin.create(StreamSpec(stream, partitions))
 
+    def exists(self, stream):
+        with closing(self._factory.admin(self._settings, "test")) as admin:
+            return admin.describe(stream) is not None
+
     def send(self, stream, pairs):
         """Append (key, value) pairs, by key."""
         with closing(self._factory.producer(self._settings, "test")) as producer:

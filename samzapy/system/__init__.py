@@ -1,1 +1,2 @@
-"""Messaging systems: `kafka`, the embedded `local` (one SQLite file) and `memory` (the test kit's broker)."""
+"""Messaging systems: `kafka`, the embedded `local` (one SQLite file), `memory` (the test kit's broker), and, to read only,
+`database` (tables of any)."""

@@ -45,23 +45,24 @@ class DatabaseAdmin(SystemAdmin):
         return sorted(self._config.tables)
 
     def offsets(self, ssps: Iterable[SystemStreamPartition]) -> dict[SystemStreamPartition, OffsetRange]:
-        upcoming: dict[str, int] = {}
-        found = {}
+        wanted = list(ssps)
+        upcoming = {}
         with self._database.connected() as connection:
-            for ssp in ssps:
-                if ssp.stream not in upcoming:
-                    upcoming[ssp.stream] = upcoming_of(
-                        connection, self._source(connection, ssp), now_s(connection, self._clock)
-                    )
-                self._check(ssp)
-                found[ssp] = OffsetRange(0, upcoming[ssp.stream])
-        return found
+            for stream in self._streams(wanted):
+                source = find_table(self._database, connection, self._config.tables[stream])
+                upcoming[stream] = upcoming_of(connection, source, now_s(connection, self._clock))
+        return {ssp: OffsetRange(0, upcoming[ssp.stream]) for ssp in wanted}
 
     def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
+        wanted = list(ssps)
+        first = {}
         with self._database.connected() as connection:
-            found = {ssp: self._offset_at(connection, ssp, time_ms) for ssp in ssps}
-        missing = self.offsets(ssp for ssp, offset in found.items() if offset is None)
-        return {ssp: missing[ssp].upcoming if offset is None else offset for ssp, offset in found.items()}
+            for stream in self._streams(wanted):
+                source = find_table(self._database, connection, self._config.tables[stream])
+                now = now_s(connection, self._clock)
+                found = _first_not_older(connection, source, time_ms)
+                first[stream] = upcoming_of(connection, source, now) if found is None else found
+        return {ssp: first[ssp.stream] for ssp in wanted}
 
     def delete_records(self, ssp: SystemStreamPartition, before: int) -> None:
         self._refuse(ssp.stream, "delete records of")
@@ -77,24 +78,11 @@ class DatabaseAdmin(SystemAdmin):
     def close(self) -> None:
         self._database.close()
 
-    def _offset_at(self, connection: sa.Connection, ssp: SystemStreamPartition, time_ms: int) -> int | None:
-        """The first row that is not older; with a timestamp as order, the beginning of its second."""
-        source = self._source(connection, ssp)
-        column = source.timestamp
-        if column is None:
-            raise EnvironmentFailure(
-                f"{source.where}: a time needs {source.config.prefix}timestamp.column, the column that says how old a row is"
-            )
-        not_older = column >= bound(connection.dialect.name, column, time_ms * 1000)
-        first = sa.type_coerce(sa.func.min(source.order), sa.types.NullType())
-        value = connection.scalar(sa.select(first).where(not_older))
-        if value is None or not source.by_time:
-            return value
-        return micros(value, source.where) // 1_000_000 << ROW_BITS
-
-    def _source(self, connection: sa.Connection, ssp: SystemStreamPartition) -> SourceTable:
-        self._check(ssp)
-        return find_table(self._database, connection, self._config.tables[ssp.stream])
+    def _streams(self, ssps: Iterable[SystemStreamPartition]) -> list[str]:
+        """The streams of the partitions. Raises UnknownStream, UnknownPartition."""
+        for ssp in ssps:
+            self._check(ssp)
+        return sorted({ssp.stream for ssp in ssps})
 
     def _check(self, ssp: SystemStreamPartition) -> None:
         table = self._config.tables.get(ssp.stream)
@@ -111,3 +99,18 @@ class DatabaseAdmin(SystemAdmin):
         raise EnvironmentFailure(
             f"{self._config.system}.{stream}: cannot {what} it: tables of a database are read, never changed"
         )
+
+
+def _first_not_older(connection: sa.Connection, source: SourceTable, time_ms: int) -> int | None:
+    """The offset of the first row that is not older; with a timestamp as order, the beginning of its second."""
+    column = source.timestamp
+    if column is None:
+        raise EnvironmentFailure(
+            f"{source.where}: a time needs {source.config.prefix}timestamp.column, the column that says how old a row is"
+        )
+    not_older = column >= bound(connection.dialect.name, column, time_ms * 1000)
+    first = sa.type_coerce(sa.func.min(source.order), sa.types.NullType())
+    value = connection.scalar(sa.select(first).where(not_older))
+    if value is None or not source.by_time:
+        return value
+    return micros(value, source.where) // 1_000_000 << ROW_BITS

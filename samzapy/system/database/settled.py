@@ -13,6 +13,7 @@ the lag alone, by the database's own clock.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -22,17 +23,24 @@ from samzapy.system.database.table import SourceTable
 from samzapy.system.database.times import now_s
 from samzapy.system.database.writers import Writers
 
+logger = logging.getLogger(__name__)
+
 _NUMBERS_AT_ONCE = 1000
 _TIMESTAMP_LAG_MS = 10_000
 
 
-@dataclass(frozen=True)
+#: Who waits longer than this says so, once.
+_PATIENCE_S = 60.0
+
+
+@dataclass
 class _Unsettled:
     """The greatest number at a time, and who was writing then."""
 
     greatest: int
     since: float
     writers: frozenset[str]
+    told: bool = False
 
 
 class SettledNumbers:
@@ -41,6 +49,7 @@ class SettledNumbers:
     def __init__(self, source: SourceTable, start: int, writers: Writers, clock: Clock) -> None:
         """`start`: the number before which nobody reads."""
         self._order = source.order
+        self._where = source.where
         self._end = start
         self._writers = writers
         lag_ms = source.config.safety_lag_ms
@@ -61,12 +70,23 @@ class SettledNumbers:
             self._settle(writers, now)
         if greatest >= self._end:
             self._end = self._without_gap(connection)
+            self._complain(writers, now)
         return self._end
 
     def _settle(self, writers: frozenset[str], now: float) -> None:
         waiting = self._waiting
         if waiting is not None and now - waiting.since >= self._lag_s and not waiting.writers & writers:
             self._end, self._waiting = max(self._end, waiting.greatest + 1), None
+
+    def _complain(self, writers: frozenset[str], now: float) -> None:
+        waiting = self._waiting
+        if waiting is not None and not waiting.told and now - waiting.since > max(_PATIENCE_S, 2 * self._lag_s):
+            waiting.told = True
+            logger.warning(
+                "%s@%d: waiting for %d transactions that have been writing to the table for more than %.0f s: %s",
+                *(self._where, self._end, len(waiting.writers & writers), now - waiting.since),
+                ", ".join(sorted(waiting.writers & writers)),
+            )
 
     def _without_gap(self, connection: sa.Connection) -> int:
         order, end = self._order, self._end

@@ -5,6 +5,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from repeating_producer import sent_again
 from streams_of import StreamsOf
 
 from samzapy.config.loader import load_job
@@ -17,22 +18,8 @@ JOB = Path(__file__).parents[3] / "configs" / "unique-orders.properties"
 CHANGELOG = "unique-orders-deduplication-changelog"
 
 
-class RepeatingProducer:
-    """Goes back by up to a hundred orders again and again, as a producer does that has lost its acknowledgements."""
-
-    def __init__(self, seed, count):
-        self._random = random.Random(seed)
-        self.orders = [(str(uuid.UUID(int=self._random.getrandbits(128))).encode(), b"%d" % n) for n in range(count)]
-
-    def sent(self):
-        """Everything that arrives, in order."""
-        at, arrived = 0, []
-        while at < len(self.orders):
-            end = at + self._random.randint(1, 150)
-            arrived += self.orders[at:end]
-            at = min(end, len(self.orders)) - self._random.choice([0, 0, self._random.randint(1, 100)])
-            at = max(at, 0)
-        return arrived
+def orders_of(count):
+    return [(str(uuid.UUID(int=number)).encode(), b"%d" % number) for number in range(count)]
 
 
 @pytest.fixture
@@ -50,14 +37,14 @@ def run(job):
 
 
 def test_every_order_comes_out_once_and_the_store_stays_small(job):
-    producer, streams = RepeatingProducer(1, 3000), StreamsOf(job, "events")
-    arrived = producer.sent()
-    assert len(arrived) > 1.1 * len(producer.orders)
+    orders, streams = orders_of(3000), StreamsOf(job, "events")
+    arrived = sent_again(orders, random.Random(1))
+    assert len(arrived) > 1.1 * len(orders)
     half = len(arrived) // 2
     for part in (arrived[:half], arrived[half:]):
         streams.send("orders", part)
         assert run(job) == len(part)
-    assert sorted(streams.read("unique-orders")) == sorted(producer.orders)
+    assert sorted(streams.read("unique-orders")) == sorted(orders)
     remembered = [key for key in streams.table(CHANGELOG) if key.startswith(b"key/")]
     assert len(remembered) == 2 * 200  # by two tasks
     assert {key for key, _ in streams.read(CHANGELOG) if key.startswith(b"key/")} > set(remembered)
@@ -72,8 +59,8 @@ def test_a_repetition_from_beyond_what_is_remembered_is_taken_for_new(job):
 
 
 def test_a_crash_in_the_middle_of_a_commit_passes_nothing_on_twice(job):
-    producer, streams = RepeatingProducer(2, 500), StreamsOf(job, "events")
-    streams.send("orders", producer.sent())
+    orders, streams = orders_of(500), StreamsOf(job, "events")
+    streams.send("orders", sent_again(orders, random.Random(2)))
     crashed = []
 
     def crash(point):
@@ -88,4 +75,4 @@ def test_a_crash_in_the_middle_of_a_commit_passes_nothing_on_twice(job):
         disarm()
     assert crashed
     run(job)
-    assert sorted(streams.read("unique-orders")) == sorted(producer.orders)
+    assert sorted(streams.read("unique-orders")) == sorted(orders)
