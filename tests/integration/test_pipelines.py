@@ -1,9 +1,12 @@
 """The shipped pipelines while their processes are killed: on the embedded system, and on a real Kafka."""
 
+import json
 import random
+import sqlite3
 import threading
 import uuid
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from streams_of import StreamsOf
 
 from samzapy.config.loader import load_job
 from samzapy.errors import SamzapyError
+from samzapy.examples.users import tables
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -77,13 +81,13 @@ class Feeder(threading.Thread):
             self.failure = failure
 
 
-def named(folder, *streams):
+def named(*streams):
     """Names of streams that no other test has used."""
     return {stream: f"{stream}-{uuid.uuid4().hex[:8]}" for stream in streams}
 
 
 def test_orders_that_are_sent_again_come_out_once_though_the_job_is_killed(system, tmp_path):
-    names = named(tmp_path, "orders", "unique")
+    names = named("orders", "unique")
     keys = system | {
         "task.inputs": f"events.{names['orders']}",
         "unique.orders.output": f"events.{names['unique']}",
@@ -120,7 +124,7 @@ def test_orders_that_are_sent_again_come_out_once_though_the_job_is_killed(syste
 
 
 def test_two_jobs_one_on_the_others_state_agree_with_a_count_though_both_are_killed(system, tmp_path):
-    names = named(tmp_path, "views", "counts", "popular")
+    names = named("views", "counts", "popular")
     log = f"{names['counts']}-changelog"
     first = Pipeline(
         tmp_path,
@@ -179,3 +183,75 @@ def test_two_jobs_one_on_the_others_state_agree_with_a_count_though_both_are_kil
     assert {page: int.from_bytes(count, "big") for page, count in streams.table(log).items()} == dict(views)
     assert sorted(told()) == sorted(expected)
     assert 0 < len(expected) < len(views)
+
+
+class Changes(threading.Thread):
+    """Puts, changes, marks and brings back users, each in a transaction of its own."""
+
+    def __init__(self, path):
+        super().__init__(daemon=True)
+        self._path = path
+        self._pause = threading.Event()
+        self.done = 0
+
+    def run(self):
+        pick = random.Random(11)
+        with closing(sqlite3.connect(self._path, timeout=60, isolation_level=None)) as connection:
+            for number in range(600):
+                user = f"user-{pick.randint(0, 40)}"
+                table, column = pick.choice([("profiles", "name"), ("settings", "theme")])
+                others = {"profiles": "city", "settings": "mails"}[table]
+                connection.execute(
+                    f"INSERT INTO {table} (user_id, {column}, {others}) VALUES (?, ?, 0) ON CONFLICT (user_id) DO UPDATE"
+                    f" SET {column} = excluded.{column}, deleted = {int(pick.random() < 0.3)}",
+                    (user, f"value {number}"),
+                )
+                self.done = number + 1
+                self._pause.wait(0.02)
+
+    def expected(self):
+        """What SQL makes of the tables, by user."""
+        found = {}
+        with closing(sqlite3.connect(self._path)) as connection:
+            for table, column in (("profiles", "name"), ("settings", "theme")):
+                rows = connection.execute(f"SELECT user_id, {column} FROM {table} WHERE NOT deleted").fetchall()
+                for user, value in rows:
+                    found.setdefault(user, {})[table] = value
+        return found
+
+
+def test_a_table_joined_into_a_changelog_is_the_join_though_the_job_is_killed(system, tmp_path):
+    tables.create(tmp_path / "users.db")
+    log = f"users-{uuid.uuid4().hex[:8]}"
+    keys = {
+        "systems.shop.database.url": f"sqlite:///{tmp_path}/users.db",
+        "streams.profiles.database.poll.interval.ms": "20",
+        "streams.settings.database.poll.interval.ms": "20",
+        "stores.users.changelog": f"events.{log}",
+        "task.guarantee": "exactly-once",
+    }
+    pipeline = Pipeline(tmp_path, "users", system | keys)
+    streams, changes = StreamsOf(pipeline.job, "events"), Changes(tmp_path / "users.db")
+
+    def output():
+        users = {key.decode(): json.loads(value) for key, value in streams.table(log).items()}
+        own = {"profiles": "name", "settings": "theme"}
+        return {user: {name: row[own[name]] for name, row in parts.items()} for user, parts in users.items()}
+
+    changes.start()
+    try:
+        for change in (150, 350):
+            pipeline.start()
+            until(lambda change=change: changes.done >= change and streams.exists(log), lambda: pipeline.process.errors)
+            before = len(streams.read(log))
+            until(lambda before=before: len(streams.read(log)) > before, lambda: pipeline.process.errors)
+            pipeline.kill()
+        pipeline.start()
+        changes.join()
+        expected = changes.expected()
+        until(lambda: output() == expected, lambda: f"{output()} {expected} {pipeline.process.errors}")
+        pipeline.stop()
+    finally:
+        pipeline.close()
+    assert len(expected) > 20
+    assert output() == expected

@@ -7,8 +7,12 @@ commits: 8 may be there while 7 is not yet. A reader that went past 7 would neve
 *   everything up to a number that was the greatest when all transactions that were writing then (PostgreSQL shows their
     locks) have ended, and the safety lag has passed. A number below that is free for good: rolled back, or deleted.
 
+That holds for numbers drawn by the statement that writes the row: identity, serial, a default or a trigger with nextval,
+in a sequence without a cache. Who draws them earlier (a mapper that takes blocks of ids, the application's own counter)
+has to say how much earlier, at most, by `database.safety.lag.ms`.
+
 With timestamps there are no gaps to see, and a transaction may begin, and so take its time, before it writes: there it is
-the lag alone, by the database's own clock.
+the lag alone, by the database's own clock; the writers' clocks, if they are others, may be off by what the lag has to spare.
 """
 
 from __future__ import annotations
