@@ -70,6 +70,18 @@ class Shop:
             each.close()
 
 
+class HandClock:
+    """Stands still until it is moved."""
+
+    seconds = 0.0
+
+    def monotonic(self):
+        return self.seconds
+
+    def wall_ms(self):
+        return 0
+
+
 @pytest.fixture
 def shop(postgres_server):
     shop = Shop(postgres_server.create_database(f"shop-{uuid.uuid4().hex}"))
@@ -151,10 +163,11 @@ def test_a_number_that_is_rolled_back_is_passed_at_once(table):
 
 
 def test_a_number_that_is_drawn_before_the_transaction_has_an_id_is_waited_for(table):
-    # The statement has drawn 1 and sleeps before it writes the row, which is what would give the transaction an id.
+    # The statement has drawn 1 and is held up before it writes the row, which is what would give the transaction an id.
     table.execute(
-        "CREATE FUNCTION slow() RETURNS TEXT AS $$ SELECT pg_sleep(1); SELECT 'slow' $$ LANGUAGE sql VOLATILE"
+        "CREATE FUNCTION slow() RETURNS TEXT AS $$ SELECT pg_advisory_xact_lock(7); SELECT 'slow' $$ LANGUAGE sql VOLATILE"
     )
+    table.execute("SELECT pg_advisory_lock(7)")
     sleeper, reader = table.connect(), table.reader()
     slowly = threading.Thread(
         target=sleeper.execute, args=("INSERT INTO t (id, name) VALUES (nextval('t_id_seq'), slow())",)
@@ -165,6 +178,7 @@ def test_a_number_that_is_drawn_before_the_transaction_has_an_id_is_waited_for(t
         assert insert(table) == 2
         assert seen(reader) == []
     finally:
+        table.execute("SELECT pg_advisory_unlock(7)")
         slowly.join()
     assert seen(reader) == [1, 2]
 
@@ -183,16 +197,7 @@ def test_what_others_write_elsewhere_and_readers_hold_nothing_back(table):
 
 
 def test_a_transaction_that_stays_open_is_told_of_once(table, caplog):
-    class Hands:
-        seconds = 0.0
-
-        def monotonic(self):
-            return self.seconds
-
-        def wall_ms(self):
-            return 0
-
-    clock, late = Hands(), table.connect()
+    clock, late = HandClock(), table.connect()
     late.execute("BEGIN")
     insert(late)
     insert(table)
@@ -258,10 +263,14 @@ def test_a_given_lag_is_kept_besides(table):
     insert(table)
     table.execute("SELECT nextval('t_id_seq')")  # by a client that will write the row in a transaction to come
     insert(table)
-    reader = table.reader(1)
-    assert seen(reader) == [1]
+    clock = HandClock()
+    reader = table.reader(1, clock)
+    assert seen(reader, 0) == [1]
+    clock.seconds = 0.3
+    assert seen(reader, 0) == []
     table.execute("INSERT INTO t VALUES (2, 'late')")
-    assert seen(reader, 1.0) == [2, 3]
+    clock.seconds = 0.5
+    assert seen(reader, 0) == [2, 3]
 
 
 # Values and times
