@@ -22,6 +22,7 @@ from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
 from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, RetriableError
 from samzapy.system.database import DatabaseSystemFactory
+from samzapy.testing import ManualClock
 
 pytestmark = pytest.mark.slow
 
@@ -68,18 +69,6 @@ class Shop:
     def close(self):
         for each in self._open:
             each.close()
-
-
-class HandClock:
-    """Stands still until it is moved."""
-
-    seconds = 0.0
-
-    def monotonic(self):
-        return self.seconds
-
-    def wall_ms(self):
-        return 0
 
 
 @pytest.fixture
@@ -197,12 +186,13 @@ def test_what_others_write_elsewhere_and_readers_hold_nothing_back(table):
 
 
 def test_a_transaction_that_stays_open_is_told_of_once(table, caplog):
-    clock, late = HandClock(), table.connect()
+    clock, late = ManualClock(), table.connect()
     late.execute("BEGIN")
     insert(late)
     insert(table)
     reader = table.reader(clock=clock)
-    for clock.seconds in range(1, 70, 2):
+    for _ in range(35):
+        clock.advance(2)
         assert reader.poll(0.0, 10) == []
     (told,) = caplog.messages
     assert "shop.t@0: waiting for 1 transactions that have been writing to the table for more than 62 s: " in told
@@ -263,13 +253,13 @@ def test_a_given_lag_is_kept_besides(table):
     insert(table)
     table.execute("SELECT nextval('t_id_seq')")  # by a client that will write the row in a transaction to come
     insert(table)
-    clock = HandClock()
+    clock = ManualClock()
     reader = table.reader(1, clock)
     assert seen(reader, 0) == [1]
-    clock.seconds = 0.3
+    clock.advance(0.3)
     assert seen(reader, 0) == []
     table.execute("INSERT INTO t VALUES (2, 'late')")
-    clock.seconds = 0.5
+    clock.advance(0.2)
     assert seen(reader, 0) == [2, 3]
 
 

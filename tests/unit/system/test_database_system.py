@@ -5,16 +5,16 @@ import json
 import sqlite3
 
 import pytest
-from stopped_clock import StoppedClock
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import StreamSettings, SystemSettings
 from samzapy.errors import ConfigError, EnvironmentFailure, OffsetOutOfRange
 from samzapy.system.database import DatabaseSystemFactory
 from samzapy.system.partitioner import partition_of
+from samzapy.testing import ManualClock
 
 SECOND = 2**30
-#: What a stopped clock says: 2023-11-14 22:13:20.
+#: Where a manual clock begins: 2023-11-14 22:13:20.
 NOW_S = 1_700_000_000
 
 
@@ -24,7 +24,7 @@ class Shop:
     def __init__(self, path):
         self.path = path
         self.url = f"sqlite:///{path}"
-        self.clock = StoppedClock()
+        self.clock = ManualClock()
         self.writer = sqlite3.connect(path, isolation_level=None)
         self.write = self.writer.execute
         self.streams = {}
@@ -52,7 +52,7 @@ class Shop:
 
     def rest(self, reader, most=1000):
         """What can be read now, at the next look: (offset, key, value)."""
-        self.clock.ms += 1000
+        self.clock.advance(1)
         found = []
         while batches := reader.poll(0.0, most):
             for batch in batches:
@@ -138,7 +138,7 @@ def test_rows_are_spread_by_key_as_kafka_does(shop):
     shop.stream(order_by="id", key="name", partitions="3")
     reader = shop.reader(partitions=3)
     found = {0: [], 1: [], 2: []}
-    shop.clock.ms += 1000
+    shop.clock.advance(1)
     while batches := reader.poll(0.0, 7):
         for batch in batches:
             assert {partition_of(key, 3) for key in batch.keys} == {batch.ssp.partition}
@@ -245,7 +245,7 @@ def test_fractions_of_a_second_are_ordered_whether_they_are_written_or_not(dated
 
 def test_a_table_that_changes_under_a_reader_loses_no_row_of_a_time_that_many_share(dated):
     put(dated, r1=60, r2=60, r3=60, r4=60)
-    dated.clock.ms += 1000
+    dated.clock.advance(1)
     (batch,) = dated.reader().poll(0.0, 2)
     assert [json.loads(value)["id"] for value in batch.values] == [1, 2]
     put(dated, r1=30)  # so 3 is now second: whoever goes on at the third has missed it
@@ -256,7 +256,7 @@ def test_a_table_that_changes_under_a_reader_loses_no_row_of_a_time_that_many_sh
 def test_a_reader_that_goes_on_repeats_nothing_though_rows_before_it_have_moved(dated):
     put(dated, r1=60, r2=60, r3=60, r4=60)
     reader = dated.reader()
-    dated.clock.ms += 1000
+    dated.clock.advance(1)
     (batch,) = reader.poll(0.0, 2)
     put(dated, r1=30)
     rest = numbers(dated.rest(reader))
@@ -278,9 +278,9 @@ def test_a_row_of_the_future_waits_and_holds_nothing_back(dated):
     reader = dated.reader()
     assert [row["id"] for _, _, row in dated.rest(reader)] == [2]
     put(dated, r3=5)
-    dated.clock.ms += 10_000
+    dated.clock.advance(10)
     assert [row["id"] for _, _, row in dated.rest(reader)] == [3]
-    dated.clock.ms += 3_600_000
+    dated.clock.advance(3600)
     assert [row["id"] for _, _, row in dated.rest(reader)] == [1]
 
 
@@ -306,7 +306,7 @@ def test_messages_carry_the_time_of_their_row_and_are_found_by_it(shop):
     shop.write("CREATE TABLE t (id INTEGER PRIMARY KEY, changed DATETIME)")
     shop.write("INSERT INTO t VALUES (4, '2024-01-01 00:00:00.250'), (5, NULL), (6, '2024-01-01 00:00:02')")
     shop.stream(order_by="id", timestamp_column="changed")
-    shop.clock.ms += 1000
+    shop.clock.advance(1)
     (batch,) = shop.reader().poll(0.0, 10)
     start = 1_704_067_200_000
     assert list(batch.timestamps) == [start + 250, -1, start + 2000]
