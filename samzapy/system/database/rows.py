@@ -2,8 +2,8 @@
 
 The value is the row as a JSON object, column by column, written by orjson: times in ISO 8601, decimals as strings (a JSON
 number may lose digits), UUIDs as strings, bytes in base64, what the database holds as JSON as it is. In SQLite times and
-decimals are as they are stored. The key is its column's value as text (`string` serde, and `json` or `integer as text` for
-integers); bytes as they are; several columns as a JSON array. A key that is NULL is no key.
+decimals are as they are stored. The key is its column's value as text (serde `string`; `json` for integers as
+well); bytes as they are; several columns as a JSON array. A key that is NULL is no key.
 """
 
 from __future__ import annotations
