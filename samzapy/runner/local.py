@@ -10,7 +10,7 @@ from samzapy.container.ownership import Ownership
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.progress import JobStatus
-from samzapy.errors import TaskMigrated
+from samzapy.errors import JobTakenOver, TaskMigrated
 from samzapy.job.model import ContainerModel, JobModel
 from samzapy.runner.base import JobFailed, JobOutcome, PreparedJob, Runner, RunOptions
 from samzapy.runner.feed import StatusFeed
@@ -59,7 +59,7 @@ class LocalRunner(Runner):
             try:
                 container.run()
             except TaskMigrated as cause:
-                if coordinator.abandoned is None:
+                if coordinator.abandoned is None or isinstance(cause, JobTakenOver):
                     raise
                 raise JobFailed(coordinator.abandoned) from cause
         return JobOutcome(coordinator.status(), signals.received)
