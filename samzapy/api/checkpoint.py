@@ -45,6 +45,8 @@ class JobRecord(Enum):
     """The partition counts of its inputs, then and now."""
     LOCALITY = "samzapy-locality"
     """Where the local state of its tasks lies."""
+    CLOCK = "samzapy-clock"
+    """The time at which all its tasks' own states start again."""
 
 
 class CheckpointManager(ABC):

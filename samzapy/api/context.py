@@ -10,6 +10,7 @@ from typing import Any, TypeVar, overload
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import Sink
+from samzapy.api.state_checkpoint import StateCheckpoints
 from samzapy.api.stream import SystemStreamPartition
 
 S = TypeVar("S")
@@ -69,6 +70,21 @@ class TaskContext(ABC):
     @abstractmethod
     def set_starting_offset(self, ssp: SystemStreamPartition, offset: int) -> None:
         """Start this partition at `offset` instead of the checkpoint's; only in `init`."""
+
+    @property
+    @abstractmethod
+    def positions(self) -> Mapping[SystemStreamPartition, int]:
+        """The next offset to process of each partition, as it is between two messages."""
+
+    @abstractmethod
+    def replay_from(self, ssp: SystemStreamPartition, offset: int) -> int:
+        """Start this partition at `offset`, where a state of the task's own was kept, though the job has committed more;
+        only in `init`. Returns the committed offset: outputs of messages before it are out, and commits do not go back."""
+
+    @property
+    @abstractmethod
+    def state_checkpoints(self) -> StateCheckpoints:
+        """The checkpoints of a StateCheckpointTask's own state. Raises RuntimeError for a task that is none."""
 
     @abstractmethod
     def register_sink(self, sink: Sink) -> None:

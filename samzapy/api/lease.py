@@ -19,11 +19,28 @@ class Directive(Enum):
 
 
 @dataclass(frozen=True)
+class TaskProgress:
+    """How far a task has come in event time: its clock (milliseconds since 1970, None before it has one), the partition
+    that holds it as text (empty: none does), and whether nothing comes at all.
+
+    `checkpoints`: the times of which its own state has a checkpoint, ascending, None if it keeps none; `open`: nothing was
+    processed since the last of them, so that it stands for every later time.
+    """
+
+    clock: int | None = None
+    held_by: str = ""
+    idle: bool = False
+    checkpoints: tuple[int, ...] | None = None
+    open: bool = False
+
+
+@dataclass(frozen=True)
 class ContainerReport:
     """What a container tells about itself.
 
     `phase` is one of starting, restoring, running, stopping, done. `positions` and `ends` are offsets by SSP as text;
-    `restored` is (records, seconds, source) by `task/store`; `metrics` is a registry's snapshot.
+    `restored` is (records, seconds, source) by `task/store`; `metrics` is a registry's snapshot;
+    `clocks` are those of the tasks, by name.
     """
 
     container_id: str
@@ -36,6 +53,7 @@ class ContainerReport:
     restoring: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     commits: int = 0
+    clocks: Mapping[str, TaskProgress] = field(default_factory=dict)
 
 
 class ContainerLease(ABC):
@@ -50,6 +68,11 @@ class ContainerLease(ABC):
     @abstractmethod
     def duration_s(self) -> float:
         """Without an answer for this long the container must stop itself; report three times as often."""
+
+    @property
+    def checkpoint_clock(self) -> int | None:
+        """The greatest checkpoint time that every task of the job has, as far as it is durably known; None before."""
+        return None
 
     @abstractmethod
     def report(self, report: ContainerReport) -> Directive:

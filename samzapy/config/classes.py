@@ -87,6 +87,14 @@ CHECKPOINTS = KnownClasses(
     "my.module:MyCheckpointManagerFactory",
 )
 
+TOPIC_STATE_CHECKPOINTS = "samzapy.checkpoint.states:TopicCheckpointStoreFactory"
+FILE_STATE_CHECKPOINTS = "samzapy.checkpoint.states:FileCheckpointStoreFactory"
+STATE_CHECKPOINTS = KnownClasses(
+    {"topic": TOPIC_STATE_CHECKPOINTS, "kafka": TOPIC_STATE_CHECKPOINTS, "file": FILE_STATE_CHECKPOINTS},
+    {},
+    "my.module:MyCheckpointStoreFactory",
+)
+
 _GROUPERS = {
     "GroupByPartitionFactory": "partition",
     "GroupBySystemStreamPartitionFactory": "ssp",

@@ -9,6 +9,7 @@ from pathlib import Path
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import SystemSettings
 from samzapy.config.classes import GROUPER as GROUPER_KIND
+from samzapy.config.job_clock import JobClockConfig
 from samzapy.config.keys import Key, collect
 from samzapy.config.kinds import NAME as NAME_KIND
 from samzapy.config.kinds import TEXT, integer
@@ -16,6 +17,7 @@ from samzapy.config.metrics import ReporterConfig
 from samzapy.config.placement import PlacementConfig
 from samzapy.config.reader import Reader
 from samzapy.config.spark import SparkConfig
+from samzapy.config.state_checkpoint import StateCheckpointConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams import StreamConfig
 from samzapy.config.task import TaskConfig
@@ -43,6 +45,8 @@ class JobConfig:
     non_logged_store_base_dir: Path = Path("state")
     placement: PlacementConfig = field(default_factory=PlacementConfig)
     spark: SparkConfig = field(default_factory=SparkConfig)
+    clock: JobClockConfig = field(default_factory=JobClockConfig)
+    state_checkpoint: StateCheckpointConfig = field(default_factory=StateCheckpointConfig)
     metrics_reporters: tuple[ReporterConfig, ...] = ()
     stream_ids: Mapping[str, SystemStream] = field(default_factory=dict)
     raw: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -16,12 +16,14 @@ from samzapy.config import (
     database,
     errors,
     job,
+    job_clock,
     metrics,
     placement,
     rocksdb,
     serializers,
     source,
     spark,
+    state_checkpoint,
     store_sources,
     stores,
     streams,
@@ -45,12 +47,14 @@ from samzapy.errors import ConfigError
 #: Every key samzapy reads, by topic: what documentation lists and a misspelt key is compared with.
 ALL_KEYS: tuple[Key[Any], ...] = (
     *job.KEYS,
+    *job_clock.KEYS,
     *placement.KEYS,
     *spark.KEYS,
     *task.KEYS,
     *asynchronous.KEYS,
     *errors.KEYS,
     *checkpoint.KEYS,
+    *state_checkpoint.KEYS,
     *systems.KEYS,
     *database.KEYS,
     *streams.KEYS,
@@ -124,11 +128,21 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
         non_logged_store_base_dir=non_logged,
         placement=placement.parse_placement(reader),
         spark=spark.parse_spark(reader),
+        clock=job_clock.parse_job_clock(reader),
+        state_checkpoint=_state_checkpoint(reader, found_task, default_system, found_systems),
         metrics_reporters=metrics.parse_metrics(reader, ids, default_system, found_systems),
         stream_ids=ids,
         raw=Masked(raw, reader.secret),
         resolved=Masked(reader.values, reader.secret),
     )
+
+
+def _state_checkpoint(
+    reader: Reader, found: task.TaskConfig, default_system: str | None, known: Mapping[str, SystemSettings]
+) -> state_checkpoint.StateCheckpointConfig:
+    system = _system(reader, state_checkpoint.SYSTEM, known)
+    beside = found.checkpoint.system if found.checkpoint else None
+    return state_checkpoint.parse_state_checkpoint(reader, system or beside or default_system)
 
 
 def _system(reader: Reader, key: Key[str | None], known: Mapping[str, SystemSettings]) -> str | None:

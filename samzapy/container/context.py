@@ -8,6 +8,7 @@ from typing import Any
 from samzapy.api.context import TaskContext
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import Sink
+from samzapy.api.state_checkpoint import StateCheckpoints
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.errors import StoreError
 
@@ -15,7 +16,8 @@ from samzapy.errors import StoreError
 class ContainerTaskContext(TaskContext):
     """Built for `init`; `offsets` is the task's own map of starting offsets, changed in place.
 
-    `moved` are the partitions whose offset was set, `sinks` what was registered.
+    `moved` are the partitions whose offset was set, `replayed` the committed offsets of those that start before them for a
+    state of the task's own, `sinks` what was registered.
     """
 
     def __init__(
@@ -25,13 +27,17 @@ class ContainerTaskContext(TaskContext):
         offsets: dict[SystemStreamPartition, int],
         metrics: MetricsRegistry,
         epoch: int,
+        checkpoints: StateCheckpoints | None = None,
     ) -> None:
+        """`checkpoints`: those of a StateCheckpointTask."""
         self._task_name = task_name
         self._stores = stores
         self._offsets = offsets
         self._metrics = metrics
         self._epoch = epoch
+        self._checkpoints = checkpoints
         self._sealed = False
+        self.replayed: dict[SystemStreamPartition, int] = {}
         self.moved: set[SystemStreamPartition] = set()
         self.sinks: list[Sink] = []
 
@@ -65,12 +71,24 @@ class ContainerTaskContext(TaskContext):
         return store
 
     def set_starting_offset(self, ssp: SystemStreamPartition, offset: int) -> None:
-        if self._sealed:
-            raise RuntimeError("set_starting_offset is for init: the task has started")
-        if ssp not in self._offsets:
-            raise KeyError(f"{self._task_name} does not read {ssp}")
-        self._offsets[ssp] = offset
-        self.moved.add(ssp)
+        self._start_at("set_starting_offset", ssp, offset)
+
+    @property
+    def positions(self) -> Mapping[SystemStreamPartition, int]:
+        return dict(self._offsets)
+
+    def replay_from(self, ssp: SystemStreamPartition, offset: int) -> int:
+        committed = self._offsets.get(ssp, offset)
+        self._start_at("replay_from", ssp, offset)
+        if offset < committed:
+            self.replayed[ssp] = committed
+        return committed
+
+    @property
+    def state_checkpoints(self) -> StateCheckpoints:
+        if self._checkpoints is None:
+            raise RuntimeError(f"{self._task_name}: state checkpoints are for a StateCheckpointTask")
+        return self._checkpoints
 
     def register_sink(self, sink: Sink) -> None:
         if self._sealed:
@@ -78,6 +96,14 @@ class ContainerTaskContext(TaskContext):
         if any(known.name == sink.name for known in self.sinks):
             raise ValueError(f"{self._task_name} has a sink named '{sink.name}' already")
         self.sinks.append(sink)
+
+    def _start_at(self, call: str, ssp: SystemStreamPartition, offset: int) -> None:
+        if self._sealed:
+            raise RuntimeError(f"{call} is for init: the task has started")
+        if ssp not in self._offsets:
+            raise KeyError(f"{self._task_name} does not read {ssp}")
+        self._offsets[ssp] = offset
+        self.moved.add(ssp)
 
     def seal(self) -> None:
         """`init` has returned."""

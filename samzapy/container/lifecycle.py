@@ -31,6 +31,7 @@ from samzapy.container.inputs import Inputs
 from samzapy.container.ownership import Ownership
 from samzapy.container.parts import Parts
 from samzapy.container.run_loop import RunLoop
+from samzapy.container.state_parts import progress_of
 from samzapy.container.task_instance import TaskInstance
 from samzapy.failpoints import reach
 from samzapy.storage.manager import TaskStores
@@ -133,6 +134,7 @@ class Container:
         reach("start.5")
         # 6  init
         for task in self._tasks:
+            parts.clocks(task, checkpoints[task.name], self._lease, self._clock)
             parts.init(task, checkpoints[task.name], epoch)
         reach("start.6")
         # 7  inputs
@@ -222,4 +224,5 @@ class Container:
             restoring=dict(self._restoring),
             metrics=self._parts.metrics.snapshot(),
             commits=self.commits,
+            clocks={task.name: progress_of(task) for task in tasks},
         )

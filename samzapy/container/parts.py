@@ -9,6 +9,7 @@ from functools import cached_property
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager
 from samzapy.api.context import ContainerContext, Context, JobContext
 from samzapy.api.engine import StorageEngineFactory
+from samzapy.api.lease import ContainerLease
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.serde import Serde
 from samzapy.api.sink import TaskAttempt
@@ -47,6 +48,7 @@ from samzapy.container.run_loop import RunLoop
 from samzapy.container.sinks import open_sinks
 from samzapy.container.sources.filling import fill_stores
 from samzapy.container.sources.side_inputs import SideInputs
+from samzapy.container.state_parts import state_checkpoints_of
 from samzapy.container.sweeping import sweep_in_background
 from samzapy.container.task_instance import TaskInstance
 from samzapy.job.model import ContainerModel, TaskModel
@@ -197,23 +199,13 @@ class Parts:
         clock: Clock,
     ) -> RunLoop:
         """What runs the tasks."""
-        times = self.config.task
-        asynchronous = [task for task in tasks if isinstance(task, AsyncTaskInstance)]
+        task = self.config.task
+        times = {"window_ms": task.window_ms, "commit_ms": task.commit_ms, "idle_ms": self.config.clock.idle_ms}
+        asynchronous = [each for each in tasks if isinstance(each, AsyncTaskInstance)]
         if not asynchronous:
-            return RunLoop(
-                tasks, inputs, committer, should_stop, clock, window_ms=times.window_ms, commit_ms=times.commit_ms
-            )
-        return AsyncRunLoop(
-            asynchronous,
-            inputs,
-            committer,
-            should_stop,
-            clock,
-            self.events,
-            window_ms=times.window_ms,
-            commit_ms=times.commit_ms,
-            shutdown_ms=times.shutdown_ms,
-        )
+            return RunLoop(tasks, inputs, committer, should_stop, clock, **times)
+        times["shutdown_ms"] = task.shutdown_ms
+        return AsyncRunLoop(asynchronous, inputs, committer, should_stop, clock, self.events, **times)
 
     def _output_ids(self, task_name: str) -> OutputIds | None:
         if self.config.task.guarantee is not Guarantee.EFFECTIVELY_ONCE:
@@ -236,16 +228,23 @@ class Parts:
         limits = RecordLimits(self.config, self._clients)
         return SizingCollector(self._stream_serdes, producer_of, recovery, limits.of)
 
+    def clocks(self, task: TaskInstance, checkpoint: Checkpoint | None, lease: ContainerLease, clock: Clock) -> None:
+        """Give the task its clock's past, and the checkpoints of a state of its own."""
+        task.kept_time_ms = None if checkpoint is None else checkpoint.clock
+        committed = checkpoint is not None
+        task.checkpoints = state_checkpoints_of(self.config, task, self._clients, lease, clock, committed=committed)
+
     def init(self, task: TaskInstance, checkpoint: Checkpoint | None, epoch: int) -> None:
         """Call the task's `init` with its context, and open the sinks it registers there."""
         stores = task.stores.as_seen(task.visible_stores)
-        context = ContainerTaskContext(task.name, stores, task.offsets, self.metrics, epoch)
+        context = ContainerTaskContext(task.name, stores, task.offsets, self.metrics, epoch, task.checkpoints)
         job = JobContext(self.config.name, self.config.id, self.config.resolved)
         before = dict(task.offsets)
         task.init(Context(job, ContainerContext(self.model.id, self.metrics), context))
         context.seal()
+        task.started(context.replayed)
         if checkpoint is not None:
-            count_moves(before, task.offsets, self.metrics)
+            count_moves(before, task.committable(), self.metrics)
         task.sinks = tuple(context.sinks)
         if task.sinks:
             attempt = TaskAttempt(f"{self.config.name}-{self.config.id}", task.name, epoch, context.ssps)

@@ -13,6 +13,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import WindowableTask
 from samzapy.clock import Clock
 from samzapy.container.commit.protocol import CommitProtocol
+from samzapy.container.idleness import IdleWatch
 from samzapy.container.inputs import Inputs, Messages
 from samzapy.container.schedule import Schedule
 from samzapy.container.task_instance import TaskInstance
@@ -39,7 +40,9 @@ class RunLoop:
         *,
         window_ms: int,
         commit_ms: int,
+        idle_ms: int = -1,
     ) -> None:
+        """`idle_ms`: after how long an input that brings nothing holds no clock; < 0: never."""
         now = clock.monotonic()
         self._tasks = tasks
         self._inputs = inputs
@@ -55,6 +58,7 @@ class RunLoop:
         self._windowed = [task for task in tasks if isinstance(task.task, WindowableTask)]
         self._window = Schedule(window_ms if self._windowed else 0, now)
         self._commit = Schedule(commit_ms, now)
+        self._idle = IdleWatch(tasks, idle_ms, now)
         self._slice = 100
         self._stopping = False
 
@@ -145,6 +149,10 @@ class RunLoop:
         now = self._clock.monotonic()
         if self._side is not None:
             self._side.follow(now)
+        if now >= self._idle.due_at:
+            for task in self._idle.look(now):
+                task.tell_time()
+                self._after_call(task)
         if now >= self._window.due_at and self._window.due(now):
             self.window()
         if now >= self._commit.due_at and self._commit.due(now):
@@ -182,6 +190,7 @@ class RunLoop:
             for task in self._by_ssp[ssp]:
                 left = self._open[task.name]
                 left.discard(ssp)
+                task.clock.set_aside(ssp)
                 if not left:
                     task.end_of_stream()
                     self._after_call(task)

@@ -12,15 +12,19 @@ from samzapy.api.collector import MessageCollector
 from samzapy.api.context import Context
 from samzapy.api.coordinator import TaskCoordinator
 from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.event_time import ClockListenerTask, TaskClock
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import Sink, TaskAttempt
+from samzapy.api.state_checkpoint import StateCheckpointTask, TimedState
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemProducer
 from samzapy.api.task import AnyTask, ClosableTask, EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
 from samzapy.container.collector import BufferingCollector
 from samzapy.container.coordinator_requests import CoordinatorRequests
+from samzapy.container.event_clock import EventClock
 from samzapy.container.identify import IdentifiedProcess, OutputIds
+from samzapy.container.state_checkpoints import KeptStateCheckpoints
 from samzapy.errors import SamzapyError, TaskFailed
 from samzapy.storage.manager import TaskStores
 
@@ -33,13 +37,21 @@ class TaskInstance:
     """Calls the user's methods, and knows which input is processed up to where.
 
     `offsets` holds the next offset to process of each partition; `touched` says whether the user's code has run since
-    the last commit, so whether a commit would say anything new.
+    the last commit, so whether a commit would say anything new. `clock` is the task's event time since it started, `idle`
+    whether none of its partitions brings anything; `checkpoints` are those of a state of its own, None if it has none.
     """
 
     __slots__ = (
+        "_listens",
         "_process",
+        "_replayed",
         "changelog_offsets",
+        "checkpoints",
+        "clock",
         "collector",
+        "ended",
+        "idle",
+        "kept_time_ms",
         "name",
         "offsets",
         "processed",
@@ -76,6 +88,12 @@ class TaskInstance:
         self.requests = CoordinatorRequests()
         self.sinks: Sequence[Sink] = ()
         self.processed = 0
+        self.clock = EventClock(offsets)
+        self._listens = isinstance(task, ClockListenerTask)
+        self.idle = self.ended = False
+        self.kept_time_ms: int | None = None
+        self.checkpoints: KeptStateCheckpoints | None = None
+        self._replayed: Mapping[SystemStreamPartition, int] = {}
 
     def _entry_point(self, ids: OutputIds | None) -> Process:
         task = self.task
@@ -86,6 +104,22 @@ class TaskInstance:
     def visible_stores(self) -> Mapping[str, KeyValueStore[Any, Any]]:
         """The stores as the user's code gets them, by name."""
         return self.stores.stores
+
+    @property
+    def time_ms(self) -> int | None:
+        """The task's clock, never before that of its last life; None before it has one."""
+        now = self.clock.now
+        return self.kept_time_ms if now is None else max(now, self.kept_time_ms or now)
+
+    def committable(self) -> dict[SystemStreamPartition, int]:
+        """The offsets to commit: where the task stands, but nothing goes back while it replays."""
+        return {ssp: max(offset, self._replayed.get(ssp, offset)) for ssp, offset in self.offsets.items()}
+
+    def started(self, replayed: Mapping[SystemStreamPartition, int]) -> None:
+        """`init` is over. For a state of its own the task starts before the offsets `replayed`, which were committed."""
+        self._replayed = dict(replayed)
+        if self.checkpoints is not None:
+            self.checkpoints.started()
 
     def init(self, context: Context) -> None:
         """Call the user's `init`, if there is one."""
@@ -108,10 +142,52 @@ class TaskInstance:
                     break
         except BaseException as cause:  # noqa: BLE001  # told where
             self._raise(envelope, cause)
-        self.offsets[ssp] = envelope.offset + 1
         done = bisect_right(envelopes, envelope.offset, key=_offset) if requests.pending else len(envelopes)
         self.processed += done
+        self._passed(ssp, envelopes, done)
         return done
+
+    def _passed(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope], done: int) -> None:
+        """The first `done` messages are processed. Unless the task listens to its clock, the last one's time stands for
+        theirs, so that nothing is done for each of them."""
+        last = envelopes[done - 1]
+        self.offsets[ssp] = last.offset + 1
+        if not self._listens:
+            self._advance_clock(last)
+        elif self.clock.passed(ssp, envelopes if done == len(envelopes) else envelopes[:done]):
+            self.tell_time()
+
+    def _advance_clock(self, last: IncomingMessageEnvelope) -> None:
+        """Unless the position is before it still."""
+        if last.event_time >= 0 and self.offsets[last.ssp] > last.offset:
+            self.clock.advance(last.ssp, last.event_time)
+
+    def tell_time(self) -> None:
+        """Tell a task that listens that its clock has moved."""
+        if isinstance(self.task, ClockListenerTask):
+            clock = TaskClock(self.clock.now, self.idle)
+            self._call("on_clock", self.task.on_clock, clock, self.collector, self.requests)
+
+    def take_checkpoint(self) -> None:
+        """A commit begins: have the task take a checkpoint of its state, if it has one."""
+        if self.checkpoints is not None:
+            sent = self.collector.sent
+            self.checkpoints.take(self._take, TaskClock(self.clock.now, self.idle))
+            self.touched |= self.collector.sent != sent
+
+    def _take(self, clock: TaskClock) -> TimedState | None:
+        assert isinstance(self.task, StateCheckpointTask)
+        try:
+            return self.task.take_checkpoint(clock, self.collector)
+        except SamzapyError:
+            raise
+        except Exception as cause:
+            raise self._failed("take_checkpoint", cause) from cause
+
+    def keep_checkpoint(self) -> None:
+        """The commit is durable: persist what was taken."""
+        if self.checkpoints is not None:
+            self.checkpoints.keep()
 
     def window(self) -> None:
         """Call the user's `window`."""
@@ -121,6 +197,7 @@ class TaskInstance:
 
     def end_of_stream(self) -> None:
         """Tell a task that listens that all its partitions have ended."""
+        self.idle = self.ended = True
         if isinstance(self.task, EndOfStreamListenerTask):
             self.touched = True
             self._call("on_end_of_stream", self.task.on_end_of_stream, self.collector, self.requests)
@@ -175,9 +252,11 @@ class TaskInstance:
             raise failures[0]
 
     def close(self) -> None:
-        """Call the user's `close`, if there is one."""
+        """Call the user's `close`, if there is one, and let go of what keeps the task's own state."""
         if isinstance(self.task, ClosableTask):
             self._call("close", self.task.close)
+        if self.checkpoints is not None:
+            self.checkpoints.close()
 
     def _call(self, where: str, method: Callable[..., object], *arguments: object) -> None:
         """Call a method of the user's. Raises TaskFailed naming it, unless samzapy raised something of its own."""

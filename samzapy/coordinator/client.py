@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -48,6 +49,7 @@ class CoordinatorClient:
         before = answer["predecessor"]
         predecessor = None if before is None else AttemptProcess.from_json(before)
         lease = HttpLease(self, container_id, answer["epoch"], answer["lease_ms"] / 1000, predecessor)
+        lease.hear(answer)
         return lease, JobSpec.from_json(answer["spec"])
 
     def fail(self, container_id: str, epoch: int, error: SamzapyError, *, permanent: bool = False) -> None:
@@ -109,6 +111,7 @@ class HttpLease(ContainerLease):
         self._path = f"/containers/{quote(container_id, safe='')}/report"
         self._epoch = epoch
         self._duration_s = duration_s
+        self._checkpoint_clock: int | None = None
 
     @property
     def epoch(self) -> int:
@@ -120,12 +123,22 @@ class HttpLease(ContainerLease):
         """As the coordinator granted it."""
         return self._duration_s
 
+    @property
+    def checkpoint_clock(self) -> int | None:
+        """As of the newest answer."""
+        return self._checkpoint_clock
+
+    def hear(self, answer: Mapping[str, Any]) -> None:
+        """Take what an answer says besides its directive."""
+        self._checkpoint_clock = answer.get("checkpoint_clock")
+
     def report(self, report: ContainerReport) -> Directive:
         """Tell the coordinator. Raises RetriableError when it does not answer."""
         try:
             answer = self._client.call("POST", self._path, report_to_json(report))
         except TaskMigrated:
             return Directive.ABANDON
+        self.hear(answer)
         return Directive(answer["directive"])
 
 

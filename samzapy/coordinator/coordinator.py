@@ -9,6 +9,7 @@ from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.promises import Downgrade
 from samzapy.coordinator.attempt import AttemptProcess, Overdue
+from samzapy.coordinator.clocks import Clocks, KeptClocks
 from samzapy.coordinator.leases import ContainerState, Leases
 from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.progress import ContainerFailure, JobStatus, Progress
@@ -32,8 +33,11 @@ class Coordinator:
         clock: Clock = SYSTEM_CLOCK,
         *,
         downgrades: tuple[Downgrade, ...] = (),
+        clocks: KeptClocks | None = None,
+        stall_s: float = 60.0,
     ) -> None:
-        """`downgrades`: what makes the job's guarantee mean less than it says, for those who look at its status."""
+        """`downgrades`: what makes the job's guarantee mean less than it says, for those who look at its status; `clocks`:
+        those of earlier runs; `stall_s`: how long the job's may stand still before it is said what it waits for."""
         ids = tuple(container.id for container in spec.model.containers)
         self._name = name
         self._downgrades = downgrades
@@ -42,6 +46,7 @@ class Coordinator:
         self._standbys = tuple(container.id for container in spec.model.standbys)
         self._leases = Leases((*ids, *self._standbys), lease_s, clock)
         self._progress = Progress((*ids, *self._standbys))
+        self._clocks = Clocks((task.name for task in spec.model.tasks), clocks or KeptClocks(), stall_s, clock)
         self._clock = clock
         self._started: float | None = None
         self._newest = 0.0
@@ -68,6 +73,8 @@ class Coordinator:
         with self._changed:
             self._processes[container_id] = process
             epoch = self._leases.grant(container_id)
+            if container_id in self._ids:
+                self._clocks.restart(task.name for task in self._spec.model.container(container_id).tasks)
             if self._started is None:
                 self._started = self._newest = self._clock.monotonic()
             self._changed.notify_all()
@@ -96,6 +103,7 @@ class Coordinator:
             if directive is not Directive.ABANDON:
                 self._newest = self._clock.monotonic()
                 self._progress.update(report)
+                self._clocks.update(report.clocks)
                 if report.phase in _ENDS:
                     self._leases.finish(report.container_id, report.epoch, _ENDS[report.phase])
                 self._changed.notify_all()
@@ -163,7 +171,19 @@ class Coordinator:
                 self._downgrades,
                 told.counts,
                 standbys,
+                self._clocks.status(),
             )
+
+    @property
+    def checkpoint_clocks(self) -> tuple[int | None, int | None]:
+        """The job's checkpoint clock, and what of it is written down."""
+        with self._changed:
+            return self._clocks.checkpoint, self._clocks.kept
+
+    def keep_checkpoint_clock(self, time_ms: int) -> None:
+        """The job's checkpoint clock is written down; from now on its tasks hear of it."""
+        with self._changed:
+            self._clocks.keep(time_ms)
 
     def wait(self, timeout_s: float) -> None:
         """Return at the next change, or after `timeout_s` seconds."""
@@ -208,6 +228,11 @@ class LocalLease(ContainerLease):
     def duration_s(self) -> float:
         """The coordinator's lease."""
         return self._coordinator.lease_s
+
+    @property
+    def checkpoint_clock(self) -> int | None:
+        """As the coordinator has written it down."""
+        return self._coordinator.checkpoint_clocks[1]
 
     def report(self, report: ContainerReport) -> Directive:
         """Tell the coordinator. Raises RetriableError when it cannot tell whether the job is still this run's."""

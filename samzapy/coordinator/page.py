@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
+from samzapy.api.lease import TaskProgress
 from samzapy.config.promises import COUNTS
+from samzapy.coordinator.clocks import ClockStatus, as_text
 from samzapy.coordinator.progress import ContainerStatus, JobStatus
 
 #: Seconds between reloads.
@@ -37,7 +39,7 @@ def render(status: JobStatus) -> str:
         f'<title>{escape(status.name)}</title><link rel="stylesheet" href="/style.css"></head><body>'
         f"<h1>{escape(status.name)}</h1>"
         f"<p>{status.processed:,} messages processed{remaining}, {status.commits:,} commits</p>{stopping}"
-        f"{_promises(status)}{_containers(status.containers)}{_standbys(status.standbys)}{_partitions(status.containers)}{_restores(status)}{_failures(status)}"
+        f"{_promises(status)}{_clocks(status.clocks)}{_containers(status.containers)}{_standbys(status.standbys)}{_partitions(status.containers)}{_restores(status)}{_failures(status)}"
         "</body></html>"
     )
 
@@ -48,6 +50,23 @@ def _promises(status: JobStatus) -> str:
     return _table("Weaker than the guarantee", ("key", "what it does"), rows) + _table(
         "Counted", ("what", "how many"), counted
     )
+
+
+def _clocks(clocks: ClockStatus) -> str:
+    if clocks.job is None and all(told.clock is None for told in clocks.tasks.values()):
+        return ""
+    stalled = f"<p class=failed>{escape(str(clocks.stalled))}</p>" if clocks.stalled else ""
+    own = f", all states of {as_text(clocks.checkpoint)}" if clocks.checkpoint is not None else ""
+    rows = [
+        (task, as_text(told.clock), "idle" if told.idle else told.held_by, _newest(told))
+        for task, told in sorted(clocks.tasks.items())
+    ]
+    heads = ("task", "clock", "held by", "newest state")
+    return f"<h2>Event time</h2><p>{as_text(clocks.job)}{own}</p>{stalled}{_table('Clocks', heads, rows)}"
+
+
+def _newest(told: TaskProgress) -> str:
+    return as_text(told.checkpoints[-1]) if told.checkpoints else ""
 
 
 def _containers(containers: Iterable[ContainerStatus]) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from samzapy.api.lease import ContainerReport
 from samzapy.config.promises import COUNTS, Downgrade
+from samzapy.coordinator.clocks import ClockStatus
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ class ContainerStatus:
 class JobStatus:
     """The whole job at one moment. `seconds`: from the first attempt's start to the newest report. `failed` counts
     failures; `failures` are the newest of them. `downgrades` weaken the job's guarantee; `counts`, of all attempts and
-    by `group.name`, say what came of that. `standbys` process nothing; their `remaining` is what they have yet to read."""
+    by `group.name`, say what came of that. `standbys` process nothing; their `remaining` is what they have yet to read.
+    `clocks` are those in event time."""
 
     name: str
     stopping: bool
@@ -70,6 +72,7 @@ class JobStatus:
     downgrades: tuple[Downgrade, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     standbys: tuple[ContainerStatus, ...] = ()
+    clocks: ClockStatus = field(default_factory=ClockStatus)
 
     @property
     def everyone(self) -> tuple[ContainerStatus, ...]:
@@ -108,6 +111,7 @@ class JobStatus:
             "downgrades": [vars(downgrade) for downgrade in self.downgrades],
             "counts": dict(self.counts),
             "standbys": [vars(container) for container in self.standbys],
+            "clocks": asdict(self.clocks),
         }
 
 

@@ -1,8 +1,9 @@
 """The coordinator over HTTP, in a thread of the driver.
 
 ==============================  =================================================
-POST /containers/ID/attempts    register {process}: {version, epoch, lease_ms, spec, predecessor}
-POST /containers/ID/report      a ContainerReport: {directive}
+POST /containers/ID/attempts    register {process}: {version, epoch, lease_ms, spec, predecessor,
+                                checkpoint_clock}
+POST /containers/ID/report      a ContainerReport: {directive, checkpoint_clock}
 POST /containers/ID/failure     {epoch, error, message, exit_code, permanent}: {}
 POST /stop                      stop everything: {}
 GET /status                     JobStatus as JSON
@@ -90,11 +91,13 @@ class _Handlers:
         lease_ms = round(coordinator.lease_s * 1000)
         spec = coordinator.spec.to_json()
         answer = {"version": VERSION, "epoch": epoch, "lease_ms": lease_ms, "spec": spec}
+        answer["checkpoint_clock"] = coordinator.checkpoint_clocks[1]
         return JSONResponse({**answer, "predecessor": None if predecessor is None else predecessor.to_json()})
 
     async def report(self, request: Request) -> Response:
         report = report_from_json(self._container(request), await _body(request))
-        return JSONResponse({"directive": self._coordinator.report(report).value})
+        directive = self._coordinator.report(report)
+        return JSONResponse({"directive": directive.value, "checkpoint_clock": self._coordinator.checkpoint_clocks[1]})
 
     async def failure(self, request: Request) -> Response:
         self._coordinator.fail(failure_from_json(self._container(request), await _body(request)))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, TypeVar
 
-from samzapy.api.lease import ContainerReport
+from samzapy.api.lease import ContainerReport, TaskProgress
 from samzapy.coordinator.attempt import AttemptProcess, Place
 from samzapy.coordinator.progress import ContainerFailure
 
@@ -39,6 +39,7 @@ def report_from_json(container_id: str, body: Any) -> ContainerReport:
         restoring=_mapping("restoring", data.get("restoring", {}), _pair),
         metrics=_mapping("metrics", data.get("metrics", {}), _metrics),
         commits=_integer("commits", data.get("commits", 0)),
+        clocks=_mapping("clocks", data.get("clocks", {}), _task_progress),
     )
 
 
@@ -124,6 +125,24 @@ def _restored(name: str, value: Any) -> tuple[int, float, str]:
 def _pair(name: str, value: Any) -> tuple[int, int]:
     done, total = _list(name, value, 2)
     return _integer(name, done), _integer(name, total)
+
+
+def _optional(name: str, value: Any) -> int | None:
+    return None if value is None else _integer(name, value)
+
+
+def _task_progress(name: str, value: Any) -> TaskProgress:
+    data = _table(name, value)
+    times = data.get("checkpoints")
+    if times is not None and not isinstance(times, list):
+        raise WireError(f"{name}.checkpoints: expected a list")
+    return TaskProgress(
+        _optional(f"{name}.clock", data.get("clock")),
+        _text(f"{name}.held_by", data.get("held_by", "")),
+        data.get("idle") is True,
+        None if times is None else tuple(_integer(f"{name}.checkpoints", time) for time in times),
+        data.get("open") is True,
+    )
 
 
 def _metrics(name: str, value: Any) -> dict[str, float]:

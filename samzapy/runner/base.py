@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.job import JobConfig
 from samzapy.config.promises import Downgrade
+from samzapy.coordinator.clocks import KeptClocks
 from samzapy.coordinator.progress import JobStatus
 from samzapy.errors import SamzapyError
 from samzapy.job.model import JobModel
@@ -26,7 +27,7 @@ class JobFailed(SamzapyError):
 class PreparedJob:
     """A job whose surroundings were checked and created. `ends`: where each partition ends, None for an endless run.
     `run_id`: what the run is written down as beside the checkpoints, None where it is not. `downgrades`: what makes its
-    guarantee mean less than it says."""
+    guarantee mean less than it says. `clocks`: how far earlier runs have come in event time."""
 
     config: JobConfig
     model: JobModel
@@ -34,6 +35,7 @@ class PreparedJob:
     warnings: tuple[str, ...] = ()
     run_id: str | None = None
     downgrades: tuple[Downgrade, ...] = ()
+    clocks: KeptClocks = field(default_factory=KeptClocks)
 
 
 def _ignore(_: object) -> None:

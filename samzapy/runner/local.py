@@ -13,6 +13,7 @@ from samzapy.coordinator.progress import JobStatus
 from samzapy.errors import JobTakenOver, TaskMigrated
 from samzapy.job.model import ContainerModel, JobModel
 from samzapy.runner.base import JobFailed, JobOutcome, PreparedJob, Runner, RunOptions
+from samzapy.runner.clock_keeper import ClockKeeper
 from samzapy.runner.feed import StatusFeed
 from samzapy.runner.ownership_watch import OwnershipWatch
 from samzapy.runner.signals import STOPPING, StopSignals
@@ -46,7 +47,14 @@ class LocalRunner(Runner):
             options.on_event(f"{COPIES.name}: this process runs every task, so there are no standbys")
         model = ContainerModel("0", prepared.model.tasks)
         spec = JobSpec(JobModel((model,)), config.raw, prepared.ends, run_id=prepared.run_id)
-        coordinator = Coordinator(config.name, spec, config.spark.lease_ms / 1000, downgrades=prepared.downgrades)
+        coordinator = Coordinator(
+            config.name,
+            spec,
+            config.spark.lease_ms / 1000,
+            downgrades=prepared.downgrades,
+            clocks=prepared.clocks,
+            stall_s=config.clock.stall_ms / 1000,
+        )
         ownership = Ownership(config, prepared.run_id)
         lease = LocalLease(coordinator, model.id, ownership.look)
         container = build_container(config, model, lease, ends=prepared.ends, run_id=prepared.run_id)
@@ -55,6 +63,7 @@ class LocalRunner(Runner):
             StatusFeed(coordinator, _Listener(options, signals)),
             closing(ownership),
             OwnershipWatch(config, prepared.run_id, coordinator),
+            ClockKeeper(config, coordinator),
         ):
             try:
                 container.run()

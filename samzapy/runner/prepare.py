@@ -19,6 +19,7 @@ from samzapy.container.delivery import Delivery, check_transaction_timeout, tran
 from samzapy.container.factory import load_task_class
 from samzapy.container.ownership import this_run
 from samzapy.container.sources.processors import load_processors
+from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import ConfigError, ConfigProblem, UnknownStream
 from samzapy.job.copartitioning import check_copartitioned, parted
 from samzapy.job.expansion import InputPartitions, follow_growth, from_json, growth, to_json
@@ -26,6 +27,7 @@ from samzapy.job.model import JobModel
 from samzapy.job.planner import changelog_partition_count, keeps_state, plan
 from samzapy.metrics import Registry
 from samzapy.runner.base import PreparedJob
+from samzapy.runner.clock_keeper import read_clocks
 from samzapy.runner.durability import weakly_kept
 from samzapy.storage.changelog import ensure_access_log, ensure_changelog, find_changelog
 from samzapy.storage.manager import load_engines
@@ -62,7 +64,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
         counts = _partition_counts(config, clients)
         check_transaction_timeout(config, clients)
         run = this_run()
-        model, inputs = _plan(config, clients, counts, run, task_class)
+        model, inputs, clocks = _plan(config, clients, counts, run, task_class)
         ends = _ends(config, clients, model, until_end)
         kept = weakly_kept(config, lambda stream: clients.admin(stream.system).describe(stream.stream))
     finally:
@@ -74,7 +76,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
         *_idle_keys(config, task_class),
     )
     weaker = (*downgrades(config, task_class), *kept)
-    return PreparedJob(config, model, ends, warnings, run.id, weaker)
+    return PreparedJob(config, model, ends, warnings, run.id, weaker, clocks)
 
 
 def _partition_counts(config: JobConfig, clients: SystemClients) -> dict[SystemStream, int]:
@@ -108,7 +110,7 @@ def _plan(
     counts: Mapping[SystemStream, int],
     run: JobRun,
     task_class: type[AnyTask],
-) -> tuple[JobModel, Mapping[SystemStream, InputPartitions]]:
+) -> tuple[JobModel, Mapping[SystemStream, InputPartitions], KeptClocks]:
     checkpoints = manager_for(config, clients)
     try:
         taken = _take_over(config, clients, counts, checkpoints, run)
@@ -117,6 +119,7 @@ def _plan(
         inputs = follow_growth(before, counts, keeps_state=keeps_state(config))
         check_copartitioned(config, inputs, task_class)
         model = plan(config, counts, previous, inputs)
+        clocks = read_clocks(checkpoints, model)
         partitions = changelog_partition_count(model)
         changelogs = [(store, store.changelog.system) for store in config.stores.values() if store.changelog]
         for store, system in changelogs:
@@ -134,7 +137,7 @@ def _plan(
             checkpoints.write_changelog_partitions({**previous, **owned})
         if inputs != before:
             checkpoints.write_record(JobRecord.INPUTS, to_json(inputs))
-        return model, inputs
+        return model, inputs, clocks
     finally:
         checkpoints.close()
 

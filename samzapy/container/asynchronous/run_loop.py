@@ -40,8 +40,11 @@ class AsyncRunLoop(RunLoop):
         window_ms: int,
         commit_ms: int,
         shutdown_ms: int,
+        idle_ms: int = -1,
     ) -> None:
-        super().__init__(tasks, inputs, committer, should_stop, clock, window_ms=window_ms, commit_ms=commit_ms)
+        super().__init__(
+            tasks, inputs, committer, should_stop, clock, window_ms=window_ms, commit_ms=commit_ms, idle_ms=idle_ms
+        )
         self._async_tasks = tasks
         self._events = events
         self._shutdown_ms = shutdown_ms
@@ -147,6 +150,7 @@ class AsyncRunLoop(RunLoop):
         for ssp in self._inputs.take_ended():
             for task in self._by_ssp[ssp]:
                 self._open[task.name].discard(ssp)
+                task.clock.set_aside(ssp)
         for each in self._async_tasks:
             over = not self._open[each.name] and not each.waiting and not each.unsettled
             if over and each.name not in self._told_of_end:

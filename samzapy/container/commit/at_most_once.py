@@ -32,7 +32,7 @@ class AtMostOnce(CommitProtocol):
     def before(self, tasks: Sequence[TaskInstance], ends: Mapping[SystemStreamPartition, int]) -> None:
         polled = [task for task in tasks if any(ssp in task.offsets for ssp in ends)]
         offsets = {
-            task.name: {ssp: max(offset, ends.get(ssp, offset)) for ssp, offset in task.offsets.items()}
+            task.name: {ssp: max(offset, ends.get(ssp, offset)) for ssp, offset in task.committable().items()}
             for task in polled
         }
         self._ahead = True
@@ -43,7 +43,7 @@ class AtMostOnce(CommitProtocol):
     def finish(self, tasks: Sequence[TaskInstance]) -> None:
         """Nothing runs any more, so the positions may go back to what was processed: a graceful stop loses nothing."""
         super().finish(tasks)
-        self._settings.checkpoints.write(self._checkpoints(tasks, {task.name: task.offsets for task in tasks}))
+        self._settings.checkpoints.write(self._checkpoints(tasks, {task.name: task.committable() for task in tasks}))
 
     def _run(self, tasks: Sequence[TaskInstance]) -> None:
         offsets = self._take_offsets(tasks)

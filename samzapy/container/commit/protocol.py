@@ -46,7 +46,9 @@ class CommitProtocol(ABC):
     def commit(self, tasks: Iterable[TaskInstance], *, force: bool = False) -> None:
         """Commit those of `tasks` whose code has run since their last commit; all of them with `force`."""
         due = []
+        tasks = list(tasks)
         for task in tasks:
+            task.take_checkpoint()
             if force or task.touched:
                 due.append(task)
             else:
@@ -56,6 +58,8 @@ class CommitProtocol(ABC):
             started = self._settings.clock.monotonic()
             self._run(due)
             self._commit_time.update(self._settings.clock.monotonic() - started)
+        for task in tasks:
+            task.keep_checkpoint()
 
     def before(self, tasks: Sequence[TaskInstance], ends: Mapping[SystemStreamPartition, int]) -> None:  # noqa: B027
         """Called with every poll before it is processed: `ends` are the offsets after its last messages."""
@@ -72,7 +76,7 @@ class CommitProtocol(ABC):
         """The numbered steps."""
 
     def _take_offsets(self, tasks: Sequence[TaskInstance]) -> Positions:
-        offsets = {task.name: dict(task.offsets) for task in tasks}
+        offsets = {task.name: task.committable() for task in tasks}
         reach("commit.1")
         return offsets
 
@@ -123,7 +127,7 @@ class CommitProtocol(ABC):
         self._settings.must_own()
         now = self._settings.clock.wall_ms()
         return {
-            task.name: Checkpoint(offsets[task.name], task.changelog_offsets, self._settings.epoch, now)
+            task.name: Checkpoint(offsets[task.name], task.changelog_offsets, self._settings.epoch, now, task.time_ms)
             for task in tasks
         }
 

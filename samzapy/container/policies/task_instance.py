@@ -83,8 +83,8 @@ class TolerantTaskInstance(TaskInstance):
         except RetryInterrupted:
             self._undo(envelope, gathered)
         if done:
-            self.offsets[ssp] = envelopes[done - 1].offset + 1
             self.processed += done
+            self._passed(ssp, envelopes, done)
         return done
 
     def _recover(self, envelope: IncomingMessageEnvelope, gathered: tuple[int, ...], failure: BaseException) -> None:

@@ -13,6 +13,7 @@ from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.service import CoordinatorService
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
+from samzapy.runner.clock_keeper import ClockKeeper
 from samzapy.runner.ownership_watch import OwnershipWatch
 from samzapy.runner.signals import StopSignals
 from samzapy.runner.spark.address import driver_address
@@ -49,7 +50,13 @@ class SparkRunner(Runner):
         directory = os.getcwd() if master.on_this_machine else None  # noqa: PTH109  # text for the wire
         spec = JobSpec(prepared.model, config.raw, prepared.ends, directory, prepared.run_id)
         coordinator = Coordinator(
-            config.name, spec, config.spark.lease_ms / 1000, self._clock, downgrades=prepared.downgrades
+            config.name,
+            spec,
+            config.spark.lease_ms / 1000,
+            self._clock,
+            downgrades=prepared.downgrades,
+            clocks=prepared.clocks,
+            stall_s=config.clock.stall_ms / 1000,
         )
         host = config.spark.coordinator_host or ("127.0.0.1" if master.on_this_machine else driver_address())
         with ExitStack() as stack:
@@ -82,6 +89,7 @@ class SparkRunner(Runner):
             )
             stack.enter_context(StopSignals(supervisor.stop, spark.kill))
             stack.enter_context(OwnershipWatch(config, prepared.run_id, coordinator))
+            stack.enter_context(ClockKeeper(config, coordinator))
             status = supervisor.run()
         return JobOutcome(status, supervisor.stopped)
 

@@ -1,0 +1,173 @@
+"""State checkpoints in a compacted topic; a task's are all in one partition, chosen by the CRC-32 of its name.
+
+A state is cut to records of half a megabyte, as most brokers take no larger ones than one; the head comes last, and
+says which parts count. Removed ones, and parts that no head names, are given tombstones.
+
+    {"task": "Partition 0", "time": 1700000010000, "part": [7, 0]}    the state's first bytes, as written under the number 7
+    {"task": "Partition 0", "time": 1700000010000, "part": [7, 1]}    those that follow
+    {"task": "Partition 0", "time": 1700000010000}    the head: {"write": 7, "parts": 2, "crc32": 3735928559}
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import zlib
+from collections.abc import Callable, Collection
+from typing import Any
+
+from samzapy.api.state_checkpoint import CheckpointStore
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.errors import EnvironmentFailure, RestoreError
+
+PART_BYTES = 524_288
+_POLL_RECORDS = 100
+_POLL_SECONDS = 0.2
+
+#: A part: which write it is of (by a number like no other's: two attempts may be at it), and its place; None: the head.
+_Part = tuple[int, int] | None
+_HEAD: _Part = None
+
+
+class TopicCheckpointStore(CheckpointStore):
+    """Those of one task. Read once, when first asked for; the values are let go with the first `persist`."""
+
+    #: Seconds a read may wait without getting on; then RestoreError.
+    patience_s = 60.0
+
+    def __init__(
+        self,
+        system: str,
+        spec: StreamSpec,
+        task: str,
+        admin: Callable[[], SystemAdmin],
+        consumer: Callable[[], SystemConsumer],
+        producer: Callable[[], SystemProducer],
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """Clients are made when first needed; the topic is made by `spec` if it is not there."""
+        self._system, self._spec, self._task = system, spec, task
+        self._admin, self._consumer, self._producer = admin, consumer, producer
+        self._clock = clock
+        self._ssp: SystemStreamPartition | None = None
+        self._values: dict[int, dict[_Part, bytes]] = {}
+        self._parts: dict[int, set[_Part]] = {}
+
+    def persist(self, time_ms: int, value: bytes) -> None:
+        ssp = self._open()
+        write = secrets.randbits(53)
+        cuts = range(0, max(1, len(value)), PART_BYTES)
+        parts: dict[_Part, bytes] = {(write, n): value[at : at + PART_BYTES] for n, at in enumerate(cuts)}
+        head = {"write": write, "parts": len(cuts), "crc32": zlib.crc32(value)}
+        parts[_HEAD] = json.dumps(head).encode()
+        producer = self._producer()
+        producer.send([self._record(ssp, time_ms, part, each) for part, each in parts.items()])
+        producer.flush()
+        stale = self._parts.get(time_ms, set()) - parts.keys()
+        torn = [(time_ms, part) for part in stale]
+        torn += [(other, part) for other, found in self._parts.items() if _HEAD not in found for part in found]
+        producer.send([self._record(ssp, other, part, None) for other, part in torn])
+        self._values.clear()
+        self._parts = {other: found for other, found in self._parts.items() if _HEAD in found}
+        self._parts[time_ms] = set(parts)
+
+    def times(self) -> list[int]:
+        self._open()
+        return sorted(time_ms for time_ms, found in self._parts.items() if _HEAD in found)
+
+    def recover(self, time_ms: int) -> bytes:
+        self._open()
+        if _HEAD not in self._parts.get(time_ms, ()):
+            raise RestoreError(f"{self.place(time_ms)}: there is no such state")
+        found = self._values.get(time_ms)
+        if found is None:
+            raise RestoreError(f"{self.place(time_ms)}: states are read before the first one is written")
+        head = _parsed(found[_HEAD])
+        numbers = range(int(head.get("parts", 0)))
+        value = b"".join(found.get((head.get("write", 0), number), b"") for number in numbers)
+        if head.get("crc32") != zlib.crc32(value):
+            raise RestoreError(f"{self.place(time_ms)}: the state is damaged (its checksum is another)")
+        return value
+
+    def remove(self, times: Collection[int]) -> None:
+        ssp = self._open()
+        for time_ms in times:
+            self._values.pop(time_ms, None)
+            # The head first: without it what is left is none.
+            parts = sorted(self._parts.pop(time_ms, ()), key=lambda part: part is not _HEAD)
+            self._producer().send([self._record(ssp, time_ms, part, None) for part in parts])
+
+    def place(self, time_ms: int) -> str:
+        return f"{self._open()} {_key(self._task, time_ms, _HEAD).decode()}"
+
+    def close(self) -> None:
+        """The clients are their maker's."""
+
+    def _open(self) -> SystemStreamPartition:
+        if self._ssp is None:
+            admin = self._admin()
+            admin.create(self._spec)
+            topic = admin.describe(self._spec.stream)
+            if topic is None:
+                raise EnvironmentFailure(f"state checkpoints: topic {self._spec.stream} cannot be made")
+            policy = topic.config.get("cleanup.policy", "compact")
+            if policy != "compact":
+                raise EnvironmentFailure(f"state checkpoints: topic {topic.stream} must be compact (is {policy})")
+            partition = zlib.crc32(self._task.encode()) % topic.partitions
+            self._ssp = SystemStreamPartition(self._system, topic.stream, partition)
+            self._read(self._ssp)
+        return self._ssp
+
+    def _read(self, ssp: SystemStreamPartition) -> None:
+        bound = self._admin().offsets([ssp])[ssp]
+        consumer = self._consumer()
+        consumer.register(ssp, bound.oldest)
+        consumer.start()
+        try:
+            deadline = self._clock.monotonic() + self.patience_s
+            while (position := consumer.position(ssp)) < bound.upcoming:
+                for batch in consumer.poll(_POLL_SECONDS, _POLL_RECORDS):
+                    self._take(batch)
+                now = self._clock.monotonic()
+                if consumer.position(ssp) > position:
+                    deadline = now + self.patience_s
+                elif now > deadline:
+                    raise RestoreError(
+                        f"{ssp}@{position}: no record for {self.patience_s:.0f} s before the end {bound.upcoming}"
+                    )
+        finally:
+            consumer.close()
+        self._parts = {time_ms: set(found) for time_ms, found in self._values.items() if found}
+
+    def _take(self, batch: RecordBatch) -> None:
+        for key, value in zip(batch.keys, batch.values, strict=True):
+            data = _parsed(key)
+            if data.get("task") != self._task or not isinstance(data.get("time"), int):
+                continue
+            found = self._values.setdefault(data["time"], {})
+            part = tuple(data["part"]) if "part" in data else _HEAD
+            if value is None:
+                found.pop(part, None)
+            else:
+                found[part] = value
+
+    def _record(self, ssp: SystemStreamPartition, time_ms: int, part: _Part, value: bytes | None) -> OutgoingRecord:
+        return OutgoingRecord(ssp.stream, _key(self._task, time_ms, part), value, ssp.partition)
+
+
+def _key(task: str, time_ms: int, part: _Part) -> bytes:
+    data: dict[str, object] = {"task": task, "time": time_ms}
+    if part is not None:
+        data["part"] = part
+    return json.dumps(data, ensure_ascii=False).encode()
+
+
+def _parsed(key: bytes | None) -> dict[str, Any]:
+    try:
+        data = json.loads(key or b"")
+    except ValueError:
+        return {}
+    return data if isinstance(data, dict) else {}

@@ -1,0 +1,139 @@
+"""The job's clocks in event time, from what the containers report of their tasks (Gearpump's ClockService).
+
+The job's clock is the least of its tasks' clocks. Its checkpoint clock is the greatest time of which every task has a
+checkpoint of its own state. Neither goes back. No I/O, no lock: one caller at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+from samzapy.api.lease import TaskProgress
+from samzapy.clock import Clock
+from samzapy.watermarks import Watermarks
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class KeptClocks:
+    """What is known of earlier runs: the tasks' clocks by name, and the job's checkpoint clock (None: it has none yet)."""
+
+    tasks: Mapping[str, int] = field(default_factory=dict)
+    checkpoint: int | None = None
+
+
+@dataclass(frozen=True)
+class Stall:
+    """What the job's clock waits for: a task, and the partition that holds its clock (empty: not known), for so long."""
+
+    task: str
+    partition: str
+    seconds: float
+
+    def __str__(self) -> str:
+        behind = f", partition {self.partition}" if self.partition else ""
+        return f"the job's clock has stood still for {self.seconds:.0f} s: it waits for {self.task}{behind}"
+
+
+@dataclass(frozen=True)
+class ClockStatus:
+    """All clocks in milliseconds since 1970, None before there is one. `tasks` are by name; `stalled` is None unless the
+    job's clock stands still while another task's has gone on."""
+
+    job: int | None = None
+    checkpoint: int | None = None
+    tasks: Mapping[str, TaskProgress] = field(default_factory=dict)
+    stalled: Stall | None = None
+
+
+class Clocks:
+    """One job's. A task whose partitions are all idle, or have ended, does not hold the job's clock."""
+
+    def __init__(self, tasks: Iterable[str], kept: KeptClocks, stall_s: float, clock: Clock) -> None:
+        """`stall_s`: how long the job's clock may stand still before that is a stall."""
+        names = tuple(tasks)
+        self._marks = Watermarks(names, kept.tasks)
+        self._progress: dict[str, TaskProgress | None] = dict.fromkeys(names)
+        self._checkpoint = self._kept = kept.checkpoint
+        self._stall_s = stall_s
+        self._clock = clock
+        self._moved_at = clock.monotonic()
+        self._highest = self._highest_then = max(kept.tasks.values(), default=-1)
+        self._told = False
+
+    @property
+    def checkpoint(self) -> int | None:
+        """The greatest time of which every task has had a checkpoint at once."""
+        return self._checkpoint
+
+    @property
+    def kept(self) -> int | None:
+        """The checkpoint clock that is written down: the one that tasks may rely on."""
+        return self._kept
+
+    def keep(self, checkpoint: int | None) -> None:
+        """That time is written down as the checkpoint clock."""
+        self._kept = checkpoint
+
+    def restart(self, tasks: Iterable[str]) -> None:
+        """These begin anew: what they have is not known until they say so."""
+        self._progress.update(dict.fromkeys(tasks))
+
+    def update(self, told: Mapping[str, TaskProgress]) -> None:
+        """Take the newest of some tasks; names that are not the job's do not count."""
+        for task, progress in told.items():
+            if task in self._progress and self._progress[task] != progress:
+                self._progress[task] = progress
+                self._advance(task, progress)
+        self._checkpoint = max(self._common(), self._checkpoint, key=lambda time: -1 if time is None else time)
+        stalled = self._stalled()
+        if stalled is not None and not self._told:
+            logger.warning("%s", stalled)
+        self._told = stalled is not None
+
+    def status(self) -> ClockStatus:
+        """Everything known now."""
+        tasks = {task: progress for task, progress in self._progress.items() if progress is not None}
+        return ClockStatus(self._marks.current, self._checkpoint, tasks, self._stalled())
+
+    def _advance(self, task: str, progress: TaskProgress) -> None:
+        before = self._marks.current
+        if progress.clock is not None:
+            self._marks.advance(task, progress.clock)
+            self._highest = max(self._highest, progress.clock)
+        if progress.idle:
+            self._marks.set_aside(task)
+        if self._marks.current != before:
+            self._moved_at = self._clock.monotonic()
+            self._highest_then = self._highest
+
+    def _stalled(self) -> Stall | None:
+        seconds = self._clock.monotonic() - self._moved_at
+        task = self._marks.holding
+        if task is None or seconds < self._stall_s or self._highest <= self._highest_then:
+            return None
+        progress = self._progress[task]
+        return Stall(task, "" if progress is None else progress.held_by, seconds)
+
+    def _common(self) -> int | None:
+        known = [progress for progress in self._progress.values() if progress is not None and progress.checkpoints]
+        if len(known) < len(self._progress):
+            return None
+        for time in sorted({time for progress in known for time in progress.checkpoints or ()}, reverse=True):
+            if all(_has(progress, time) for progress in known):
+                return time
+        return None
+
+
+def _has(progress: TaskProgress, time: int) -> bool:
+    times = progress.checkpoints or ()
+    return time in times or (progress.open and time >= times[-1])
+
+
+def as_text(time_ms: int | None) -> str:
+    """A clock for people: ISO 8601 in UTC; empty for none."""
+    return "" if time_ms is None else datetime.fromtimestamp(time_ms / 1000, timezone.utc).isoformat(timespec="seconds")

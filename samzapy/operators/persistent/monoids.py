@@ -1,0 +1,181 @@
+"""What states are folded with: monoids, and groups, which can take back.
+
+As in Twitter's Algebird, which Gearpump uses. The order in which messages of several partitions come is nobody's promise,
+and a state keeps what is before a checkpoint time apart from what is after it; so besides being associative, with `zero`
+as its identity, `plus` has to be commutative.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+N = TypeVar("N", int, float)
+
+
+class Monoid(ABC, Generic[T]):
+    """An associative and commutative `plus` with an identity `zero`.
+
+    `to_plain` and `from_plain` are for those whose totals are anything else than None, bool, int, float, str, bytes and
+    tuples, lists and dicts of these: a checkpoint holds nothing but such values, and tuples come back in the place of lists.
+    """
+
+    @abstractmethod
+    def zero(self) -> T:
+        """The identity; a new one for each call, where totals are changed in place."""
+
+    @abstractmethod
+    def plus(self, left: T, right: T) -> T:
+        """Both together. May change `left` and return it; leaves `right` as it is, and keeps no part of it that changes."""
+
+    def add(self, total: T, item: Any) -> T:
+        """`total` and one more item, as `plus`; an item is a total of its own unless the monoid says otherwise."""
+        return self.plus(total, item)
+
+    def to_plain(self, total: T) -> Any:
+        """The total as a checkpoint keeps it."""
+        return total
+
+    def from_plain(self, plain: Any) -> T:
+        """The inverse of `to_plain`."""
+        found: T = plain
+        return found
+
+
+class Group(Monoid[T]):
+    """A monoid that can take back: a sliding window then costs what leaves it, not what stays."""
+
+    @abstractmethod
+    def minus(self, left: T, right: T) -> T:
+        """`left` without `right`, that is in it; as `plus` otherwise."""
+
+
+class Sum(Group[N]):
+    """Numbers, added up. Of floats the result depends on their order in the last digits, and a window's on what has left
+    it: for money, use ints of the smallest unit."""
+
+    def zero(self) -> N:
+        return 0
+
+    def plus(self, left: N, right: N) -> N:
+        return left + right
+
+    def minus(self, left: N, right: N) -> N:
+        return left - right
+
+
+class Count(Group[int]):
+    """How many; whatever the item is, it counts one."""
+
+    def zero(self) -> int:
+        return 0
+
+    def plus(self, left: int, right: int) -> int:
+        return left + right
+
+    def add(self, total: int, item: object) -> int:
+        return total + 1
+
+    def minus(self, left: int, right: int) -> int:
+        return left - right
+
+
+class Min(Monoid[T | None]):
+    """The least item; None for none. Items are ordered among themselves."""
+
+    def zero(self) -> T | None:
+        return None
+
+    def plus(self, left: T | None, right: T | None) -> T | None:
+        if left is None or right is None:
+            return right if left is None else left
+        least: T = min(left, right)  # type: ignore[call-overload]
+        return least
+
+
+class Max(Monoid[T | None]):
+    """The greatest item; None for none. Items are ordered among themselves."""
+
+    def zero(self) -> T | None:
+        return None
+
+    def plus(self, left: T | None, right: T | None) -> T | None:
+        if left is None or right is None:
+            return right if left is None else left
+        greatest: T = max(left, right)  # type: ignore[call-overload]
+        return greatest
+
+
+class Average(Group[tuple[float, int]]):
+    """(sum, count) of numbers; an item is a number."""
+
+    def zero(self) -> tuple[float, int]:
+        return 0, 0
+
+    def plus(self, left: tuple[float, int], right: tuple[float, int]) -> tuple[float, int]:
+        return left[0] + right[0], left[1] + right[1]
+
+    def add(self, total: tuple[float, int], item: float) -> tuple[float, int]:
+        return total[0] + item, total[1] + 1
+
+    def minus(self, left: tuple[float, int], right: tuple[float, int]) -> tuple[float, int]:
+        return left[0] - right[0], left[1] - right[1]
+
+    @staticmethod
+    def mean(total: tuple[float, int]) -> float | None:
+        """The average, None of nothing."""
+        return total[0] / total[1] if total[1] else None
+
+
+class Distinct(Monoid[set[Any]]):
+    """The set of different items, which are hashable and plain (a tuple, not a list)."""
+
+    def zero(self) -> set[Any]:
+        return set()
+
+    def plus(self, left: set[Any], right: set[Any]) -> set[Any]:
+        left |= right
+        return left
+
+    def add(self, total: set[Any], item: Any) -> set[Any]:
+        total.add(item)
+        return total
+
+    def to_plain(self, total: set[Any]) -> list[Any]:
+        return list(total)
+
+    def from_plain(self, plain: Any) -> set[Any]:
+        return set(plain)
+
+
+class Keyed(Monoid[dict[Any, T]]):
+    """A total of another monoid for each key (plain and hashable); an item is (key, item). A count by key is
+    `Keyed(Count())`."""
+
+    def __init__(self, monoid: Monoid[T]) -> None:
+        self._monoid = monoid
+
+    def zero(self) -> dict[Any, T]:
+        return {}
+
+    def plus(self, left: dict[Any, T], right: dict[Any, T]) -> dict[Any, T]:
+        monoid = self._monoid
+        for key, total in right.items():
+            before = left[key] if key in left else monoid.zero()
+            left[key] = monoid.plus(before, total)
+        return left
+
+    def add(self, total: dict[Any, T], item: tuple[Any, Any]) -> dict[Any, T]:
+        key, inner = item
+        before = total[key] if key in total else self._monoid.zero()
+        total[key] = self._monoid.add(before, inner)
+        return total
+
+    def to_plain(self, total: dict[Any, T]) -> list[Any]:
+        return [(key, self._monoid.to_plain(inner)) for key, inner in total.items()]
+
+    def from_plain(self, plain: Any) -> dict[Any, T]:
+        return {key: self._monoid.from_plain(inner) for key, inner in plain}

@@ -1,0 +1,155 @@
+"""A task whose state is a fold of its messages, kept by checkpoints at event times (Gearpump's Persistent API)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from inspect import iscoroutinefunction
+from typing import Generic, TypeVar
+
+from samzapy.api.collector import MessageCollector
+from samzapy.api.context import Context
+from samzapy.api.coordinator import TaskCoordinator
+from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
+from samzapy.api.event_time import ClockListenerTask, TaskClock
+from samzapy.api.state_checkpoint import StateCheckpointTask, TimedState
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.task import InitableTask, StreamTask
+from samzapy.errors import RestoreError
+from samzapy.operators.persistent.codec import StateCheckpoint, decode, encode
+from samzapy.operators.persistent.state import PersistentState
+from samzapy.operators.persistent.times import next_time
+
+T = TypeVar("T")
+
+
+class _NoOutputs(MessageCollector):
+    """What a message sends that is processed once more: it is out already."""
+
+    def send(self, envelope: OutgoingMessageEnvelope) -> None:
+        """Drop it."""
+
+
+_OUT_ALREADY = _NoOutputs()
+
+
+class PersistentTask(StreamTask, InitableTask, ClockListenerTask, StateCheckpointTask, Generic[T]):
+    """Each message updates the state exactly once, whatever crashes.
+
+    As in Gearpump, a checkpoint has a time, a multiple of `state.checkpoint.interval.ms`; messages of an event time before
+    it are on its left, others on its right. It is taken with the first commit after the task's clock has passed that
+    time. A job that starts again recovers every task at the greatest time that all of them have.
+
+    What differs: a checkpoint holds both sides, and the positions at which it was taken. So it says of every message
+    whether it is in it (the offset decides) and on which side (the time does), and replay begins at the offsets:
+
+    - a message that is late for a cut is neither lost nor counted twice; it is in the cut after it;
+    - what is right of a cut is not read again, and its size is one total for each interval, not one for each message;
+    - a task that has no messages holds nobody back: its last checkpoint stands for every later time;
+    - while its clock stands still, its last checkpoint is taken anew after as much processing time as an interval has
+      event time, so that what is replayed is bounded by either.
+
+    Recovery is behind the job's committed positions when the commit was later than the checkpoint. What
+    `process_message` sends for such messages is out already and dropped, so it is sent as often as `task.guarantee` says, if
+    the task is deterministic. What `on_checkpoint` sends may be repeated.
+
+    Stores and sinks do not go back with the state: such a task has none.
+    """
+
+    @abstractmethod
+    def persistent_state(self) -> PersistentState[T]:
+        """A new, empty state."""
+
+    @abstractmethod
+    def process_message(self, state: PersistentState[T], message: IncomingMessageEnvelope) -> None:
+        """Update the state by `state.update(message.event_time, item)`, as often as you like; `self.collector` sends."""
+
+    def on_start(self, context: Context) -> None:
+        """Called once, when the state is there, before the first message."""
+
+    def on_checkpoint(self, time_ms: int, state: PersistentState[T], collector: MessageCollector) -> None:
+        """Called with each checkpoint: `state.cut` is what is before `time_ms`. What is sent goes with its commit; after a
+        crash the same time may come again, with the messages that were late for it added."""
+
+    #: The collector of the message that is being processed.
+    collector: MessageCollector
+
+    @property
+    def state(self) -> PersistentState[T]:
+        """The task's state, from `on_start` on."""
+        return self._state
+
+    def init(self, context: Context) -> None:
+        """Recover the state, and start where it was taken. A subclass has `on_start` for its own."""
+        if iscoroutinefunction(self.process_message):
+            raise TypeError("process_message must not be a coroutine function")
+        self._context = context.task
+        self._checkpoints = context.task.state_checkpoints
+        self._state = self.persistent_state()
+        self._state.open(self._checkpoints.interval_ms)
+        #: The offsets before which outputs are out, of partitions that have not passed them yet.
+        self._out: dict[SystemStreamPartition, int] = {}
+        found = self._checkpoints.recover()
+        if found is None:
+            self._time = self._checkpoints.start_ms
+            self._checkpoints.persist(self._taken(self._time))
+        else:
+            self._recover(found)
+        self.on_start(context)
+
+    def process(
+        self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> None:
+        """Have the message update the state, as a whole or not at all."""
+        self.collector = collector
+        if self._out and envelope.ssp in self._out:
+            self._go_on(envelope)
+        state = self._state
+        state.begin(envelope.event_time)
+        try:
+            self.process_message(state, envelope)
+        except BaseException:
+            state.roll_back()
+            raise
+        state.settle()
+
+    def on_clock(self, clock: TaskClock, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
+        """Let the state know."""
+        if clock.time_ms is not None:
+            self._state.advance(clock.time_ms)
+
+    def take_checkpoint(self, clock: TaskClock, collector: MessageCollector) -> TimedState | None:
+        """At the roundest time that the clock has passed. If it stands still, the last one once more, of now."""
+        time_ms = None
+        if clock.time_ms is not None:
+            time_ms = next_time(self._time, clock.time_ms, self._checkpoints.interval_ms)
+        if time_ms is None:
+            return self._taken(self._time) if clock.idle or self._checkpoints.overdue else None
+        taken = self._taken(time_ms)
+        self._time = time_ms
+        self.on_checkpoint(time_ms, self._state, collector)
+        return taken
+
+    def _taken(self, time_ms: int) -> TimedState:
+        state = self._state.checkpoint(time_ms)
+        return TimedState(time_ms, encode(StateCheckpoint(time_ms, self._context.positions, state)))
+
+    def _recover(self, found: TimedState) -> None:
+        checkpoint = decode(found.value, found.where)
+        try:
+            self._state.recover(checkpoint.state)
+        except (KeyError, TypeError, ValueError, AttributeError) as cause:
+            raise RestoreError(
+                f"{found.where}: the state is not one of this task ({type(cause).__name__}: {cause})"
+            ) from cause
+        self._time = found.time_ms
+        for ssp in sorted(self._context.ssps & checkpoint.positions.keys()):
+            offset = checkpoint.positions[ssp]
+            committed = self._context.replay_from(ssp, offset)
+            if offset < committed:
+                self._out[ssp] = committed
+
+    def _go_on(self, envelope: IncomingMessageEnvelope) -> None:
+        if envelope.offset < self._out[envelope.ssp]:
+            self.collector = _OUT_ALREADY
+        else:
+            del self._out[envelope.ssp]
