@@ -6,10 +6,12 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
+from samzapy.api.state_checkpoint import StateCheckpointTask
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamSpec
 from samzapy.api.task import AnyTask, StreamTask
 from samzapy.checkpoint import checkpoint_topic, manager_for
+from samzapy.checkpoint.states import store_factory
 from samzapy.config import asynchronous
 from samzapy.config.asynchronous import AsyncConfig
 from samzapy.config.job import JobConfig
@@ -57,6 +59,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     task_class = load_task_class(config.task.task_class)
     load_engines(config)
     load_processors(config)
+    _check_own_state(config, task_class)
     for settings in config.systems.values():
         system_factory(settings).check(settings)
     clients = SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-driver")
@@ -77,6 +80,17 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     )
     weaker = (*downgrades(config, task_class), *kept)
     return PreparedJob(config, model, ends, warnings, run.id, weaker, clocks)
+
+
+def _check_own_state(config: JobConfig, task_class: type[AnyTask]) -> None:
+    """A state of the task's own goes back to its checkpoint after a crash, stores do not."""
+    if not issubclass(task_class, StateCheckpointTask):
+        return
+    store_factory(config)
+    logged = sorted(store.name for store in config.stores.values() if store.source is None)
+    if logged:
+        message = f"{task_class.__name__} keeps a state of its own, replayed messages would be applied to a store twice"
+        raise ConfigError([ConfigProblem(f"stores.{name}.factory", None, message) for name in logged])
 
 
 def _partition_counts(config: JobConfig, clients: SystemClients) -> dict[SystemStream, int]:
