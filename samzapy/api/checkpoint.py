@@ -18,7 +18,8 @@ class Checkpoint:
 
     `input_offsets`: the next offset to process of each partition. `changelog_offsets`: per store, the offset of the
     last changelog record of the commit (-1: none yet). `epoch`: the attempt that wrote it. `time_ms`: when.
-    `clock`: the task's event-time clock in milliseconds, None where it keeps none.
+    `clock`: the task's event-time clock in milliseconds, None where it keeps none. `startpoints`: the ids of those that
+    were followed, by partition, the newest of each.
     """
 
     input_offsets: Mapping[SystemStreamPartition, int]
@@ -26,6 +27,7 @@ class Checkpoint:
     epoch: int = 0
     time_ms: int = 0
     clock: int | None = None
+    startpoints: Mapping[SystemStreamPartition, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class JobRecord(Enum):
     """Where the local state of its tasks lies."""
     CLOCK = "samzapy-clock"
     """The time at which all its tasks' own states start again."""
+    STARTPOINTS = "samzapy-startpoints"
+    """Where its partitions are to start, whatever its tasks have committed."""
 
 
 class CheckpointManager(ABC):

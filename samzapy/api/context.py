@@ -79,7 +79,8 @@ class TaskContext(ABC):
     @abstractmethod
     def replay_from(self, ssp: SystemStreamPartition, offset: int) -> int:
         """Start this partition at `offset`, where a state of the task's own was kept, though the job has committed more;
-        only in `init`. Returns the committed offset: outputs of messages before it are out, and commits do not go back."""
+        only in `init`. Returns the committed offset: outputs of messages before it are out, and commits do not go back.
+        Nothing changes where a startpoint was written for the partition."""
 
     @property
     @abstractmethod

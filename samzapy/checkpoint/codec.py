@@ -1,7 +1,8 @@
 """Values of the checkpoint topic's records (and of checkpoint files): JSON, one record a task, newest wins.
 
 checkpoint  {"format": 1, "epoch": 7, "time-ms": 1700000000000, "clock": null,
-             "inputs": {"kafka.orders[0]": 481}, "changelogs": {"counts": 92}}
+             "inputs": {"kafka.orders[0]": 481}, "changelogs": {"counts": 92},
+             "startpoints": {"kafka.orders[0]": "5f0c..."}}     (left out if there are none)
 partitions  {"format": 1, "partitions": {"Partition 0": 0}}
 owner       {"format": 1, "run": "5f0c...", "started-ms": 1700000000000, "host": "a", "pid": 42}
 
@@ -24,16 +25,17 @@ FORMAT = 1
 
 def encode(checkpoint: Checkpoint) -> bytes:
     """A checkpoint as a record value."""
-    return json.dumps(
-        {
-            "format": FORMAT,
-            "epoch": checkpoint.epoch,
-            "time-ms": checkpoint.time_ms,
-            "clock": checkpoint.clock,
-            "inputs": {str(ssp): offset for ssp, offset in checkpoint.input_offsets.items()},
-            "changelogs": dict(checkpoint.changelog_offsets),
-        }
-    ).encode()
+    data: dict[str, Any] = {
+        "format": FORMAT,
+        "epoch": checkpoint.epoch,
+        "time-ms": checkpoint.time_ms,
+        "clock": checkpoint.clock,
+        "inputs": {str(ssp): offset for ssp, offset in checkpoint.input_offsets.items()},
+        "changelogs": dict(checkpoint.changelog_offsets),
+    }
+    if checkpoint.startpoints:
+        data["startpoints"] = {str(ssp): startpoint for ssp, startpoint in checkpoint.startpoints.items()}
+    return json.dumps(data).encode()
 
 
 def decode(value: bytes, where: str) -> Checkpoint:
@@ -48,6 +50,7 @@ def decode(value: bytes, where: str) -> Checkpoint:
             int(data["epoch"]),
             int(data["time-ms"]),
             data["clock"],
+            {SystemStreamPartition.parse(ssp): str(name) for ssp, name in data.get("startpoints", {}).items()},
         )
     except (ValueError, KeyError, TypeError, AttributeError) as cause:
         raise RestoreError(f"{where}: not a checkpoint ({type(cause).__name__}: {cause}): {value[:80]!r}") from cause

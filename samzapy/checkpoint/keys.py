@@ -36,6 +36,7 @@ class Kind(Enum):
     INPUTS = JobRecord.INPUTS.value
     LOCALITY = JobRecord.LOCALITY.value
     CLOCK = JobRecord.CLOCK.value
+    STARTPOINTS = JobRecord.STARTPOINTS.value
     SAMZA_CHECKPOINT = "checkpoint"
     """A task's checkpoint as Samza's version 1 has it."""
 

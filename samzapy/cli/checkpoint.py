@@ -5,35 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
-from functools import wraps
-from pathlib import Path
 from threading import Event
 from typing import Any
 
 import click
 
+from samzapy.checkpoint.target import Target
+from samzapy.cli.job_argument import of_job
 from samzapy.cli.output import table, warn
-from samzapy.cli.pairs import pairs
 from samzapy.config.job import JobConfig
+from samzapy.coordinator.clocks import as_text
 from samzapy.job.model import JobModel
-from samzapy.runner.positions import JobPositions, Move, Moved, Target, move_positions, read_positions
+from samzapy.runner.positions import JobPositions, Move, Moved, move_positions, read_positions
 from samzapy.runner.running import NO_DRIVER, look_for_run, told
-
-
-def _of_job(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the job file and its overrides; the command gets `config` and `model`."""
-
-    @click.argument("job", type=click.Path(path_type=Path), metavar="JOB.properties")
-    @click.option("--config", "-c", "texts", multiple=True, metavar="KEY=VALUE", help="Override a key of the job file.")
-    @wraps(command)
-    def with_job(*args: Any, job: Path, texts: tuple[str, ...], **options: Any) -> None:
-        from samzapy.cli.surroundings import look_around
-        from samzapy.config.loader import load_job
-
-        config = load_job(job, pairs(texts))
-        command(*args, config=config, model=look_around(config)[0], **options)
-
-    return with_job
 
 
 def _moving(command: Callable[..., None]) -> Callable[..., None]:
@@ -65,7 +49,7 @@ def checkpoint() -> None:
 
 
 @checkpoint.command()
-@_of_job
+@of_job
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON for each task.")
 def show(config: JobConfig, model: JobModel, *, as_json: bool) -> None:
     """Show where each task stands, and how far behind the ends of its inputs that is. The job may be running."""
@@ -80,13 +64,16 @@ def show(config: JobConfig, model: JobModel, *, as_json: bool) -> None:
         (
             name,
             _time(each.time_ms),
+            as_text(each.clock),
             each.epoch,
             ", ".join(f"{s}={o}" for s, o in sorted(each.changelog_offsets.items())),
         )
         for name, each in found.checkpoints.items()
         if each is not None
     ]
-    table("Commits", ("task", "at", "epoch", "changelogs"), commits)
+    table("Commits", ("task", "at", "clock", "epoch", "changelogs"), commits)
+    if found.clocks.checkpoint is not None:
+        click.echo(f"the tasks' own states start again at {as_text(found.clocks.checkpoint)}")
     running = look_for_run(config, found.owner)
     if running.certain or running.unseen:
         click.echo(running.certain or running.unseen)
@@ -95,7 +82,7 @@ def show(config: JobConfig, model: JobModel, *, as_json: bool) -> None:
 
 
 @checkpoint.command("set")
-@_of_job
+@of_job
 @click.argument("position", metavar="POSITION")
 @_moving
 def set_(
@@ -110,7 +97,7 @@ def set_(
 
 
 @checkpoint.command()
-@_of_job
+@of_job
 @_moving
 def reset(config: JobConfig, model: JobModel, inputs: tuple[str, ...], *, take_over: bool, dry_run: bool) -> None:
     """Move a job that is not running to where its first start would begin: each input's samza.offset.default."""
@@ -149,6 +136,8 @@ def _as_json(task: str, inputs: Sequence[str], found: JobPositions) -> dict[str,
         "task": task,
         "epoch": None if saved is None else saved.epoch,
         "time-ms": None if saved is None else saved.time_ms,
+        "clock-ms": None if saved is None else saved.clock,
+        "checkpoint-clock-ms": found.clocks.checkpoint,
         "inputs": {
             ssp: {"committed": committed.get(ssp), "oldest": logs[ssp].oldest, "upcoming": logs[ssp].upcoming}
             for ssp in inputs

@@ -25,6 +25,7 @@ _COMMANDS = {
     "topic": "Create, list, describe, read and write streams.",
     "store": "Look into the stores of a job, and make local ones anew.",
     "checkpoint": "Show and move the positions a job has reached.",
+    "startpoint": "Say where the next start of a job begins.",
     "kafka": "Start and stop a development Kafka on this machine.",
     "demo": "Run the flights job on real departures and print its table.",
     "bench": "Measure jobs over their input.",

@@ -11,8 +11,8 @@ from samzapy.api.system import SystemSettings
 from samzapy.config.classes import GROUPER as GROUPER_KIND
 from samzapy.config.job_clock import JobClockConfig
 from samzapy.config.keys import Key, collect
+from samzapy.config.kinds import BOOLEAN, TEXT, integer
 from samzapy.config.kinds import NAME as NAME_KIND
-from samzapy.config.kinds import TEXT, integer
 from samzapy.config.metrics import ReporterConfig
 from samzapy.config.placement import PlacementConfig
 from samzapy.config.reader import Reader
@@ -47,6 +47,7 @@ class JobConfig:
     spark: SparkConfig = field(default_factory=SparkConfig)
     clock: JobClockConfig = field(default_factory=JobClockConfig)
     state_checkpoint: StateCheckpointConfig = field(default_factory=StateCheckpointConfig)
+    startpoints: bool = True
     metrics_reporters: tuple[ReporterConfig, ...] = ()
     stream_ids: Mapping[str, SystemStream] = field(default_factory=dict)
     raw: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -105,6 +106,9 @@ LOGGED_STORE_BASE_DIR = Key(
 )
 NON_LOGGED_STORE_BASE_DIR = Key(
     "job.non-logged.store.base.dir", TEXT, None, "Folder of the stores that have none.", "state"
+)
+STARTPOINTS = Key(
+    "job.startpoint.enabled", BOOLEAN, True, "Whether a start follows what `samzapy startpoint set` has written."
 )
 KEYS = collect(globals())
 BASE_DIR_VARIABLE = "LOGGED_STORE_BASE_DIR"

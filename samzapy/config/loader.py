@@ -126,6 +126,7 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
         default_system=default_system,
         logged_store_base_dir=logged,
         non_logged_store_base_dir=non_logged,
+        startpoints=reader.get(job.STARTPOINTS),
         placement=placement.parse_placement(reader),
         spark=spark.parse_spark(reader),
         clock=job_clock.parse_job_clock(reader),

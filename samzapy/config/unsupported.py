@@ -7,7 +7,7 @@ import re
 _NO_EFFECT: tuple[tuple[str, str], ...] = (
     (r"app\.(class|runner\.class|mode|run\.id)", "a job is its task.class; `samzapy run` is the runner"),
     (r"job\.factory\.class", "--runner and job.spark.master say where containers run"),
-    (r"job\.(coordinator|jmx|autosizing|debounce|security|diagnostics|drain-monitor|startpoint)\..*", "no counterpart"),
+    (r"job\.(coordinator|jmx|autosizing|debounce|security|diagnostics|drain-monitor)\..*", "no counterpart"),
     (r"job\.coordinator\..*|job\.checkpoint\.validation\.enabled", "no counterpart"),
     (r"job\.config\..*", "samzapy takes one file and --config key=value"),
     (r"job\.container\.(thread|commit|restore|heartbeat|task)\..*", "a container has one thread"),

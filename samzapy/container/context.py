@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from samzapy.api.context import TaskContext
@@ -28,14 +28,16 @@ class ContainerTaskContext(TaskContext):
         metrics: MetricsRegistry,
         epoch: int,
         checkpoints: StateCheckpoints | None = None,
+        told: Collection[SystemStreamPartition] = (),
     ) -> None:
-        """`checkpoints`: those of a StateCheckpointTask."""
+        """`checkpoints`: those of a StateCheckpointTask; `told`: the partitions that follow a startpoint."""
         self._task_name = task_name
         self._stores = stores
         self._offsets = offsets
         self._metrics = metrics
         self._epoch = epoch
         self._checkpoints = checkpoints
+        self._told = told
         self._sealed = False
         self.replayed: dict[SystemStreamPartition, int] = {}
         self.moved: set[SystemStreamPartition] = set()
@@ -79,6 +81,8 @@ class ContainerTaskContext(TaskContext):
 
     def replay_from(self, ssp: SystemStreamPartition, offset: int) -> int:
         committed = self._offsets.get(ssp, offset)
+        if ssp in self._told:
+            return committed
         self._start_at("replay_from", ssp, offset)
         if offset < committed:
             self.replayed[ssp] = committed

@@ -124,7 +124,7 @@ class Container:
         reach("start.3")
         # 4, 5  stores
         self._heartbeat.phase("restoring")
-        starts = parts.starting_offsets(checkpoints)
+        starts = parts.starting_offsets(checkpoints, self._clock.wall_ms())
         self._stores = parts.open_stores(checkpoints, starts, self._clock, self._on_restore)
         side = parts.fill_stores(self._stores, self._clock, self._on_restore)
         for model in parts.model.tasks:
@@ -186,9 +186,12 @@ class Container:
 
     @staticmethod
     def _never_committed(task: TaskInstance, checkpoints: Mapping[str, Checkpoint | None]) -> bool:
-        """Without this first commit, a crash before the second would start at a later `upcoming` and skip messages."""
+        """Without this first commit, a crash before the second would start at a later `upcoming` and skip messages, or
+        follow a startpoint once more."""
         checkpoint = checkpoints[task.name]
-        return checkpoint is None or not task.offsets.keys() <= checkpoint.input_offsets.keys()
+        if checkpoint is None or task.startpoints != checkpoint.startpoints:
+            return True
+        return not task.offsets.keys() <= checkpoint.input_offsets.keys()
 
     def _first_offsets(self) -> dict[SystemStreamPartition, int]:
         """Where to read from; a broadcast partition from the task that is furthest behind."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 
-from samzapy.api.checkpoint import Checkpoint, CheckpointManager
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
 from samzapy.api.context import ContainerContext, Context, JobContext
 from samzapy.api.engine import StorageEngineFactory
 from samzapy.api.lease import ContainerLease
@@ -17,6 +17,7 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import SystemProducer
 from samzapy.api.task import AnyTask, StreamTask
 from samzapy.checkpoint.offsets import starting_offset
+from samzapy.checkpoint.startpoints import from_json
 from samzapy.clock import Clock
 from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee import Guarantee
@@ -48,6 +49,7 @@ from samzapy.container.run_loop import RunLoop
 from samzapy.container.sinks import open_sinks
 from samzapy.container.sources.filling import fill_stores
 from samzapy.container.sources.side_inputs import SideInputs
+from samzapy.container.startpoints import follow
 from samzapy.container.state_parts import state_checkpoints_of
 from samzapy.container.sweeping import sweep_in_background
 from samzapy.container.task_instance import TaskInstance
@@ -79,6 +81,7 @@ class Parts:
         self._serdes = serdes
         self._task_class = task_class
         self._delivery = Delivery(config, clients, metrics)
+        self._followed: dict[str, dict[SystemStreamPartition, str]] = {}
         self._raw = RawRecords() if config.task.errors.writes_letters else None
 
     def take_over(self, must_own: Callable[[], object]) -> None:
@@ -91,16 +94,22 @@ class Parts:
         ownership.check(self._checkpoints)
         return {task.name: self._checkpoints.read(task.name) for task in self.model.tasks}
 
-    def starting_offsets(self, checkpoints: Mapping[str, Checkpoint | None]) -> dict[str, Offsets]:
-        """Where every task starts; what a reset skips or repeats is counted. Raises OffsetOutOfRange, UnknownStream."""
+    def starting_offsets(self, checkpoints: Mapping[str, Checkpoint | None], now_ms: int) -> dict[str, Offsets]:
+        """Where every task starts; what a reset or a startpoint skips or repeats is counted. Raises OffsetOutOfRange,
+        UnknownStream."""
         logs = {}
         for system in sorted({ssp.system for ssp in self.model.ssps}):
             logs.update(self._clients.admin(system).offsets(s for s in self.model.ssps if s.system == system))
+        written = from_json(self._checkpoints.read_record(JobRecord.STARTPOINTS)) if self.config.startpoints else ()
         starts: dict[str, Offsets] = {}
         for task in self.model.tasks:
             checkpoint = checkpoints[task.name]
+            told = follow(self.config, written, task, checkpoint, logs, self._clients.admin, now_ms)
+            self._followed[task.name] = {ssp: each.id for ssp, each in told.items()}
             starts[task.name] = {
-                ssp: starting_offset(
+                ssp: told[ssp].offset
+                if ssp in told
+                else starting_offset(
                     ssp,
                     checkpoint,
                     self.config.stream(ssp.system_stream),
@@ -229,15 +238,19 @@ class Parts:
         return SizingCollector(self._stream_serdes, producer_of, recovery, limits.of)
 
     def clocks(self, task: TaskInstance, checkpoint: Checkpoint | None, lease: ContainerLease, clock: Clock) -> None:
-        """Give the task its clock's past, and the checkpoints of a state of its own."""
+        """Give the task its clock's past, the startpoints it follows, and the checkpoints of a state of its own."""
         task.kept_time_ms = None if checkpoint is None else checkpoint.clock
+        before = {} if checkpoint is None else checkpoint.startpoints
+        task.startpoints = {**before, **self._followed[task.name]}
         committed = checkpoint is not None
         task.checkpoints = state_checkpoints_of(self.config, task, self._clients, lease, clock, committed=committed)
 
     def init(self, task: TaskInstance, checkpoint: Checkpoint | None, epoch: int) -> None:
         """Call the task's `init` with its context, and open the sinks it registers there."""
         stores = task.stores.as_seen(task.visible_stores)
-        context = ContainerTaskContext(task.name, stores, task.offsets, self.metrics, epoch, task.checkpoints)
+        context = ContainerTaskContext(
+            task.name, stores, task.offsets, self.metrics, epoch, task.checkpoints, self._followed[task.name]
+        )
         job = JobContext(self.config.name, self.config.id, self.config.resolved)
         before = dict(task.offsets)
         task.init(Context(job, ContainerContext(self.model.id, self.metrics), context))

@@ -58,6 +58,7 @@ class TaskInstance:
         "producer_of",
         "requests",
         "sinks",
+        "startpoints",
         "stores",
         "task",
         "touched",
@@ -92,6 +93,7 @@ class TaskInstance:
         self._listens = isinstance(task, ClockListenerTask)
         self.idle = self.ended = False
         self.kept_time_ms: int | None = None
+        self.startpoints: Mapping[SystemStreamPartition, str] = {}
         self.checkpoints: KeptStateCheckpoints | None = None
         self._replayed: Mapping[SystemStreamPartition, int] = {}
 

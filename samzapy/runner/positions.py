@@ -5,41 +5,40 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRun
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OffsetRange, SystemAdmin
+from samzapy.api.system import OffsetRange
 from samzapy.checkpoint import manager_for
-from samzapy.checkpoint.offsets import default_offset
+from samzapy.checkpoint.target import Positions, Target
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.container.clients import SystemClients
 from samzapy.container.delivery import Delivery, transaction_system
 from samzapy.container.ownership import this_run
-from samzapy.errors import ConfigError, ConfigProblem, OffsetOutOfRange
+from samzapy.coordinator.clocks import KeptClocks
+from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.model import JobModel
 from samzapy.metrics import Registry
+from samzapy.runner.clock_keeper import read_clocks
 from samzapy.runner.running import NO_DRIVER, refuse_if_running
 from samzapy.system.factories import system_factory
-
-Positions = dict[SystemStreamPartition, int]
-
-_PLACES = ("oldest", "newest", "upcoming")
 
 
 @dataclass(frozen=True)
 class JobPositions:
-    """Where every task stands (None: it has never committed), what its inputs hold now, and the run started last."""
+    """Where every task stands (None: it has never committed), what its inputs hold now, the run started last, and how far
+    the job has come in event time."""
 
     checkpoints: Mapping[str, Checkpoint | None]
     logs: Mapping[SystemStreamPartition, OffsetRange]
     owner: JobRun | None
+    clocks: KeptClocks
 
 
 def read_positions(config: JobConfig, model: JobModel) -> JobPositions:
     """As they are committed now; the job may be running. Raises ConfigError for a job without checkpoints."""
-    _must_keep_checkpoints(config)
+    must_keep_checkpoints(config)
     with (
         closing(SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-checkpoint")) as clients,
         closing(manager_for(config, clients)) as checkpoints,
@@ -53,54 +52,7 @@ def _read(model: JobModel, clients: SystemClients, checkpoints: CheckpointManage
     ssps = {ssp for task in model.tasks for ssp in task.ssps}
     for system in sorted({ssp.system for ssp in ssps}):
         logs.update(clients.admin(system).offsets(sorted(ssp for ssp in ssps if ssp.system == system)))
-    return JobPositions(found, logs, checkpoints.read_owner())
-
-
-@dataclass(frozen=True)
-class Target:
-    """Where to go: oldest, newest (the last record), upcoming, default (as a first start would), an offset, or the first
-    record that is not older than a time, written as ISO 8601 (UTC unless it says otherwise) or as @ and milliseconds."""
-
-    text: str
-
-    def offsets(
-        self,
-        config: JobConfig,
-        logs: Mapping[SystemStreamPartition, OffsetRange],
-        admin_of: Callable[[str], SystemAdmin],
-    ) -> Positions:
-        """The offset for each partition of `logs`. Raises ConfigError for a text that is none of these, OffsetOutOfRange."""
-        text = self.text.strip()
-        if text == "default":
-            return {
-                ssp: default_offset(config.stream(ssp.system_stream).offset_default, log) for ssp, log in logs.items()
-            }
-        if text in _PLACES:
-            return {ssp: default_offset(text, log) for ssp, log in logs.items()}
-        if text.isdecimal() and len(text) < 20:
-            return {ssp: _within(ssp, int(text), log) for ssp, log in logs.items()}
-        time_ms = self._time_ms(text)
-        found: Positions = {}
-        for system in sorted({ssp.system for ssp in logs}):
-            found.update(admin_of(system).offsets_at([ssp for ssp in logs if ssp.system == system], time_ms))
-        return {ssp: min(max(offset, logs[ssp].oldest), logs[ssp].upcoming) for ssp, offset in found.items()}
-
-    @staticmethod
-    def _time_ms(text: str) -> int:
-        if text.startswith("@") and text[1:].isdecimal() and len(text) < 16:
-            return int(text[1:])
-        try:
-            time = datetime.fromisoformat(text.replace("Z", "+00:00"))
-        except ValueError as cause:
-            allowed = f"{', '.join(_PLACES)}, default, an offset, a time (2026-01-31T12:00:00Z) or @MILLISECONDS"
-            raise ConfigError([ConfigProblem("position", text, allowed)]) from cause
-        return round((time if time.tzinfo else time.replace(tzinfo=timezone.utc)).timestamp() * 1000)
-
-
-def _within(ssp: SystemStreamPartition, offset: int, log: OffsetRange) -> int:
-    if not log.oldest <= offset <= log.upcoming:
-        raise OffsetOutOfRange(ssp, offset, *log)
-    return offset
+    return JobPositions(found, logs, checkpoints.read_owner(), read_clocks(checkpoints, model))
 
 
 @dataclass(frozen=True)
@@ -140,7 +92,7 @@ def move_positions(
 
     Changelog offsets and local stores stay as they are. Raises EnvironmentFailure when refused.
     """
-    _must_keep_checkpoints(config)
+    must_keep_checkpoints(config)
     with (
         closing(SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-checkpoint")) as clients,
         closing(manager_for(config, clients)) as checkpoints,
@@ -214,6 +166,7 @@ def chosen_inputs(
     return sorted(chosen)
 
 
-def _must_keep_checkpoints(config: JobConfig) -> None:
+def must_keep_checkpoints(config: JobConfig) -> None:
+    """Raise ConfigError for a job without checkpoints."""
     if config.task.checkpoint is None:
         raise ConfigError([ConfigProblem("task.checkpoint.factory", "none", "the job keeps no positions")])

@@ -126,8 +126,11 @@ class CommitProtocol(ABC):
     def _checkpoints(self, tasks: Sequence[TaskInstance], offsets: Positions) -> dict[str, Checkpoint]:
         self._settings.must_own()
         now = self._settings.clock.wall_ms()
+        epoch = self._settings.epoch
         return {
-            task.name: Checkpoint(offsets[task.name], task.changelog_offsets, self._settings.epoch, now, task.time_ms)
+            task.name: Checkpoint(
+                offsets[task.name], task.changelog_offsets, epoch, now, task.time_ms, task.startpoints
+            )
             for task in tasks
         }
 

@@ -142,11 +142,14 @@ class PersistentTask(StreamTask, InitableTask, ClockListenerTask, StateCheckpoin
                 f"{found.where}: the state is not one of this task ({type(cause).__name__}: {cause})"
             ) from cause
         self._time = found.time_ms
-        for ssp in sorted(self._context.ssps & checkpoint.positions.keys()):
-            offset = checkpoint.positions[ssp]
+        positions = {ssp: at for ssp, at in checkpoint.positions.items() if ssp in self._context.ssps}
+        for ssp, offset in positions.items():
             committed = self._context.replay_from(ssp, offset)
-            if offset < committed:
+            if self._context.positions[ssp] == offset < committed:
                 self._out[ssp] = committed
+        if any(self._context.positions[ssp] != offset for ssp, offset in positions.items()):
+            # A startpoint leads elsewhere: from now on the state is that of these positions.
+            self._checkpoints.persist(self._taken(self._time))
 
     def _go_on(self, envelope: IncomingMessageEnvelope) -> None:
         if envelope.offset < self._out[envelope.ssp]:

@@ -1,0 +1,91 @@
+"""Startpoints, as of Samza's SEP-18: where partitions are to start, whatever was committed.
+
+Written from outside, also while the job runs; followed at the next start, once, and void after twelve hours. Samza
+deletes one when a commit has succeeded; here that commit itself says which startpoints it followed, so a crash
+neither follows one twice nor loses it.
+
+{"format": 1, "startpoints": [{"id": "5f0c...", "input": "kafka.orders[0]", "position": "@1700000000000",
+                               "created-ms": 1700000000000, "task": null}]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from samzapy.api.checkpoint import Checkpoint
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.errors import RestoreError
+
+#: How long one is good for, as in Samza.
+EXPIRY_MS = 12 * 3_600_000
+
+
+@dataclass(frozen=True)
+class Startpoint:
+    """`position` is what `Target` takes; `task` None: every task that reads the partition."""
+
+    id: str
+    ssp: SystemStreamPartition
+    position: str
+    created_ms: int
+    task: str | None = None
+
+    def expired(self, now_ms: int) -> bool:
+        """Whether it is void by now."""
+        return now_ms - self.created_ms >= EXPIRY_MS
+
+
+def to_json(startpoints: Iterable[Startpoint]) -> dict[str, Any]:
+    """As a record beside the checkpoints."""
+    return {
+        "startpoints": [
+            {
+                "id": each.id,
+                "input": str(each.ssp),
+                "position": each.position,
+                "created-ms": each.created_ms,
+                "task": each.task,
+            }
+            for each in startpoints
+        ]
+    }
+
+
+def from_json(data: Mapping[str, Any] | None) -> tuple[Startpoint, ...]:
+    """The inverse; none for None. Raises RestoreError."""
+    try:
+        return tuple(
+            Startpoint(
+                str(each["id"]),
+                SystemStreamPartition.parse(each["input"]),
+                str(each["position"]),
+                int(each["created-ms"]),
+                None if each["task"] is None else str(each["task"]),
+            )
+            for each in (() if data is None else data["startpoints"])
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as cause:
+        raise RestoreError(f"the job's record of its startpoints cannot be read ({type(cause).__name__})") from cause
+
+
+def is_followed(startpoint: Startpoint, checkpoint: Checkpoint | None) -> bool:
+    """Whether the task of that checkpoint has committed that it has followed it."""
+    return checkpoint is not None and checkpoint.startpoints.get(startpoint.ssp) == startpoint.id
+
+
+def pending(
+    startpoints: Sequence[Startpoint],
+    task: str,
+    ssps: Iterable[SystemStreamPartition],
+    checkpoint: Checkpoint | None,
+    now_ms: int,
+) -> dict[SystemStreamPartition, Startpoint]:
+    """What the task has to follow at its start: of each partition the newest, one for this task before one for all."""
+    own = set(ssps)
+    chosen: dict[SystemStreamPartition, Startpoint] = {}
+    for each in sorted(startpoints, key=lambda each: (each.task is not None, each.created_ms)):
+        if each.ssp in own and each.task in {None, task} and not each.expired(now_ms):
+            chosen[each.ssp] = each
+    return {ssp: each for ssp, each in chosen.items() if not is_followed(each, checkpoint)}

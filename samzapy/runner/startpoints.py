@@ -1,0 +1,87 @@
+"""Writing startpoints for a job, which may be running, and seeing what became of them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
+from samzapy.checkpoint import manager_for
+from samzapy.checkpoint.startpoints import Startpoint, from_json, is_followed, to_json
+from samzapy.checkpoint.target import Target
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.config.job import JobConfig
+from samzapy.container.clients import SystemClients
+from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.job.model import JobModel
+from samzapy.runner.positions import chosen_inputs, must_keep_checkpoints
+from samzapy.system.factories import system_factory
+
+
+def write_startpoints(
+    config: JobConfig,
+    model: JobModel,
+    position: str,
+    inputs: tuple[str, ...],
+    task: str | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> list[Startpoint]:
+    """Make the next start of the job begin there, for `inputs` (all, if none is named) and one task, or all of them.
+
+    Those that were followed, have expired, or are replaced are dropped. Raises ConfigError for what the job does not have.
+    """
+    Target(position).check()
+    names = [each.name for each in model.tasks]
+    if task is not None and task not in names:
+        raise ConfigError([ConfigProblem("--task", task, f"a task of the job: {', '.join(names)}")])
+    read_by_task = {ssp for each in model.tasks if task in {None, each.name} for ssp in each.ssps}
+    now = clock.wall_ms()
+    new = [Startpoint(secrets.token_hex(8), ssp, position, now, task) for ssp in chosen_inputs(read_by_task, inputs)]
+    replaced = {(each.ssp, each.task) for each in new}
+    with _checkpoints(config) as checkpoints:
+        kept = [each for each in _valid(checkpoints, model, now) if (each.ssp, each.task) not in replaced]
+        checkpoints.start()
+        checkpoints.write_record(JobRecord.STARTPOINTS, to_json([*kept, *new]))
+    return new
+
+
+def read_startpoints(config: JobConfig, model: JobModel, clock: Clock = SYSTEM_CLOCK) -> list[Startpoint]:
+    """Those that the next start will follow."""
+    with _checkpoints(config) as checkpoints:
+        return _valid(checkpoints, model, clock.wall_ms())
+
+
+def clear_startpoints(config: JobConfig, model: JobModel, clock: Clock = SYSTEM_CLOCK) -> int:
+    """Drop all of them; returns how many the next start would have followed."""
+    with _checkpoints(config) as checkpoints:
+        dropped = len(_valid(checkpoints, model, clock.wall_ms()))
+        if dropped:
+            checkpoints.write_record(JobRecord.STARTPOINTS, to_json([]))
+    return dropped
+
+
+def _valid(checkpoints: CheckpointManager, model: JobModel, now_ms: int) -> list[Startpoint]:
+    """Neither expired nor followed by every task they are for."""
+    written = from_json(checkpoints.read_record(JobRecord.STARTPOINTS))
+    of_task: dict[str, Checkpoint | None] = {task.name: checkpoints.read(task.name) for task in model.tasks}
+    return [
+        each
+        for each in written
+        if not each.expired(now_ms)
+        and not all(
+            is_followed(each, of_task[task.name])
+            for task in model.tasks
+            if each.ssp in task.ssps and each.task in {None, task.name}
+        )
+    ]
+
+
+@contextmanager
+def _checkpoints(config: JobConfig) -> Iterator[CheckpointManager]:
+    must_keep_checkpoints(config)
+    with (
+        closing(SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-startpoints")) as clients,
+        closing(manager_for(config, clients)) as checkpoints,
+    ):
+        yield checkpoints
