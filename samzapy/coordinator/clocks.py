@@ -85,7 +85,8 @@ class Clocks:
 
     def update(self, told: Mapping[str, TaskProgress]) -> None:
         """Take the newest of some tasks; names that are not the job's do not count."""
-        for task, progress in told.items():
+        # The least first: who comes back behind the others is to count before they go on.
+        for task, progress in sorted(told.items(), key=lambda each: each[1].clock or 0):
             if task in self._progress and self._progress[task] != progress:
                 self._progress[task] = progress
                 self._advance(task, progress)

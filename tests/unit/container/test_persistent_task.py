@@ -14,9 +14,14 @@ from samzapy.operators.persistent import NonWindowState, PersistentTask, Sum
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
+from samzapy.runner.startpoints import write_startpoints
 
 OUT = SystemStream("mem", "out")
 INTERVAL = 10
+
+
+def slow(value):
+    return pytest.param(value, marks=pytest.mark.slow)
 
 
 class SummingTask(PersistentTask[int], EndOfStreamListenerTask):
@@ -114,13 +119,15 @@ def test_a_job_that_was_never_stopped_in_order_begins_at_its_first_position_agai
 
 
 @pytest.mark.parametrize("guarantee", ["at-most-once", "at-least-once", "effectively-once", "exactly-once"])
-@pytest.mark.parametrize("step", ["commit.1", "commit.5", "commit.7", "state.taken", "state.persisted"])
+@pytest.mark.parametrize(
+    "step", [*map(slow, ["start.6", "start.7", "commit.1", "commit.5", "commit.7", "state.persisted"]), "state.taken"]
+)
 def test_the_state_has_every_message_once_and_no_output_is_repeated_after_a_crash_at(tmp_path, guarantee, step):
     job = make(tmp_path, **{"task.guarantee": guarantee})
     send(job, *[(n % 2, 3 * n, 1 << n) for n in range(8)])
     run(job)
     send(job, *[(n % 2, 3 * n, 1 << n) for n in range(8, 24)])
-    arm(step, 2)
+    arm(step, 1 if step.startswith("start") else 2)
     try:
         with pytest.raises((FailPointReached, TaskFailed)):
             run(job)
@@ -185,6 +192,30 @@ def test_a_state_of_another_shape_is_refused_by_its_place(tmp_path):
     path.write_bytes(data[:-1] + b"x")
     with pytest.raises(RestoreError, match=r"\.state: the state is damaged"):
         run(job)
+
+
+def test_a_startpoint_moves_the_inputs_and_leaves_the_state_as_it_is(tmp_path):
+    job = make(tmp_path)
+    send(job, (0, 5, 1), (0, 15, 2), (0, 25, 4))
+    run(job)
+    write_startpoints(job.config, prepare(load_job(job.flat)).model, "1", ("mem.in[0]",))
+    arm("start.7")
+    with pytest.raises(FailPointReached):
+        run(job)
+    disarm()
+    run(job)
+    assert made(job, "end")[-1] == ("Partition 0", 7 + 2 + 4) or made(job, "end")[-2] == ("Partition 0", 7 + 2 + 4)
+    # Wanted once more, so it is sent once more.
+    assert [message["out"] for _, message in job.outputs()] == [1, 2, 4, 2, 4]
+    run(job)
+    assert dict(made(job, "end")[-2:])["Partition 0"] == 13
+
+
+def test_a_store_beside_the_state_is_refused_since_it_would_not_go_back(tmp_path):
+    job = make(tmp_path)
+    stores = {"stores.s.factory": "inmemory", "stores.s.key.serde": "string", "stores.s.msg.serde": "json"}
+    with pytest.raises(ConfigError, match=r"stores\.s\.factory: SummingTask keeps a state of its own"):
+        run(job, **stores)
 
 
 def test_a_factory_that_is_none_is_refused(tmp_path):
