@@ -90,7 +90,7 @@ class TaskContext(ABC):
     @abstractmethod
     def register_sink(self, sink: Sink) -> None:
         """Let `sink` be opened, committed and closed with this task; only in `init`. Raises ValueError for a second
-        sink of the same name."""
+        sink of the same name, RuntimeError for a StateCheckpointTask's."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from samzapy.api.state_checkpoint import StateCheckpointTask
 from samzapy.api.system import StreamDescription
 from samzapy.api.task import EndOfStreamListenerTask, WindowableTask
 from samzapy.config import asynchronous, changelogs, checkpoint, errors, streams, systems, task
@@ -57,7 +58,7 @@ def downgrades(config: JobConfig, task_class: type | None = None) -> tuple[Downg
     """Everything that the job file weakens, and, if it is known, its task's class."""
     found = [*_commits(config), *_states(config), *_errors(config), *_positions(config), *_outside(config)]
     if task_class is not None:
-        found += _without_ids(config, task_class)
+        found += [*_without_ids(config, task_class), *_own_state(config, task_class)]
     return (*found, *_keepers(config))
 
 
@@ -161,6 +162,14 @@ def _without_ids(config: JobConfig, task_class: type) -> Iterator[Downgrade]:
                 f"what its {method} sends comes from no input and has no id, so that no receiver can drop repetitions"
             )
             yield Downgrade(task.CLASS.name, message)
+
+
+def _own_state(config: JobConfig, task_class: type) -> Iterator[Downgrade]:
+    """The state goes back to its checkpoint, which is at or before the last commit."""
+    transactional = config.task.guarantee in {Guarantee.EFFECTIVELY_ONCE, Guarantee.EXACTLY_ONCE}
+    if transactional and issubclass(task_class, StateCheckpointTask):
+        message = "what it sends with a checkpoint of its state, as in on_checkpoint, may be repeated after a crash"
+        yield Downgrade(task.CLASS.name, message)
 
 
 def _keepers(config: JobConfig) -> Iterator[Downgrade]:

@@ -97,6 +97,10 @@ class ContainerTaskContext(TaskContext):
     def register_sink(self, sink: Sink) -> None:
         if self._sealed:
             raise RuntimeError("register_sink is for init: the task has started")
+        if self._checkpoints is not None:
+            raise RuntimeError(
+                f"{self._task_name} keeps a state of its own, with which the rows of a sink do not go back"
+            )
         if any(known.name == sink.name for known in self.sinks):
             raise ValueError(f"{self._task_name} has a sink named '{sink.name}' already")
         self.sinks.append(sink)

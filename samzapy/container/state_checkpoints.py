@@ -60,6 +60,7 @@ class KeptStateCheckpoints(StateCheckpoints):
         self._persisted_at = clock.monotonic()
         self._committed, self._reset = committed, reset
         self._taken: TimedState | None = None
+        self._written = self._bytes = 0
         #: Replaced as a whole: another thread reads it.
         self._kept: tuple[tuple[int, ...], Offsets] = (), {}
 
@@ -107,6 +108,7 @@ class KeptStateCheckpoints(StateCheckpoints):
     def persist(self, state: TimedState) -> None:
         self._store.persist(state.time_ms, state.value)
         reach("state.persisted")
+        self._written, self._bytes = self._written + 1, len(state.value)
         self._persisted_at = self._clock.monotonic()
         times = sorted({*self._kept[0], state.time_ms})
         needed = self._recoverable(times)
@@ -127,6 +129,11 @@ class KeptStateCheckpoints(StateCheckpoints):
         if taken is not None:
             reach("state.taken")
             self.persist(taken)
+
+    def metrics(self) -> Mapping[str, float]:
+        """How many were written since the start, how large the last one is, and the times of the first and last kept."""
+        times = self._kept[0] or (0,)
+        return {"written": self._written, "bytes": self._bytes, "oldest-ms": times[0], "newest-ms": times[-1]}
 
     def close(self) -> None:
         """Release the store."""

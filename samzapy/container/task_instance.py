@@ -236,6 +236,11 @@ class TaskInstance:
         """Set the task's gauges: what it processed and sent, and its stores' and sinks' own."""
         metrics.gauge(self.name, "processed").set(self.processed)
         metrics.gauge(self.name, "sent").set(self.collector.sent)
+        if (time_ms := self.time_ms) is not None:
+            metrics.gauge(self.name, "clock-ms").set(time_ms)
+        if self.checkpoints is not None:
+            for name, value in self.checkpoints.metrics().items():
+                metrics.gauge(self.name, f"state.{name}").set(value)
         for name, value in self.stores.metrics().items():
             metrics.gauge(self.name, f"store.{name}").set(value)
         for sink in self.sinks:

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRun
+from samzapy.api.state_checkpoint import StateCheckpointTask
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
 from samzapy.checkpoint import manager_for
@@ -15,6 +16,7 @@ from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.container.clients import SystemClients
 from samzapy.container.delivery import Delivery, transaction_system
+from samzapy.container.factory import load_task_class
 from samzapy.container.ownership import this_run
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import ConfigError, ConfigProblem
@@ -90,9 +92,11 @@ def move_positions(
        without, `wait` as many seconds as an unseen run takes to notice
     3  read the checkpoints, and write them with the new offsets: one transaction a task, where there are transactions
 
-    Changelog offsets and local stores stay as they are. Raises EnvironmentFailure when refused.
+    Changelog offsets and local stores stay as they are. Raises EnvironmentFailure when refused, ConfigError for a job whose
+    tasks keep positions with states of their own: a startpoint moves those, too.
     """
     must_keep_checkpoints(config)
+    _refuse_own_state(config)
     with (
         closing(SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-checkpoint")) as clients,
         closing(manager_for(config, clients)) as checkpoints,
@@ -116,6 +120,18 @@ def move_positions(
         for ssp in sorted(task.ssps)
         if ssp in after
     ]
+
+
+def _refuse_own_state(config: JobConfig) -> None:
+    path = config.task.task_class
+    try:
+        task_class = load_task_class(path)
+    except ConfigError:
+        # A class that is not to be had here says nothing about its positions.
+        return
+    if issubclass(task_class, StateCheckpointTask):
+        message = "keeps its positions with a state of its own; use `samzapy startpoint set`, which moves both"
+        raise ConfigError([ConfigProblem("task.class", path, message)])
 
 
 def _write(

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from contextlib import closing
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,9 @@ def write_owner(host, pid, started_ms=2_000_000_000_000):
 def test_positions_are_shown_with_what_is_left_to_read(samzapy, checkpoint):
     assert committed(checkpoint) == ends(checkpoint)
     write_views(samzapy, ["/a"])
+    newest = max(json.loads(line)["clock-ms"] for line in checkpoint("show", "--json").splitlines())
+    shown = datetime.fromtimestamp(newest / 1000, timezone.utc).isoformat(timespec="seconds")
+    assert shown in checkpoint("show")
     rows = [line.split() for line in checkpoint("show").splitlines()]
     behind = [row[-1] for row in rows if row[:1] == ["Partition"] and row[2].startswith("local.views[")]
     assert sorted(behind) == ["0", "1"]

@@ -7,14 +7,19 @@ from memory_job import MemoryJob
 
 from samzapy import EndOfStreamListenerTask, OutgoingMessageEnvelope, SystemStream
 from samzapy.api.system import OutgoingRecord
+from samzapy.checkpoint.target import Target
+from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
+from samzapy.coordinator.clocks import Clocks
 from samzapy.errors import ConfigError, RestoreError, TaskFailed
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.operators.persistent import NonWindowState, PersistentTask, Sum
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
+from samzapy.runner.positions import Move, move_positions
 from samzapy.runner.prepare import prepare
 from samzapy.runner.startpoints import write_startpoints
+from samzapy.sinks import SqlSink
 
 OUT = SystemStream("mem", "out")
 INTERVAL = 10
@@ -106,6 +111,29 @@ def test_a_run_folds_every_message_and_the_next_one_goes_on_where_it_was(job):
     run(job)
     assert made(job, "process") == [("Partition 0", 2)]
     assert sorted(made(job, "end")) == [("Partition 0", 7), ("Partition 1", 30)]
+
+
+def test_the_clocks_are_known_to_a_driver_that_starts_again(job):
+    send(job, (0, 5, 1), (0, 35, 2), (1, 27, 10))
+    status = run(job).status
+    assert (status.clocks.job, status.clocks.checkpoint) == (35, 20)
+    kept = prepare(load_job(job.flat)).clocks
+    assert (dict(kept.tasks), kept.checkpoint) == ({"Partition 0": 35, "Partition 1": 27}, 20)
+    # Partition 1 has ended, so it did not hold the job's clock; in a new run it may bring something again.
+    assert Clocks(kept.tasks, kept, 60.0, SYSTEM_CLOCK).status().job == 27
+
+
+def test_a_state_s_positions_are_moved_by_a_startpoint_only(tmp_path):
+    job = make(tmp_path)
+    model = prepare(load_job(job.flat)).model
+    with pytest.raises(ConfigError, match=r"task\.class: keeps its positions .*samzapy startpoint set"):
+        move_positions(job.config, model, Move(Target("oldest")), lambda seconds: None)
+
+
+def test_exactly_once_says_what_it_does_not_cover(tmp_path):
+    job = make(tmp_path, **{"task.guarantee": "exactly-once"})
+    told = [str(downgrade) for downgrade in prepare(load_job(job.flat)).downgrades]
+    assert any(line.startswith("task.class: what it sends with a checkpoint of its state") for line in told)
 
 
 def test_a_job_that_was_never_stopped_in_order_begins_at_its_first_position_again(job):
@@ -216,6 +244,17 @@ def test_a_store_beside_the_state_is_refused_since_it_would_not_go_back(tmp_path
     stores = {"stores.s.factory": "inmemory", "stores.s.key.serde": "string", "stores.s.msg.serde": "json"}
     with pytest.raises(ConfigError, match=r"stores\.s\.factory: SummingTask keeps a state of its own"):
         run(job, **stores)
+
+
+class SinkingTask(SummingTask):
+    def on_start(self, context):
+        context.task.register_sink(SqlSink(lambda: None, "rows", ["id"]))
+
+
+def test_a_sink_beside_the_state_is_refused_since_it_would_not_go_back(tmp_path):
+    job = make(tmp_path, **{"task.class": f"{__name__}:SinkingTask"})
+    with pytest.raises(TaskFailed, match="keeps a state of its own, with which the rows of a sink do not go back"):
+        run(job)
 
 
 def test_a_factory_that_is_none_is_refused(tmp_path):

@@ -1,0 +1,149 @@
+"""Which of a task's state checkpoints are recovered, kept and removed."""
+
+import pytest
+
+from samzapy.api.event_time import TaskClock
+from samzapy.api.state_checkpoint import TimedState
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.checkpoint.states.files import FileCheckpointStore
+from samzapy.container.state_checkpoints import KeptStateCheckpoints, KeptTimes
+from samzapy.errors import RestoreError
+
+SSP = SystemStreamPartition("m", "in", 0)
+
+
+class HandClock:
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def wall_ms(self):
+        return 0
+
+
+class Rig:
+    """Attempts of one task in `folder`; `job_clock` is the job's."""
+
+    def __init__(self, folder):
+        self.store = FileCheckpointStore(folder)
+        self.job_clock = None
+        self.clock = HandClock()
+        self.offsets = {SSP: 0}
+
+    def attempt(self, *, committed=True, reset=False):
+        return KeptStateCheckpoints(
+            "Partition 0",
+            self.store,
+            10,
+            lambda: self.job_clock,
+            self.offsets,
+            self.clock,
+            committed=committed,
+            reset=reset,
+        )
+
+    def persist(self, kept, *times):
+        for time in times:
+            self.offsets[SSP] += 1
+            kept.persist(TimedState(time, b"%d" % time))
+
+
+@pytest.fixture
+def rig(tmp_path):
+    return Rig(tmp_path)
+
+
+def test_the_first_start_has_nothing_and_begins_at_the_job_s_clock(rig):
+    assert rig.attempt(committed=False).recover() is None
+    assert rig.attempt().start_ms == 0
+    rig.job_clock = 70
+    assert rig.attempt().start_ms == 70
+
+
+def test_a_task_that_has_committed_must_have_a_state(rig):
+    with pytest.raises(RestoreError, match=r"Partition 0: the job has committed and has no state checkpoint"):
+        rig.attempt().recover()
+
+
+@pytest.mark.parametrize(
+    ("job_clock", "expected", "left"),
+    [
+        (None, 10, [10]),
+        (5, 10, [10]),
+        (10, 10, [10]),
+        (29, 20, [10, 20]),
+        (30, 30, [10, 20, 30]),
+        (99, 30, [10, 20, 30]),
+    ],
+)
+def test_recovery_is_at_the_greatest_time_that_the_job_has_and_later_ones_go(rig, job_clock, expected, left):
+    rig.persist(rig.attempt(), 10, 20, 30)
+    rig.job_clock = job_clock
+    kept = rig.attempt()
+    found = kept.recover()
+    assert (found.time_ms, found.value) == (expected, b"%d" % expected)
+    assert (rig.store.times(), kept.kept.times) == (left, tuple(left))
+
+
+def test_what_no_recovery_needs_any_more_is_removed_once_the_job_s_clock_is_known_to_have_passed(rig):
+    kept = rig.attempt()
+    rig.persist(kept, 10, 20, 30)
+    assert rig.store.times() == [10, 20, 30]
+    rig.job_clock = 25
+    rig.persist(kept, 40)
+    assert rig.store.times() == [20, 30, 40]
+    rig.job_clock = 40
+    rig.persist(kept, 40)
+    assert rig.store.times() == [40]
+
+
+def test_inputs_that_are_reset_take_the_states_with_them(rig):
+    rig.persist(rig.attempt(), 10, 20)
+    assert rig.attempt(reset=True).recover() is None
+    assert rig.store.times() == []
+
+
+def test_the_last_one_stands_for_later_times_until_a_message_is_processed(rig):
+    kept = rig.attempt(committed=False)
+    assert kept.kept is None
+    rig.persist(kept, 10)
+    assert kept.kept == KeptTimes((10,), True)
+    rig.offsets[SSP] += 1
+    assert kept.kept == KeptTimes((10,), False)
+    successor = rig.attempt()
+    successor.recover()
+    assert not successor.kept.open
+    successor.started()
+    assert successor.kept == KeptTimes((10,), True)
+
+
+def test_what_is_taken_is_persisted_when_the_commit_is_durable_and_not_before(rig):
+    kept = rig.attempt(committed=False)
+    rig.persist(kept, 0)
+    asked = []
+
+    def take(clock):
+        asked.append(clock)
+        return TimedState(10, b"taken")
+
+    kept.take(take, TaskClock(12))
+    assert asked == []  # nothing was processed since the last one
+    rig.offsets[SSP] += 1
+    kept.take(take, TaskClock(12))
+    assert (asked, rig.store.times()) == ([TaskClock(12)], [0])
+    kept.keep()
+    kept.keep()
+    assert rig.store.times() == [0, 10]
+    assert kept.metrics() == {"written": 2, "bytes": 5, "oldest-ms": 0, "newest-ms": 10}
+
+
+def test_it_is_overdue_an_interval_of_processing_time_after_the_last_one(rig):
+    kept = rig.attempt(committed=False)
+    rig.persist(kept, 0)
+    assert not kept.overdue
+    rig.clock.now = 0.010
+    assert kept.overdue
+    rig.persist(kept, 0)
+    assert not kept.overdue
