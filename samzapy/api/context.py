@@ -80,7 +80,7 @@ class TaskContext(ABC):
     def replay_from(self, ssp: SystemStreamPartition, offset: int) -> int:
         """Start this partition at `offset`, where a state of the task's own was kept, though the job has committed more;
         only in `init`. Returns the committed offset: outputs of messages before it are out, and commits do not go back.
-        Nothing changes where a startpoint was written for the partition."""
+        Nothing changes where a startpoint or `reset.offset` says where the partition starts."""
 
     @property
     @abstractmethod

@@ -14,7 +14,7 @@ class JobClockConfig:
     """Durations in milliseconds of processing time; `idle_ms` < 0: never."""
 
     idle_ms: int = 60_000
-    stall_ms: int = 60_000
+    stall_ms: int = 120_000
 
 
 IDLE_MS = Key(
@@ -27,9 +27,9 @@ IDLE_MS = Key(
 STALL_MS = Key(
     "job.clock.stall.ms",
     integer(1),
-    60_000,
+    120_000,
     "Milliseconds the job's clock may stand still while another task's goes on, until the task and the partition that hold "
-    "it are named.",
+    "it are named. More than job.clock.idle.ms, or what is merely idle is named, too.",
 )
 KEYS = collect(globals())
 

@@ -30,7 +30,8 @@ class ContainerTaskContext(TaskContext):
         checkpoints: StateCheckpoints | None = None,
         told: Collection[SystemStreamPartition] = (),
     ) -> None:
-        """`checkpoints`: those of a StateCheckpointTask; `told`: the partitions that follow a startpoint."""
+        """`checkpoints`: those of a StateCheckpointTask; `told`: the partitions that start at a
+        startpoint, or are reset, whatever state there is."""
         self._task_name = task_name
         self._stores = stores
         self._offsets = offsets

@@ -248,9 +248,9 @@ class Parts:
     def init(self, task: TaskInstance, checkpoint: Checkpoint | None, epoch: int) -> None:
         """Call the task's `init` with its context, and open the sinks it registers there."""
         stores = task.stores.as_seen(task.visible_stores)
-        context = ContainerTaskContext(
-            task.name, stores, task.offsets, self.metrics, epoch, task.checkpoints, self._followed[task.name]
-        )
+        told = {ssp for ssp in task.offsets if self.config.stream(ssp.system_stream).reset_offset}
+        told |= self._followed[task.name].keys()
+        context = ContainerTaskContext(task.name, stores, task.offsets, self.metrics, epoch, task.checkpoints, told)
         job = JobContext(self.config.name, self.config.id, self.config.resolved)
         before = dict(task.offsets)
         task.init(Context(job, ContainerContext(self.model.id, self.metrics), context))

@@ -34,7 +34,7 @@ class Coordinator:
         *,
         downgrades: tuple[Downgrade, ...] = (),
         clocks: KeptClocks | None = None,
-        stall_s: float = 60.0,
+        stall_s: float = 120.0,
     ) -> None:
         """`downgrades`: what makes the job's guarantee mean less than it says, for those who look at its status; `clocks`:
         those of earlier runs; `stall_s`: how long the job's may stand still before it is said what it waits for."""

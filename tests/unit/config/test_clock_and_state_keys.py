@@ -10,7 +10,7 @@ from samzapy.config.state_checkpoint import StateCheckpointConfig
 def test_states_are_kept_in_a_topic_beside_the_checkpoints_unless_told_otherwise(load):
     config = load()
     assert config.state_checkpoint == StateCheckpointConfig(TOPIC_STATE_CHECKPOINTS, 10_000, "kafka")
-    assert config.clock == JobClockConfig(60_000, 60_000)
+    assert config.clock == JobClockConfig(60_000, 120_000)
     assert config.startpoints
 
 
