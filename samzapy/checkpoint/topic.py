@@ -17,7 +17,6 @@ from samzapy.errors import EnvironmentFailure, RestoreError
 _POLL_RECORDS = 5_000
 _POLL_SECONDS = 0.2
 _UNSHARED = SamzaRecords()
-_OF_JOB = frozenset(Kind(record.value) for record in JobRecord)
 
 
 class TopicCheckpointManager(CheckpointManager):
@@ -156,7 +155,7 @@ class TopicCheckpointManager(CheckpointManager):
                 self._checkpoints[task] = samza.decode(value, where)
             elif kind is Kind.PARTITIONS:
                 self._partitions = codec.decode_partitions(value, where)
-            elif kind in _OF_JOB:
-                self._records[kind] = codec.decode_record(value, where)
-            else:
+            elif kind is Kind.OWNER:
                 self._owner = codec.decode_owner(value, where)
+            else:
+                self._records[kind] = codec.decode_record(value, where)

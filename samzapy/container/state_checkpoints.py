@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from samzapy.api.collector import MessageCollector
 from samzapy.api.event_time import TaskClock
-from samzapy.api.state_checkpoint import CheckpointStore, StateCheckpoints, TimedState
+from samzapy.api.state_checkpoint import CheckpointStore, StateCheckpoints, StateCheckpointTask, TimedState
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
-from samzapy.errors import RestoreError
+from samzapy.errors import RestoreError, SamzapyError, TaskFailed
 from samzapy.failpoints import reach
 
 Offsets = Mapping[SystemStreamPartition, int]
@@ -119,9 +120,16 @@ class KeptStateCheckpoints(StateCheckpoints):
         """`init` is over: the task stands where the checkpoint was taken that it has recovered."""
         self._kept = self._kept[0], dict(self._offsets)
 
-    def take(self, take: Callable[[TaskClock], TimedState | None], clock: TaskClock) -> None:
-        """A commit begins."""
-        self._taken = None if self.unchanged else take(clock)
+    def take(self, task: object, clock: TaskClock, collector: MessageCollector) -> None:
+        """A commit begins. Raises TaskFailed if the user's code does."""
+        assert isinstance(task, StateCheckpointTask)
+        try:
+            self._taken = None if self.unchanged else task.take_checkpoint(clock, collector)
+        except SamzapyError:
+            raise
+        except Exception as cause:
+            message = f"{self._task}: take_checkpoint failed: {type(cause).__name__}: {cause}"
+            raise TaskFailed(message) from cause
 
     def keep(self) -> None:
         """The commit is durable."""

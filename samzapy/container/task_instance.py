@@ -16,15 +16,14 @@ from samzapy.api.event_time import ClockListenerTask, TaskClock
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import Sink, TaskAttempt
-from samzapy.api.state_checkpoint import StateCheckpointTask, TimedState
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemProducer
 from samzapy.api.task import AnyTask, ClosableTask, EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
 from samzapy.container.collector import BufferingCollector
 from samzapy.container.coordinator_requests import CoordinatorRequests
-from samzapy.container.event_clock import EventClock
 from samzapy.container.identify import IdentifiedProcess, OutputIds
 from samzapy.container.state_checkpoints import KeptStateCheckpoints
+from samzapy.container.task_position import TaskPosition
 from samzapy.errors import SamzapyError, TaskFailed
 from samzapy.storage.manager import TaskStores
 
@@ -33,32 +32,24 @@ Process = Callable[[IncomingMessageEnvelope, MessageCollector, TaskCoordinator],
 _offset = attrgetter("offset")
 
 
-class TaskInstance:
+class TaskInstance(TaskPosition):
     """Calls the user's methods, and knows which input is processed up to where.
 
-    `offsets` holds the next offset to process of each partition; `touched` says whether the user's code has run since
-    the last commit, so whether a commit would say anything new. `clock` is the task's event time since it started, `idle`
-    whether none of its partitions brings anything; `checkpoints` are those of a state of its own, None if it has none.
+    `touched` says whether the user's code has run since the last commit, so whether a commit would say anything new;
+    `checkpoints` are those of a state of its own, None if it has none.
     """
 
     __slots__ = (
         "_listens",
         "_process",
-        "_replayed",
         "changelog_offsets",
         "checkpoints",
-        "clock",
         "collector",
-        "ended",
-        "idle",
-        "kept_time_ms",
         "name",
-        "offsets",
         "processed",
         "producer_of",
         "requests",
         "sinks",
-        "startpoints",
         "stores",
         "task",
         "touched",
@@ -77,25 +68,20 @@ class TaskInstance:
     ) -> None:
         """`producer_of` gives the producer of the task's changelogs and checkpoint on a system; with `ids` outputs
         carry the id of the input they came from."""
+        super().__init__(offsets)
         self.name = name
         self.task = task
         self.stores = stores
         self.collector = collector
         self._process = self._entry_point(ids)
         self.producer_of = producer_of
-        self.offsets = offsets
         self.touched = False
         self.changelog_offsets: dict[str, int] = {}
         self.requests = CoordinatorRequests()
         self.sinks: Sequence[Sink] = ()
         self.processed = 0
-        self.clock = EventClock(offsets)
         self._listens = isinstance(task, ClockListenerTask)
-        self.idle = self.ended = False
-        self.kept_time_ms: int | None = None
-        self.startpoints: Mapping[SystemStreamPartition, str] = {}
         self.checkpoints: KeptStateCheckpoints | None = None
-        self._replayed: Mapping[SystemStreamPartition, int] = {}
 
     def _entry_point(self, ids: OutputIds | None) -> Process:
         task = self.task
@@ -107,19 +93,9 @@ class TaskInstance:
         """The stores as the user's code gets them, by name."""
         return self.stores.stores
 
-    @property
-    def time_ms(self) -> int | None:
-        """The task's clock, never before that of its last life; None before it has one."""
-        now = self.clock.now
-        return self.kept_time_ms if now is None else max(now, self.kept_time_ms or now)
-
-    def committable(self) -> dict[SystemStreamPartition, int]:
-        """The offsets to commit: where the task stands, but nothing goes back while it replays."""
-        return {ssp: max(offset, self._replayed.get(ssp, offset)) for ssp, offset in self.offsets.items()}
-
     def started(self, replayed: Mapping[SystemStreamPartition, int]) -> None:
         """`init` is over. For a state of its own the task starts before the offsets `replayed`, which were committed."""
-        self._replayed = dict(replayed)
+        self.replay(replayed)
         if self.checkpoints is not None:
             self.checkpoints.started()
 
@@ -155,14 +131,9 @@ class TaskInstance:
         last = envelopes[done - 1]
         self.offsets[ssp] = last.offset + 1
         if not self._listens:
-            self._advance_clock(last)
+            self.advance_clock(last)
         elif self.clock.passed(ssp, envelopes if done == len(envelopes) else envelopes[:done]):
             self.tell_time()
-
-    def _advance_clock(self, last: IncomingMessageEnvelope) -> None:
-        """Unless the position is before it still."""
-        if last.event_time >= 0 and self.offsets[last.ssp] > last.offset:
-            self.clock.advance(last.ssp, last.event_time)
 
     def tell_time(self) -> None:
         """Tell a task that listens that its clock has moved."""
@@ -174,17 +145,8 @@ class TaskInstance:
         """A commit begins: have the task take a checkpoint of its state, if it has one."""
         if self.checkpoints is not None:
             sent = self.collector.sent
-            self.checkpoints.take(self._take, TaskClock(self.clock.now, self.idle))
+            self.checkpoints.take(self.task, TaskClock(self.clock.now, self.idle), self.collector)
             self.touched |= self.collector.sent != sent
-
-    def _take(self, clock: TaskClock) -> TimedState | None:
-        assert isinstance(self.task, StateCheckpointTask)
-        try:
-            return self.task.take_checkpoint(clock, self.collector)
-        except SamzapyError:
-            raise
-        except Exception as cause:
-            raise self._failed("take_checkpoint", cause) from cause
 
     def keep_checkpoint(self) -> None:
         """The commit is durable: persist what was taken."""

@@ -143,7 +143,7 @@ class TaskRig:
 
     def commit(self, crash=""):
         """In the order of a container; ends where the crash is."""
-        self.kept.take(lambda clock: self.task.take_checkpoint(clock, self.outputs), TaskClock(self.clock.now))
+        self.kept.take(self.task, TaskClock(self.clock.now), self.outputs)
         self.check_cuts()
         if crash == "before":
             return self.start()

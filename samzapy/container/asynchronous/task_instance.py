@@ -287,7 +287,7 @@ class AsyncTaskInstance(TaskInstance):
     def _done(self, work: Work) -> None:
         envelope = work.envelope
         self.offsets[envelope.ssp] = self._prefixes[envelope.ssp].complete(envelope.offset)
-        self._advance_clock(envelope)
+        self.advance_clock(envelope)
         self.touched = True
         self.processed += work.undecodable is None
         self.waiting.done(work)

@@ -52,7 +52,8 @@ class PersistentTask(StreamTask, InitableTask, ClockListenerTask, StateCheckpoin
     `process_message` sends for such messages is out already and dropped, so it is sent as often as `task.guarantee` says, if
     the task is deterministic. What `on_checkpoint` sends may be repeated.
 
-    Stores and sinks do not go back with the state: such a task has none.
+    The state is in memory and written as a whole: it is for totals, not for a table. Stores and sinks do not go back with
+    it, so such a task has none. After a change of the interval, a total of an old interval stays right of the cuts in it.
     """
 
     @abstractmethod

@@ -3,11 +3,11 @@
 import pytest
 
 from samzapy.api.event_time import TaskClock
-from samzapy.api.state_checkpoint import TimedState
+from samzapy.api.state_checkpoint import StateCheckpointTask, TimedState
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint.states.files import FileCheckpointStore
 from samzapy.container.state_checkpoints import KeptStateCheckpoints, KeptTimes
-from samzapy.errors import RestoreError
+from samzapy.errors import RestoreError, TaskFailed
 
 SSP = SystemStreamPartition("m", "in", 0)
 
@@ -21,6 +21,18 @@ class HandClock:
 
     def wall_ms(self):
         return 0
+
+
+class TakingTask(StateCheckpointTask):
+    def __init__(self, failure=None):
+        self.asked = []
+        self.failure = failure
+
+    def take_checkpoint(self, clock, collector):
+        self.asked.append(clock)
+        if self.failure:
+            raise self.failure
+        return TimedState(10, b"taken")
 
 
 class Rig:
@@ -122,21 +134,24 @@ def test_the_last_one_stands_for_later_times_until_a_message_is_processed(rig):
 def test_what_is_taken_is_persisted_when_the_commit_is_durable_and_not_before(rig):
     kept = rig.attempt(committed=False)
     rig.persist(kept, 0)
-    asked = []
-
-    def take(clock):
-        asked.append(clock)
-        return TimedState(10, b"taken")
-
-    kept.take(take, TaskClock(12))
-    assert asked == []  # nothing was processed since the last one
+    task = TakingTask()
+    kept.take(task, TaskClock(12), None)
+    assert task.asked == []  # nothing was processed since the last one
     rig.offsets[SSP] += 1
-    kept.take(take, TaskClock(12))
-    assert (asked, rig.store.times()) == ([TaskClock(12)], [0])
+    kept.take(task, TaskClock(12), None)
+    assert (task.asked, rig.store.times()) == ([TaskClock(12)], [0])
     kept.keep()
     kept.keep()
     assert rig.store.times() == [0, 10]
     assert kept.metrics() == {"written": 2, "bytes": 5, "oldest-ms": 0, "newest-ms": 10}
+
+
+def test_a_state_that_cannot_be_taken_fails_the_task(rig):
+    kept = rig.attempt(committed=False)
+    rig.persist(kept, 0)
+    rig.offsets[SSP] += 1
+    with pytest.raises(TaskFailed, match="Partition 0: take_checkpoint failed: TypeError: not plain"):
+        kept.take(TakingTask(TypeError("not plain")), TaskClock(12), None)
 
 
 def test_it_is_overdue_an_interval_of_processing_time_after_the_last_one(rig):
