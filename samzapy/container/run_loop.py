@@ -190,7 +190,9 @@ class RunLoop:
             for task in self._by_ssp[ssp]:
                 left = self._open[task.name]
                 left.discard(ssp)
-                task.clock.set_aside(ssp)
+                if task.clock.set_aside(ssp):
+                    task.tell_time()
+                    self._after_call(task)
                 if not left:
                     task.end_of_stream()
                     self._after_call(task)

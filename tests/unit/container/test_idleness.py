@@ -1,11 +1,16 @@
 """Partitions that bring nothing, and what they no longer hold."""
 
-import pytest
+from typing import ClassVar
 
-from samzapy import IncomingMessageEnvelope, StreamTask, SystemStreamPartition
+import pytest
+from memory_job import MemoryJob
+
+from samzapy import EndOfStreamListenerTask, IncomingMessageEnvelope, StreamTask, SystemStreamPartition
 from samzapy.api.event_time import ClockListenerTask
+from samzapy.api.system import OutgoingRecord
 from samzapy.container.idleness import IdleWatch
 from samzapy.container.task_instance import TaskInstance
+from samzapy.operators.persistent import PersistentTask, Sum, WindowState
 
 ONE, TWO = (SystemStreamPartition("m", "in", number) for number in (1, 2))
 
@@ -90,3 +95,30 @@ def test_positions_before_committed_ones_are_not_committed(replayed):
     assert task.committable() == {ONE: replayed.get(ONE, 2), TWO: 0}
     bring(task, ONE, *range(10))
     assert task.committable() == {ONE: 12, TWO: 0}
+
+
+class LastWindowTask(PersistentTask, EndOfStreamListenerTask):
+    """The sum of the last ten milliseconds, told at the end."""
+
+    calls: ClassVar[list] = []
+
+    def persistent_state(self):
+        return WindowState(Sum(), 10)
+
+    def process_message(self, state, message):
+        state.update(message.event_time, message.message)
+
+    def on_end_of_stream(self, collector, coordinator):
+        self.calls.append((self.state.window, self.state.value))
+
+
+def test_a_partition_that_has_ended_holds_nothing_and_a_window_comes_to_the_end_of_the_others(tmp_path):
+    keys = {"job.systemstreampartition.grouper.factory": "single", "state.checkpoint.interval.ms": "10"}
+    job = MemoryJob(tmp_path, task=LastWindowTask, **keys)
+    for key in [key for key in job.flat if key.startswith("stores.")]:
+        del job.flat[key]
+    times = {0: [1, 2, 33, 34], 1: [5]}
+    job.producer.send([OutgoingRecord("in", None, b"1", p, timestamp=time) for p in times for time in times[p]])
+    job.producer.flush()
+    job.run()
+    assert LastWindowTask.calls == [((30, 40), 2)]
