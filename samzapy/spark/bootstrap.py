@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.checkpoint.target import Positions
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.clients import SystemClients
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.job.planner import changelog_partition_count
-from samzapy.runner.positions import Positions
 from samzapy.spark.failures import told_by
 from samzapy.spark.job import TravellingJob, spark_context
 from samzapy.spark.ownership import abort_open

@@ -9,12 +9,13 @@ from dataclasses import replace
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
+from samzapy.checkpoint.target import Positions, Target
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.container.clients import SystemClients
 from samzapy.container.ownership import Ownership
 from samzapy.errors import ConfigError, ConfigProblem
-from samzapy.runner.positions import Positions, Target, chosen_inputs
+from samzapy.runner.positions import chosen_inputs
 from samzapy.spark.tasks import JobTasks
 
 

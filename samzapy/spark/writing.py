@@ -10,7 +10,7 @@ from threading import Event
 from pyspark.sql import DataFrame
 
 from samzapy.checkpoint import manager_for
-from samzapy.runner.positions import Positions
+from samzapy.checkpoint.target import Positions
 from samzapy.runner.running import refuse_if_running
 from samzapy.spark.bootstrap import Bootstrap, refuse_speculation, writable_store
 from samzapy.spark.job import Job, checked_job
