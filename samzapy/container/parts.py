@@ -95,8 +95,7 @@ class Parts:
         return {task.name: self._checkpoints.read(task.name) for task in self.model.tasks}
 
     def starting_offsets(self, checkpoints: Mapping[str, Checkpoint | None], now_ms: int) -> dict[str, Offsets]:
-        """Where every task starts; what a reset or a startpoint skips or repeats is counted. Raises OffsetOutOfRange,
-        UnknownStream."""
+        """Where every task starts; what that skips or repeats is counted. Raises OffsetOutOfRange, UnknownStream."""
         logs = {}
         for system in sorted({ssp.system for ssp in self.model.ssps}):
             logs.update(self._clients.admin(system).offsets(s for s in self.model.ssps if s.system == system))
@@ -240,10 +239,8 @@ class Parts:
     def clocks(self, task: TaskInstance, checkpoint: Checkpoint | None, lease: ContainerLease, clock: Clock) -> None:
         """Give the task its clock's past, the startpoints it follows, and the checkpoints of a state of its own."""
         task.kept_time_ms = None if checkpoint is None else checkpoint.clock
-        before = {} if checkpoint is None else checkpoint.startpoints
-        task.startpoints = {**before, **self._followed[task.name]}
-        committed = checkpoint is not None
-        task.checkpoints = state_checkpoints_of(self.config, task, self._clients, lease, clock, committed=committed)
+        task.startpoints = {**(checkpoint.startpoints if checkpoint else {}), **self._followed[task.name]}
+        task.checkpoints = state_checkpoints_of(self.config, task, self._clients, lease, clock, checkpoint)
 
     def init(self, task: TaskInstance, checkpoint: Checkpoint | None, epoch: int) -> None:
         """Call the task's `init` with its context, and open the sinks it registers there."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.lease import ContainerLease, TaskProgress
 from samzapy.api.state_checkpoint import StateCheckpointTask
 from samzapy.checkpoint.states import store_factory
@@ -18,10 +19,10 @@ def state_checkpoints_of(
     clients: SystemClients,
     lease: ContainerLease,
     clock: Clock,
-    *,
-    committed: bool,
+    checkpoint: Checkpoint | None,
 ) -> KeptStateCheckpoints | None:
-    """None for a task that keeps no state of its own. `lease` knows the job's checkpoint clock; `committed`: whether it has ever committed. Raises ConfigError."""
+    """None for a task that keeps no state of its own. `lease` knows the job's checkpoint clock; `checkpoint` is the
+    task's last. Raises ConfigError."""
     if not isinstance(task.task, StateCheckpointTask):
         return None
     return KeptStateCheckpoints(
@@ -31,7 +32,7 @@ def state_checkpoints_of(
         lambda: lease.checkpoint_clock,
         task.offsets,
         clock,
-        committed=committed,
+        committed=checkpoint is not None,
         reset=all(config.stream(ssp.system_stream).reset_offset for ssp in task.offsets),
     )
 
