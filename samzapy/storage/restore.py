@@ -19,8 +19,8 @@ from samzapy.storage.marker import Marker, StoreIdentity
 #: Called with (store as `task/store`, records read so far in offsets, offsets to read).
 ProgressCallback = Callable[[str, int, int], None]
 
-#: Bytes of memory in which a container gathers what it restores: enough for a million entries of 100 bytes, so that a
-#: store of that size is written once, however often its keys occur.
+#: Bytes of memory in which a container gathers what it restores: enough for a million entries of 100 bytes in a
+#: dictionary, so that a store of that size is written once, however often its keys occur.
 CHUNK_BYTES = 402_653_184
 #: Offsets to read from which on the engine gathers the records, if it has a way of its own: below it a dictionary is as
 #: fast, and needs no files.
