@@ -116,7 +116,7 @@ def test_an_open_transaction_is_a_typed_error_that_names_position_and_bound(syst
 def sorted_from_the_first_record(request, monkeypatch):
     monkeypatch.setattr(restore_module, "MANY_OFFSETS", 0)
     if request.param == "a load a poll":
-        monkeypatch.setattr(sorting, "_MEMTABLES_IN_ALL", 0)
+        monkeypatch.setattr(sorting, "_MOST_FILES", 0)
 
 
 @pytest.mark.usefixtures("sorted_from_the_first_record")
