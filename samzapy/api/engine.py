@@ -34,6 +34,21 @@ class EngineSnapshot(ABC):
         """Release it; closing twice is allowed."""
 
 
+class Load(ABC):
+    """Records of a changelog on their way into an engine: of each key the last. One at a time; closing the engine
+    discards it."""
+
+    @abstractmethod
+    def add(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> bool:
+        """Take records, in order, a value None meaning a deletion; whether it is time to `finish`. Raises StoreError,
+        for a key None, too."""
+
+    @abstractmethod
+    def finish(self, marker: bytes) -> None:
+        """Put the last value of each key and the marker into the engine: atomically, and on disk when it returns. No
+        `add` follows. Raises StoreError."""
+
+
 class StorageEngine(ABC):
     """One task's part of one store."""
 
@@ -69,6 +84,11 @@ class StorageEngine(ABC):
         # sorting pairs takes five times as long.
         self.write({key: changes[key] for key in sorted(changes)}, marker)
         self.flush()
+
+    def begin_load(self, memory_bytes: int) -> Load | None:
+        """A load of more records than a dictionary of `memory_bytes` should hold, in about as much memory; None for an
+        engine that has no way of its own for that."""
+        return None
 
     @abstractmethod
     def marker(self) -> bytes | None:

@@ -120,7 +120,7 @@ def store(
 
     The sets of one test take turns, so that ratios hold on a machine that is not quiet.
     """
-    from samzapy.bench.store.compare import read_results
+    from samzapy.bench.store.compare import only_tests, read_results
     from samzapy.bench.store.document import document
     from samzapy.bench.store.measuring import run_plan
     from samzapy.bench.store.plan import read_plan
@@ -129,7 +129,7 @@ def store(
     from samzapy.bench.store.results import ratio_results
 
     plan = read_plan(file, pairs(overrides)).only(only)
-    before = read_results(baseline) if baseline else None
+    before = only_tests(read_results(baseline), only) if baseline else None
     results = run_plan(plan, scale=scale, on_progress=_say)
     ratios = ratio_results(plan.ratios, results)
     table(f"{file.name}: medians of {plan.repeats} repeats", CASE_COLUMNS, case_rows(results))

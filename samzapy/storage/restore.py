@@ -6,11 +6,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from samzapy.api.engine import StorageEngine
+from samzapy.api.engine import Load, StorageEngine
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.clock import Clock
-from samzapy.errors import RestoreError
+from samzapy.errors import RestoreError, StoreError
 from samzapy.failpoints import reach
 from samzapy.storage.kv.expiring import Expiry
 from samzapy.storage.last_values import LastValues
@@ -19,9 +19,12 @@ from samzapy.storage.marker import Marker, StoreIdentity
 #: Called with (store as `task/store`, records read so far in offsets, offsets to read).
 ProgressCallback = Callable[[str, int, int], None]
 
-#: Bytes of memory in which a container gathers what it restores: enough for a million entries of 100 bytes, so that a
-#: store of that size is written once, however often its keys occur.
+#: Bytes of memory in which a container gathers what it restores: enough for a million entries of 100 bytes in a
+#: dictionary, so that a store of that size is written once, however often its keys occur.
 CHUNK_BYTES = 402_653_184
+#: Offsets to read from which on the engine gathers the records, if it has a way of its own: below it a dictionary is as
+#: fast, and needs no files.
+MANY_OFFSETS = 250_000
 _POLL_S = 0.1
 #: So few that what was read is still in the processor's cache when it is gathered.
 _POLL_RECORDS = 5_000
@@ -50,7 +53,7 @@ class StoreRestore:
     """
 
     __slots__ = (
-        "_chunk_bytes", "_engine", "_expiry", "_gathered", "_identity", "_last", "bound", "label", "needs_times", "records", "ssp", "start",
+        "_chunk_bytes", "_engine", "_expiry", "_gathered", "_identity", "_last", "_load", "_memory_bytes", "bound", "label", "needs_times", "records", "ssp", "start",
     )  # fmt: skip
 
     def __init__(
@@ -77,12 +80,22 @@ class StoreRestore:
         self._expiry = expiry
         self._identity = identity
         self._chunk_bytes = chunk_bytes
+        self._memory_bytes = chunk_bytes
         self._gathered = LastValues(chunk_bytes)
+        self._load: Load | None = None
         self._last = (start - 1, 0)
 
     def share(self, stores: int) -> None:
         """Gather only so much that `stores` of them together stay within one store's chunk. Before the first `add`."""
-        self._gathered = LastValues(self._chunk_bytes // stores)
+        self._memory_bytes = self._chunk_bytes // stores
+        self._gathered = LastValues(self._memory_bytes)
+
+    def begin(self) -> None:
+        """Before the first `add` of a restore to the bound: if much is to be read, the engine may gather it itself."""
+        self._begin_load(self.start)
+
+    def _begin_load(self, position: int) -> None:
+        self._load = self._engine.begin_load(self._memory_bytes) if self.bound - position > MANY_OFFSETS else None
 
     def add(self, batch: RecordBatch) -> None:
         """Take the batch's records below the bound. Raises RestoreError for one without a key."""
@@ -94,14 +107,24 @@ class StoreRestore:
         keys, values = batch.keys[:count], batch.values[:count]
         if self._expiry is not None:
             values = self._expiry.restored(values, batch.timestamps[:count])
-        full = self._gathered.add(keys, values)
-        if None in self._gathered.values:
-            raise RestoreError(f"{self.ssp}@{batch.offsets[keys.index(None)]}: changelog record without a key")
+        full = self._gather(keys, values, batch.offsets)
         self.records += count
         self._last = (batch.offsets[count - 1], batch.timestamps[count - 1])
         if full and count == len(batch.offsets):
             self._write(*self._last)
         reach("restore.batch")
+
+    def _gather(self, keys: Sequence[bytes | None], values: Sequence[bytes | None], offsets: Sequence[int]) -> bool:
+        try:
+            if self._load is not None:
+                return self._load.add(keys, values)
+            full = self._gathered.add(keys, values)
+            if None not in self._gathered.values:
+                return full
+        except StoreError:
+            if None not in keys:
+                raise
+        raise RestoreError(f"{self.ssp}@{offsets[keys.index(None)]}: changelog record without a key")
 
     def write_gathered(self) -> None:
         """Write what is gathered, as of its last record."""
@@ -121,9 +144,13 @@ class StoreRestore:
         self._write(self.bound - 1, now_ms)
 
     def _write(self, offset: int, time_ms: int) -> None:
-        marker = Marker(self._identity, offset, max(time_ms, 0))
+        marker = Marker(self._identity, offset, max(time_ms, 0)).to_bytes()
         reach("restore.chunk")
-        self._engine.load(self._gathered.take(), marker.to_bytes())  # type: ignore[arg-type]  # no key is None
+        if self._load is not None:
+            self._load.finish(marker)
+            self._begin_load(offset + 1)
+        else:
+            self._engine.load(self._gathered.take(), marker)  # type: ignore[arg-type]  # no key is None
 
 
 def run_restores(
@@ -144,6 +171,7 @@ def run_restores(
     active = {restore.ssp: restore for restore in restores}
     for restore in restores:
         restore.share(len(restores))
+        restore.begin()
         consumer.register(restore.ssp, restore.start)
     consumer.coarse = not any(restore.needs_times for restore in restores)
     consumer.start()

@@ -46,8 +46,6 @@ class StandbyStores:
         self._following = {store.ssp: store for store in self._opener.following()}
         for store in self._following.values():
             store.share(len(self._following) * task.tasks_in_container)
-        for store in self._following.values():
-            store.share(len(self._following) * task.tasks_in_container)
 
     @property
     def starts(self) -> dict[SystemStreamPartition, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,12 @@ def read_results(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict) or not isinstance(found.get("results"), list):
         raise ConfigError([ConfigProblem("--compare", str(path), "expected what --json wrote")])
     return found
+
+
+def only_tests(baseline: Mapping[str, Any], tests: Collection[str]) -> dict[str, Any]:
+    """The part of a result about these tests; all of it if none are named."""
+    kept = [each for each in baseline["results"] if not tests or each["test"] in tests]
+    return {**baseline, "results": kept}
 
 
 def compare(baseline: Mapping[str, Any], current: Mapping[str, Any], fail_on: float) -> list[Comparison]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from itertools import chain, filterfalse, islice
 from typing import Any, TypeVar
 
 from samzapy.storage.kv.codec import EntryCodec
@@ -17,17 +17,22 @@ V = TypeVar("V")
 #: Dirty values that gather in a cache with room for more, unless `write.batch.size` says more: until they are
 #: serialized nobody knows their bytes, and a task's budget of uncommitted bytes does not count them.
 MOST_DIRTY = 50_000
+#: The part of a cache that is evicted at once.
+_SHARE = 64
 
 
 class CachedStore(ScanningStore[K, V]):
-    """An LRU of deserialized values, and the dirty ones beside it, over the uncommitted bytes.
+    """Deserialized values, some of them dirty, over the uncommitted bytes.
 
-    - A `get` or `put` of a held key touches two dicts and nothing below.
-    - An entry is dirty from its `put` until it is serialized, and then clean; a `put` of a dirty key is one dict's
-      assignment. Only clean entries are evicted, the least recently used first.
-    - Dirty values are serialized together, and as late as possible: at `flush`, before a range is read, and when the
-      cache is full and at least `batch_size` of them have gathered. So a dirty key is always held, and a key that is
-      put again and again is serialized once. `MOST_DIRTY` bounds what a commit finds unserialized.
+    - A `get` or `put` of a held key touches dicts and nothing below.
+    - An entry is dirty from its `put` until it is serialized, and then clean. Only clean entries are evicted.
+    - A hand that goes round finds who is evicted: an entry that was used since it was there last stays, one that was
+      not goes (CLOCK, the second chance). That keeps as good entries as the order of an LRU and costs a hit one
+      assignment instead of a move in that order.
+    - Dirty values are serialized together, and as late as possible: at `flush`, before a range is read, and where the
+      hand meets one that was not used while at least `batch_size` are dirty: then up to `batch_size` such. So a dirty
+      key is always held, and a key that is put again and again is serialized once. `MOST_DIRTY` bounds what a commit
+      finds unserialized.
     - An absent key is held as absent.
     - A value that does not serialize is found when its batch is, not at its `put`; the error names its key.
     - Values are handed out by reference: a change without `put` is seen by later gets until the value is evicted, and
@@ -40,16 +45,20 @@ class CachedStore(ScanningStore[K, V]):
     """
 
     __slots__ = (
-        "_batch_size", "_cache_size", "_clean", "_deleted", "_deletes", "_dirty", "_flushes", "_gets", "_misses", "_most_dirty", "_plain", "_puts",
+        "_batch_size", "_cache_size", "_deleted", "_deletes", "_dirty", "_flushes", "_gets", "_hand", "_held", "_misses", "_most_dirty", "_plain", "_puts", "_room", "_used",
     )  # fmt: skip
 
     def __init__(self, codec: EntryCodec, uncommitted: UncommittedStore, cache_size: int, batch_size: int) -> None:
         super().__init__(codec, uncommitted)
-        self._clean: OrderedDict[Any, V | None] = OrderedDict()
-        self._dirty: dict[Any, V | None] = {}
+        # Every entry; the dirty ones among them; those used again since the hand was there.
+        self._held: dict[Any, V | None] = {}
+        self._dirty: dict[Any, None] = {}
+        self._used: dict[Any, None] = {}
+        self._hand: Iterator[Any] = iter(())
         self._plain = codec.plain_types
         self._cache_size = cache_size
         self._batch_size = batch_size
+        self._room = max(1, cache_size // _SHARE)
         self._most_dirty = max(batch_size, MOST_DIRTY)
         self._deleted = False
         self._gets = self._misses = self._puts = self._deletes = self._flushes = 0
@@ -58,13 +67,10 @@ class CachedStore(ScanningStore[K, V]):
         """The value of `key`, None if it has none."""
         entry = key if type(key) in self._plain else self._entry(key)
         self._gets += 1
-        dirty = self._dirty
-        if entry in dirty:
-            return dirty[entry]
-        clean = self._clean
-        if entry in clean:
-            clean.move_to_end(entry)
-            return clean[entry]
+        held = self._held
+        if entry in held:
+            self._used[entry] = None
+            return held[entry]
         return self._load(key, entry)
 
     def put(self, key: K, value: V) -> None:
@@ -73,32 +79,30 @@ class CachedStore(ScanningStore[K, V]):
         if value is None:
             self._codec.check_value(key, value)
         self._puts += 1
-        dirty = self._dirty
-        if entry in dirty:
-            dirty[entry] = value
+        if entry in self._dirty:
+            self._used[entry] = None
+            self._held[entry] = value
         else:
-            self._add_dirty(entry, value)
+            self._change(entry, value)
 
     def delete(self, key: K) -> None:
         """Remove `key`."""
         entry = key if type(key) in self._plain else self._entry(key)
         self._deletes += 1
         self._deleted = True
-        self._add_dirty(entry, None)
+        self._change(entry, None)
 
     def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
         """The values of `keys`; what is not cached is read in one go. Keys that Python finds equal share one entry."""
         found: dict[K, V | None] = {}
         missing: dict[Any, K] = {}
-        dirty, clean, plain = self._dirty, self._clean, self._plain
+        held, used, plain = self._held, self._used, self._plain
         wanted = self.checked_keys(keys)
         for key in wanted:
             entry = key if type(key) in plain else self._entry(key)
-            if entry in dirty:
-                found[key] = dirty[entry]
-            elif entry in clean:
-                found[key] = clean[entry]
-                clean.move_to_end(entry)
+            if entry in held:
+                found[key] = held[entry]
+                used[entry] = None
             else:
                 found[key] = None
                 missing[entry] = key
@@ -126,8 +130,7 @@ class CachedStore(ScanningStore[K, V]):
         """Serialize the dirty values into the uncommitted store."""
         self.check_open()
         self._flushes += 1
-        if self._dirty:
-            self._serialize()
+        self._serialize_all()
 
     def _entry(self, key: K) -> Hashable:
         """The cache entry of a key that is not plain. After `close` no key is plain, so every call comes here."""
@@ -139,7 +142,7 @@ class CachedStore(ScanningStore[K, V]):
                 return meant  # type: ignore[no-any-return]
         return (data,)
 
-    def _entry_bytes(self, entries: Mapping[Any, Any]) -> list[bytes]:
+    def _entry_bytes(self, entries: Collection[Any]) -> list[bytes]:
         if tuple not in set(map(type, entries)):
             return self._codec.encode_keys(entries)
         encode = self._codec.encode_key
@@ -167,39 +170,65 @@ class CachedStore(ScanningStore[K, V]):
         return value
 
     def _remember(self, entry: Hashable, value: V | None) -> None:
-        self._clean[entry] = value
-        if len(self._clean) + len(self._dirty) > self._cache_size:
+        held = self._held
+        held[entry] = value
+        if len(held) > self._cache_size:
             self._make_room()
 
-    def _add_dirty(self, entry: Hashable, value: V | None) -> None:
-        dirty, clean = self._dirty, self._clean
-        clean.pop(entry, None)
-        dirty[entry] = value
-        if len(clean) + len(dirty) > self._cache_size:
+    def _change(self, entry: Hashable, value: V | None) -> None:
+        held, dirty = self._held, self._dirty
+        held[entry] = value
+        dirty[entry] = None
+        if len(held) > self._cache_size:
             self._make_room()
         elif len(dirty) >= self._most_dirty:
-            self._serialize()
+            self._serialize_all()
 
     def _make_room(self) -> None:
-        if len(self._dirty) >= self._batch_size:
-            self._serialize()
-        else:
-            self._clean.popitem(last=False)
+        """Evict a part of the cache. It ends: the dirty entries that are passed over are fewer than `batch_size`, so
+        fewer than there are entries, and the hand takes every mark away."""
+        held, used, dirty, room = self._held, self._used, self._dirty, self._room
+        while True:
+            for entry in self._hand:
+                if entry in used:
+                    del used[entry]
+                    continue
+                if entry in dirty:
+                    if len(dirty) < self._batch_size:
+                        continue
+                    self._serialize_unused(entry)
+                del held[entry]
+                room -= 1
+                if not room:
+                    return
+            self._hand = iter(list(held))
 
-    def _serialize(self) -> None:
-        dirty, clean = self._dirty, self._clean
-        keys = self._entry_bytes(dirty)
-        self._uncommitted.put_all(keys, self._codec.encode_values(dirty, dirty.values(), self._deleted))
-        clean.update(dirty)
-        self._dirty = {}
-        self._deleted = False
-        for _ in range(len(clean) - self._cache_size):
-            clean.popitem(last=False)
+    def _serialize_unused(self, entry: Hashable) -> None:
+        """One batch: `entry`, and others that the hand would take, too."""
+        dirty = self._dirty
+        unused = filterfalse(self._used.__contains__, dirty)
+        batch = dict.fromkeys(chain((entry,), islice(unused, self._batch_size)))
+        self._serialize(batch)
+        for each in batch:
+            del dirty[each]
+
+    def _serialize_all(self) -> None:
+        if self._dirty:
+            self._serialize(self._dirty)
+            self._dirty = {}
+            self._deleted = False
+
+    def _serialize(self, entries: Collection[Any]) -> None:
+        values = list(map(self._held.__getitem__, entries))
+        keys = self._entry_bytes(entries)
+        self._uncommitted.put_all(keys, self._codec.encode_values(entries, values, self._deleted))
 
     def discard(self) -> None:
         """Forget every object."""
-        self._clean.clear()
+        self._held.clear()
         self._dirty.clear()
+        self._used.clear()
+        self._hand = iter(())
         self._deleted = False
 
     def close(self) -> None:
@@ -217,6 +246,6 @@ class CachedStore(ScanningStore[K, V]):
             "deletes": self._deletes,
             "scans": self._scans,
             "flushes": self._flushes,
-            "cached-entries": len(self._clean) + len(self._dirty),
+            "cached-entries": len(self._held),
             "dirty-entries": len(self._dirty),
         }

@@ -6,22 +6,25 @@ import operator
 import threading
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from rocksdict import Checkpoint, Options, Rdict, RdictIter, WriteBatch, WriteOptions
+from rocksdict import Checkpoint, Options, Rdict, RdictIter, SstFileWriter, WriteBatch, WriteOptions
 
-from samzapy.api.engine import Changes, Cursor, EngineSnapshot, StorageEngine
+from samzapy.api.engine import Changes, Cursor, EngineSnapshot, Load, StorageEngine
 from samzapy.errors import StoreClosed, StoreError
 from samzapy.storage.rocksdb.cursor import MARKER_KEY, RocksDbCursor, pinned_rows
 from samzapy.storage.rocksdb.failures import IN_USE, translated
-from samzapy.storage.rocksdb.ingestion import FEWEST, ingest
+from samzapy.storage.rocksdb.ingestion import FEWEST, ingest, write_changes
 from samzapy.storage.rocksdb.ownership import Ownership
+from samzapy.storage.rocksdb.sorting import FOLDER, SortedLoad
 
 _LONGEST_CALL_S = 10.0
 _CLOSE_RETRY_S = 0.01
+#: Changes of one write from which on they are sorted: 5,000 in order took 1.6 us each, in any order 1.9; 500 the same.
+_MANY = 2_000
 
 _GAUGES = {
     "rocksdb.estimate-num-keys": "estimate-num-keys",
@@ -44,7 +47,7 @@ class RocksDbStorageEngine(StorageEngine):
     One process, and no child forked from it, may use it; every cursor and snapshot is released before it closes.
     """
 
-    __slots__ = ("_db", "_gauges", "_open", "_options", "_ownership", "_path", "_write_options")
+    __slots__ = ("_db", "_gauges", "_load", "_open", "_options", "_ownership", "_path", "_write_options")
 
     def __init__(
         self,
@@ -63,6 +66,7 @@ class RocksDbStorageEngine(StorageEngine):
         self._path = path
         self._options = options
         self._ownership = ownership
+        self._load: SortedLoad | None = None
         self._open: weakref.WeakSet[RocksDbCursor | RocksDbSnapshot] = weakref.WeakSet()
         self._write_options = WriteOptions()
         self._write_options.disable_wal = not wal
@@ -105,6 +109,9 @@ class RocksDbStorageEngine(StorageEngine):
     def write(self, changes: Changes, marker: bytes) -> None:
         """One WriteBatch: `changes` and the marker. Raises StoreError for the one reserved key."""
         self._refuse_reserved(changes)
+        if len(changes) >= _MANY:
+            # Its memtable takes neighbours one after the other the faster: more than sorting costs.
+            changes = {key: changes[key] for key in sorted(changes)}
         batch = WriteBatch(raw_mode=True)
         values = changes.values()
         try:
@@ -131,8 +138,23 @@ class RocksDbStorageEngine(StorageEngine):
         if self.marker() is None:
             # An empty store has nothing that a deletion could delete.
             changes = {key: value for key, value in changes.items() if value is not None}
+        self._ingest(lambda writer: write_changes(writer, changes, marker))
+
+    def begin_load(self, memory_bytes: int) -> Load | None:
+        """Records are sorted on disk, in the store's directory, and go in as one file."""
+        self._discard_load()
+        over_others = self.marker() is not None
+        self._load = SortedLoad(self._path / FOLDER, memory_bytes, self._ingest, over_others=over_others)
+        return self._load
+
+    def _discard_load(self) -> None:
+        load, self._load = self._load, None
+        if load is not None:
+            load.discard()
+
+    def _ingest(self, fill: Callable[[SstFileWriter], None]) -> None:
         try:
-            ingest(self._opened(), self._path, self._options, changes, marker)
+            ingest(self._opened(), self._path, self._options, fill)
         except Exception as cause:
             raise self._failure(cause, "loading a file") from cause
 
@@ -171,7 +193,10 @@ class RocksDbStorageEngine(StorageEngine):
             opened.close()
         db, self._db = self._db, _Gone(StoreClosed(f"{self._path} is closed"))
         try:
-            _close_once_unused(db)
+            try:
+                _close_once_unused(db)
+            finally:
+                self._discard_load()
         except Exception as cause:
             raise self._failure(cause, "closing") from cause
         finally:
@@ -188,7 +213,7 @@ class RocksDbStorageEngine(StorageEngine):
     def disown(self) -> Any:
         """In a forked child: give the handle up without closing it, and refuse every further call."""
         db, self._db = self._db, _Gone(StoreError(f"{self._path} was opened by the parent of this process"))
-        return db
+        return db, self._load
 
     def _opened(self) -> Rdict:
         if isinstance(self._db, _Gone):

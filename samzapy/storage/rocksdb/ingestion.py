@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from pathlib import Path
 
@@ -23,15 +23,18 @@ _FILE = "loading.sst"
 _SLICE = 10_000
 
 
-def ingest(db: Rdict, path: Path, options: Options, changes: Changes, marker: bytes) -> None:
-    """Put `changes` and their marker into the store at `path` through one file, made as `options` say.
+def ingest(db: Rdict, path: Path, options: Options, fill: Callable[[SstFileWriter], None]) -> None:
+    """Put what `fill` writes, in order and with a marker, into the store at `path` through one file, made as `options` say.
 
     RocksDB takes a file in by one entry of its manifest, after it has flushed the memtable that holds the marker before:
     so data and marker are in together or not at all, and what is in survives a kill.
     """
     file = path / _FILE
     try:
-        _write_file(file, options, changes, marker)
+        writer = SstFileWriter(options)
+        writer.open(str(file))
+        fill(writer)
+        writer.finish()
         reach("restore.file")
         how = IngestExternalFileOptions()
         how.set_move_files(True)
@@ -46,16 +49,14 @@ def remove_leftover(path: Path) -> None:
     (path / _FILE).unlink(missing_ok=True)
 
 
-def _write_file(file: Path, options: Options, changes: Changes, marker: bytes) -> None:
+def write_changes(writer: SstFileWriter, changes: Changes, marker: bytes) -> None:
+    """Write `changes`, which are in any order, and their marker."""
     keys = sorted(changes)
     before = bisect_left(keys, MARKER_KEY)
-    writer = SstFileWriter(options)
-    writer.open(str(file))
     put = _put_and_delete if None in changes.values() else _put
     put(writer, changes, keys[:before])
     writer[MARKER_KEY] = marker
     put(writer, changes, keys[before:])
-    writer.finish()
 
 
 def _put(writer: SstFileWriter, changes: Changes, keys: Sequence[bytes]) -> None:

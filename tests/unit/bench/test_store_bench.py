@@ -180,6 +180,12 @@ def samzapy(tmp_path, monkeypatch):
     return call
 
 
+def test_a_comparison_of_one_test_is_silent_about_the_others(samzapy):
+    assert samzapy("--json", "before.json")[0] == 0
+    code, output, told = samzapy("--only", "fillseq", "--compare", "before.json", "--fail-on", "100%")
+    assert (code, "fillseq/set-1" in output, "readrandom" in output) == (0, True, False), told
+
+
 def test_the_command_writes_json_with_the_machine_and_a_plot(samzapy, tmp_path):
     code, output, _ = samzapy("--json", "r.json", "--plot", "r.svg")
     assert code == 0

@@ -54,10 +54,34 @@ def test_a_full_cache_serializes_a_batch_to_make_room(stack_of):
     stack, values = stack_of(object_cache_size=20, write_batch_size=10)
     for number in range(21):
         stack.store.put(f"k{number}", number)
-    assert values.written == 21
+    assert values.written == 10
     assert stack.objects.metrics()["cached-entries"] == 20
     assert stack.store.get("k0") == 0
     assert values.read == 1
+
+
+def test_a_value_in_use_is_neither_evicted_nor_serialized_again_and_again(stack_of):
+    stack, values = stack_of(object_cache_size=20, write_batch_size=10)
+    for number in range(200):
+        stack.store.put(f"k{number}", number)
+        count = stack.store.get("busy") or 0
+        stack.store.put("busy", count + 1)
+    assert stack.store.get("busy") == 200
+    assert values.read == 0
+    # Once for each of the others that is gone; with every batch it would be 20 more.
+    assert 180 <= values.written <= 201
+
+
+def test_what_is_read_once_makes_room_before_what_is_read_again(stack_of):
+    stack, values = stack_of(object_cache_size=20, write_batch_size=10)
+    stack.store.put_all({f"k{number}": number for number in range(200)})
+    stack.store.flush()
+    wanted = [f"k{number}" for number in range(10)]
+    for number in range(10, 200):
+        assert stack.store.get_all(wanted) == {key: int(key[1:]) for key in wanted}
+        assert stack.store.get(f"k{number}") == number
+    # Once each, and some again at the beginning; in the order of their arrival it would be 100 more.
+    assert values.read <= 210
 
 
 def test_reads_do_not_serialize_what_may_stay(stack_of):

@@ -9,10 +9,12 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, RecordBatch, StreamSpec, SystemSettings
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, EnvironmentFailure, RestoreError
+from samzapy.storage import restore as restore_module
 from samzapy.storage.changelog import check_beginning, check_end, ensure_changelog
 from samzapy.storage.kv import InMemoryStorageEngineFactory
 from samzapy.storage.marker import Marker, StoreIdentity
 from samzapy.storage.restore import StoreRestore, run_restores
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory, sorting
 from samzapy.system.memory.cluster import MemoryCluster
 from samzapy.system.memory.factory import MemorySystemFactory
 from samzapy.testing import ManualClock, open_store
@@ -108,6 +110,40 @@ def test_an_open_transaction_is_a_typed_error_that_names_position_and_bound(syst
     producer.flush()
     with pytest.raises(RestoreError, match=r"no progress for 60 s: log\.s\[0\] at 1 of 2"):
         restored(system)
+
+
+@pytest.fixture(params=["one load", "a load a poll"])
+def sorted_from_the_first_record(request, monkeypatch):
+    monkeypatch.setattr(restore_module, "MANY_OFFSETS", 0)
+    if request.param == "a load a poll":
+        monkeypatch.setattr(sorting, "_MOST_FILES", 0)
+
+
+@pytest.mark.usefixtures("sorted_from_the_first_record")
+def test_a_long_changelog_is_sorted_by_the_engine_on_the_way(system, tmp_path):
+    changes = [(b"k%d" % (n % 700), b"%d" % n if n % 5 else None) for n in range(12_000)]
+    logged(system, changes)
+    engine = RocksDbStorageEngineFactory().open(tmp_path / "store", EngineSettings("s"))
+    engine.write({b"k1": b"old", b"other": b"kept"}, Marker(IDENTITY, 99, 1).to_bytes())
+    restore = StoreRestore(engine, IDENTITY, SSP, 100, 12_000)
+    run_restores([restore], system.consumer(), SteppingClock())
+    with engine.iterate(None, None) as pairs:
+        found = dict(pairs)
+    expected = {b"k1": b"old", b"other": b"kept"} | dict(changes[100:])
+    assert found == {key: value for key, value in expected.items() if value is not None}
+    assert Marker.from_bytes(engine.marker()).changelog_offset == 11_999
+    assert restore.records == 11_900
+    engine.close()
+
+
+@pytest.mark.usefixtures("sorted_from_the_first_record")
+def test_a_record_without_a_key_in_a_long_changelog_is_named(tmp_path):
+    engine = RocksDbStorageEngineFactory().open(tmp_path / "store", EngineSettings("s"))
+    restore = StoreRestore(engine, IDENTITY, SSP, 0, 9)
+    restore.begin()
+    with pytest.raises(RestoreError, match=r"log\.s\[0\]@4: changelog record without a key"):
+        restore.add(RecordBatch(SSP, [3, 4], [b"a", None], [b"1", b"1"], [1, 1]))
+    engine.close()
 
 
 def test_a_truncated_changelog_is_read_from_its_oldest_record(system):
