@@ -82,6 +82,9 @@ CHECKPOINTS = KnownClasses(
     "my.module:MyCheckpointManagerFactory",
 )
 
+ROUND_ROBIN = "round-robin"
+CHOOSERS = KnownClasses({ROUND_ROBIN: ROUND_ROBIN}, {"RoundRobinChooserFactory": ROUND_ROBIN}, "my.module:MyChooser")
+
 _GROUPERS = {
     "GroupByPartitionFactory": "partition",
     "GroupBySystemStreamPartitionFactory": "ssp",

@@ -13,6 +13,7 @@ from samzapy.api.system import SystemSettings
 from samzapy.config import (
     asynchronous,
     checkpoint,
+    choosers,
     errors,
     job,
     metrics,
@@ -48,6 +49,7 @@ ALL_KEYS: tuple[Key[Any], ...] = (
     *spark.KEYS,
     *task.KEYS,
     *asynchronous.KEYS,
+    *choosers.KEYS,
     *errors.KEYS,
     *checkpoint.KEYS,
     *systems.KEYS,

@@ -72,14 +72,14 @@ PRIORITY = Key(
     "streams.{stream}.samza.priority",
     integer(-1, 2**31 - 1),
     -1,
-    "Inputs of a higher priority are processed first; -1: none.",
+    "Inputs of a higher priority are processed first; -1: 0, or the highest for a bootstrap stream.",
     otherwise=_places("priority", system_wide=False),
 )
 BOOTSTRAP = Key(
     "streams.{stream}.samza.bootstrap",
     BOOLEAN,
     False,
-    "Read this input to its end (as of the start) before any other.",
+    "Process this input up to its head, as of the container's start, before any other; again at every start.",
     otherwise=_places("bootstrap", system_wide=False),
 )
 BOUNDED = Key(
@@ -163,6 +163,11 @@ def _stream(reader: Reader, stream: SystemStream, stream_id: str | None, serdes:
         prefix = f"streams.{stream_id}."
     for key in (KEY_SERDE, MSG_SERDE):
         check_serde(reader, serdes, reader.where(key, **names), reader.get(key, **names))
+    if reader.get(BOOTSTRAP, **names) and reader.get(OFFSET_DEFAULT, **names) == "upcoming":
+        reader.warn(
+            f"{reader.where(BOOTSTRAP, **names)}: {stream} starts at upcoming, where there is nothing to read yet; "
+            f"set {OFFSET_DEFAULT.places(**names)[0]}=oldest"
+        )
     below = reader.below(prefix)
     return StreamConfig(
         stream,

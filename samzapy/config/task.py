@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.asynchronous import AsyncConfig, parse_async
 from samzapy.config.checkpoint import CheckpointConfig, parse_checkpoint
+from samzapy.config.choosers import ChooserConfig, parse_chooser
 from samzapy.config.error_policy import ErrorConfig
 from samzapy.config.errors import check_waits, parse_errors
 from samzapy.config.guarantee import Guarantee
@@ -36,6 +37,7 @@ class TaskConfig:
     checkpoint: CheckpointConfig | None = None
     asynchronous: AsyncConfig = field(default_factory=AsyncConfig)
     errors: ErrorConfig = field(default_factory=ErrorConfig)
+    chooser: ChooserConfig = field(default_factory=ChooserConfig)
 
 
 CLASS = Key("task.class", TEXT, None, "The StreamTask: `my.module:MyTask` or `my.module.MyTask`.", "required")
@@ -87,6 +89,7 @@ def parse_task(
         checkpoint=parse_checkpoint(reader, default_system, input_systems, systems),
         asynchronous=parse_async(reader, reader.get(GUARANTEE), reader.get(TRANSACTION_TIMEOUT_MS)),
         errors=parse_errors(reader, ids, default_system, systems),
+        chooser=parse_chooser(reader),
     )
     _check_commit_interval(reader, task)
     check_waits(reader, task.errors, task.guarantee, task.transaction_timeout_ms)

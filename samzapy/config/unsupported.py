@@ -22,7 +22,7 @@ _NO_EFFECT: tuple[tuple[str, str], ...] = (
     (r"task\.transactional\.state\..*", "local stores never hold more than what was committed"),
     (r"task\.commit\.(max\.delay|timeout)\.ms|task\.commit\.skip\..*", "a commit is never skipped"),
     (r"task\.(callback\.(watermark|drain)\..*|watermark.*)", "there are no watermarks"),
-    (r"task\.(poll\.interval\.ms|consumer\.batch\.size|chooser\.class|name\.grouper\.factory)", "no counterpart"),
+    (r"task\.(poll\.interval\.ms|name\.grouper\.factory)", "no counterpart"),
     (r"systems\.[^.]+\.(.+\.)?samza\.delete\.committed\.messages", "no counterpart"),
     (r"streams\.[^.]+\.samza\.(delete\.committed\.messages|broadcast|intermediate)", "no counterpart"),
     (

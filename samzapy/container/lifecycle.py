@@ -138,7 +138,7 @@ class Container:
         # 7  inputs
         self._committer = parts.committer(epoch, self._clock, self._heartbeat.should_stop)
         self._committer.commit([task for task in self._tasks if self._never_committed(task, checkpoints)], force=True)
-        self._inputs = parts.inputs(self._ends, self._clock, side)
+        self._inputs = parts.inputs(self._ends, self._clock, self._tasks, side)
         self._inputs.start(self._first_offsets())
         reach("start.7")
         return parts.run_loop(self._tasks, self._inputs, self._committer, self._heartbeat.should_stop, self._clock)

@@ -31,6 +31,7 @@ from samzapy.container.context import ContainerTaskContext
 from samzapy.container.decode import Decoder
 from samzapy.container.delivery import Delivery
 from samzapy.container.identify import OutputIds
+from samzapy.container.input_parts import InputParts
 from samzapy.container.inputs import Inputs
 from samzapy.container.limits import RecordLimits
 from samzapy.container.ownership import Ownership
@@ -41,7 +42,6 @@ from samzapy.container.policies.policy_log import PolicyLog
 from samzapy.container.policies.raw_records import RawRecords
 from samzapy.container.policies.recovery import Recovery
 from samzapy.container.policies.task_instance import TolerantTaskInstance
-from samzapy.container.policies.undecodable import TolerantDecoder
 from samzapy.container.positions import Offsets, committed_changelogs, count_moves
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.sinks import open_sinks
@@ -254,22 +254,16 @@ class Parts:
             CommitSettings(self._checkpoints, changelogs, epoch, clock, self.metrics, must_own)
         )
 
-    def inputs(self, ends: Mapping[SystemStreamPartition, int], clock: Clock, side: SideInputs | None = None) -> Inputs:
+    def inputs(
+        self,
+        ends: Mapping[SystemStreamPartition, int],
+        clock: Clock,
+        tasks: Sequence[TaskInstance],
+        side: SideInputs | None = None,
+    ) -> Inputs:
         """Consumers and decoders of every input of the container; nothing is fetched yet."""
-        streams = {ssp.system_stream for ssp in self.model.ssps}
-        strict = self.config.task.errors.policies[Stage.DESERIALIZE].only_fails
-        decoder = Decoder if strict else TolerantDecoder
-        decoders = {stream: decoder(*self._stream_serdes(stream)) for stream in streams}
-        return Inputs(
-            {system: self._clients.consumer(system) for system in sorted({stream.system for stream in streams})},
-            decoders,
-            {ssp: end for ssp, end in ends.items() if ssp in self.model.ssps},
-            clock,
-            poll_batch_size=self.config.task.poll_batch_size,
-            max_idle_s=self.config.task.max_idle_ms / 1000.0,
-            raw=self._raw,
-            side=side,
-        )
+        made = InputParts(self.config, self.model.ssps, self._clients, self._stream_serdes, clock, self.metrics)
+        return made.inputs(ends, tasks, self._raw, side)
 
     def close(self) -> None:
         """Close the clients, and what asynchronous tasks wait in."""

@@ -29,6 +29,7 @@ from samzapy.runner.base import PreparedJob
 from samzapy.runner.durability import weakly_kept
 from samzapy.storage.changelog import ensure_access_log, ensure_changelog, find_changelog
 from samzapy.storage.manager import load_engines
+from samzapy.system.choosers.stack import load_chooser
 from samzapy.system.factories import system_factory
 
 logger = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     task_class = load_task_class(config.task.task_class)
     load_engines(config)
     load_processors(config)
+    load_chooser(config)
     for settings in config.systems.values():
         system_factory(settings).check(settings)
     clients = SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-driver")

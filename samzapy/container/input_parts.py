@@ -1,0 +1,111 @@
+"""What a container reads with: a consumer a system, or all of them behind the choosers the job asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from samzapy.api.metrics import MetricsRegistry
+from samzapy.api.serde import Serde
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.system import SystemConsumer
+from samzapy.clock import Clock
+from samzapy.config.error_policy import Stage
+from samzapy.config.job import JobConfig
+from samzapy.container.asynchronous.task_instance import AsyncTaskInstance
+from samzapy.container.clients import SystemClients
+from samzapy.container.decode import Decoder
+from samzapy.container.inputs import Inputs
+from samzapy.container.policies.raw_records import RawRecords
+from samzapy.container.policies.undecodable import TolerantDecoder
+from samzapy.container.sources.side_inputs import SideInputs
+from samzapy.container.task_instance import TaskInstance
+from samzapy.system.choosers.bootstrap import Bootstrap
+from samzapy.system.choosers.consumer import ChoosingConsumer
+from samzapy.system.choosers.portion import Portion
+from samzapy.system.choosers.stack import chooser_of, is_wanted
+
+#: What asynchronous tasks are given in one go, as a multiple of what they may have in flight: what was given to them
+#: goes before anything more urgent.
+_PORTIONS_IN_FLIGHT = 2
+
+
+class InputParts:
+    """Makes the inputs of one container."""
+
+    def __init__(
+        self,
+        config: JobConfig,
+        ssps: frozenset[SystemStreamPartition],
+        clients: SystemClients,
+        serdes_of: Callable[[SystemStream], tuple[Serde | None, Serde | None]],
+        clock: Clock,
+        metrics: MetricsRegistry,
+    ) -> None:
+        """`metrics` tell how far bootstrap streams are from their heads."""
+        self._config = config
+        self._ssps = ssps
+        self._clients = clients
+        self._serdes_of = serdes_of
+        self._clock = clock
+        self._metrics = metrics
+
+    def inputs(
+        self,
+        ends: Mapping[SystemStreamPartition, int],
+        tasks: Sequence[TaskInstance],
+        raw: RawRecords | None,
+        side: SideInputs | None,
+    ) -> Inputs:
+        """Consumers and decoders of every partition; nothing is fetched yet. `tasks` are those that read them."""
+        task = self._config.task
+        strict = task.errors.policies[Stage.DESERIALIZE].only_fails
+        decoder = Decoder if strict else TolerantDecoder
+        streams = {ssp.system_stream for ssp in self._ssps}
+        own_ends = {ssp: end for ssp, end in ends.items() if ssp in self._ssps}
+        return Inputs(
+            self._consumers(own_ends, tasks),
+            {stream: decoder(*self._serdes_of(stream)) for stream in streams},
+            own_ends,
+            self._clock,
+            poll_batch_size=task.poll_batch_size,
+            max_idle_s=task.max_idle_ms / 1000.0,
+            raw=raw,
+            side=side,
+        )
+
+    def _consumers(
+        self, ends: Mapping[SystemStreamPartition, int], tasks: Sequence[TaskInstance]
+    ) -> Mapping[str, SystemConsumer]:
+        consumers = {system: self._clients.consumer(system) for system in sorted({ssp.system for ssp in self._ssps})}
+        if not is_wanted(self._config, self._ssps):
+            return consumers
+        task = self._config.task
+        most = task.poll_batch_size
+        if any(isinstance(each, AsyncTaskInstance) for each in tasks):
+            most = min(most, _PORTIONS_IN_FLIGHT * task.asynchronous.max_concurrency * len(tasks))
+        choosing = ChoosingConsumer(
+            consumers,
+            chooser_of(self._config, self._ssps),
+            Portion(self._clock, most),
+            most_waiting=2 * task.poll_batch_size,
+            max_idle_s=task.max_idle_ms / 1000.0,
+            bootstrap=self._bootstrap(ends, tasks),
+        )
+        return dict.fromkeys(consumers, choosing)
+
+    def _bootstrap(self, ends: Mapping[SystemStreamPartition, int], tasks: Sequence[TaskInstance]) -> Bootstrap | None:
+        """The gate before all other streams; a partition that ends sooner has its head there."""
+        ssps = {ssp for ssp in self._ssps if self._config.stream(ssp.system_stream).bootstrap}
+        if not ssps:
+            return None
+        heads = {ssp: min(head, ends.get(ssp, head)) for ssp, head in self._heads(ssps)}
+
+        def processed(ssp: SystemStreamPartition) -> int:
+            return min(task.offsets[ssp] for task in tasks if ssp in task.offsets)
+
+        return Bootstrap(heads, processed, self._metrics.gauge("inputs", "bootstrap-remaining").set)
+
+    def _heads(self, ssps: set[SystemStreamPartition]) -> Iterable[tuple[SystemStreamPartition, int]]:
+        for system in sorted({ssp.system for ssp in ssps}):
+            found = self._clients.admin(system).offsets(sorted(ssp for ssp in ssps if ssp.system == system))
+            yield from ((ssp, log.upcoming) for ssp, log in found.items())
