@@ -46,8 +46,10 @@ from samzapy.api.task import (
     InitableTask,
     StreamTask,
     TaskCallback,
+    TimerTask,
     WindowableTask,
 )
+from samzapy.api.timers import TimerClock, Timers
 from samzapy.errors import SamzapyError
 from samzapy.version import VERSION
 
@@ -84,6 +86,9 @@ __all__ = [
     "TaskCallback",
     "TaskContext",
     "TaskCoordinator",
+    "TimerClock",
+    "TimerTask",
+    "Timers",
     "WindowableTask",
     "__version__",
 ]

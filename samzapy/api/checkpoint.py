@@ -18,7 +18,8 @@ class Checkpoint:
 
     `input_offsets`: the next offset to process of each partition. `changelog_offsets`: per store, the offset of the
     last changelog record of the commit (-1: none yet). `epoch`: the attempt that wrote it. `time_ms`: when.
-    `clock`: the task's event-time clock in milliseconds, None where it keeps none.
+    `clock`: the task's event-time clock in milliseconds, None where it keeps none. `event_times`: what the clock is made
+    of, the latest event time of each partition, empty where it keeps none.
     """
 
     input_offsets: Mapping[SystemStreamPartition, int]
@@ -26,6 +27,7 @@ class Checkpoint:
     epoch: int = 0
     time_ms: int = 0
     clock: int | None = None
+    event_times: Mapping[SystemStreamPartition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

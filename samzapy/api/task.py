@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 from samzapy.api.collector import MessageCollector
 from samzapy.api.context import Context
@@ -102,6 +103,17 @@ class WindowableTask(ABC):
     @abstractmethod
     def window(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
         """Called every `task.window.ms` (default -1: never), never at the same time as `process`."""
+
+
+class TimerTask(ABC):
+    """A task that sets timers: `context.task.timers`."""
+
+    @abstractmethod
+    def on_timer(self, key: Any, time_ms: int, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
+        """Called once for a timer whose time has come, in order of time, never at the same time as `process`.
+
+        The timer is gone then, and comes back only if what this call does is not committed.
+        """
 
 
 class ClosableTask(ABC):

@@ -1,11 +1,13 @@
 """Values of the checkpoint topic's records (and of checkpoint files): JSON, one record a task, newest wins.
 
 checkpoint  {"format": 1, "epoch": 7, "time-ms": 1700000000000, "clock": null,
-             "inputs": {"kafka.orders[0]": 481}, "changelogs": {"counts": 92}}
+             "inputs": {"kafka.orders[0]": 481}, "changelogs": {"counts": 92},
+             "event-times": {"kafka.orders[0]": 1699999999000}}
 partitions  {"format": 1, "partitions": {"Partition 0": 0}}
 owner       {"format": 1, "run": "5f0c...", "started-ms": 1700000000000, "host": "a", "pid": 42}
 
-`inputs` are the next offsets to process, `changelogs` the last offsets of the commit's changelog records. The owner is
+`inputs` are the next offsets to process, `changelogs` the last offsets of the commit's changelog records,
+`event-times` (left out if there are none) the latest event time of each input. The owner is
 the run that was started last. The job's other records are JSON objects with a format, too, and their owners' fields.
 """
 
@@ -24,16 +26,17 @@ FORMAT = 1
 
 def encode(checkpoint: Checkpoint) -> bytes:
     """A checkpoint as a record value."""
-    return json.dumps(
-        {
-            "format": FORMAT,
-            "epoch": checkpoint.epoch,
-            "time-ms": checkpoint.time_ms,
-            "clock": checkpoint.clock,
-            "inputs": {str(ssp): offset for ssp, offset in checkpoint.input_offsets.items()},
-            "changelogs": dict(checkpoint.changelog_offsets),
-        }
-    ).encode()
+    data: dict[str, Any] = {
+        "format": FORMAT,
+        "epoch": checkpoint.epoch,
+        "time-ms": checkpoint.time_ms,
+        "clock": checkpoint.clock,
+        "inputs": {str(ssp): offset for ssp, offset in checkpoint.input_offsets.items()},
+        "changelogs": dict(checkpoint.changelog_offsets),
+    }
+    if checkpoint.event_times:
+        data["event-times"] = {str(ssp): time for ssp, time in checkpoint.event_times.items()}
+    return json.dumps(data).encode()
 
 
 def decode(value: bytes, where: str) -> Checkpoint:
@@ -48,6 +51,7 @@ def decode(value: bytes, where: str) -> Checkpoint:
             int(data["epoch"]),
             int(data["time-ms"]),
             data["clock"],
+            {SystemStreamPartition.parse(ssp): int(time) for ssp, time in data.get("event-times", {}).items()},
         )
     except (ValueError, KeyError, TypeError, AttributeError) as cause:
         raise RestoreError(f"{where}: not a checkpoint ({type(cause).__name__}: {cause}): {value[:80]!r}") from cause

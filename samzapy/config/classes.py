@@ -60,6 +60,7 @@ ENGINES = KnownClasses(
         "quantiles": f"{_VIEWS}.sketches:QuantilesFactory",
         "inverted-index": f"{_VIEWS}.inverted_index:InvertedIndexFactory",
         "cube": f"{_VIEWS}.cube:CubeFactory",
+        "timers": f"{_VIEWS}.timers:TimersFactory",
     },
     _JAVA_ENGINES,
     "my.module:MyStorageEngineFactory",

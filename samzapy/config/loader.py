@@ -27,6 +27,7 @@ from samzapy.config import (
     streams,
     systems,
     task,
+    timers,
     views,
 )
 from samzapy.config.classes import ENGINES, SYSTEMS
@@ -58,6 +59,7 @@ ALL_KEYS: tuple[Key[Any], ...] = (
     *stores.KEYS,
     *rocksdb.KEYS,
     *views.KEYS,
+    *timers.KEYS,
     *metrics.KEYS,
 )
 
@@ -115,6 +117,7 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
         systems=found_systems,
         streams=streams.parse_streams(reader, ids, _mentioned(found_task, found_stores, found_systems), serdes),
         stores=found_stores,
+        timers_store=timers.parse_timers(reader, found_stores),
         serdes=serdes,
         container_count=reader.get(job.CONTAINER_COUNT),
         grouper=reader.get(job.GROUPER),

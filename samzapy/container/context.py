@@ -9,6 +9,7 @@ from samzapy.api.context import TaskContext
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import Sink
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.timers import Timers
 from samzapy.errors import StoreError
 
 
@@ -25,12 +26,14 @@ class ContainerTaskContext(TaskContext):
         offsets: dict[SystemStreamPartition, int],
         metrics: MetricsRegistry,
         epoch: int,
+        timers: Timers | None = None,
     ) -> None:
         self._task_name = task_name
         self._stores = stores
         self._offsets = offsets
         self._metrics = metrics
         self._epoch = epoch
+        self._timers = timers
         self._sealed = False
         self.moved: set[SystemStreamPartition] = set()
         self.sinks: list[Sink] = []
@@ -50,6 +53,10 @@ class ContainerTaskContext(TaskContext):
     @property
     def epoch(self) -> int:
         return self._epoch
+
+    @property
+    def timers(self) -> Timers:
+        return super().timers if self._timers is None else self._timers
 
     def get_store(self, name: str, kind: type[Any] = object) -> Any:
         try:

@@ -50,6 +50,10 @@ class EventClock:
         latest = max(map(_event_time, envelopes), default=-1)
         return latest >= 0 and self._marks.advance(ssp, latest)
 
+    def reach(self, ssp: SystemStreamPartition) -> float:
+        """How far the clock can come by this partition alone: -inf if another one has brought no time yet."""
+        return self._marks.reach(ssp)
+
     def advance(self, ssp: SystemStreamPartition, time_ms: int) -> bool:
         """A partition has come to that time; returns whether the clock has moved."""
         return self._marks.advance(ssp, time_ms)

@@ -133,7 +133,7 @@ class Container:
         reach("start.5")
         # 6  init
         for task in self._tasks:
-            parts.init(task, checkpoints[task.name], epoch)
+            parts.init(task, checkpoints[task.name], epoch, self._clock)
         reach("start.6")
         # 7  inputs
         self._committer = parts.committer(epoch, self._clock, self._heartbeat.should_stop)

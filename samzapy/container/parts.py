@@ -30,6 +30,7 @@ from samzapy.container.commit.protocol import CommitProtocol, CommitSettings
 from samzapy.container.context import ContainerTaskContext
 from samzapy.container.decode import Decoder
 from samzapy.container.delivery import Delivery
+from samzapy.container.event_clock import EventClock
 from samzapy.container.identify import OutputIds
 from samzapy.container.input_parts import InputParts
 from samzapy.container.inputs import Inputs
@@ -42,13 +43,14 @@ from samzapy.container.policies.policy_log import PolicyLog
 from samzapy.container.policies.raw_records import RawRecords
 from samzapy.container.policies.recovery import Recovery
 from samzapy.container.policies.task_instance import TolerantTaskInstance
-from samzapy.container.positions import Offsets, committed_changelogs, count_moves
+from samzapy.container.positions import Offsets, committed_changelogs, count_moves, kept_event_times
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.sinks import open_sinks
 from samzapy.container.sources.filling import fill_stores
 from samzapy.container.sources.side_inputs import SideInputs
 from samzapy.container.sweeping import sweep_in_background
 from samzapy.container.task_instance import TaskInstance
+from samzapy.container.timing import TaskTiming
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.storage.manager import OpeningStores, TaskStores, begin_task_stores, restore_together
 from samzapy.storage.opening import TaskSettings
@@ -231,16 +233,20 @@ class Parts:
         limits = RecordLimits(self.config, self._clients)
         return SizingCollector(self._stream_serdes, producer_of, recovery, limits.of)
 
-    def init(self, task: TaskInstance, checkpoint: Checkpoint | None, epoch: int) -> None:
+    def init(self, task: TaskInstance, checkpoint: Checkpoint | None, epoch: int, clock: Clock) -> None:
         """Call the task's `init` with its context, and open the sinks it registers there."""
         stores = task.stores.as_seen(task.visible_stores)
-        context = ContainerTaskContext(task.name, stores, task.offsets, self.metrics, epoch)
+        timers = stores[self.config.timers_store] if self.config.timers_store else None
+        context = ContainerTaskContext(task.name, stores, task.offsets, self.metrics, epoch, timers)
         job = JobContext(self.config.name, self.config.id, self.config.resolved)
         before = dict(task.offsets)
         task.init(Context(job, ContainerContext(self.model.id, self.metrics), context))
         context.seal()
         if checkpoint is not None:
             count_moves(before, task.offsets, self.metrics)
+        if timers is not None:
+            event_clock = EventClock(task.offsets, kept_event_times(checkpoint, task.offsets))
+            task.timing = TaskTiming(timers, event_clock, clock, task.requests.interrupt)
         task.sinks = tuple(context.sinks)
         if task.sinks:
             attempt = TaskAttempt(f"{self.config.name}-{self.config.id}", task.name, epoch, context.ssps)

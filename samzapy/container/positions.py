@@ -34,3 +34,16 @@ def committed_changelogs(config: JobConfig, checkpoint: Checkpoint | None) -> Ma
     if streams and all(config.stream(stream).reset_offset for stream in streams):
         return {}
     return checkpoint.changelog_offsets
+
+
+def kept_event_times(checkpoint: Checkpoint | None, offsets: Offsets) -> Mapping[SystemStreamPartition, int]:
+    """The latest event times of the partitions; not of those that start before the checkpoint, whose messages are to be
+    processed as at their first time."""
+    if checkpoint is None:
+        return {}
+    committed = checkpoint.input_offsets
+    return {
+        ssp: time
+        for ssp, time in checkpoint.event_times.items()
+        if ssp in offsets and offsets[ssp] >= committed.get(ssp, offsets[ssp])
+    }

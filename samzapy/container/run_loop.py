@@ -16,6 +16,7 @@ from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.inputs import Inputs, Messages
 from samzapy.container.schedule import Schedule
 from samzapy.container.task_instance import TaskInstance
+from samzapy.container.timing import TaskTiming
 
 _SLICE_SECONDS = 0.05
 _MIN_SLICE = 1
@@ -53,6 +54,7 @@ class RunLoop:
                 self._by_ssp.setdefault(ssp, []).append(task)
         self._open: Mapping[str, set[SystemStreamPartition]] = {task.name: set(task.offsets) for task in tasks}
         self._windowed = [task for task in tasks if isinstance(task.task, WindowableTask)]
+        self._timed = [(task, task.timing) for task in tasks if task.timing is not None]
         self._window = Schedule(window_ms if self._windowed else 0, now)
         self._commit = Schedule(commit_ms, now)
         self._slice = 100
@@ -89,8 +91,11 @@ class RunLoop:
 
     @property
     def due_at(self) -> float:
-        """When the next window or commit is due, on the monotonic clock; infinity for never."""
-        return min(self._window.due_at, self._commit.due_at)
+        """When the next window, commit or wall-clock timer is due, on the monotonic clock; infinity for never."""
+        due_at = min(self._window.due_at, self._commit.due_at)
+        for _, timing in self._timed:
+            due_at = min(due_at, self._clock.monotonic() + timing.wait_s())
+        return due_at
 
     def window(self) -> None:
         """Call `window` of every task that has one, now."""
@@ -116,17 +121,25 @@ class RunLoop:
         if envelopes[0].offset < task.offsets[ssp]:
             # A broadcast partition is read from the position of the task that is furthest behind.
             envelopes = [envelope for envelope in envelopes if envelope.offset >= task.offsets[ssp]]
-        done, total = 0, len(envelopes)
+        done, total, timing = 0, len(envelopes), task.timing
+        if timing is not None:
+            timing.begin(ssp, envelopes)
         while done < total:
             started = self._clock.monotonic()
             part = envelopes if total <= self._slice and not done else envelopes[done : done + self._slice]
+            if timing is not None:
+                part = timing.until_due(part)
             processed = task.process(ssp, part)
             done += processed
+            if timing is not None:
+                timing.passed(ssp, part if processed == len(part) else part[:processed])
             task.collector.hand_over()
             took = self._clock.monotonic() - started
             self._resize(processed, took)
             if task.requests.pending:
                 self._obey(task)
+            if timing is not None:
+                self._fire(task, timing)
             if task.over_budget():
                 self._commit_tasks([task])
             if done < total:
@@ -147,8 +160,25 @@ class RunLoop:
             self._side.follow(now)
         if now >= self._window.due_at and self._window.due(now):
             self.window()
+        for task, timing in self._timed:
+            self._fire(task, timing)
         if now >= self._commit.due_at and self._commit.due(now):
             self.commit()
+
+    def _fire(self, task: TaskInstance, timing: TaskTiming) -> None:
+        """Fire what is due, in the order of time, and what that makes due."""
+        while not self._stopping and timing.is_due():
+            fired = 0
+            for timer in timing.take_due():
+                fired += 1
+                task.fire(timer)
+                self._after_call(task)
+                if self._stopping:
+                    return
+            if not fired or self._should_stop():
+                return
+            if task.over_budget():
+                self._commit_tasks([task])
 
     def _call_window(self, task: TaskInstance) -> None:
         task.window()
@@ -182,6 +212,8 @@ class RunLoop:
             for task in self._by_ssp[ssp]:
                 left = self._open[task.name]
                 left.discard(ssp)
+                if task.timing is not None and task.timing.event_clock.set_aside(ssp):
+                    self._fire(task, task.timing)
                 if not left:
                     task.end_of_stream()
                     self._after_call(task)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from inspect import isawaitable, iscoroutine
 from operator import attrgetter
 from typing import Any, NoReturn
 
+from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.collector import MessageCollector
 from samzapy.api.context import Context
 from samzapy.api.coordinator import TaskCoordinator
@@ -17,12 +19,22 @@ from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import Sink, TaskAttempt
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemProducer
-from samzapy.api.task import AnyTask, ClosableTask, EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
+from samzapy.api.task import (
+    AnyTask,
+    ClosableTask,
+    EndOfStreamListenerTask,
+    InitableTask,
+    StreamTask,
+    TimerTask,
+    WindowableTask,
+)
 from samzapy.container.collector import BufferingCollector
 from samzapy.container.coordinator_requests import CoordinatorRequests
 from samzapy.container.identify import IdentifiedProcess, OutputIds
+from samzapy.container.timing import TaskTiming
 from samzapy.errors import SamzapyError, TaskFailed
 from samzapy.storage.manager import TaskStores
+from samzapy.storage.views.timers import Timer
 
 Process = Callable[[IncomingMessageEnvelope, MessageCollector, TaskCoordinator], object]
 
@@ -48,6 +60,7 @@ class TaskInstance:
         "sinks",
         "stores",
         "task",
+        "timing",
         "touched",
     )
 
@@ -75,6 +88,7 @@ class TaskInstance:
         self.changelog_offsets: dict[str, int] = {}
         self.requests = CoordinatorRequests()
         self.sinks: Sequence[Sink] = ()
+        self.timing: TaskTiming | None = None
         self.processed = 0
 
     def _entry_point(self, ids: OutputIds | None) -> Process:
@@ -119,6 +133,21 @@ class TaskInstance:
         self.touched = True
         self._call("window", self.task.window, self.collector, self.requests)
 
+    def fire(self, timer: Timer) -> None:
+        """Call the user's `on_timer`."""
+        assert isinstance(self.task, TimerTask)
+        self.touched = True
+        where = f"on_timer of {timer.key!r:.100}"
+        self._call(where, self.task.on_timer, timer.key, timer.time_ms, self.collector, self.requests)
+
+    def checkpoint(self, offsets: Mapping[SystemStreamPartition, int], epoch: int, time_ms: int) -> Checkpoint:
+        """What a commit says about the task, whose position is `offsets`."""
+        checkpoint = Checkpoint(offsets, self.changelog_offsets, epoch, time_ms)
+        if self.timing is None:
+            return checkpoint
+        clock = self.timing.event_clock
+        return replace(checkpoint, clock=clock.now, event_times=dict(clock.marks))
+
     def end_of_stream(self) -> None:
         """Tell a task that listens that all its partitions have ended."""
         if isinstance(self.task, EndOfStreamListenerTask):
@@ -159,6 +188,8 @@ class TaskInstance:
         metrics.gauge(self.name, "sent").set(self.collector.sent)
         for name, value in self.stores.metrics().items():
             metrics.gauge(self.name, f"store.{name}").set(value)
+        if self.timing is not None:
+            self.timing.publish(self.name, metrics)
         for sink in self.sinks:
             for name, value in sink.metrics().items():
                 metrics.gauge(self.name, f"sink.{sink.name}.{name}").set(value)

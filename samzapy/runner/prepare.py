@@ -16,7 +16,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.promises import downgrades
 from samzapy.container.clients import SystemClients
 from samzapy.container.delivery import Delivery, check_transaction_timeout, transaction_system
-from samzapy.container.factory import load_task_class
+from samzapy.container.factory import check_timers, load_task_class
 from samzapy.container.ownership import this_run
 from samzapy.container.sources.processors import load_processors
 from samzapy.errors import ConfigError, ConfigProblem, UnknownStream
@@ -55,6 +55,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     transaction_system(config)
     task_class = load_task_class(config.task.task_class)
     load_engines(config)
+    check_timers(config, task_class)
     load_processors(config)
     load_chooser(config)
     for settings in config.systems.values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
 from samzapy.container.asynchronous.event_loop import EventLoop
@@ -12,6 +13,7 @@ from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.inputs import Inputs
 from samzapy.container.run_loop import MAX_WAIT_S, RunLoop
 from samzapy.container.task_instance import TaskInstance
+from samzapy.container.timing import TaskTiming
 from samzapy.errors import TaskFailed
 
 #: A task that has so many messages waiting gets no more; when it has but so few, it gets some again.
@@ -76,11 +78,12 @@ class AsyncRunLoop(RunLoop):
         self._committer.before(self._tasks, self._polled_to)
         for ssp, envelopes in polled:
             for task in self._by_ssp[ssp]:
+                left: Sequence[IncomingMessageEnvelope] = envelopes
                 if envelopes[0].offset < task.offsets[ssp]:
-                    envelopes_left = [each for each in envelopes if each.offset >= task.offsets[ssp]]
-                    task.process(ssp, envelopes_left)
-                else:
-                    task.process(ssp, envelopes)
+                    left = [each for each in envelopes if each.offset >= task.offsets[ssp]]
+                task.process(ssp, left)
+                if task.timing is not None and left:
+                    task.timing.accepted(ssp, left)
         return True
 
     def _hold_back(self) -> None:
@@ -102,6 +105,9 @@ class AsyncRunLoop(RunLoop):
         for task in self._async_tasks:
             task.check(now)
             self._after_call(task)
+            if task.timing is not None:
+                task.timing.done(task.offsets.__getitem__)
+                self._fire(task, task.timing)
             if task.over_budget():
                 self._commit_tasks([task])
         # Asked before the wait: what ends in it has sent something that is handed over by the next turn.
@@ -143,14 +149,24 @@ class AsyncRunLoop(RunLoop):
         self._settle([each for each in self._async_tasks if each is task])
         super()._call_window(task)
 
+    def _fire(self, task: TaskInstance, timing: TaskTiming) -> None:
+        if timing.is_due():
+            self._settle([each for each in self._async_tasks if each is task])
+            super()._fire(task, timing)
+
     def _end_streams(self) -> None:
         for ssp in self._inputs.take_ended():
             for task in self._by_ssp[ssp]:
                 self._open[task.name].discard(ssp)
+                if task.timing is not None:
+                    task.timing.ends(ssp)
         for each in self._async_tasks:
             over = not self._open[each.name] and not each.waiting and not each.unsettled
             if over and each.name not in self._told_of_end:
                 self._told_of_end.add(each.name)
+                if each.timing is not None:
+                    each.timing.done(each.offsets.__getitem__)
+                    self._fire(each, each.timing)
                 each.end_of_stream()
                 self._after_call(each)
         if self._async_tasks and len(self._told_of_end) == len(self._async_tasks):

@@ -69,7 +69,8 @@ class Broken(MessageChooser):
 def job_of(folder, inputs="mem.in,mem.table", task=NotingTask, partitions=1, **keys):
     NotingTask.order.clear()
     NotingTask.sends = {}
-    job = MemoryJob(folder, partitions=partitions, task=task, **{"task.inputs": inputs} | keys)
+    own = {"task.inputs": inputs, "stores.counts.factory": "inmemory"}
+    job = MemoryJob(folder, partitions=partitions, task=task, **own | keys)
     for stream in ("table", "urgent"):
         job.admin.create(StreamSpec(stream, partitions))
     return job

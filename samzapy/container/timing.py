@@ -1,0 +1,112 @@
+"""A task's timers and the two clocks they fire by."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from math import inf
+from operator import attrgetter
+
+from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.metrics import MetricsRegistry
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.timers import TimerClock
+from samzapy.clock import Clock
+from samzapy.container.event_clock import EventClock
+from samzapy.storage.views.timers import Timer, TimerStore
+
+_event_time = attrgetter("event_time")
+
+#: Timers that are looked up in one go.
+_AT_ONCE = 256
+
+
+class TaskTiming:
+    """Says where a run of messages has to be interrupted for a timer, and which timers are due.
+
+    Event timers fire right after the first message that brings the task's clock to their time, wherever polls and commits
+    fall; those of asynchronous tasks when the messages that were polled together are done. Wall-clock timers fire between
+    slices of messages, and between polls.
+    """
+
+    __slots__ = ("_clock", "_late", "_reach", "event_clock", "fired", "timers")
+
+    def __init__(
+        self, timers: TimerStore, event_clock: EventClock, clock: Clock, interrupt: Callable[[], object]
+    ) -> None:
+        """`interrupt` makes the task return after the message at hand."""
+        self.timers = timers
+        timers.interrupt = interrupt
+        self.event_clock = event_clock
+        self._clock = clock
+        self._reach = -inf
+        self._late: deque[tuple[SystemStreamPartition, int, int | None]] = deque()
+        self.fired = 0
+
+    def begin(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
+        """A run of messages of one partition comes next: a timer that is set for a time within it interrupts it."""
+        latest = max(map(_event_time, envelopes), default=-1)
+        self._reach = self.timers.interrupt_until = min(self.event_clock.reach(ssp), latest)
+
+    def until_due(self, envelopes: Sequence[IncomingMessageEnvelope]) -> Sequence[IncomingMessageEnvelope]:
+        """The messages of the run up to the first after which an event timer may be due; all of them if none will be."""
+        due = self.timers.earliest(TimerClock.EVENT)
+        if len(envelopes) < 2 or self._reach < due:
+            return envelopes
+        for index, envelope in enumerate(envelopes):
+            if envelope.event_time >= due:
+                return envelopes[: index + 1]
+        return envelopes
+
+    def passed(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
+        """These messages are processed."""
+        self.event_clock.passed(ssp, envelopes)
+
+    def accepted(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
+        """These messages will be processed, some time."""
+        latest = max(map(_event_time, envelopes))
+        self._late.append((ssp, envelopes[-1].offset, latest))
+
+    def ends(self, ssp: SystemStreamPartition) -> None:
+        """The partition holds the clock back no longer, once what was accepted of it is processed."""
+        last = next((offset for accepted, offset, _ in reversed(self._late) if accepted == ssp), -1)
+        self._late.append((ssp, last, None))
+
+    def done(self, position: Callable[[SystemStreamPartition], int]) -> None:
+        """Everything below `position` is processed, of what was accepted."""
+        late = self._late
+        while late and position(late[0][0]) > late[0][1]:
+            ssp, _, latest = late.popleft()
+            if latest is None:
+                self.event_clock.set_aside(ssp)
+            elif latest >= 0:
+                self.event_clock.advance(ssp, latest)
+
+    def is_due(self) -> bool:
+        """Whether a look for due timers may find some."""
+        now, timers = self.event_clock.now, self.timers
+        if now is not None and timers.earliest(TimerClock.EVENT) <= now:
+            return True
+        return timers.earliest(TimerClock.WALL) <= self._clock.wall_ms()
+
+    def wait_s(self) -> float:
+        """Seconds until a wall-clock timer may be due."""
+        return max(0.0, (self.timers.earliest(TimerClock.WALL) - self._clock.wall_ms()) / 1000)
+
+    def take_due(self) -> Iterator[Timer]:
+        """Timers whose time has come, in order of time within each clock, each taken out of the store before it is
+        given; a few at a time. One that is cancelled or set anew meanwhile is left out."""
+        for clock, now in ((TimerClock.EVENT, self.event_clock.now), (TimerClock.WALL, self._clock.wall_ms())):
+            if now is None:
+                continue
+            for timer in self.timers.due(clock, now, _AT_ONCE):
+                if self.timers.time_of(timer.key, clock) == timer.time_ms:
+                    self.timers.cancel(timer.key, clock)
+                    self.fired += 1
+                    yield timer
+
+    def publish(self, task_name: str, metrics: MetricsRegistry) -> None:
+        """Set the task's gauges."""
+        metrics.gauge(task_name, "timers-fired").set(self.fired)
+        if self.event_clock.now is not None:
+            metrics.gauge(task_name, "event-clock").set(self.event_clock.now)
