@@ -29,6 +29,7 @@ The packages, imports going down only:
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.collector import MessageCollector
 from samzapy.api.context import ContainerContext, Context, JobContext, TaskContext
+from samzapy.api.control import ControlMessage, Drain, EndOfStream, Watermark
 from samzapy.api.coordinator import RequestScope, TaskCoordinator
 from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
 from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
@@ -42,11 +43,13 @@ from samzapy.api.task import (
     ClosableTask,
     CopartitionedTask,
     CoroutineTask,
+    DrainListenerTask,
     EndOfStreamListenerTask,
     InitableTask,
     StreamTask,
     TaskCallback,
     TimerTask,
+    WatermarkListenerTask,
     WindowableTask,
 )
 from samzapy.api.timers import TimerClock, Timers
@@ -61,8 +64,12 @@ __all__ = [
     "ClosableTask",
     "ContainerContext",
     "Context",
+    "ControlMessage",
     "CopartitionedTask",
     "CoroutineTask",
+    "Drain",
+    "DrainListenerTask",
+    "EndOfStream",
     "EndOfStreamListenerTask",
     "IncomingMessageEnvelope",
     "InitableTask",
@@ -89,6 +96,8 @@ __all__ = [
     "TimerClock",
     "TimerTask",
     "Timers",
+    "Watermark",
+    "WatermarkListenerTask",
     "WindowableTask",
     "__version__",
 ]

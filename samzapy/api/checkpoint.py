@@ -6,10 +6,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemProducer
+
+
+class SenderState(NamedTuple):
+    """The last word of a task that writes to an intermediate stream: its watermark (None: none yet), the number of tasks
+    of its job, and whether it has ended or is drained."""
+
+    time_ms: int | None
+    senders: int
+    ended: bool = False
+    drained: bool = False
 
 
 @dataclass(frozen=True)
@@ -19,7 +29,8 @@ class Checkpoint:
     `input_offsets`: the next offset to process of each partition. `changelog_offsets`: per store, the offset of the
     last changelog record of the commit (-1: none yet). `epoch`: the attempt that wrote it. `time_ms`: when.
     `clock`: the task's event-time clock in milliseconds, None where it keeps none. `event_times`: what the clock is made
-    of, the latest event time of each partition, empty where it keeps none.
+    of, the latest event time of each partition, empty where it keeps none. `senders`: what the senders of
+    each intermediate partition have said before its offset, by their names.
     """
 
     input_offsets: Mapping[SystemStreamPartition, int]
@@ -28,6 +39,7 @@ class Checkpoint:
     time_ms: int = 0
     clock: int | None = None
     event_times: Mapping[SystemStreamPartition, int] = field(default_factory=dict)
+    senders: Mapping[SystemStreamPartition, Mapping[str, SenderState]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -125,8 +125,29 @@ class ClosableTask(ABC):
 
 
 class EndOfStreamListenerTask(ABC):
-    """A task that wants to know when its bounded inputs have ended."""
+    """A task that wants to know when its bounded inputs have ended, by `--until-end`, or because all senders of an
+    intermediate stream have said so."""
 
     @abstractmethod
     def on_end_of_stream(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
         """Called once, when all of the task's partitions have reached their end."""
+
+
+class WatermarkListenerTask(ABC):
+    """A task that reads intermediate streams and wants to know how far event time has come in the stages before it."""
+
+    @abstractmethod
+    def on_watermark(self, time_ms: int, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
+        """Called when the task's watermark has moved: the least, over its intermediate partitions, of the least watermark
+        of each one's senders. All messages before it are processed. A task that sends on says so in turn, with
+        `collector.send_control(stream, Watermark(time_ms))`."""
+
+
+class DrainListenerTask(ABC):
+    """A task that wants to know that its job is being drained."""
+
+    @abstractmethod
+    def on_drain(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
+        """Called once, in place of `on_end_of_stream`, when everything is processed that was there when the drain was
+        asked for; a commit follows, and the stop. A task that sends to an intermediate stream drains the next stage with
+        `collector.send_control(stream, Drain())`."""

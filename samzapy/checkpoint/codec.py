@@ -2,12 +2,14 @@
 
 checkpoint  {"format": 1, "epoch": 7, "time-ms": 1700000000000, "clock": null,
              "inputs": {"kafka.orders[0]": 481}, "changelogs": {"counts": 92},
-             "event-times": {"kafka.orders[0]": 1699999999000}}
+             "event-times": {"kafka.orders[0]": 1699999999000},
+             "senders": {"kafka.orders[0]": {"shop-1/Partition 0": [1699999999000, 8, false, false]}}}
 partitions  {"format": 1, "partitions": {"Partition 0": 0}}
 owner       {"format": 1, "run": "5f0c...", "started-ms": 1700000000000, "host": "a", "pid": 42}
 
 `inputs` are the next offsets to process, `changelogs` the last offsets of the commit's changelog records,
-`event-times` (left out if there are none) the latest event time of each input. The owner is
+`event-times` the latest event time of each input, `senders` the watermark, number,
+end and drain of each sender of an intermediate input; either is left out if there are none. The owner is
 the run that was started last. The job's other records are JSON objects with a format, too, and their owners' fields.
 """
 
@@ -17,7 +19,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from samzapy.api.checkpoint import Checkpoint, JobRun
+from samzapy.api.checkpoint import Checkpoint, JobRun, SenderState
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.errors import RestoreError
 
@@ -36,6 +38,11 @@ def encode(checkpoint: Checkpoint) -> bytes:
     }
     if checkpoint.event_times:
         data["event-times"] = {str(ssp): time for ssp, time in checkpoint.event_times.items()}
+    if checkpoint.senders:
+        data["senders"] = {
+            str(ssp): {name: list(state) for name, state in senders.items()}
+            for ssp, senders in checkpoint.senders.items()
+        }
     return json.dumps(data).encode()
 
 
@@ -52,6 +59,10 @@ def decode(value: bytes, where: str) -> Checkpoint:
             int(data["time-ms"]),
             data["clock"],
             {SystemStreamPartition.parse(ssp): int(time) for ssp, time in data.get("event-times", {}).items()},
+            {
+                SystemStreamPartition.parse(ssp): {name: SenderState(*state) for name, state in senders.items()}
+                for ssp, senders in data.get("senders", {}).items()
+            },
         )
     except (ValueError, KeyError, TypeError, AttributeError) as cause:
         raise RestoreError(f"{where}: not a checkpoint ({type(cause).__name__}: {cause}): {value[:80]!r}") from cause

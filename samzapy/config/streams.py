@@ -27,6 +27,7 @@ class StreamConfig:
     priority: int = -1
     bootstrap: bool = False
     bounded: bool = False
+    intermediate: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -88,6 +89,13 @@ BOUNDED = Key(
     False,
     "The input ends where it ended at the start.",
     otherwise=_places("bounded", system_wide=False),
+)
+INTERMEDIATE = Key(
+    "streams.{stream}.samza.intermediate",
+    BOOLEAN,
+    False,
+    "The stream goes from one stage of a pipeline to the next: watermarks, ends and drains may stand between its messages.",
+    otherwise=_places("intermediate", system_wide=False),
 )
 PROPERTIES = Key("streams.{stream}.*", TEXT, None, "Topic keys for the stream's creation (`cleanup.policy`, ...).")
 KEYS = collect(globals())
@@ -178,5 +186,6 @@ def _stream(reader: Reader, stream: SystemStream, stream_id: str | None, serdes:
         priority=reader.get(PRIORITY, **names),
         bootstrap=reader.get(BOOTSTRAP, **names),
         bounded=reader.get(BOUNDED, **names),
+        intermediate=reader.get(INTERMEDIATE, **names),
         properties={key: value for key, value in below.items() if not key.startswith("samza.")},
     )

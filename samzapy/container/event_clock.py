@@ -21,13 +21,14 @@ class EventClock:
     A partition that has ended, or is idle, does not hold the clock back; `marks` is what a restart needs to know.
     """
 
-    __slots__ = ("_marks",)
+    __slots__ = ("_marks", "ssps")
 
     def __init__(
         self, ssps: Iterable[SystemStreamPartition], marks: Mapping[SystemStreamPartition, int] | None = None
     ) -> None:
         """`marks`: those of an earlier life."""
-        self._marks = Watermarks(ssps, marks)
+        self.ssps = frozenset(ssps)
+        self._marks = Watermarks(self.ssps, marks)
 
     @property
     def now(self) -> int | None:

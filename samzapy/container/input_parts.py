@@ -13,6 +13,7 @@ from samzapy.config.error_policy import Stage
 from samzapy.config.job import JobConfig
 from samzapy.container.asynchronous.task_instance import AsyncTaskInstance
 from samzapy.container.clients import SystemClients
+from samzapy.container.control.decode import ControlDecoder
 from samzapy.container.decode import Decoder
 from samzapy.container.inputs import Inputs
 from samzapy.container.policies.raw_records import RawRecords
@@ -58,13 +59,14 @@ class InputParts:
     ) -> Inputs:
         """Consumers and decoders of every partition; nothing is fetched yet. `tasks` are those that read them."""
         task = self._config.task
-        strict = task.errors.policies[Stage.DESERIALIZE].only_fails
-        decoder = Decoder if strict else TolerantDecoder
         streams = {ssp.system_stream for ssp in self._ssps}
+        over = {ssp for each in tasks if each.upstream is not None for ssp in each.upstream.over}
         own_ends = {ssp: end for ssp, end in ends.items() if ssp in self._ssps}
+        # Ended in an earlier life: over unless there is more by now.
+        own_ends = {**dict(self._heads(over - own_ends.keys())), **own_ends}
         return Inputs(
             self._consumers(own_ends, tasks),
-            {stream: decoder(*self._serdes_of(stream)) for stream in streams},
+            {stream: self._decoder(stream) for stream in streams},
             own_ends,
             self._clock,
             poll_batch_size=task.poll_batch_size,
@@ -72,6 +74,11 @@ class InputParts:
             raw=raw,
             side=side,
         )
+
+    def _decoder(self, stream: SystemStream) -> Decoder:
+        strict = self._config.task.errors.policies[Stage.DESERIALIZE].only_fails
+        decoder = (Decoder if strict else TolerantDecoder)(*self._serdes_of(stream))
+        return ControlDecoder(decoder) if self._config.stream(stream).intermediate else decoder
 
     def _consumers(
         self, ends: Mapping[SystemStreamPartition, int], tasks: Sequence[TaskInstance]

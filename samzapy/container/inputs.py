@@ -90,6 +90,21 @@ class Inputs:
             self._consumers[ssp.system].resume([ssp])
         self._held = frozenset(ssps)
 
+    def finish(self, ssp: SystemStreamPartition) -> None:
+        """The partition ends here: its senders have said so."""
+        if ssp not in self._finished:
+            self._ends.setdefault(ssp, 0)
+            self._end(ssp)
+
+    def go_on(self, ssp: SystemStreamPartition) -> None:
+        """The partition has no end after all."""
+        self._ends.pop(ssp, None)
+        self._ended.discard(ssp)
+        if ssp in self._finished:
+            self._finished.discard(ssp)
+            if ssp not in self._held:
+                self._consumers[ssp.system].resume([ssp])
+
     def take_ended(self) -> set[SystemStreamPartition]:
         """The partitions that have ended since the last call, everything polled before included."""
         ended, self._ended = self._ended, set()

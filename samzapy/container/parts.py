@@ -28,9 +28,10 @@ from samzapy.container.clients import SystemClients
 from samzapy.container.collector import BufferingCollector
 from samzapy.container.commit.protocol import CommitProtocol, CommitSettings
 from samzapy.container.context import ContainerTaskContext
+from samzapy.container.control.sender import ControlSender
 from samzapy.container.decode import Decoder
 from samzapy.container.delivery import Delivery
-from samzapy.container.event_clock import EventClock
+from samzapy.container.equipment import equip
 from samzapy.container.identify import OutputIds
 from samzapy.container.input_parts import InputParts
 from samzapy.container.inputs import Inputs
@@ -43,14 +44,13 @@ from samzapy.container.policies.policy_log import PolicyLog
 from samzapy.container.policies.raw_records import RawRecords
 from samzapy.container.policies.recovery import Recovery
 from samzapy.container.policies.task_instance import TolerantTaskInstance
-from samzapy.container.positions import Offsets, committed_changelogs, count_moves, kept_event_times
+from samzapy.container.positions import Offsets, committed_changelogs, count_moves
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.sinks import open_sinks
 from samzapy.container.sources.filling import fill_stores
 from samzapy.container.sources.side_inputs import SideInputs
 from samzapy.container.sweeping import sweep_in_background
 from samzapy.container.task_instance import TaskInstance
-from samzapy.container.timing import TaskTiming
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.storage.manager import OpeningStores, TaskStores, begin_task_stores, restore_together
 from samzapy.storage.opening import TaskSettings
@@ -78,6 +78,7 @@ class Parts:
         self._engines = engines
         self._serdes = serdes
         self._task_class = task_class
+        self._control = ControlSender(config, clients, model.tasks_of_job or len(model.tasks))
         self._delivery = Delivery(config, clients, metrics)
         self._raw = RawRecords() if config.task.errors.writes_letters else None
 
@@ -163,8 +164,10 @@ class Parts:
         task = self._task_class()
         if self.config.task.errors.only_fails and isinstance(task, StreamTask):
             collector = BufferingCollector(self._stream_serdes, outputs)
+            collector.control = self._control.of_task(name)
             return TaskInstance(name, task, stores, collector, state, offsets, ids=ids)
         tolerant = self._tolerant_collector(outputs, self._recovery(name, offsets, clock, should_stop))
+        tolerant.control = self._control.of_task(name)
         if isinstance(task, StreamTask):
             return TolerantTaskInstance(name, task, stores, tolerant, state, offsets, ids=ids)
         return AsyncTaskInstance(
@@ -244,9 +247,7 @@ class Parts:
         context.seal()
         if checkpoint is not None:
             count_moves(before, task.offsets, self.metrics)
-        if timers is not None:
-            event_clock = EventClock(task.offsets, kept_event_times(checkpoint, task.offsets))
-            task.timing = TaskTiming(timers, event_clock, clock, task.requests.interrupt)
+        equip(task, self.config, checkpoint, timers, clock)
         task.sinks = tuple(context.sinks)
         if task.sinks:
             attempt = TaskAttempt(f"{self.config.name}-{self.config.id}", task.name, epoch, context.ssps)

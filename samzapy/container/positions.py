@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.job import JobConfig
 from samzapy.config.promises import GUARANTEE
+
+T = TypeVar("T")
 
 #: Starting offsets of one task.
 Offsets = dict[SystemStreamPartition, int]
@@ -36,14 +39,12 @@ def committed_changelogs(config: JobConfig, checkpoint: Checkpoint | None) -> Ma
     return checkpoint.changelog_offsets
 
 
-def kept_event_times(checkpoint: Checkpoint | None, offsets: Offsets) -> Mapping[SystemStreamPartition, int]:
-    """The latest event times of the partitions; not of those that start before the checkpoint, whose messages are to be
+def still_true(
+    kept: Mapping[SystemStreamPartition, T], checkpoint: Checkpoint, offsets: Offsets
+) -> dict[SystemStreamPartition, T]:
+    """What a checkpoint says of each partition, without those that start before its offset: their messages are to be
     processed as at their first time."""
-    if checkpoint is None:
-        return {}
     committed = checkpoint.input_offsets
     return {
-        ssp: time
-        for ssp, time in checkpoint.event_times.items()
-        if ssp in offsets and offsets[ssp] >= committed.get(ssp, offsets[ssp])
+        ssp: value for ssp, value in kept.items() if ssp in offsets and offsets[ssp] >= committed.get(ssp, offsets[ssp])
     }

@@ -13,6 +13,8 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import WindowableTask
 from samzapy.clock import Clock
 from samzapy.container.commit.protocol import CommitProtocol
+from samzapy.container.control.decode import ControlRun
+from samzapy.container.control.upstream import Upstream
 from samzapy.container.inputs import Inputs, Messages
 from samzapy.container.schedule import Schedule
 from samzapy.container.task_instance import TaskInstance
@@ -55,6 +57,7 @@ class RunLoop:
         self._open: Mapping[str, set[SystemStreamPartition]] = {task.name: set(task.offsets) for task in tasks}
         self._windowed = [task for task in tasks if isinstance(task.task, WindowableTask)]
         self._timed = [(task, task.timing) for task in tasks if task.timing is not None]
+        self._following = [(task, task.upstream) for task in tasks if task.upstream is not None]
         self._window = Schedule(window_ms if self._windowed else 0, now)
         self._commit = Schedule(commit_ms, now)
         self._slice = 100
@@ -118,6 +121,8 @@ class RunLoop:
     def _process(
         self, task: TaskInstance, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]
     ) -> None:
+        if task.upstream is not None and self._hear(task, task.upstream, ssp, envelopes):
+            return
         if envelopes[0].offset < task.offsets[ssp]:
             # A broadcast partition is read from the position of the task that is furthest behind.
             envelopes = [envelope for envelope in envelopes if envelope.offset >= task.offsets[ssp]]
@@ -148,6 +153,35 @@ class RunLoop:
                 self._stopping = True
                 return
 
+    def _hear(
+        self,
+        task: TaskInstance,
+        upstream: Upstream,
+        ssp: SystemStreamPartition,
+        run: Sequence[IncomingMessageEnvelope],
+    ) -> bool:
+        """Take what a task's upstream says; False for messages, which are to be processed."""
+        if upstream.reopens(ssp):
+            self._inputs.go_on(ssp)
+        if not isinstance(run, ControlRun):
+            return False
+        if run[0].offset >= task.offsets[ssp]:
+            task.skip(ssp, run[0].offset)
+            if upstream.take(ssp, run.control):
+                self._inputs.finish(ssp)
+            self._follow(task, upstream)
+        return True
+
+    def _follow(self, task: TaskInstance, upstream: Upstream) -> None:
+        """Tell a task how far event time has come upstream, if it has."""
+        if task.timing is not None:
+            task.timing.follow(upstream.partitions)
+            self._fire(task, task.timing)
+        time_ms = upstream.take_watermark()
+        if time_ms is not None and not self._stopping:
+            task.watermark(time_ms)
+            self._after_call(task)
+
     def _resize(self, processed: int, took: float) -> None:
         if took > 2 * _SLICE_SECONDS:
             self._slice = max(_MIN_SLICE, int(processed * _SLICE_SECONDS / took))
@@ -160,7 +194,11 @@ class RunLoop:
             self._side.follow(now)
         if now >= self._window.due_at and self._window.due(now):
             self.window()
+        for task, upstream in self._following:
+            upstream.look_for_idle()
+            self._follow(task, upstream)
         for task, timing in self._timed:
+            timing.look_for_idle(now)
             self._fire(task, timing)
         if now >= self._commit.due_at and self._commit.due(now):
             self.commit()
@@ -212,10 +250,19 @@ class RunLoop:
             for task in self._by_ssp[ssp]:
                 left = self._open[task.name]
                 left.discard(ssp)
+                if task.upstream is not None:
+                    task.upstream.set_aside(ssp)
+                    self._follow(task, task.upstream)
                 if task.timing is not None and task.timing.event_clock.set_aside(ssp):
                     self._fire(task, task.timing)
                 if not left:
-                    task.end_of_stream()
-                    self._after_call(task)
+                    self._tell_of_end(task)
         if self._tasks and not any(self._open.values()):
             self._stopping = True
+
+    def _tell_of_end(self, task: TaskInstance) -> None:
+        if task.upstream is not None and task.upstream.drained:
+            task.drain()
+        else:
+            task.end_of_stream()
+        self._after_call(task)

@@ -22,13 +22,16 @@ from samzapy.api.system import SystemProducer
 from samzapy.api.task import (
     AnyTask,
     ClosableTask,
+    DrainListenerTask,
     EndOfStreamListenerTask,
     InitableTask,
     StreamTask,
     TimerTask,
+    WatermarkListenerTask,
     WindowableTask,
 )
 from samzapy.container.collector import BufferingCollector
+from samzapy.container.control.upstream import Upstream
 from samzapy.container.coordinator_requests import CoordinatorRequests
 from samzapy.container.identify import IdentifiedProcess, OutputIds
 from samzapy.container.timing import TaskTiming
@@ -62,6 +65,7 @@ class TaskInstance:
         "task",
         "timing",
         "touched",
+        "upstream",
     )
 
     def __init__(
@@ -89,6 +93,7 @@ class TaskInstance:
         self.requests = CoordinatorRequests()
         self.sinks: Sequence[Sink] = ()
         self.timing: TaskTiming | None = None
+        self.upstream: Upstream | None = None
         self.processed = 0
 
     def _entry_point(self, ids: OutputIds | None) -> Process:
@@ -127,6 +132,11 @@ class TaskInstance:
         self.processed += done
         return done
 
+    def skip(self, ssp: SystemStreamPartition, offset: int) -> None:
+        """Go past what is no message of the user's."""
+        self.offsets[ssp] = offset + 1
+        self.touched = True
+
     def window(self) -> None:
         """Call the user's `window`."""
         assert isinstance(self.task, WindowableTask)
@@ -143,10 +153,27 @@ class TaskInstance:
     def checkpoint(self, offsets: Mapping[SystemStreamPartition, int], epoch: int, time_ms: int) -> Checkpoint:
         """What a commit says about the task, whose position is `offsets`."""
         checkpoint = Checkpoint(offsets, self.changelog_offsets, epoch, time_ms)
-        if self.timing is None:
-            return checkpoint
-        clock = self.timing.event_clock
-        return replace(checkpoint, clock=clock.now, event_times=dict(clock.marks))
+        if self.upstream is not None:
+            checkpoint = replace(checkpoint, senders=self.upstream.state)
+        if self.timing is not None:
+            clock = self.timing.event_clock
+            checkpoint = replace(checkpoint, clock=clock.now, event_times=dict(clock.marks))
+        return checkpoint
+
+    def watermark(self, time_ms: int) -> None:
+        """Tell a task that listens how far event time has come in the stages before it."""
+        if isinstance(self.task, WatermarkListenerTask):
+            self.touched = True
+            self._call("on_watermark", self.task.on_watermark, time_ms, self.collector, self.requests)
+
+    def drain(self) -> None:
+        """Tell a task that listens that it is drained."""
+        if isinstance(self.task, DrainListenerTask):
+            self.touched = True
+            self._call("on_drain", self.task.on_drain, self.collector, self.requests)
+        if self.upstream is not None:
+            self.touched = True
+            self.upstream.forget_drain()
 
     def end_of_stream(self) -> None:
         """Tell a task that listens that all its partitions have ended."""
@@ -190,6 +217,8 @@ class TaskInstance:
             metrics.gauge(self.name, f"store.{name}").set(value)
         if self.timing is not None:
             self.timing.publish(self.name, metrics)
+        if self.upstream is not None and self.upstream.watermark is not None:
+            metrics.gauge(self.name, "watermark").set(self.upstream.watermark)
         for sink in self.sinks:
             for name, value in sink.metrics().items():
                 metrics.gauge(self.name, f"sink.{sink.name}.{name}").set(value)

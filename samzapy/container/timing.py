@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import inf
 from operator import attrgetter
 
@@ -29,23 +29,35 @@ class TaskTiming:
     slices of messages, and between polls.
     """
 
-    __slots__ = ("_clock", "_late", "_reach", "event_clock", "fired", "timers")
+    __slots__ = ("_clock", "_heard", "_idle_s", "_late", "_reach", "_watermarked", "event_clock", "fired", "timers")
 
     def __init__(
-        self, timers: TimerStore, event_clock: EventClock, clock: Clock, interrupt: Callable[[], object]
+        self,
+        timers: TimerStore,
+        event_clock: EventClock,
+        clock: Clock,
+        interrupt: Callable[[], object],
+        *,
+        watermarked: Collection[SystemStreamPartition] = (),
+        idle_ms: int = -1,
     ) -> None:
-        """`interrupt` makes the task return after the message at hand."""
+        """`interrupt` makes the task return after the message at hand. Of the partitions `watermarked` it is watermarks
+        that tell the time, not messages; any other one that is silent for `idle_ms` is idle (<= 0: none ever is)."""
         self.timers = timers
         timers.interrupt = interrupt
         self.event_clock = event_clock
         self._clock = clock
+        self._watermarked = frozenset(watermarked)
+        self._idle_s = idle_ms / 1000.0
+        began = clock.monotonic()
+        self._heard = {ssp: began for ssp in event_clock.ssps if ssp not in self._watermarked}
         self._reach = -inf
         self._late: deque[tuple[SystemStreamPartition, int, int | None]] = deque()
         self.fired = 0
 
     def begin(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
         """A run of messages of one partition comes next: a timer that is set for a time within it interrupts it."""
-        latest = max(map(_event_time, envelopes), default=-1)
+        latest = self._latest(ssp, envelopes)
         self._reach = self.timers.interrupt_until = min(self.event_clock.reach(ssp), latest)
 
     def until_due(self, envelopes: Sequence[IncomingMessageEnvelope]) -> Sequence[IncomingMessageEnvelope]:
@@ -60,12 +72,27 @@ class TaskTiming:
 
     def passed(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
         """These messages are processed."""
-        self.event_clock.passed(ssp, envelopes)
+        if ssp not in self._watermarked:
+            self.event_clock.passed(ssp, envelopes)
 
     def accepted(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
         """These messages will be processed, some time."""
-        latest = max(map(_event_time, envelopes))
-        self._late.append((ssp, envelopes[-1].offset, latest))
+        self._late.append((ssp, envelopes[-1].offset, self._latest(ssp, envelopes)))
+
+    def follow(self, watermarks: Mapping[SystemStreamPartition, int]) -> None:
+        """The watermarks of the intermediate partitions."""
+        known = self.event_clock.marks
+        for ssp, mark in watermarks.items():
+            if ssp not in known or mark > known[ssp]:
+                self.event_clock.advance(ssp, mark)
+
+    def look_for_idle(self, now: float) -> None:
+        """Let partitions that have brought nothing for long hold the clock back no longer."""
+        if self._idle_s > 0:
+            for ssp, heard in self._heard.items():
+                if now - heard > self._idle_s:
+                    self.event_clock.set_aside(ssp)
+                    self._heard[ssp] = inf
 
     def ends(self, ssp: SystemStreamPartition) -> None:
         """The partition holds the clock back no longer, once what was accepted of it is processed."""
@@ -104,6 +131,13 @@ class TaskTiming:
                     self.timers.cancel(timer.key, clock)
                     self.fired += 1
                     yield timer
+
+    def _latest(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
+        if ssp in self._watermarked:
+            return -1
+        if self._idle_s > 0:
+            self._heard[ssp] = self._clock.monotonic()
+        return max(map(_event_time, envelopes), default=-1)
 
     def publish(self, task_name: str, metrics: MetricsRegistry) -> None:
         """Set the task's gauges."""

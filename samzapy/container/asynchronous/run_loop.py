@@ -10,6 +10,8 @@ from samzapy.clock import Clock
 from samzapy.container.asynchronous.event_loop import EventLoop
 from samzapy.container.asynchronous.task_instance import AsyncTaskInstance
 from samzapy.container.commit.protocol import CommitProtocol
+from samzapy.container.control.decode import ControlRun
+from samzapy.container.control.upstream import Upstream
 from samzapy.container.inputs import Inputs
 from samzapy.container.run_loop import MAX_WAIT_S, RunLoop
 from samzapy.container.task_instance import TaskInstance
@@ -78,6 +80,10 @@ class AsyncRunLoop(RunLoop):
         self._committer.before(self._tasks, self._polled_to)
         for ssp, envelopes in polled:
             for task in self._by_ssp[ssp]:
+                if self._stopping:
+                    return
+                if task.upstream is not None and self._hear(task, task.upstream, ssp, envelopes):
+                    continue
                 left: Sequence[IncomingMessageEnvelope] = envelopes
                 if envelopes[0].offset < task.offsets[ssp]:
                     left = [each for each in envelopes if each.offset >= task.offsets[ssp]]
@@ -85,6 +91,24 @@ class AsyncRunLoop(RunLoop):
                 if task.timing is not None and left:
                     task.timing.accepted(ssp, left)
         return True
+
+    def _hear(
+        self,
+        task: TaskInstance,
+        upstream: Upstream,
+        ssp: SystemStreamPartition,
+        run: Sequence[IncomingMessageEnvelope],
+    ) -> bool:
+        if isinstance(run, ControlRun):
+            # What it says is about everything before it, so that is done first.
+            for each in self._async_tasks:
+                while each is task and (each.waiting or each.unsettled):
+                    self._timers()
+                    self._advance()
+                    if self._stopping or self._should_stop():
+                        self._stopping = True
+                        return True
+        return super()._hear(task, upstream, ssp, run)
 
     def _hold_back(self) -> None:
         """A partition waits for the slowest of its tasks."""
@@ -158,6 +182,8 @@ class AsyncRunLoop(RunLoop):
         for ssp in self._inputs.take_ended():
             for task in self._by_ssp[ssp]:
                 self._open[task.name].discard(ssp)
+                if task.upstream is not None:
+                    task.upstream.set_aside(ssp)
                 if task.timing is not None:
                     task.timing.ends(ssp)
         for each in self._async_tasks:
@@ -167,7 +193,6 @@ class AsyncRunLoop(RunLoop):
                 if each.timing is not None:
                     each.timing.done(each.offsets.__getitem__)
                     self._fire(each, each.timing)
-                each.end_of_stream()
-                self._after_call(each)
+                self._tell_of_end(each)
         if self._async_tasks and len(self._told_of_end) == len(self._async_tasks):
             self._stopping = True

@@ -50,15 +50,7 @@ class PartitionBuffer(WaitingRecords):
             self._at = stop
         if stop - start == len(batch.offsets):
             return batch
-        headers = None if batch.headers is None else batch.headers[start:stop]
-        return RecordBatch(
-            batch.ssp,
-            batch.offsets[start:stop],
-            batch.keys[start:stop],
-            batch.values[start:stop],
-            batch.timestamps[start:stop],
-            headers,
-        )
+        return batch.part(start, stop)
 
     def clear(self) -> None:
         """Drop what waits."""
