@@ -59,6 +59,8 @@ class JobRecord(Enum):
     """The partition counts of its inputs, then and now."""
     LOCALITY = "samzapy-locality"
     """Where the local state of its tasks lies."""
+    DRAIN = "samzapy-drain"
+    """Which run was asked to drain."""
 
 
 class CheckpointManager(ABC):

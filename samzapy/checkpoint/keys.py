@@ -35,6 +35,7 @@ class Kind(Enum):
     """Which run was started last: one record."""
     INPUTS = JobRecord.INPUTS.value
     LOCALITY = JobRecord.LOCALITY.value
+    DRAIN = JobRecord.DRAIN.value
     SAMZA_CHECKPOINT = "checkpoint"
     """A task's checkpoint as Samza's version 1 has it."""
 

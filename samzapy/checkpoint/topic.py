@@ -155,7 +155,7 @@ class TopicCheckpointManager(CheckpointManager):
                 self._checkpoints[task] = samza.decode(value, where)
             elif kind is Kind.PARTITIONS:
                 self._partitions = codec.decode_partitions(value, where)
-            elif kind in {Kind.INPUTS, Kind.LOCALITY}:
-                self._records[kind] = codec.decode_record(value, where)
-            else:
+            elif kind is Kind.OWNER:
                 self._owner = codec.decode_owner(value, where)
+            else:
+                self._records[kind] = codec.decode_record(value, where)

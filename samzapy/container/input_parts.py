@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.system import SystemConsumer
+from samzapy.api.system import OffsetRange, SystemConsumer
 from samzapy.clock import Clock
 from samzapy.config.error_policy import Stage
 from samzapy.config.job import JobConfig
@@ -63,7 +63,7 @@ class InputParts:
         over = {ssp for each in tasks if each.upstream is not None for ssp in each.upstream.over}
         own_ends = {ssp: end for ssp, end in ends.items() if ssp in self._ssps}
         # Ended in an earlier life: over unless there is more by now.
-        own_ends = {**dict(self._heads(over - own_ends.keys())), **own_ends}
+        own_ends = {**heads_of(over - own_ends.keys(), self._clients), **own_ends}
         return Inputs(
             self._consumers(own_ends, tasks),
             {stream: self._decoder(stream) for stream in streams},
@@ -105,14 +105,25 @@ class InputParts:
         ssps = {ssp for ssp in self._ssps if self._config.stream(ssp.system_stream).bootstrap}
         if not ssps:
             return None
-        heads = {ssp: min(head, ends.get(ssp, head)) for ssp, head in self._heads(ssps)}
+        heads = {ssp: min(head, ends.get(ssp, head)) for ssp, head in heads_of(ssps, self._clients).items()}
 
         def processed(ssp: SystemStreamPartition) -> int:
             return min(task.offsets[ssp] for task in tasks if ssp in task.offsets)
 
         return Bootstrap(heads, processed, self._metrics.gauge("inputs", "bootstrap-remaining").set)
 
-    def _heads(self, ssps: set[SystemStreamPartition]) -> Iterable[tuple[SystemStreamPartition, int]]:
-        for system in sorted({ssp.system for ssp in ssps}):
-            found = self._clients.admin(system).offsets(sorted(ssp for ssp in ssps if ssp.system == system))
-            yield from ((ssp, log.upcoming) for ssp, log in found.items())
+
+def logs_of(ssps: Iterable[SystemStreamPartition], clients: SystemClients) -> dict[SystemStreamPartition, OffsetRange]:
+    """What every partition holds now."""
+    by_system: dict[str, list[SystemStreamPartition]] = {}
+    for ssp in sorted(ssps):
+        by_system.setdefault(ssp.system, []).append(ssp)
+    logs: dict[SystemStreamPartition, OffsetRange] = {}
+    for system, of_system in by_system.items():
+        logs.update(clients.admin(system).offsets(of_system))
+    return logs
+
+
+def heads_of(ssps: Iterable[SystemStreamPartition], clients: SystemClients) -> dict[SystemStreamPartition, int]:
+    """Where every partition ends now."""
+    return {ssp: log.upcoming for ssp, log in logs_of(ssps, clients).items()}

@@ -96,6 +96,13 @@ class Inputs:
             self._ends.setdefault(ssp, 0)
             self._end(ssp)
 
+    def end_at(self, ends: Mapping[SystemStreamPartition, int]) -> None:
+        """The partitions that have not ended end there, or sooner where an end was set already."""
+        for ssp, end in ends.items():
+            if ssp not in self._finished:
+                self._ends[ssp] = min(end, self._ends.get(ssp, end))
+        self._look_for_ends()
+
     def go_on(self, ssp: SystemStreamPartition) -> None:
         """The partition has no end after all."""
         self._ends.pop(ssp, None)

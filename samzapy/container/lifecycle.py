@@ -30,7 +30,7 @@ from samzapy.container.heartbeat import Heartbeat
 from samzapy.container.inputs import Inputs
 from samzapy.container.ownership import Ownership
 from samzapy.container.parts import Parts
-from samzapy.container.run_loop import RunLoop
+from samzapy.container.run_loop import LoopControl, RunLoop
 from samzapy.container.task_instance import TaskInstance
 from samzapy.failpoints import reach
 from samzapy.storage.manager import TaskStores
@@ -141,7 +141,12 @@ class Container:
         self._inputs = parts.inputs(self._ends, self._clock, self._tasks, side)
         self._inputs.start(self._first_offsets())
         reach("start.7")
-        return parts.run_loop(self._tasks, self._inputs, self._committer, self._heartbeat.should_stop, self._clock)
+        control = LoopControl(self._heartbeat.should_stop, self._drain_to)
+        return parts.run_loop(self._tasks, self._inputs, self._committer, control, self._clock)
+
+    def _drain_to(self) -> Mapping[SystemStreamPartition, int] | None:
+        """Where every input ends now, if the job is to be drained."""
+        return self._parts.heads() if self._heartbeat.should_drain() else None
 
     def _must_own(self) -> None:
         """Ask the coordinator, and look which run is the owner. Raises TaskMigrated."""

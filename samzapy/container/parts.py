@@ -33,7 +33,7 @@ from samzapy.container.decode import Decoder
 from samzapy.container.delivery import Delivery
 from samzapy.container.equipment import equip
 from samzapy.container.identify import OutputIds
-from samzapy.container.input_parts import InputParts
+from samzapy.container.input_parts import InputParts, heads_of, logs_of
 from samzapy.container.inputs import Inputs
 from samzapy.container.limits import RecordLimits
 from samzapy.container.ownership import Ownership
@@ -45,7 +45,7 @@ from samzapy.container.policies.raw_records import RawRecords
 from samzapy.container.policies.recovery import Recovery
 from samzapy.container.policies.task_instance import TolerantTaskInstance
 from samzapy.container.positions import Offsets, committed_changelogs, count_moves
-from samzapy.container.run_loop import RunLoop
+from samzapy.container.run_loop import LoopControl, RunLoop
 from samzapy.container.sinks import open_sinks
 from samzapy.container.sources.filling import fill_stores
 from samzapy.container.sources.side_inputs import SideInputs
@@ -94,9 +94,7 @@ class Parts:
 
     def starting_offsets(self, checkpoints: Mapping[str, Checkpoint | None]) -> dict[str, Offsets]:
         """Where every task starts; what a reset skips or repeats is counted. Raises OffsetOutOfRange, UnknownStream."""
-        logs = {}
-        for system in sorted({ssp.system for ssp in self.model.ssps}):
-            logs.update(self._clients.admin(system).offsets(s for s in self.model.ssps if s.system == system))
+        logs = logs_of(self.model.ssps, self._clients)
         starts: dict[str, Offsets] = {}
         for task in self.model.tasks:
             checkpoint = checkpoints[task.name]
@@ -193,7 +191,7 @@ class Parts:
         tasks: Sequence[TaskInstance],
         inputs: Inputs,
         committer: CommitProtocol,
-        should_stop: Callable[[], bool],
+        control: LoopControl,
         clock: Clock,
     ) -> RunLoop:
         """What runs the tasks."""
@@ -201,13 +199,13 @@ class Parts:
         asynchronous = [task for task in tasks if isinstance(task, AsyncTaskInstance)]
         if not asynchronous:
             return RunLoop(
-                tasks, inputs, committer, should_stop, clock, window_ms=times.window_ms, commit_ms=times.commit_ms
+                tasks, inputs, committer, control, clock, window_ms=times.window_ms, commit_ms=times.commit_ms
             )
         return AsyncRunLoop(
             asynchronous,
             inputs,
             committer,
-            should_stop,
+            control,
             clock,
             self.events,
             window_ms=times.window_ms,
@@ -271,6 +269,10 @@ class Parts:
         """Consumers and decoders of every input of the container; nothing is fetched yet."""
         made = InputParts(self.config, self.model.ssps, self._clients, self._stream_serdes, clock, self.metrics)
         return made.inputs(ends, tasks, self._raw, side)
+
+    def heads(self) -> dict[SystemStreamPartition, int]:
+        """Where every input of the container ends now."""
+        return heads_of(self.model.ssps, self._clients)
 
     def close(self) -> None:
         """Close the clients, and what asynchronous tasks wait in."""

@@ -7,6 +7,7 @@ requests are seen in time whatever a message costs, and cheap messages pay for t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
@@ -28,16 +29,29 @@ _MAX_SLICE = 256
 MAX_WAIT_S = 0.1
 
 
+def _never() -> None:
+    """Nobody drains the job."""
+
+
+@dataclass(frozen=True)
+class LoopControl:
+    """What a run loop looks at: `should_stop` between slices (it may raise to end the attempt without a commit), and
+    between polls `drain_to`, which says where the inputs end once the job is to be drained, None until then."""
+
+    should_stop: Callable[[], bool]
+    drain_to: Callable[[], Mapping[SystemStreamPartition, int] | None] = _never
+
+
 class RunLoop:
     """Runs the tasks of one container on the calling thread until it is told to stop, all tasks have voted, or all
-    inputs have ended. `should_stop` is asked between slices and may raise to end the attempt without a commit."""
+    inputs have ended; to be drained is to have them end where they end then."""
 
     def __init__(
         self,
         tasks: Sequence[TaskInstance],
         inputs: Inputs,
         committer: CommitProtocol,
-        should_stop: Callable[[], bool],
+        control: LoopControl,
         clock: Clock,
         *,
         window_ms: int,
@@ -48,7 +62,9 @@ class RunLoop:
         self._inputs = inputs
         self._side = inputs.side
         self._committer = committer
-        self._should_stop = should_stop
+        self._should_stop = control.should_stop
+        self._drain_to = control.drain_to
+        self._draining = False
         self._clock = clock
         self._by_ssp: dict[SystemStreamPartition, list[TaskInstance]] = {}
         for task in tasks:
@@ -76,6 +92,7 @@ class RunLoop:
         A poll waits `longest_wait_s` at the most. For `run`, and for those who move the clock themselves.
         """
         self._timers()
+        self._look_for_drain()
         found = False
         # Not by a name of its own: what was processed is to be gone before the next is polled.
         for ssp, envelopes in self._poll(longest_wait_s):
@@ -111,6 +128,11 @@ class RunLoop:
 
     def wind_down(self) -> None:
         """After the last turn: wait for what the tasks have begun."""
+
+    def _look_for_drain(self) -> None:
+        if not self._draining and (ends := self._drain_to()) is not None:
+            self._draining = True
+            self._inputs.end_at(ends)
 
     def _poll(self, longest_wait_s: float) -> list[Messages]:
         polled = self._inputs.poll(min(self._wait(), longest_wait_s))
@@ -261,7 +283,7 @@ class RunLoop:
             self._stopping = True
 
     def _tell_of_end(self, task: TaskInstance) -> None:
-        if task.upstream is not None and task.upstream.drained:
+        if self._draining or (task.upstream is not None and task.upstream.drained):
             task.drain()
         else:
             task.end_of_stream()

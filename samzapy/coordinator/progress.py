@@ -70,6 +70,7 @@ class JobStatus:
     downgrades: tuple[Downgrade, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     standbys: tuple[ContainerStatus, ...] = ()
+    draining: bool = False
 
     @property
     def everyone(self) -> tuple[ContainerStatus, ...]:
@@ -97,6 +98,7 @@ class JobStatus:
         return {
             "job": self.name,
             "stopping": self.stopping,
+            "draining": self.draining,
             "seconds": round(self.seconds, 3),
             "processed": self.processed,
             "commits": self.commits,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
@@ -13,7 +13,7 @@ from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.control.decode import ControlRun
 from samzapy.container.control.upstream import Upstream
 from samzapy.container.inputs import Inputs
-from samzapy.container.run_loop import MAX_WAIT_S, RunLoop
+from samzapy.container.run_loop import MAX_WAIT_S, LoopControl, RunLoop
 from samzapy.container.task_instance import TaskInstance
 from samzapy.container.timing import TaskTiming
 from samzapy.errors import TaskFailed
@@ -37,7 +37,7 @@ class AsyncRunLoop(RunLoop):
         tasks: Sequence[AsyncTaskInstance],
         inputs: Inputs,
         committer: CommitProtocol,
-        should_stop: Callable[[], bool],
+        control: LoopControl,
         clock: Clock,
         events: EventLoop,
         *,
@@ -45,7 +45,7 @@ class AsyncRunLoop(RunLoop):
         commit_ms: int,
         shutdown_ms: int,
     ) -> None:
-        super().__init__(tasks, inputs, committer, should_stop, clock, window_ms=window_ms, commit_ms=commit_ms)
+        super().__init__(tasks, inputs, committer, control, clock, window_ms=window_ms, commit_ms=commit_ms)
         self._async_tasks = tasks
         self._events = events
         self._shutdown_ms = shutdown_ms
@@ -55,6 +55,7 @@ class AsyncRunLoop(RunLoop):
 
     def turn(self, longest_wait_s: float = MAX_WAIT_S) -> bool:
         self._timers()
+        self._look_for_drain()
         found = self._take_in(longest_wait_s)
         busy = self._advance()
         self._end_streams()
