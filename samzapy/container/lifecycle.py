@@ -28,9 +28,10 @@ from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.garbage import tuned_for_messages
 from samzapy.container.heartbeat import Heartbeat
 from samzapy.container.inputs import Inputs
+from samzapy.container.loop_control import LoopControl
 from samzapy.container.ownership import Ownership
 from samzapy.container.parts import Parts
-from samzapy.container.run_loop import LoopControl, RunLoop
+from samzapy.container.run_loop import RunLoop
 from samzapy.container.task_instance import TaskInstance
 from samzapy.failpoints import reach
 from samzapy.storage.manager import TaskStores

@@ -36,6 +36,7 @@ from samzapy.container.identify import OutputIds
 from samzapy.container.input_parts import InputParts, heads_of, logs_of
 from samzapy.container.inputs import Inputs
 from samzapy.container.limits import RecordLimits
+from samzapy.container.loop_control import LoopControl
 from samzapy.container.ownership import Ownership
 from samzapy.container.policies.collectors import SizingCollector, TolerantCollector
 from samzapy.container.policies.dead_letters import DeadLetters
@@ -45,7 +46,7 @@ from samzapy.container.policies.raw_records import RawRecords
 from samzapy.container.policies.recovery import Recovery
 from samzapy.container.policies.task_instance import TolerantTaskInstance
 from samzapy.container.positions import Offsets, committed_changelogs, count_moves
-from samzapy.container.run_loop import LoopControl, RunLoop
+from samzapy.container.run_loop import RunLoop
 from samzapy.container.sinks import open_sinks
 from samzapy.container.sources.filling import fill_stores
 from samzapy.container.sources.side_inputs import SideInputs

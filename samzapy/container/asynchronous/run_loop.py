@@ -13,7 +13,8 @@ from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.control.decode import ControlRun
 from samzapy.container.control.upstream import Upstream
 from samzapy.container.inputs import Inputs
-from samzapy.container.run_loop import MAX_WAIT_S, LoopControl, RunLoop
+from samzapy.container.loop_control import LoopControl
+from samzapy.container.run_loop import MAX_WAIT_S, RunLoop
 from samzapy.container.task_instance import TaskInstance
 from samzapy.container.timing import TaskTiming
 from samzapy.errors import TaskFailed
@@ -82,7 +83,7 @@ class AsyncRunLoop(RunLoop):
         for ssp, envelopes in polled:
             for task in self._by_ssp[ssp]:
                 if self._stopping:
-                    return
+                    return True
                 if task.upstream is not None and self._hear(task, task.upstream, ssp, envelopes):
                     continue
                 left: Sequence[IncomingMessageEnvelope] = envelopes
