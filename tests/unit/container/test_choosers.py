@@ -212,7 +212,13 @@ def test_a_table_on_another_system_holds_the_inputs_of_this_one_back(tmp_path):
     assert seen() == [*range(1000, 1020), *range(20)]
 
 
-@pytest.mark.parametrize("guarantee", ["at-most-once", "at-least-once", "effectively-once", "exactly-once"])
+@pytest.mark.parametrize(
+    "guarantee",
+    [
+        "at-least-once",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("at-most-once", "effectively-once", "exactly-once")),
+    ],
+)
 def test_a_crash_in_the_middle_of_the_bootstrap_loses_nothing_in_any_guarantee(tmp_path, guarantee):
     job = job_of(tmp_path, **bootstrap(), **{"task.guarantee": guarantee, "task.commit.ms": "20000"})
     job.send(*ids(1, 2))

@@ -81,7 +81,13 @@ def drained(job, **overrides):
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("guarantee", ["at-most-once", "at-least-once", "effectively-once", "exactly-once"])
+@pytest.mark.parametrize(
+    "guarantee",
+    [
+        "exactly-once",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("at-most-once", "at-least-once", "effectively-once")),
+    ],
+)
 def test_what_was_there_is_processed_told_and_committed_and_what_comes_later_is_left(tmp_path, task, guarantee):
     job = job_of(tmp_path, task, partitions=3, **{"task.guarantee": guarantee, "task.commit.ms": "20000"})
     send(job, *range(30), partitions=3)

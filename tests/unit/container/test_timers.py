@@ -20,6 +20,7 @@ from samzapy.api.system import OutgoingRecord
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import ConfigError, StoreError, TaskFailed
 from samzapy.storage.views import TimerStore
+from samzapy.testing import TaskTestDriver
 
 STORE = {
     "stores.reminders.factory": "timers",
@@ -33,6 +34,7 @@ class Orders(InitableTask, TimerTask):
     log: ClassVar[list] = []
     calls: ClassVar[list] = []
     crash_at: ClassVar[list] = []
+    processed = threading.Event()
 
     def init(self, context):
         self.timers = context.task.timers
@@ -44,6 +46,7 @@ class Orders(InitableTask, TimerTask):
             self.timers.schedule(name, time_ms, clock)
         for name in message.get("cancel", ()):
             self.timers.cancel(name, clock)
+        self.processed.set()
         if message["id"] in self.crash_at:
             raise ValueError("told to")
 
@@ -79,7 +82,6 @@ class HandClock:
 
     def __init__(self, wall_ms):
         self.wall = wall_ms
-        self.asked = threading.Event()
 
     def monotonic(self):
         return SYSTEM_CLOCK.monotonic()
@@ -91,6 +93,7 @@ class HandClock:
 def job_of(folder, task=OrderTask, partitions=1, **keys):
     Orders.log.clear()
     Orders.crash_at.clear()
+    Orders.processed.clear()
     return MemoryJob(folder, partitions=partitions, task=task, **STORE | {"stores.counts.factory": "inmemory"} | keys)
 
 
@@ -177,7 +180,13 @@ def test_timers_and_the_clock_survive_a_restart_with_and_without_the_local_files
 
 @pytest.mark.parametrize(
     ("guarantee", "crash_at"),
-    [*(("exactly-once", at) for at in (10, 20, 30, 40, 50, 60)), ("effectively-once", 30), ("at-least-once", 50)],
+    [
+        ("exactly-once", 20),
+        ("exactly-once", 50),
+        *(pytest.param("exactly-once", at, marks=pytest.mark.slow) for at in (10, 30, 40, 60)),
+        pytest.param("effectively-once", 30, marks=pytest.mark.slow),
+        pytest.param("at-least-once", 50, marks=pytest.mark.slow),
+    ],
 )
 def test_a_crash_at_any_message_loses_no_timer_and_exactly_once_fires_each_once(tmp_path, crash_at, guarantee):
     job = job_of(tmp_path, **{"task.guarantee": guarantee, "task.commit.ms": "20000"})
@@ -209,7 +218,7 @@ def test_a_crash_at_any_message_loses_no_timer_and_exactly_once_fires_each_once(
         assert fired == once
 
 
-@pytest.mark.parametrize("step", [1, 3, 4, 5, 6])
+@pytest.mark.parametrize("step", [4, 5, *(pytest.param(step, marks=pytest.mark.slow) for step in (1, 3, 6))])
 def test_a_crash_within_the_commit_of_a_fired_timer_fires_it_once_for_readers_of_committed_records(
     tmp_path, monkeypatch, step
 ):
@@ -231,8 +240,7 @@ def test_wall_clock_timers_fire_by_the_clock_passed_in_without_any_message(tmp_p
     container, _ = job.container(until_end=False, clock=clock)
     thread = threading.Thread(target=container.run)
     thread.start()
-    while 10 not in Orders.log:
-        pass
+    assert Orders.processed.wait(30)
     clock.wall = 1_000_000
     thread.join(20)
     assert not thread.is_alive()
@@ -325,3 +333,25 @@ def test_which_of_several_stores_has_the_tasks_timers_must_be_said(tmp_path):
         ConfigError, match=r"task.timers.store: expected a store whose factory is timers: reminders, got"
     ):
         job_of(tmp_path, **{"task.timers.store": "counts"})
+
+
+def test_a_test_moves_the_clock_of_wall_clock_timers_and_sends_the_time_of_event_timers():
+    keys = {
+        "job.default.system": "mem",
+        "systems.mem.samza.factory": "memory",
+        "systems.mem.default.stream.samza.key.serde": "string",
+        "systems.mem.default.stream.samza.msg.serde": "json",
+        "task.inputs": "mem.in",
+    }
+    Orders.log.clear()
+    with TaskTestDriver(OrderTask, keys | STORE) as driver:
+        at = driver.clock.wall_ms() + 60_000
+        driver.send("in", {"id": 1, "clock": "wall", "set": {"wall": at}}, timestamp=10)
+        driver.send("in", {"id": 2, "set": {"event": 30}}, timestamp=20)
+        driver.advance(59)
+        assert Orders.log == [1, 2]
+        driver.crash()
+        driver.restart()
+        driver.send("in", {"id": 3}, timestamp=30)
+        driver.advance(61)
+    assert Orders.log[-3:] == [3, ("event", 30), ("wall", at)]
