@@ -6,12 +6,14 @@ A message's way through the packages:
 
     consume   system/kafka/consumer      a batch of raw records, by partition
     decode    container/decode           bytes -> IncomingMessageEnvelope
+    choose    system/choosers            which partition's next (only in jobs that ask for an order)
     process   container/run_loop         -> the user's StreamTask.process(envelope, collector, coordinator)
     state     storage/kv/cached          store.get / put on objects; misses go down to bytes
     send      container/collector        outputs, batched to the producer
     commit    container/commit           the numbered steps; the only writer of checkpoints and changelogs
     restore   storage/restore            on start: checkpoint -> local store (or storage/backup) -> tail of the changelog
     fill      container/sources          stores that streams fill: before the tasks start, and from then on
+    time      container/timing           timers and the clocks they fire by; container/control: what the stages before say
 
 The packages, imports going down only:
 

@@ -66,8 +66,8 @@ class CoroutineTask(ABC):
     """An AsyncStreamTask written as a coroutine: a message is done when its `process` returns.
 
     Coroutines run on the task's thread, so stores and collector may be used anywhere in them; between two awaits
-    nothing else of the task runs. `init`, `window`, `on_end_of_stream` and `close` may be coroutine functions too. What a
-    coroutine leaves running behind it (`asyncio.create_task`) runs only while messages are in flight.
+    nothing else of the task runs. `init`, `window`, `close` and what begins with `on_` may be coroutine functions too.
+    What a coroutine leaves running behind it (`asyncio.create_task`) runs only while messages are in flight.
     """
 
     @abstractmethod

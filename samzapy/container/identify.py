@@ -2,7 +2,7 @@
 
 In effectively-once every output carries the header `samzapy-id`: `topic/partition/offset/n`, the position of the input
 it came from and its number among that input's outputs. A deterministic task that processes an input again sends the
-same ids again. What `window` and `on_end_of_stream` send comes from no input and has no id.
+same ids again. What `window` and the methods that begin with `on_` send comes from no input and has no id.
 
 A broadcast partition is read by every task, so the ids of what comes from it end in `@task`: two tasks' outputs are two.
 """
