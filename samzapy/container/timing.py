@@ -57,8 +57,9 @@ class TaskTiming:
 
     def begin(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
         """A run of messages of one partition comes next: a timer that is set for a time within it interrupts it."""
-        latest = self._latest(ssp, envelopes)
-        self._reach = self.timers.interrupt_until = min(self.event_clock.reach(ssp), latest)
+        now = self.event_clock.now
+        reach = min(self.event_clock.reach(ssp), self._latest(ssp, envelopes))
+        self._reach = self.timers.interrupt_until = reach if now is None else max(now, reach)
 
     def until_due(self, envelopes: Sequence[IncomingMessageEnvelope]) -> Sequence[IncomingMessageEnvelope]:
         """The messages of the run up to the first after which an event timer may be due; all of them if none will be."""

@@ -3,8 +3,11 @@
 import json
 import threading
 from typing import ClassVar
+from uuid import uuid4
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from memory_job import OUT, MemoryJob
 
 from samzapy import (
@@ -154,6 +157,50 @@ def test_a_partition_that_has_ended_holds_the_clock_back_no_longer(tmp_path):
     send(job, (10, {"set": {"x": 30}}), (100, {}), partition=0)
     job.run()
     assert Orders.log == [10, 100, ("x", 30)]
+
+
+def test_a_late_message_that_sets_a_timer_for_a_time_that_has_passed_sees_it_fire_before_the_next_message(tmp_path):
+    job = job_of(tmp_path)
+    send(job, (100, {}))
+    job.run()
+    send(job, (40, {"set": {"x": 60}}), (50, {}))
+    job.run()
+    assert Orders.log == [100, 40, ("x", 60), 50]
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 60),
+            st.dictionaries(st.sampled_from("abcd"), st.integers(0, 80), max_size=2),
+            st.lists(st.sampled_from("abcd"), max_size=1),
+        ),
+        min_size=1,
+        max_size=25,
+    ),
+    st.integers(1, 30),
+    st.integers(1, 6),
+)
+def test_what_fires_and_when_is_what_a_naive_task_would_do_wherever_polls_end(tmp_path, messages, poll, batch):
+    job = job_of(tmp_path / str(uuid4()), **{"task.poll.batch.size": str(poll), "task.consumer.batch.size": str(batch)})
+    times = [time for time, _, _ in messages]
+    numbered = [(time, {"set": timers, "cancel": gone}) for time, timers, gone in messages]
+    send(job, *numbered)
+    job.run()
+    timers, clock, expected = {}, -1, []
+    for time, new, gone in messages:
+        expected.append(time)
+        timers.update(new)
+        for name in gone:
+            timers.pop(name, None)
+        clock = max(clock, time)
+        for due, name in sorted((due, name) for name, due in timers.items() if due <= clock):
+            expected.append((name, due))
+            del timers[name]
+    assert times == [each for each in Orders.log if isinstance(each, int)]
+    assert Orders.log == expected
 
 
 def test_messages_without_a_time_and_late_ones_fire_nothing(tmp_path):
