@@ -17,7 +17,8 @@ from samzapy.config.systems import OFFSET_DEFAULT_KIND
 @dataclass(frozen=True)
 class StreamConfig:
     """How one stream is read and written. A serde of None passes bytes through. `offset_default` is oldest, upcoming
-    or newest: where to start without a checkpoint (or with `reset_offset`). `properties` are topic keys for creation."""
+    or newest: where to start without a checkpoint (or with `reset_offset`). `properties` are topic keys for creation. `intermediate`:
+    control messages may stand between its messages."""
 
     system_stream: SystemStream
     key_serde: str | None = None
@@ -27,8 +28,8 @@ class StreamConfig:
     priority: int = -1
     bootstrap: bool = False
     bounded: bool = False
-    intermediate: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
+    intermediate: bool = False
 
 
 def _places(leaf: str, *, system_wide: bool = True) -> tuple[str, ...]:
