@@ -28,6 +28,7 @@ from samzapy.container.clients import SystemClients
 from samzapy.container.collector import BufferingCollector
 from samzapy.container.commit.protocol import CommitProtocol, CommitSettings
 from samzapy.container.context import ContainerTaskContext
+from samzapy.container.control.decode import ControlDecoder
 from samzapy.container.control.sender import ControlSender
 from samzapy.container.decode import Decoder
 from samzapy.container.delivery import Delivery
@@ -150,7 +151,8 @@ class Parts:
         """Fill the stores that have streams instead of a changelog; what follows them from then on, None if none does."""
 
         def decoder_of(stream: SystemStream) -> Decoder:
-            return Decoder(*self._stream_serdes(stream))
+            decoder = Decoder(*self._stream_serdes(stream))
+            return ControlDecoder(decoder) if self.config.stream(stream).intermediate else decoder
 
         return fill_stores(self.config, stores, decoder_of, self._clients.consumer, clock, on_restore)
 

@@ -33,12 +33,17 @@ class ControlDecoder(Decoder):
         found: list[list[IncomingMessageEnvelope]] = []
         start = 0
         for index, headers in enumerate(batch.headers):
-            if headers is not None and is_control(headers):
+            if headers and is_control(headers):
                 found += self._between(batch, start, index, arrival_ms)
                 raw = self.undecoded(batch, index, arrival_ms)
                 found.append(ControlRun(raw, decode(raw.message, headers, raw.position)))
                 start = index + 1
         return found + self._between(batch, start, len(batch.offsets), arrival_ms)
+
+    def decode(self, batch: RecordBatch, arrival_ms: int) -> list[IncomingMessageEnvelope]:
+        """The messages alone, for who has nothing to do with control messages; none if there are none."""
+        runs = self.runs(batch, arrival_ms)
+        return [envelope for run in runs if not isinstance(run, ControlRun) for envelope in run]
 
     def _between(
         self, batch: RecordBatch, start: int, stop: int, arrival_ms: int

@@ -37,13 +37,13 @@ def encode(control: SentControl) -> tuple[bytes, bytes, Headers]:
 
 
 def is_control(headers: Headers | None) -> bool:
-    """Whether a record with these headers is a control message."""
-    return headers is not None and any(name == CONTROL_HEADER for name, _ in headers)
+    """Whether a record with these headers is a control message: its header is the first."""
+    return bool(headers) and headers[0][0] == CONTROL_HEADER  # type: ignore[index]  # not None
 
 
 def decode(value: bytes | None, headers: Headers, position: str) -> SentControl:
     """The inverse of `encode`. Raises SerdeError, naming the position, for anything else."""
-    name = dict(headers)[CONTROL_HEADER]
+    name = headers[0][1]
     try:
         data = json.loads(value or b"")
         message: ControlMessage

@@ -16,6 +16,7 @@ from samzapy import (
     EndOfStreamListenerTask,
     InitableTask,
     OutgoingMessageEnvelope,
+    SideInputsProcessor,
     StreamTask,
     TimerTask,
     Watermark,
@@ -362,3 +363,30 @@ def test_sending_to_a_stream_that_is_not_declared_intermediate_is_refused_with_w
     write(job, 10)
     with pytest.raises(ConfigError, match=r"systems.mem.streams.out.samza.intermediate: must be true, here and in"):
         job.run()
+
+
+class Latest(SideInputsProcessor):
+    """Notes what it gets and keeps it."""
+
+    seen: ClassVar[list] = []
+
+    def process(self, message, store):
+        self.seen.append(message.message)
+        return [("latest", message.message)]
+
+
+def test_a_store_that_an_intermediate_stream_fills_gets_the_messages_alone(tmp_path):
+    Latest.seen.clear()
+    keys = {
+        "task.inputs": "mem.other",
+        "stores.filled.factory": "inmemory",
+        "stores.filled.key.serde": "string",
+        "stores.filled.msg.serde": "json",
+        "stores.filled.side.inputs": "mem.in",
+        "stores.filled.side.inputs.processor.factory": f"{__name__}:Latest",
+    }
+    job = job_of(tmp_path, **keys)
+    job.admin.create(StreamSpec("other", 1))
+    write(job, "A:w5", 10, "A:w20", 30, "A:e")
+    job.run()
+    assert Latest.seen == [10, 30]
