@@ -3,7 +3,6 @@
 from uuid import uuid4
 
 import pytest
-from stopped_clock import StoppedClock
 
 from samzapy import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
@@ -13,6 +12,7 @@ from samzapy.system.choosers.portion import Portion
 from samzapy.system.choosers.tiered import Tiered
 from samzapy.system.choosers.turns import RoundRobin
 from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.testing import ManualClock
 
 URGENT, SLOW = (SystemStreamPartition("mem", stream, 0) for stream in ("urgent", "slow"))
 
@@ -32,7 +32,7 @@ class Rig:
         self.consumer = ChoosingConsumer(
             {"mem": self.inner},
             chooser,
-            Portion(StoppedClock(), most),
+            Portion(ManualClock(), most),
             most_waiting=most_waiting,
             max_idle_s=0.01,
             bootstrap=bootstrap,
