@@ -6,12 +6,14 @@ A message's way through the packages:
 
     consume   system/kafka/consumer      a batch of raw records, by partition
     decode    container/decode           bytes -> IncomingMessageEnvelope
+    choose    system/choosers            which partition's next (only in jobs that ask for an order)
     process   container/run_loop         -> the user's StreamTask.process(envelope, collector, coordinator)
     state     storage/kv/cached          store.get / put on objects; misses go down to bytes
     send      container/collector        outputs, batched to the producer
     commit    container/commit           the numbered steps; the only writer of checkpoints and changelogs
     restore   storage/restore            on start: checkpoint -> local store (or storage/backup) -> tail of the changelog
     fill      container/sources          stores that streams fill: before the tasks start, and from then on
+    time      container/timing           timers and the clocks they fire by; container/control: what the stages before say
 
 The packages, imports going down only:
 
@@ -29,6 +31,7 @@ The packages, imports going down only:
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.collector import MessageCollector
 from samzapy.api.context import ContainerContext, Context, JobContext, TaskContext
+from samzapy.api.control import ControlMessage, Drain, EndOfStream, Watermark
 from samzapy.api.coordinator import RequestScope, TaskCoordinator
 from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
 from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
@@ -42,12 +45,16 @@ from samzapy.api.task import (
     ClosableTask,
     CopartitionedTask,
     CoroutineTask,
+    DrainListenerTask,
     EndOfStreamListenerTask,
     InitableTask,
     StreamTask,
     TaskCallback,
+    TimerTask,
+    WatermarkListenerTask,
     WindowableTask,
 )
+from samzapy.api.timers import TimerClock, Timers
 from samzapy.errors import SamzapyError
 from samzapy.version import VERSION
 
@@ -59,8 +66,12 @@ __all__ = [
     "ClosableTask",
     "ContainerContext",
     "Context",
+    "ControlMessage",
     "CopartitionedTask",
     "CoroutineTask",
+    "Drain",
+    "DrainListenerTask",
+    "EndOfStream",
     "EndOfStreamListenerTask",
     "IncomingMessageEnvelope",
     "InitableTask",
@@ -84,6 +95,11 @@ __all__ = [
     "TaskCallback",
     "TaskContext",
     "TaskCoordinator",
+    "TimerClock",
+    "TimerTask",
+    "Timers",
+    "Watermark",
+    "WatermarkListenerTask",
     "WindowableTask",
     "__version__",
 ]

@@ -7,6 +7,7 @@ that tells times uses this: windows (partitions), tasks (partitions, upstream ta
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from math import inf
 from typing import Generic, TypeVar
 
 S = TypeVar("S", bound=Hashable)
@@ -40,6 +41,13 @@ class Watermarks(Generic[S]):
         """The source that holds `current` back: one without a mark, else the one with the least; None if none counts."""
         counting = [(mark is not None, mark or 0, source) for source, mark in self._counting()]
         return min(counting, key=lambda each: each[:2])[2] if counting else None
+
+    def reach(self, source: S) -> float:
+        """How far `current` can come by `source` alone: the least mark of the others that count, -inf while one of them
+        has none, inf where there are no others."""
+        others = [mark for each, mark in self._counting() if each != source]
+        marks = [mark for mark in others if mark is not None]
+        return min(marks, default=inf) if len(marks) == len(others) else -inf
 
     def advance(self, source: S, time_ms: int) -> bool:
         """`source` has come to `time_ms`, and counts (again); returns whether `current` has moved.

@@ -6,10 +6,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemProducer
+
+
+class SenderState(NamedTuple):
+    """The last word of a task that writes to an intermediate stream: its watermark (None: none yet), the number of tasks
+    of its job, and whether it has ended or is drained."""
+
+    time_ms: int | None
+    senders: int
+    ended: bool = False
+    drained: bool = False
 
 
 @dataclass(frozen=True)
@@ -19,7 +29,9 @@ class Checkpoint:
     `input_offsets`: the next offset to process of each partition. `changelog_offsets`: per store, the offset of the
     last changelog record of the commit (-1: none yet). `epoch`: the attempt that wrote it. `time_ms`: when.
     `clock`: the task's event-time clock in milliseconds, None where it keeps none. `startpoints`: the ids of those that
-    were followed, by partition, the newest of each.
+    were followed, by partition, the newest of each. `event_times`: what the clock of its timers is made of, the latest
+    event time of each partition, empty where it keeps none. `senders`: what the senders of each intermediate partition
+    have said before its offset, by their names.
     """
 
     input_offsets: Mapping[SystemStreamPartition, int]
@@ -28,6 +40,8 @@ class Checkpoint:
     time_ms: int = 0
     clock: int | None = None
     startpoints: Mapping[SystemStreamPartition, str] = field(default_factory=dict)
+    event_times: Mapping[SystemStreamPartition, int] = field(default_factory=dict)
+    senders: Mapping[SystemStreamPartition, Mapping[str, SenderState]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -51,6 +65,8 @@ class JobRecord(Enum):
     """The time at which all its tasks' own states start again."""
     STARTPOINTS = "samzapy-startpoints"
     """Where its partitions are to start, whatever its tasks have committed."""
+    DRAIN = "samzapy-drain"
+    """Which run was asked to drain."""
 
 
 class CheckpointManager(ABC):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from samzapy.api.control import ControlMessage
 from samzapy.api.envelope import OutgoingMessageEnvelope
+from samzapy.api.stream import SystemStream
 
 
 class MessageCollector(ABC):
@@ -16,3 +18,10 @@ class MessageCollector(ABC):
 
         Raises SerdeError when key or message do not serialize, RecordTooLarge when the system refuses the size.
         """
+
+    def send_control(self, stream: SystemStream, message: ControlMessage) -> None:
+        """Queue a control message to every partition of an intermediate stream, behind what was sent before.
+
+        Raises ConfigError for a stream that is not declared intermediate, and UnknownStream.
+        """
+        raise NotImplementedError(f"{type(self).__name__} takes no control messages")

@@ -12,6 +12,8 @@ from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import Sink
 from samzapy.api.state_checkpoint import StateCheckpoints
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.timers import Timers
+from samzapy.errors import StoreError
 
 S = TypeVar("S")
 
@@ -66,6 +68,11 @@ class TaskContext(ABC):
     def get_store(self, name: str, kind: type[Any] = object) -> Any:
         """The task's store of that name: a KeyValueStore, or what the store's engine offers instead (`kind`, e.g.
         HeapStore). Raises StoreError, naming the known ones, if the job has none such, or if it is not of `kind`."""
+
+    @property
+    def timers(self) -> Timers:
+        """The task's timers. Raises StoreError for a job without a store for them."""
+        raise StoreError(f"{self.task_name}: the job has no store for timers; add stores.NAME.factory=timers")
 
     @abstractmethod
     def set_starting_offset(self, ssp: SystemStreamPartition, offset: int) -> None:

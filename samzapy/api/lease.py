@@ -14,6 +14,8 @@ class Directive(Enum):
     CONTINUE = "continue"
     STOP = "stop"
     """Commit and stop: the operator asked for it."""
+    DRAIN = "drain"
+    """Process what there is now, tell the tasks, commit and stop."""
     ABANDON = "abandon"
     """Stop without a commit: a newer attempt owns the container."""
 

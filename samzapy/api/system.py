@@ -30,6 +30,18 @@ class RecordBatch(NamedTuple):
     timestamps: Sequence[int]
     headers: Sequence[Headers | None] | None = None
 
+    def part(self, start: int, stop: int) -> RecordBatch:
+        """The records from index `start` on, before `stop`; at least one."""
+        headers = None if self.headers is None else self.headers[start:stop]
+        return RecordBatch(
+            self.ssp,
+            self.offsets[start:stop],
+            self.keys[start:stop],
+            self.values[start:stop],
+            self.timestamps[start:stop],
+            headers if headers is not None and any(headers) else None,
+        )
+
 
 class OffsetRange(NamedTuple):
     """A partition's readable range: oldest <= offset < upcoming. `upcoming` counts open transactions too."""

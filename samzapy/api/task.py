@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 from samzapy.api.collector import MessageCollector
 from samzapy.api.context import Context
@@ -65,8 +66,8 @@ class CoroutineTask(ABC):
     """An AsyncStreamTask written as a coroutine: a message is done when its `process` returns.
 
     Coroutines run on the task's thread, so stores and collector may be used anywhere in them; between two awaits
-    nothing else of the task runs. `init`, `window`, `on_end_of_stream` and `close` may be coroutine functions too. What a
-    coroutine leaves running behind it (`asyncio.create_task`) runs only while messages are in flight.
+    nothing else of the task runs. `init`, `window`, `close` and what begins with `on_` may be coroutine functions too.
+    What a coroutine leaves running behind it (`asyncio.create_task`) runs only while messages are in flight.
     """
 
     @abstractmethod
@@ -104,6 +105,17 @@ class WindowableTask(ABC):
         """Called every `task.window.ms` (default -1: never), never at the same time as `process`."""
 
 
+class TimerTask(ABC):
+    """A task that sets timers: `context.task.timers`."""
+
+    @abstractmethod
+    def on_timer(self, key: Any, time_ms: int, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
+        """Called once for a timer whose time has come, in order of time, never at the same time as `process`.
+
+        The timer is gone then, and comes back only if what this call does is not committed.
+        """
+
+
 class ClosableTask(ABC):
     """A task that cleans up."""
 
@@ -113,8 +125,29 @@ class ClosableTask(ABC):
 
 
 class EndOfStreamListenerTask(ABC):
-    """A task that wants to know when its bounded inputs have ended."""
+    """A task that wants to know when its bounded inputs have ended, by `--until-end`, or because all senders of an
+    intermediate stream have said so."""
 
     @abstractmethod
     def on_end_of_stream(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
         """Called once, when all of the task's partitions have reached their end."""
+
+
+class WatermarkListenerTask(ABC):
+    """A task that reads intermediate streams and wants to know how far event time has come in the stages before it."""
+
+    @abstractmethod
+    def on_watermark(self, time_ms: int, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
+        """Called when the task's watermark has moved: the least, over its intermediate partitions, of the least watermark
+        of each one's senders. All messages before it are processed. A task that sends on says so in turn, with
+        `collector.send_control(stream, Watermark(time_ms))`."""
+
+
+class DrainListenerTask(ABC):
+    """A task that wants to know that its job is being drained."""
+
+    @abstractmethod
+    def on_drain(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
+        """Called once, in place of `on_end_of_stream`, when everything is processed that was there when the drain was
+        asked for; a commit follows, and the stop. A task that sends to an intermediate stream drains the next stage with
+        `collector.send_control(stream, Drain())`."""

@@ -2,11 +2,16 @@
 
 checkpoint  {"format": 1, "epoch": 7, "time-ms": 1700000000000, "clock": null,
              "inputs": {"kafka.orders[0]": 481}, "changelogs": {"counts": 92},
-             "startpoints": {"kafka.orders[0]": "5f0c..."}}     (left out if there are none)
+             "startpoints": {"kafka.orders[0]": "5f0c..."},
+             "event-times": {"kafka.orders[0]": 1699999999000},
+             "senders": {"kafka.orders[0]": {"shop-1/Partition 0": [1699999999000, 8, false, false]}}}
+             (the last three are left out if there are none)
 partitions  {"format": 1, "partitions": {"Partition 0": 0}}
 owner       {"format": 1, "run": "5f0c...", "started-ms": 1700000000000, "host": "a", "pid": 42}
 
-`inputs` are the next offsets to process, `changelogs` the last offsets of the commit's changelog records. The owner is
+`inputs` are the next offsets to process, `changelogs` the last offsets of the commit's changelog records,
+`event-times` the latest event time of each input, `senders` the watermark, number,
+end and drain of each sender of an intermediate input; either is left out if there are none. The owner is
 the run that was started last. The job's other records are JSON objects with a format, too, and their owners' fields.
 """
 
@@ -16,7 +21,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from samzapy.api.checkpoint import Checkpoint, JobRun
+from samzapy.api.checkpoint import Checkpoint, JobRun, SenderState
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.errors import RestoreError
 
@@ -35,6 +40,13 @@ def encode(checkpoint: Checkpoint) -> bytes:
     }
     if checkpoint.startpoints:
         data["startpoints"] = {str(ssp): startpoint for ssp, startpoint in checkpoint.startpoints.items()}
+    if checkpoint.event_times:
+        data["event-times"] = {str(ssp): time for ssp, time in checkpoint.event_times.items()}
+    if checkpoint.senders:
+        data["senders"] = {
+            str(ssp): {name: list(state) for name, state in senders.items()}
+            for ssp, senders in checkpoint.senders.items()
+        }
     return json.dumps(data).encode()
 
 
@@ -51,6 +63,11 @@ def decode(value: bytes, where: str) -> Checkpoint:
             int(data["time-ms"]),
             data["clock"],
             {SystemStreamPartition.parse(ssp): str(name) for ssp, name in data.get("startpoints", {}).items()},
+            {SystemStreamPartition.parse(ssp): int(time) for ssp, time in data.get("event-times", {}).items()},
+            {
+                SystemStreamPartition.parse(ssp): {name: SenderState(*state) for name, state in senders.items()}
+                for ssp, senders in data.get("senders", {}).items()
+            },
         )
     except (ValueError, KeyError, TypeError, AttributeError) as cause:
         raise RestoreError(f"{where}: not a checkpoint ({type(cause).__name__}: {cause}): {value[:80]!r}") from cause

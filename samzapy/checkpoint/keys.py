@@ -37,6 +37,7 @@ class Kind(Enum):
     LOCALITY = JobRecord.LOCALITY.value
     CLOCK = JobRecord.CLOCK.value
     STARTPOINTS = JobRecord.STARTPOINTS.value
+    DRAIN = JobRecord.DRAIN.value
     SAMZA_CHECKPOINT = "checkpoint"
     """A task's checkpoint as Samza's version 1 has it."""
 

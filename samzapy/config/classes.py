@@ -65,6 +65,7 @@ ENGINES = KnownClasses(
         "quantiles": f"{_VIEWS}.sketches:QuantilesFactory",
         "inverted-index": f"{_VIEWS}.inverted_index:InvertedIndexFactory",
         "cube": f"{_VIEWS}.cube:CubeFactory",
+        "timers": f"{_VIEWS}.timers:TimersFactory",
     },
     _JAVA_ENGINES,
     "my.module:MyStorageEngineFactory",
@@ -94,6 +95,8 @@ STATE_CHECKPOINTS = KnownClasses(
     {},
     "my.module:MyCheckpointStoreFactory",
 )
+ROUND_ROBIN = "round-robin"
+CHOOSERS = KnownClasses({ROUND_ROBIN: ROUND_ROBIN}, {"RoundRobinChooserFactory": ROUND_ROBIN}, "my.module:MyChooser")
 
 _GROUPERS = {
     "GroupByPartitionFactory": "partition",

@@ -29,7 +29,7 @@ class JobConfig:
     back to the system's defaults. `serdes` maps names to class paths (built-in ones included). `raw` is the flat file
     with its overrides, values unresolved (`${env:X}` as written), for those who carry the job elsewhere;
     `resolved` has the values in clear (their `repr` hides secrets). `stream_ids` are the streams named by
-    `streams.ID.*`. `warnings` are one-line sentences about what is odd but does not stop the job."""
+    `streams.ID.*`. `timers_store` names the store of the tasks' timers. `warnings` are one-line sentences about what is odd but does not stop the job."""
 
     name: str
     id: str
@@ -38,6 +38,7 @@ class JobConfig:
     streams: Mapping[SystemStream, StreamConfig]
     stores: Mapping[str, StoreConfig]
     serdes: Mapping[str, str]
+    timers_store: str | None = None
     container_count: int = 1
     grouper: str = "partition"
     default_system: str | None = None

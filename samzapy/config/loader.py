@@ -13,6 +13,7 @@ from samzapy.api.system import SystemSettings
 from samzapy.config import (
     asynchronous,
     checkpoint,
+    choosers,
     database,
     errors,
     job,
@@ -29,6 +30,7 @@ from samzapy.config import (
     streams,
     systems,
     task,
+    timers,
     views,
 )
 from samzapy.config.classes import ENGINES, SYSTEMS
@@ -52,6 +54,7 @@ ALL_KEYS: tuple[Key[Any], ...] = (
     *spark.KEYS,
     *task.KEYS,
     *asynchronous.KEYS,
+    *choosers.KEYS,
     *errors.KEYS,
     *checkpoint.KEYS,
     *state_checkpoint.KEYS,
@@ -62,6 +65,7 @@ ALL_KEYS: tuple[Key[Any], ...] = (
     *stores.KEYS,
     *rocksdb.KEYS,
     *views.KEYS,
+    *timers.KEYS,
     *metrics.KEYS,
 )
 
@@ -120,6 +124,7 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
         systems=_with_streams(reader, found_systems, found_streams, ids),
         streams=found_streams,
         stores=found_stores,
+        timers_store=timers.parse_timers(reader, found_stores),
         serdes=serdes,
         container_count=reader.get(job.CONTAINER_COUNT),
         grouper=reader.get(job.GROUPER),

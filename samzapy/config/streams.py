@@ -19,7 +19,8 @@ from samzapy.config.systems import OFFSET_DEFAULT_KIND
 @dataclass(frozen=True)
 class StreamConfig:
     """How one stream is read and written. A serde of None passes bytes through. `offset_default` is oldest, upcoming
-    or newest: where to start without a checkpoint (or with `reset_offset`). `properties` are topic keys for creation."""
+    or newest: where to start without a checkpoint (or with `reset_offset`). `properties` are topic keys for creation. `intermediate`:
+    control messages may stand between its messages."""
 
     system_stream: SystemStream
     key_serde: str | None = None
@@ -30,6 +31,7 @@ class StreamConfig:
     bootstrap: bool = False
     bounded: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
+    intermediate: bool = False
 
 
 def _places(leaf: str, *, system_wide: bool = True) -> tuple[str, ...]:
@@ -74,14 +76,14 @@ PRIORITY = Key(
     "streams.{stream}.samza.priority",
     integer(-1, 2**31 - 1),
     -1,
-    "Inputs of a higher priority are processed first; -1: none.",
+    "Inputs of a higher priority are processed first; -1: 0, or the highest for a bootstrap stream.",
     otherwise=_places("priority", system_wide=False),
 )
 BOOTSTRAP = Key(
     "streams.{stream}.samza.bootstrap",
     BOOLEAN,
     False,
-    "Read this input to its end (as of the start) before any other.",
+    "Process this input up to its head, as of the container's start, before any other; again at every start.",
     otherwise=_places("bootstrap", system_wide=False),
 )
 BOUNDED = Key(
@@ -90,6 +92,13 @@ BOUNDED = Key(
     False,
     "The input ends where it ended at the start.",
     otherwise=_places("bounded", system_wide=False),
+)
+INTERMEDIATE = Key(
+    "streams.{stream}.samza.intermediate",
+    BOOLEAN,
+    False,
+    "The stream goes from one stage of a pipeline to the next: watermarks, ends and drains may stand between its messages.",
+    otherwise=_places("intermediate", system_wide=False),
 )
 PROPERTIES = Key("streams.{stream}.*", TEXT, None, "Topic keys for the stream's creation (`cleanup.policy`, ...).")
 KEYS = collect(globals())
@@ -179,6 +188,11 @@ def _stream(reader: Reader, stream: SystemStream, stream_id: str | None, serdes:
         prefix = f"streams.{stream_id}."
     for key in (KEY_SERDE, MSG_SERDE):
         check_serde(reader, serdes, reader.where(key, **names), reader.get(key, **names))
+    if reader.get(BOOTSTRAP, **names) and reader.get(OFFSET_DEFAULT, **names) == "upcoming":
+        reader.warn(
+            f"{reader.where(BOOTSTRAP, **names)}: {stream} starts at upcoming, where there is nothing to read yet; "
+            f"set {OFFSET_DEFAULT.places(**names)[0]}=oldest"
+        )
     below = reader.below(prefix)
     return StreamConfig(
         stream,
@@ -189,5 +203,6 @@ def _stream(reader: Reader, stream: SystemStream, stream_id: str | None, serdes:
         priority=reader.get(PRIORITY, **names),
         bootstrap=reader.get(BOOTSTRAP, **names),
         bounded=reader.get(BOUNDED, **names),
+        intermediate=reader.get(INTERMEDIATE, **names),
         properties={key: value for key, value in below.items() if not key.startswith("samza.")},
     )

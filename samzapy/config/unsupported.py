@@ -21,10 +21,10 @@ _NO_EFFECT: tuple[tuple[str, str], ...] = (
     (r"task\.live\.checkpoint\.max\.age", "there is one checkpoint format"),
     (r"task\.transactional\.state\..*", "local stores never hold more than what was committed"),
     (r"task\.commit\.(max\.delay|timeout)\.ms|task\.commit\.skip\..*", "a commit is never skipped"),
-    (r"task\.(callback\.(watermark|drain)\..*|watermark.*)", "there are no watermarks"),
-    (r"task\.(poll\.interval\.ms|consumer\.batch\.size|chooser\.class|name\.grouper\.factory)", "no counterpart"),
+    (r"task\.(callback\.(watermark|drain)|watermark\.quorum)\..*", "no counterpart"),
+    (r"task\.(poll\.interval\.ms|name\.grouper\.factory)", "no counterpart"),
     (r"systems\.[^.]+\.(.+\.)?samza\.delete\.committed\.messages", "no counterpart"),
-    (r"streams\.[^.]+\.samza\.(delete\.committed\.messages|broadcast|intermediate)", "no counterpart"),
+    (r"streams\.[^.]+\.samza\.(delete\.committed\.messages|broadcast)", "no counterpart"),
     (
         r"stores\.(.+\.)?(backup|restore)\.factories",
         "stores.X.changelog and stores.X.backup.path say where state is kept",

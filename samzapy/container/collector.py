@@ -7,10 +7,12 @@ from functools import partial
 from typing import Any
 
 from samzapy.api.collector import MessageCollector
+from samzapy.api.control import ControlMessage
 from samzapy.api.envelope import OutgoingMessageEnvelope
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, SystemProducer
+from samzapy.container.control.sender import ControlRecords
 from samzapy.errors import SerdeError
 
 Encode = Callable[[Any], bytes]
@@ -27,7 +29,7 @@ _bytes_only: Encode = b"".__add__
 class BufferingCollector(MessageCollector):
     """One task's collector. `hand_over` gives the gathered records to the producers, without waiting for their acks."""
 
-    __slots__ = ("_gathered", "_routes", "_serdes_of", "producer_of", "sent")
+    __slots__ = ("_gathered", "_routes", "_serdes_of", "control", "producer_of", "sent")
 
     def __init__(
         self,
@@ -42,6 +44,8 @@ class BufferingCollector(MessageCollector):
         self._stream: SystemStream | None = None
         self._route: Route | None = None
         self._gathered: dict[str, list[OutgoingRecord]] = {}
+        #: Makes the records of control messages; set where the task's job is known.
+        self.control: ControlRecords | None = None
         self.sent = 0
 
     @property
@@ -70,6 +74,10 @@ class BufferingCollector(MessageCollector):
             self._refuse(envelope, cause)
             return
         records.append(_record((name, key, message, partition, partition_key, envelope.headers, envelope.timestamp)))
+
+    def send_control(self, stream: SystemStream, message: ControlMessage) -> None:
+        assert self.control is not None
+        self._records_of(stream).extend(self.control(stream, message))
 
     def hand_over(self) -> None:
         """Queue what was gathered at the producers. Raises what they raise."""

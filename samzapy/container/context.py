@@ -10,6 +10,7 @@ from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import Sink
 from samzapy.api.state_checkpoint import StateCheckpoints
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.timers import Timers
 from samzapy.errors import StoreError
 
 
@@ -27,6 +28,7 @@ class ContainerTaskContext(TaskContext):
         offsets: dict[SystemStreamPartition, int],
         metrics: MetricsRegistry,
         epoch: int,
+        timers: Timers | None = None,
         checkpoints: StateCheckpoints | None = None,
         told: Collection[SystemStreamPartition] = (),
     ) -> None:
@@ -37,6 +39,7 @@ class ContainerTaskContext(TaskContext):
         self._offsets = offsets
         self._metrics = metrics
         self._epoch = epoch
+        self._timers = timers
         self._checkpoints = checkpoints
         self._told = told
         self._sealed = False
@@ -59,6 +62,10 @@ class ContainerTaskContext(TaskContext):
     @property
     def epoch(self) -> int:
         return self._epoch
+
+    @property
+    def timers(self) -> Timers:
+        return super().timers if self._timers is None else self._timers
 
     def get_store(self, name: str, kind: type[Any] = object) -> Any:
         try:

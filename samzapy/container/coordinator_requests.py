@@ -31,6 +31,10 @@ class CoordinatorRequests(TaskCoordinator):
         else:
             self.shutdown_vote = True
 
+    def interrupt(self) -> None:
+        """Let the task return after the message at hand, for something else that is to be done first."""
+        self.pending = True
+
     def done(self) -> None:
         """The loop has obeyed; a vote to shut down stays."""
         self.pending = False

@@ -21,13 +21,14 @@ class EventClock:
     A partition that has ended, or is idle, does not hold the clock back; `marks` is what a restart needs to know.
     """
 
-    __slots__ = ("_marks",)
+    __slots__ = ("_marks", "ssps")
 
     def __init__(
         self, ssps: Iterable[SystemStreamPartition], marks: Mapping[SystemStreamPartition, int] | None = None
     ) -> None:
         """`marks`: those of an earlier life."""
-        self._marks = Watermarks(ssps, marks)
+        self.ssps = frozenset(ssps)
+        self._marks = Watermarks(self.ssps, marks)
 
     @property
     def now(self) -> int | None:
@@ -49,6 +50,10 @@ class EventClock:
         none at all, move nothing."""
         latest = max(map(_event_time, envelopes), default=-1)
         return latest >= 0 and self._marks.advance(ssp, latest)
+
+    def reach(self, ssp: SystemStreamPartition) -> float:
+        """How far the clock can come by this partition alone: -inf if another one has brought no time yet."""
+        return self._marks.reach(ssp)
 
     def advance(self, ssp: SystemStreamPartition, time_ms: int) -> bool:
         """A partition has come to that time; returns whether the clock has moved."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from samzapy.api.lease import ContainerLease
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.task import AnyTask, AsyncStreamTask, CoroutineTask, StreamTask
+from samzapy.api.task import AnyTask, AsyncStreamTask, CoroutineTask, StreamTask, TimerTask
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.error_policy import Stage
@@ -102,3 +102,12 @@ def _shortcoming(found: type) -> str | None:
     if kind is not CoroutineTask and inspect.iscoroutinefunction(process):
         return f"must not define {process.__name__} as a coroutine function: only a CoroutineTask's is awaited"
     return None
+
+
+def check_timers(config: JobConfig, task_class: type[AnyTask]) -> None:
+    """Raise ConfigError for a job that keeps timers which nobody would be called back for."""
+    if config.timers_store is not None and not issubclass(task_class, TimerTask):
+        message = (
+            f"{task_class.__name__} must be a TimerTask that defines on_timer: store '{config.timers_store}' has timers"
+        )
+        raise ConfigError([ConfigProblem("task.class", config.task.task_class, message)])

@@ -45,6 +45,7 @@ class Heartbeat:
         self._clock = clock
         self._phase = "starting"
         self._stop_requested = False
+        self._drain_requested = False
         self._lost: str | None = None
         self._answered_at = clock.monotonic()
         self._closed = threading.Event()
@@ -73,6 +74,10 @@ class Heartbeat:
         if self._lost is not None:
             raise TaskMigrated(self._lost)
         return self._stop_requested
+
+    def should_drain(self) -> bool:
+        """Whether to process what there is, and stop."""
+        return self._drain_requested
 
     def confirm(self) -> None:
         """Ask now, and wait for the answer. Raises TaskMigrated if the container is another attempt's, or nobody says."""
@@ -122,5 +127,7 @@ class Heartbeat:
         self._answered_at = max(asked, self._answered_at)
         if directive is Directive.STOP:
             self._stop_requested = True
+        elif directive is Directive.DRAIN:
+            self._drain_requested = True
         elif directive is Directive.ABANDON:
             self._lose("a newer attempt runs this container")

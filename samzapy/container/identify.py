@@ -2,7 +2,7 @@
 
 In effectively-once every output carries the header `samzapy-id`: `topic/partition/offset/n`, the position of the input
 it came from and its number among that input's outputs. A deterministic task that processes an input again sends the
-same ids again. What `window` and `on_end_of_stream` send comes from no input and has no id.
+same ids again. What `window` and the methods that begin with `on_` send comes from no input and has no id.
 
 A broadcast partition is read by every task, so the ids of what comes from it end in `@task`: two tasks' outputs are two.
 """
@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable
 from urllib.parse import quote
 
 from samzapy.api.collector import MessageCollector
+from samzapy.api.control import ControlMessage
 from samzapy.api.coordinator import TaskCoordinator
 from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
 from samzapy.api.identity import ID_HEADER
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import StreamTask
 
 
@@ -65,6 +66,10 @@ class IdentifyingCollector(MessageCollector):
                 envelope.timestamp,
             )
         )
+
+    def send_control(self, stream: SystemStream, message: ControlMessage) -> None:
+        # What it says is the same however often it is said: it needs no id.
+        self._collector.send_control(stream, message)
 
 
 class IdentifiedProcess:

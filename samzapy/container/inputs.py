@@ -40,8 +40,10 @@ class Inputs:
         raw: RawRecords | None = None,
         side: SideInputs | None = None,
     ) -> None:
-        """`raw` keeps what is polled as it came, for those who need it later; `side`: what else is read meanwhile."""
+        """`consumers` by system; one may serve several. `raw` keeps what is polled as it came, for those who need it
+        later; `side`: what else is read meanwhile."""
         self._consumers = dict(consumers)
+        self._readers = tuple(dict.fromkeys(consumers.values()))
         self._decoders = {tuple(stream): decoder for stream, decoder in decoders.items()}
         self._ends = dict(ends)
         self._ended: set[SystemStreamPartition] = set()
@@ -57,7 +59,7 @@ class Inputs:
         """Begin to fetch from `offsets`. Partitions that start at or past their end have ended at once."""
         for ssp, offset in offsets.items():
             self._consumers[ssp.system].register(ssp, offset)
-        for consumer in self._consumers.values():
+        for consumer in self._readers:
             consumer.start()
         for ssp, end in list(self._ends.items()):
             if offsets[ssp] >= end:
@@ -88,6 +90,28 @@ class Inputs:
             self._consumers[ssp.system].resume([ssp])
         self._held = frozenset(ssps)
 
+    def finish(self, ssp: SystemStreamPartition) -> None:
+        """The partition ends here: its senders have said so."""
+        if ssp not in self._finished:
+            self._ends.setdefault(ssp, 0)
+            self._end(ssp)
+
+    def end_at(self, ends: Mapping[SystemStreamPartition, int]) -> None:
+        """The partitions that have not ended end there, or sooner where an end was set already."""
+        for ssp, end in ends.items():
+            if ssp not in self._finished:
+                self._ends[ssp] = min(end, self._ends.get(ssp, end))
+        self._look_for_ends()
+
+    def go_on(self, ssp: SystemStreamPartition) -> None:
+        """The partition has no end after all."""
+        self._ends.pop(ssp, None)
+        self._ended.discard(ssp)
+        if ssp in self._finished:
+            self._finished.discard(ssp)
+            if ssp not in self._held:
+                self._consumers[ssp.system].resume([ssp])
+
     def take_ended(self) -> set[SystemStreamPartition]:
         """The partitions that have ended since the last call, everything polled before included."""
         ended, self._ended = self._ended, set()
@@ -97,17 +121,16 @@ class Inputs:
         """Release the consumers."""
         if self.side is not None:
             self.side.close()
-        for consumer in self._consumers.values():
+        for consumer in self._readers:
             consumer.close()
 
     def _fetch(self, timeout_s: float) -> list[RecordBatch]:
-        if len(self._consumers) == 1:
-            (consumer,) = self._consumers.values()
-            return consumer.poll(timeout_s, self._batch)
-        batches = [batch for consumer in self._consumers.values() for batch in consumer.poll(0.0, self._batch)]
+        if len(self._readers) == 1:
+            return self._readers[0].poll(timeout_s, self._batch)
+        batches = [batch for consumer in self._readers for batch in consumer.poll(0.0, self._batch)]
         if not batches:
-            wait = min(timeout_s, self._max_idle_s) / len(self._consumers)
-            batches = [batch for consumer in self._consumers.values() for batch in consumer.poll(wait, self._batch)]
+            wait = min(timeout_s, self._max_idle_s) / len(self._readers)
+            batches = [batch for consumer in self._readers for batch in consumer.poll(wait, self._batch)]
         return batches
 
     def _before_end(self, ssp: SystemStreamPartition, last: int, runs: list[Run]) -> list[Run]:

@@ -28,6 +28,7 @@ from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.garbage import tuned_for_messages
 from samzapy.container.heartbeat import Heartbeat
 from samzapy.container.inputs import Inputs
+from samzapy.container.loop_control import LoopControl
 from samzapy.container.ownership import Ownership
 from samzapy.container.parts import Parts
 from samzapy.container.run_loop import RunLoop
@@ -135,15 +136,20 @@ class Container:
         # 6  init
         for task in self._tasks:
             parts.clocks(task, checkpoints[task.name], self._lease, self._clock)
-            parts.init(task, checkpoints[task.name], epoch)
+            parts.init(task, checkpoints[task.name], epoch, self._clock)
         reach("start.6")
         # 7  inputs
         self._committer = parts.committer(epoch, self._clock, self._heartbeat.should_stop)
         self._committer.commit([task for task in self._tasks if self._never_committed(task, checkpoints)], force=True)
-        self._inputs = parts.inputs(self._ends, self._clock, side)
+        self._inputs = parts.inputs(self._ends, self._clock, self._tasks, side)
         self._inputs.start(self._first_offsets())
         reach("start.7")
-        return parts.run_loop(self._tasks, self._inputs, self._committer, self._heartbeat.should_stop, self._clock)
+        control = LoopControl(self._heartbeat.should_stop, self._drain_to)
+        return parts.run_loop(self._tasks, self._inputs, self._committer, control, self._clock)
+
+    def _drain_to(self) -> Mapping[SystemStreamPartition, int] | None:
+        """Where every input ends now, if the job is to be drained."""
+        return self._parts.heads() if self._heartbeat.should_drain() else None
 
     def _must_own(self) -> None:
         """Ask the coordinator, and look which run is the owner. Raises TaskMigrated."""

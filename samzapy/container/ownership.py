@@ -14,7 +14,7 @@ import secrets
 import socket
 from contextlib import ExitStack, closing
 
-from samzapy.api.checkpoint import CheckpointManager, JobRun
+from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
@@ -52,6 +52,13 @@ class Ownership:
             if self._checkpoints is None:
                 self._checkpoints = self._open()
             self.check(self._checkpoints)
+
+    def asked_to_drain(self) -> bool:
+        """Whether this run was asked to; with the clients of `look`."""
+        if self._run_id is None or self._checkpoints is None:
+            return False
+        asked = self._checkpoints.read_record(JobRecord.DRAIN)
+        return asked is not None and asked.get("run") == self._run_id
 
     def close(self) -> None:
         """Close what `look` has opened; the next one opens it again."""

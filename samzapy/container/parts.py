@@ -16,7 +16,6 @@ from samzapy.api.sink import TaskAttempt
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import SystemProducer
 from samzapy.api.task import AnyTask, StreamTask
-from samzapy.checkpoint.offsets import starting_offset
 from samzapy.checkpoint.startpoints import from_json
 from samzapy.clock import Clock
 from samzapy.config.error_policy import Action, Stage
@@ -30,11 +29,16 @@ from samzapy.container.clients import SystemClients
 from samzapy.container.collector import BufferingCollector
 from samzapy.container.commit.protocol import CommitProtocol, CommitSettings
 from samzapy.container.context import ContainerTaskContext
+from samzapy.container.control.decode import ControlDecoder
+from samzapy.container.control.sender import ControlSender
 from samzapy.container.decode import Decoder
 from samzapy.container.delivery import Delivery
+from samzapy.container.equipment import equip
 from samzapy.container.identify import OutputIds
+from samzapy.container.input_parts import InputParts, heads_of, logs_of
 from samzapy.container.inputs import Inputs
 from samzapy.container.limits import RecordLimits
+from samzapy.container.loop_control import LoopControl
 from samzapy.container.ownership import Ownership
 from samzapy.container.policies.collectors import SizingCollector, TolerantCollector
 from samzapy.container.policies.dead_letters import DeadLetters
@@ -43,13 +47,12 @@ from samzapy.container.policies.policy_log import PolicyLog
 from samzapy.container.policies.raw_records import RawRecords
 from samzapy.container.policies.recovery import Recovery
 from samzapy.container.policies.task_instance import TolerantTaskInstance
-from samzapy.container.policies.undecodable import TolerantDecoder
 from samzapy.container.positions import Offsets, committed_changelogs, count_moves
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.sinks import open_sinks
 from samzapy.container.sources.filling import fill_stores
 from samzapy.container.sources.side_inputs import SideInputs
-from samzapy.container.startpoints import follow
+from samzapy.container.startpoints import first_offsets, follow
 from samzapy.container.state_parts import state_checkpoints_of
 from samzapy.container.sweeping import sweep_in_background
 from samzapy.container.task_instance import TaskInstance
@@ -80,6 +83,7 @@ class Parts:
         self._engines = engines
         self._serdes = serdes
         self._task_class = task_class
+        self._control = ControlSender(config, clients, model.tasks_of_job or len(model.tasks))
         self._delivery = Delivery(config, clients, metrics)
         self._followed: dict[str, dict[SystemStreamPartition, str]] = {}
         self._raw = RawRecords() if config.task.errors.writes_letters else None
@@ -96,28 +100,14 @@ class Parts:
 
     def starting_offsets(self, checkpoints: Mapping[str, Checkpoint | None], now_ms: int) -> dict[str, Offsets]:
         """Where every task starts; what that skips or repeats is counted. Raises OffsetOutOfRange, UnknownStream."""
-        logs = {}
-        for system in sorted({ssp.system for ssp in self.model.ssps}):
-            logs.update(self._clients.admin(system).offsets(s for s in self.model.ssps if s.system == system))
+        logs = logs_of(self.model.ssps, self._clients)
         written = from_json(self._checkpoints.read_record(JobRecord.STARTPOINTS)) if self.config.startpoints else ()
         starts: dict[str, Offsets] = {}
         for task in self.model.tasks:
             checkpoint = checkpoints[task.name]
             told = follow(self.config, written, task, checkpoint, logs, self._clients.admin, now_ms)
             self._followed[task.name] = {ssp: each.id for ssp, each in told.items()}
-            starts[task.name] = {
-                ssp: told[ssp].offset
-                if ssp in told
-                else starting_offset(
-                    ssp,
-                    checkpoint,
-                    self.config.stream(ssp.system_stream),
-                    logs[ssp],
-                    late=ssp in task.late,
-                    goes_back=self._clients.admin(ssp.system).upcoming_goes_back,
-                )
-                for ssp in sorted(task.ssps)
-            }
+            starts[task.name] = first_offsets(self.config, task, checkpoint, told, logs, self._clients.admin)
             if checkpoint is not None:
                 count_moves(checkpoint.input_offsets, starts[task.name], self.metrics)
         return starts
@@ -163,7 +153,8 @@ class Parts:
         """Fill the stores that have streams instead of a changelog; what follows them from then on, None if none does."""
 
         def decoder_of(stream: SystemStream) -> Decoder:
-            return Decoder(*self._stream_serdes(stream))
+            decoder = Decoder(*self._stream_serdes(stream))
+            return ControlDecoder(decoder) if self.config.stream(stream).intermediate else decoder
 
         return fill_stores(self.config, stores, decoder_of, self._clients.consumer, clock, on_restore)
 
@@ -176,8 +167,10 @@ class Parts:
         task = self._task_class()
         if self.config.task.errors.only_fails and isinstance(task, StreamTask):
             collector = BufferingCollector(self._stream_serdes, outputs)
+            collector.control = self._control.of_task(name)
             return TaskInstance(name, task, stores, collector, state, offsets, ids=ids)
         tolerant = self._tolerant_collector(outputs, self._recovery(name, offsets, clock, should_stop))
+        tolerant.control = self._control.of_task(name)
         if isinstance(task, StreamTask):
             return TolerantTaskInstance(name, task, stores, tolerant, state, offsets, ids=ids)
         return AsyncTaskInstance(
@@ -203,7 +196,7 @@ class Parts:
         tasks: Sequence[TaskInstance],
         inputs: Inputs,
         committer: CommitProtocol,
-        should_stop: Callable[[], bool],
+        control: LoopControl,
         clock: Clock,
     ) -> RunLoop:
         """What runs the tasks."""
@@ -211,9 +204,9 @@ class Parts:
         times = {"window_ms": task.window_ms, "commit_ms": task.commit_ms, "idle_ms": self.config.clock.idle_ms}
         asynchronous = [each for each in tasks if isinstance(each, AsyncTaskInstance)]
         if not asynchronous:
-            return RunLoop(tasks, inputs, committer, should_stop, clock, **times)
+            return RunLoop(tasks, inputs, committer, control, clock, **times)
         times["shutdown_ms"] = task.shutdown_ms
-        return AsyncRunLoop(asynchronous, inputs, committer, should_stop, clock, self.events, **times)
+        return AsyncRunLoop(asynchronous, inputs, committer, control, clock, self.events, **times)
 
     def _output_ids(self, task_name: str) -> OutputIds | None:
         if self.config.task.guarantee is not Guarantee.EFFECTIVELY_ONCE:
@@ -242,12 +235,15 @@ class Parts:
         task.startpoints = {**(checkpoint.startpoints if checkpoint else {}), **self._followed[task.name]}
         task.checkpoints = state_checkpoints_of(self.config, task, self._clients, lease, clock, checkpoint)
 
-    def init(self, task: TaskInstance, checkpoint: Checkpoint | None, epoch: int) -> None:
+    def init(self, task: TaskInstance, checkpoint: Checkpoint | None, epoch: int, clock: Clock) -> None:
         """Call the task's `init` with its context, and open the sinks it registers there."""
         stores = task.stores.as_seen(task.visible_stores)
+        timers = stores[self.config.timers_store] if self.config.timers_store else None
         told = {ssp for ssp in task.offsets if self.config.stream(ssp.system_stream).reset_offset}
         told |= self._followed[task.name].keys()
-        context = ContainerTaskContext(task.name, stores, task.offsets, self.metrics, epoch, task.checkpoints, told)
+        context = ContainerTaskContext(
+            task.name, stores, task.offsets, self.metrics, epoch, timers, task.checkpoints, told
+        )
         job = JobContext(self.config.name, self.config.id, self.config.resolved)
         before = dict(task.offsets)
         task.init(Context(job, ContainerContext(self.model.id, self.metrics), context))
@@ -255,6 +251,7 @@ class Parts:
         task.started(context.replayed)
         if checkpoint is not None:
             count_moves(before, task.committable(), self.metrics)
+        equip(task, self.config, checkpoint, timers, clock)
         task.sinks = tuple(context.sinks)
         if task.sinks:
             attempt = TaskAttempt(f"{self.config.name}-{self.config.id}", task.name, epoch, context.ssps)
@@ -268,22 +265,20 @@ class Parts:
             CommitSettings(self._checkpoints, changelogs, epoch, clock, self.metrics, must_own)
         )
 
-    def inputs(self, ends: Mapping[SystemStreamPartition, int], clock: Clock, side: SideInputs | None = None) -> Inputs:
+    def inputs(
+        self,
+        ends: Mapping[SystemStreamPartition, int],
+        clock: Clock,
+        tasks: Sequence[TaskInstance],
+        side: SideInputs | None = None,
+    ) -> Inputs:
         """Consumers and decoders of every input of the container; nothing is fetched yet."""
-        streams = {ssp.system_stream for ssp in self.model.ssps}
-        strict = self.config.task.errors.policies[Stage.DESERIALIZE].only_fails
-        decoder = Decoder if strict else TolerantDecoder
-        decoders = {stream: decoder(*self._stream_serdes(stream)) for stream in streams}
-        return Inputs(
-            {system: self._clients.consumer(system) for system in sorted({stream.system for stream in streams})},
-            decoders,
-            {ssp: end for ssp, end in ends.items() if ssp in self.model.ssps},
-            clock,
-            poll_batch_size=self.config.task.poll_batch_size,
-            max_idle_s=self.config.task.max_idle_ms / 1000.0,
-            raw=self._raw,
-            side=side,
-        )
+        made = InputParts(self.config, self.model.ssps, self._clients, self._stream_serdes, clock, self.metrics)
+        return made.inputs(ends, tasks, self._raw, side)
+
+    def heads(self) -> dict[SystemStreamPartition, int]:
+        """Where every input of the container ends now."""
+        return heads_of(self.model.ssps, self._clients)
 
     def close(self) -> None:
         """Close the clients, and what asynchronous tasks wait in."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.job import JobConfig
 from samzapy.config.promises import GUARANTEE
+
+T = TypeVar("T")
 
 #: Starting offsets of one task.
 Offsets = dict[SystemStreamPartition, int]
@@ -34,3 +37,14 @@ def committed_changelogs(config: JobConfig, checkpoint: Checkpoint | None) -> Ma
     if streams and all(config.stream(stream).reset_offset for stream in streams):
         return {}
     return checkpoint.changelog_offsets
+
+
+def still_true(
+    kept: Mapping[SystemStreamPartition, T], checkpoint: Checkpoint, offsets: Offsets
+) -> dict[SystemStreamPartition, T]:
+    """What a checkpoint says of each partition, without those that start before its offset: their messages are to be
+    processed as at their first time."""
+    committed = checkpoint.input_offsets
+    return {
+        ssp: value for ssp, value in kept.items() if ssp in offsets and offsets[ssp] >= committed.get(ssp, offsets[ssp])
+    }

@@ -6,17 +6,21 @@ requests are seen in time whatever a message costs, and cheap messages pay for t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import WindowableTask
 from samzapy.clock import Clock
 from samzapy.container.commit.protocol import CommitProtocol
+from samzapy.container.control.decode import ControlRun
+from samzapy.container.control.upstream import Upstream
 from samzapy.container.idleness import IdleWatch
 from samzapy.container.inputs import Inputs, Messages
+from samzapy.container.loop_control import LoopControl
 from samzapy.container.schedule import Schedule
 from samzapy.container.task_instance import TaskInstance
+from samzapy.container.timing import TaskTiming
 
 _SLICE_SECONDS = 0.05
 _MIN_SLICE = 1
@@ -28,14 +32,14 @@ MAX_WAIT_S = 0.1
 
 class RunLoop:
     """Runs the tasks of one container on the calling thread until it is told to stop, all tasks have voted, or all
-    inputs have ended. `should_stop` is asked between slices and may raise to end the attempt without a commit."""
+    inputs have ended; to be drained is to have them end where they end then."""
 
     def __init__(
         self,
         tasks: Sequence[TaskInstance],
         inputs: Inputs,
         committer: CommitProtocol,
-        should_stop: Callable[[], bool],
+        control: LoopControl,
         clock: Clock,
         *,
         window_ms: int,
@@ -48,7 +52,9 @@ class RunLoop:
         self._inputs = inputs
         self._side = inputs.side
         self._committer = committer
-        self._should_stop = should_stop
+        self._should_stop = control.should_stop
+        self._drain_to = control.drain_to
+        self._draining = False
         self._clock = clock
         self._by_ssp: dict[SystemStreamPartition, list[TaskInstance]] = {}
         for task in tasks:
@@ -56,6 +62,8 @@ class RunLoop:
                 self._by_ssp.setdefault(ssp, []).append(task)
         self._open: Mapping[str, set[SystemStreamPartition]] = {task.name: set(task.offsets) for task in tasks}
         self._windowed = [task for task in tasks if isinstance(task.task, WindowableTask)]
+        self._timed = [(task, task.timing) for task in tasks if task.timing is not None]
+        self._following = [(task, task.upstream) for task in tasks if task.upstream is not None]
         self._window = Schedule(window_ms if self._windowed else 0, now)
         self._commit = Schedule(commit_ms, now)
         self._idle = IdleWatch(tasks, idle_ms, now)
@@ -75,6 +83,7 @@ class RunLoop:
         A poll waits `longest_wait_s` at the most. For `run`, and for those who move the clock themselves.
         """
         self._timers()
+        self._look_for_drain()
         found = False
         # Not by a name of its own: what was processed is to be gone before the next is polled.
         for ssp, envelopes in self._poll(longest_wait_s):
@@ -93,8 +102,11 @@ class RunLoop:
 
     @property
     def due_at(self) -> float:
-        """When the next window or commit is due, on the monotonic clock; infinity for never."""
-        return min(self._window.due_at, self._commit.due_at)
+        """When the next window, commit or wall-clock timer is due, on the monotonic clock; infinity for never."""
+        due_at = min(self._window.due_at, self._commit.due_at)
+        for _, timing in self._timed:
+            due_at = min(due_at, self._clock.monotonic() + timing.wait_s())
+        return due_at
 
     def window(self) -> None:
         """Call `window` of every task that has one, now."""
@@ -108,6 +120,11 @@ class RunLoop:
     def wind_down(self) -> None:
         """After the last turn: wait for what the tasks have begun."""
 
+    def _look_for_drain(self) -> None:
+        if not self._draining and (ends := self._drain_to()) is not None:
+            self._draining = True
+            self._inputs.end_at(ends)
+
     def _poll(self, longest_wait_s: float) -> list[Messages]:
         polled = self._inputs.poll(min(self._wait(), longest_wait_s))
         if polled:
@@ -117,20 +134,30 @@ class RunLoop:
     def _process(
         self, task: TaskInstance, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]
     ) -> None:
+        if task.upstream is not None and self._hear(task, task.upstream, ssp, envelopes):
+            return
         if envelopes[0].offset < task.offsets[ssp]:
             # A broadcast partition is read from the position of the task that is furthest behind.
             envelopes = [envelope for envelope in envelopes if envelope.offset >= task.offsets[ssp]]
-        done, total = 0, len(envelopes)
+        done, total, timing = 0, len(envelopes), task.timing
+        if timing is not None:
+            timing.begin(ssp, envelopes)
         while done < total:
             started = self._clock.monotonic()
             part = envelopes if total <= self._slice and not done else envelopes[done : done + self._slice]
+            if timing is not None:
+                part = timing.until_due(part)
             processed = task.process(ssp, part)
             done += processed
+            if timing is not None:
+                timing.passed(ssp, part if processed == len(part) else part[:processed])
             task.collector.hand_over()
             took = self._clock.monotonic() - started
             self._resize(processed, took)
             if task.requests.pending:
                 self._obey(task)
+            if timing is not None:
+                self._fire(task, timing)
             if task.over_budget():
                 self._commit_tasks([task])
             if done < total:
@@ -138,6 +165,35 @@ class RunLoop:
             if self._stopping or self._should_stop():
                 self._stopping = True
                 return
+
+    def _hear(
+        self,
+        task: TaskInstance,
+        upstream: Upstream,
+        ssp: SystemStreamPartition,
+        run: Sequence[IncomingMessageEnvelope],
+    ) -> bool:
+        """Take what a task's upstream says; False for messages, which are to be processed."""
+        if upstream.reopens(ssp):
+            self._inputs.go_on(ssp)
+        if not isinstance(run, ControlRun):
+            return False
+        if run[0].offset >= task.offsets[ssp]:
+            task.skip(ssp, run[0].offset)
+            if upstream.take(ssp, run.control):
+                self._inputs.finish(ssp)
+            self._follow(task, upstream)
+        return True
+
+    def _follow(self, task: TaskInstance, upstream: Upstream) -> None:
+        """Tell a task how far event time has come upstream, if it has."""
+        if task.timing is not None:
+            task.timing.follow(upstream.partitions)
+            self._fire(task, task.timing)
+        time_ms = upstream.take_watermark()
+        if time_ms is not None and not self._stopping:
+            task.watermark(time_ms)
+            self._after_call(task)
 
     def _resize(self, processed: int, took: float) -> None:
         if took > 2 * _SLICE_SECONDS:
@@ -155,8 +211,29 @@ class RunLoop:
                 self._after_call(task)
         if now >= self._window.due_at and self._window.due(now):
             self.window()
+        for task, upstream in self._following:
+            upstream.look_for_idle()
+            self._follow(task, upstream)
+        for task, timing in self._timed:
+            timing.look_for_idle(now)
+            self._fire(task, timing)
         if now >= self._commit.due_at and self._commit.due(now):
             self.commit()
+
+    def _fire(self, task: TaskInstance, timing: TaskTiming) -> None:
+        """Fire what is due, in the order of time, and what that makes due."""
+        while not self._stopping and timing.is_due():
+            fired = 0
+            for timer in timing.take_due():
+                fired += 1
+                task.fire(timer)
+                self._after_call(task)
+                if self._stopping:
+                    return
+            if not fired or self._should_stop():
+                return
+            if task.over_budget():
+                self._commit_tasks([task])
 
     def _call_window(self, task: TaskInstance) -> None:
         task.window()
@@ -193,8 +270,19 @@ class RunLoop:
                 if task.clock.set_aside(ssp):
                     task.tell_time()
                     self._after_call(task)
+                if task.upstream is not None:
+                    task.upstream.set_aside(ssp)
+                    self._follow(task, task.upstream)
+                if task.timing is not None and task.timing.event_clock.set_aside(ssp):
+                    self._fire(task, task.timing)
                 if not left:
-                    task.end_of_stream()
-                    self._after_call(task)
+                    self._tell_of_end(task)
         if self._tasks and not any(self._open.values()):
             self._stopping = True
+
+    def _tell_of_end(self, task: TaskInstance) -> None:
+        if self._draining or (task.upstream is not None and task.upstream.drained):
+            task.drain()
+        else:
+            task.end_of_stream()
+        self._after_call(task)

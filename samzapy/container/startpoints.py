@@ -9,6 +9,7 @@ from typing import NamedTuple
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, SystemAdmin
+from samzapy.checkpoint.offsets import starting_offset
 from samzapy.checkpoint.startpoints import Startpoint, pending
 from samzapy.checkpoint.target import Target
 from samzapy.config.job import JobConfig
@@ -45,3 +46,27 @@ def follow(
         logger.info("%s: %s starts at %d, by the startpoint %s", task.name, ssp, offset, startpoint.position)
         found[ssp] = Told(offset, startpoint.id)
     return found
+
+
+def first_offsets(
+    config: JobConfig,
+    task: TaskModel,
+    checkpoint: Checkpoint | None,
+    told: Mapping[SystemStreamPartition, Told],
+    logs: Mapping[SystemStreamPartition, OffsetRange],
+    admin_of: Callable[[str], SystemAdmin],
+) -> dict[SystemStreamPartition, int]:
+    """Where each partition of the task starts: where it is told to, else by its checkpoint, else by default."""
+    return {
+        ssp: told[ssp].offset
+        if ssp in told
+        else starting_offset(
+            ssp,
+            checkpoint,
+            config.stream(ssp.system_stream),
+            logs[ssp],
+            late=ssp in task.late,
+            goes_back=admin_of(ssp.system).upcoming_goes_back,
+        )
+        for ssp in sorted(task.ssps)
+    }

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from inspect import isawaitable, iscoroutine
 from operator import attrgetter
-from typing import Any, NoReturn
+from typing import Any
 
+from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.collector import MessageCollector
 from samzapy.api.context import Context
 from samzapy.api.coordinator import TaskCoordinator
@@ -18,21 +18,35 @@ from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import Sink, TaskAttempt
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemProducer
-from samzapy.api.task import AnyTask, ClosableTask, EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
+from samzapy.api.task import (
+    AnyTask,
+    ClosableTask,
+    DrainListenerTask,
+    EndOfStreamListenerTask,
+    InitableTask,
+    StreamTask,
+    TimerTask,
+    WatermarkListenerTask,
+    WindowableTask,
+)
 from samzapy.container.collector import BufferingCollector
+from samzapy.container.control.upstream import Upstream
 from samzapy.container.coordinator_requests import CoordinatorRequests
 from samzapy.container.identify import IdentifiedProcess, OutputIds
 from samzapy.container.state_checkpoints import KeptStateCheckpoints
 from samzapy.container.task_position import TaskPosition
-from samzapy.errors import SamzapyError, TaskFailed
+from samzapy.container.timing import TaskTiming
+from samzapy.container.user_calls import UserCalls
+from samzapy.errors import SamzapyError
 from samzapy.storage.manager import TaskStores
+from samzapy.storage.views.timers import Timer
 
 Process = Callable[[IncomingMessageEnvelope, MessageCollector, TaskCoordinator], object]
 
 _offset = attrgetter("offset")
 
 
-class TaskInstance(TaskPosition):
+class TaskInstance(TaskPosition, UserCalls):
     """Calls the user's methods, and knows which input is processed up to where.
 
     `touched` says whether the user's code has run since the last commit, so whether a commit would say anything new;
@@ -52,7 +66,9 @@ class TaskInstance(TaskPosition):
         "sinks",
         "stores",
         "task",
+        "timing",
         "touched",
+        "upstream",
     )
 
     def __init__(
@@ -79,6 +95,8 @@ class TaskInstance(TaskPosition):
         self.changelog_offsets: dict[str, int] = {}
         self.requests = CoordinatorRequests()
         self.sinks: Sequence[Sink] = ()
+        self.timing: TaskTiming | None = None
+        self.upstream: Upstream | None = None
         self.processed = 0
         self._listens = isinstance(task, ClockListenerTask)
         self.checkpoints: KeptStateCheckpoints | None = None
@@ -153,11 +171,51 @@ class TaskInstance(TaskPosition):
         if self.checkpoints is not None:
             self.checkpoints.keep()
 
+    def skip(self, ssp: SystemStreamPartition, offset: int) -> None:
+        """Go past what is no message of the user's."""
+        self.offsets[ssp] = offset + 1
+        self.touched = True
+
     def window(self) -> None:
         """Call the user's `window`."""
         assert isinstance(self.task, WindowableTask)
         self.touched = True
         self._call("window", self.task.window, self.collector, self.requests)
+
+    def fire(self, timer: Timer) -> None:
+        """Call the user's `on_timer`."""
+        assert isinstance(self.task, TimerTask)
+        self.touched = True
+        where = f"on_timer of {timer.key!r:.100}"
+        self._call(where, self.task.on_timer, timer.key, timer.time_ms, self.collector, self.requests)
+
+    def checkpoint(self, offsets: Mapping[SystemStreamPartition, int], epoch: int, time_ms: int) -> Checkpoint:
+        """What a commit says about the task, whose position is `offsets`."""
+        return Checkpoint(
+            offsets,
+            self.changelog_offsets,
+            epoch,
+            time_ms,
+            clock=self.time_ms,
+            startpoints=self.startpoints,
+            event_times={} if self.timing is None else dict(self.timing.event_clock.marks),
+            senders={} if self.upstream is None else self.upstream.state,
+        )
+
+    def watermark(self, time_ms: int) -> None:
+        """Tell a task that listens how far event time has come in the stages before it."""
+        if isinstance(self.task, WatermarkListenerTask):
+            self.touched = True
+            self._call("on_watermark", self.task.on_watermark, time_ms, self.collector, self.requests)
+
+    def drain(self) -> None:
+        """Tell a task that listens that it is drained."""
+        if isinstance(self.task, DrainListenerTask):
+            self.touched = True
+            self._call("on_drain", self.task.on_drain, self.collector, self.requests)
+        if self.upstream is not None:
+            self.touched = True
+            self.upstream.forget_drain()
 
     def end_of_stream(self) -> None:
         """Tell a task that listens that all its partitions have ended."""
@@ -205,6 +263,10 @@ class TaskInstance(TaskPosition):
                 metrics.gauge(self.name, f"state.{name}").set(value)
         for name, value in self.stores.metrics().items():
             metrics.gauge(self.name, f"store.{name}").set(value)
+        if self.timing is not None:
+            self.timing.publish(self.name, metrics)
+        if self.upstream is not None and self.upstream.watermark is not None:
+            metrics.gauge(self.name, "watermark").set(self.upstream.watermark)
         for sink in self.sinks:
             for name, value in sink.metrics().items():
                 metrics.gauge(self.name, f"sink.{sink.name}.{name}").set(value)
@@ -226,33 +288,3 @@ class TaskInstance(TaskPosition):
             self._call("close", self.task.close)
         if self.checkpoints is not None:
             self.checkpoints.close()
-
-    def _call(self, where: str, method: Callable[..., object], *arguments: object) -> None:
-        """Call a method of the user's. Raises TaskFailed naming it, unless samzapy raised something of its own."""
-        try:
-            returned = method(*arguments)
-        except SamzapyError:
-            raise
-        except BaseException as cause:
-            raise self._failed(where, cause) from cause
-        self._refuse_awaitable(where, returned)
-
-    def _refuse_awaitable(self, where: str, returned: object) -> None:
-        """Raise TaskFailed if the user's code returned what nobody awaits, so that its work would never be done; any
-        other value means nothing."""
-        if not isawaitable(returned):
-            return
-        if iscoroutine(returned):
-            returned.close()
-        raise TaskFailed(
-            f"{self.name}: {where} returned a {type(returned).__name__}, which nobody awaits: only a CoroutineTask's is"
-        )
-
-    def _raise(self, envelope: IncomingMessageEnvelope, cause: BaseException) -> NoReturn:
-        """End the attempt over a message: what samzapy raised speaks for itself, the rest is the task's failure."""
-        if isinstance(cause, SamzapyError):
-            raise cause
-        raise self._failed(f"process of {envelope.position}", cause) from cause
-
-    def _failed(self, where: str, cause: BaseException) -> TaskFailed:
-        return TaskFailed(f"{self.name}: {where} failed: {type(cause).__name__}: {cause}")

@@ -132,6 +132,12 @@ class Coordinator:
             self._leases.stop()
             self._changed.notify_all()
 
+    def drain(self) -> None:
+        """Answer DRAIN to every report from now on."""
+        with self._changed:
+            self._leases.drain()
+            self._changed.notify_all()
+
     def abandon(self, reason: str) -> None:
         """Answer ABANDON to every report from now on: the job is no longer this run's, for that reason."""
         with self._changed:
@@ -172,6 +178,7 @@ class Coordinator:
                 told.counts,
                 standbys,
                 self._clocks.status(),
+                leases.draining,
             )
 
     @property

@@ -47,6 +47,7 @@ class Leases:
         self._clock = clock
         self._last_epoch = 0
         self._stopping = False
+        self._draining = False
         self._abandoned = False
         self._released: set[str] = set()
 
@@ -82,7 +83,9 @@ class Leases:
         if grant.state is not ContainerState.DONE:
             grant.state = ContainerState.RUNNING
         grant.expires = self._expiry()
-        return Directive.STOP if self._stopping or container_id in self._released else Directive.CONTINUE
+        if self._stopping or container_id in self._released:
+            return Directive.STOP
+        return Directive.DRAIN if self._draining else Directive.CONTINUE
 
     def finish(self, container_id: str, epoch: int, state: ContainerState) -> None:
         """Record how an attempt ended; what a superseded one says does not count."""
@@ -93,6 +96,15 @@ class Leases:
     def stop(self) -> None:
         """From now on every renewal is answered STOP."""
         self._stopping = True
+
+    def drain(self) -> None:
+        """From now on every renewal is answered DRAIN, unless it is answered STOP."""
+        self._draining = True
+
+    @property
+    def draining(self) -> bool:
+        """Whether everything has been asked to drain."""
+        return self._draining
 
     def release(self, container_id: str) -> None:
         """Answer STOP to this container's attempt, and to no later one's."""

@@ -73,6 +73,7 @@ class JobStatus:
     counts: Mapping[str, int] = field(default_factory=dict)
     standbys: tuple[ContainerStatus, ...] = ()
     clocks: ClockStatus = field(default_factory=ClockStatus)
+    draining: bool = False
 
     @property
     def everyone(self) -> tuple[ContainerStatus, ...]:
@@ -100,6 +101,7 @@ class JobStatus:
         return {
             "job": self.name,
             "stopping": self.stopping,
+            "draining": self.draining,
             "seconds": round(self.seconds, 3),
             "processed": self.processed,
             "commits": self.commits,

@@ -22,10 +22,12 @@ class TaskModel:
 
 @dataclass(frozen=True)
 class ContainerModel:
-    """One container: its id (`0`, `1`, ...) and its tasks in order of name."""
+    """One container: its id (`0`, `1`, ...), its tasks in order of name, and how many tasks the job has in all containers
+    (0: these are all)."""
 
     id: str
     tasks: tuple[TaskModel, ...]
+    tasks_of_job: int = 0
 
     @property
     def ssps(self) -> frozenset[SystemStreamPartition]:
@@ -87,6 +89,7 @@ def replica_of(container_id: str) -> int:
 def _container_to_json(container: ContainerModel) -> dict[str, Any]:
     return {
         "id": container.id,
+        "tasks-of-job": container.tasks_of_job,
         "tasks": [
             {
                 "name": task.name,
@@ -111,4 +114,5 @@ def _container_from_json(data: Mapping[str, Any]) -> ContainerModel:
             )
             for task in data["tasks"]
         ),
+        data["tasks-of-job"],
     )

@@ -42,7 +42,7 @@ def plan(
     tasks = [TaskModel(name, ssps | broadcast, owned[name], ssps & late) for name, ssps in groups.items()]
     tasks.sort(key=lambda task: task.changelog_partition)
     count = max(1, min(config.container_count, len(tasks)))
-    containers = tuple(ContainerModel(str(i), tuple(tasks[i::count])) for i in range(count))
+    containers = tuple(ContainerModel(str(i), tuple(tasks[i::count]), len(tasks)) for i in range(count))
     return JobModel(containers, _standbys(config, containers))
 
 

@@ -20,7 +20,8 @@ _PATIENCE_S = 2.0
 
 @final
 class OwnershipWatch:
-    """While entered, looks three times a lease whether a newer run owns the job; then the coordinator abandons it.
+    """While entered, looks three times a lease whether a newer run owns the job; then the coordinator abandons it. Or
+    whether the run was asked to drain; then the coordinator has the containers do so.
 
     With transactions a container that is fenced finds the same thing out earlier; without them, and for a container
     that has nothing to do, this is all there is.
@@ -55,6 +56,8 @@ class OwnershipWatch:
     def _owned(self) -> bool:
         try:
             self._ownership.look()
+            if self._ownership.asked_to_drain():
+                self._coordinator.drain()
         except JobTakenOver as taken:
             self._coordinator.abandon(str(taken))
             return False

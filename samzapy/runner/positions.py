@@ -149,7 +149,14 @@ def _write(
         if not moved:
             continue
         old = before.checkpoints[task.name] or Checkpoint({})
-        new = replace(old, input_offsets={**old.input_offsets, **moved}, time_ms=clock.wall_ms())
+        new = replace(
+            old,
+            input_offsets={**old.input_offsets, **moved},
+            time_ms=clock.wall_ms(),
+            # What the messages before the old position had brought is not what those before the new one bring.
+            event_times={ssp: each for ssp, each in old.event_times.items() if ssp not in moved},
+            senders={ssp: each for ssp, each in old.senders.items() if ssp not in moved},
+        )
         if system is None:
             checkpoints.write({task.name: new})
         else:

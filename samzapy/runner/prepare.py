@@ -18,7 +18,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.promises import downgrades
 from samzapy.container.clients import SystemClients
 from samzapy.container.delivery import Delivery, check_transaction_timeout, transaction_system
-from samzapy.container.factory import load_task_class
+from samzapy.container.factory import check_timers, load_task_class
 from samzapy.container.ownership import this_run
 from samzapy.container.sources.processors import load_processors
 from samzapy.coordinator.clocks import KeptClocks
@@ -33,6 +33,7 @@ from samzapy.runner.clock_keeper import read_clocks
 from samzapy.runner.durability import weakly_kept
 from samzapy.storage.changelog import ensure_access_log, ensure_changelog, find_changelog
 from samzapy.storage.manager import load_engines
+from samzapy.system.choosers.stack import load_chooser
 from samzapy.system.factories import system_factory
 
 logger = logging.getLogger(__name__)
@@ -58,8 +59,10 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     transaction_system(config)
     task_class = load_task_class(config.task.task_class)
     load_engines(config)
+    check_timers(config, task_class)
     load_processors(config)
     _check_own_state(config, task_class)
+    load_chooser(config)
     for settings in config.systems.values():
         system_factory(settings).check(settings)
     clients = SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-driver")

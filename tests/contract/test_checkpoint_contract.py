@@ -6,7 +6,7 @@ import pytest
 from system_under_test import SystemUnderTest
 from systems import SYSTEMS
 
-from samzapy.api.checkpoint import Checkpoint, JobRecord, JobRun
+from samzapy.api.checkpoint import Checkpoint, JobRecord, JobRun, SenderState
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint.files import FileCheckpointManager
@@ -182,10 +182,24 @@ def test_a_record_of_the_job_is_replaced_by_the_next_and_stands_beside_the_other
     manager.write_record(JobRecord.INPUTS, {"inputs": {}})
     manager.write_record(JobRecord.INPUTS, {"inputs": {"kafka.orders": {"first": 4}}})
     manager.write_record(JobRecord.LOCALITY, {"tasks": {"Partition 0": {"host": "a"}}})
+    manager.write_record(JobRecord.DRAIN, {"run": "first"})
     manager.write({"Partition 0": Checkpoint({SSP: 1})})
     manager.close()
     successor = new_manager()
     assert successor.read_record(JobRecord.INPUTS) == {"inputs": {"kafka.orders": {"first": 4}}}
     assert successor.read_record(JobRecord.LOCALITY) == {"tasks": {"Partition 0": {"host": "a"}}}
+    assert successor.read_record(JobRecord.DRAIN) == {"run": "first"}
     assert successor.read("Partition 0") == Checkpoint({SSP: 1})
+    successor.close()
+
+
+def test_event_times_and_what_senders_have_said_come_back_with_the_checkpoint(new_manager):
+    said = {"first-1/Partition 0": SenderState(5, 2), "first-1/Partition 1": SenderState(None, 2, ended=True)}
+    written = Checkpoint({SSP: 7}, clock=5, event_times={SSP: 1_700_000_000_000}, senders={SSP: said})
+    manager = new_manager()
+    manager.start()
+    manager.write({"Partition 0": written})
+    manager.close()
+    successor = new_manager()
+    assert successor.read("Partition 0") == written
     successor.close()

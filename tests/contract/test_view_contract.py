@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import pytest
 
+from samzapy.api.timers import TimerClock
 from samzapy.container.policies.undo_journal import JournaledStore, UndoJournal
 from samzapy.errors import ConfigError, StoreClosed, StoreError
 from samzapy.testing import open_store
@@ -84,7 +85,22 @@ class Cube(Subject):
         return view.roll_up("a"), view.roll_up("b"), view.roll_up()
 
 
-SUBJECTS = [Heap(), Bloom(), Distinct(), Quantiles(), Index(), Cube()]
+class Timers(Subject):
+    keys: ClassVar = {"factory": "timers"}
+
+    def change(self, view, number):
+        view.schedule(f"timer {number}", 1_000 - number)
+        view.schedule(["same"], number, TimerClock.WALL)
+
+    def read(self, view):
+        return (
+            view.first(TimerClock.EVENT, 99),
+            view.first(TimerClock.WALL, 99),
+            view.time_of(["same"], TimerClock.WALL),
+        )
+
+
+SUBJECTS = [Heap(), Bloom(), Distinct(), Quantiles(), Index(), Cube(), Timers()]
 
 
 @pytest.fixture(params=SUBJECTS, ids=lambda subject: type(subject).__name__)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from samzapy.api.collector import MessageCollector
+from samzapy.api.control import ControlMessage
 from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
+from samzapy.api.stream import SystemStream
 from samzapy.api.task import TaskCallback
 from samzapy.container.policies.undecodable import Undecodable
 
@@ -25,6 +27,13 @@ class Work:
     pauses: Iterator[float] = field(default_factory=lambda: iter(()))
 
 
+class ControlOutput(NamedTuple):
+    """A control message among the outputs."""
+
+    stream: SystemStream
+    message: ControlMessage
+
+
 class MessageOutputs(MessageCollector):
     """Gathers the outputs of one message; they are serialized and sent when it is done, and dropped if it fails."""
 
@@ -32,13 +41,27 @@ class MessageOutputs(MessageCollector):
 
     def __init__(self, position: str) -> None:
         self._position = position
-        self.gathered: list[OutgoingMessageEnvelope] = []
+        self.gathered: list[OutgoingMessageEnvelope | ControlOutput] = []
         self.closed = False
 
     def send(self, envelope: OutgoingMessageEnvelope) -> None:
+        self._gather(envelope)
+
+    def send_control(self, stream: SystemStream, message: ControlMessage) -> None:
+        self._gather(ControlOutput(stream, message))
+
+    def send_to(self, collector: MessageCollector) -> None:
+        """Send what was gathered, in order."""
+        for output in self.gathered:
+            if isinstance(output, ControlOutput):
+                collector.send_control(*output)
+            else:
+                collector.send(output)
+
+    def _gather(self, output: OutgoingMessageEnvelope | ControlOutput) -> None:
         if self.closed:
             raise RuntimeError(f"{self._position} is done: its collector takes no more outputs")
-        self.gathered.append(envelope)
+        self.gathered.append(output)
 
 
 class Settle(Protocol):
@@ -68,3 +91,12 @@ class MessageInFlight(TaskCallback):
 
     def failure(self, error: BaseException) -> None:
         self._settle(self, error, None)
+
+
+def failure_in(then: Callable[[], object]) -> BaseException | None:
+    """What `then` raises, None if it raises nothing."""
+    try:
+        then()
+    except BaseException as failure:  # noqa: BLE001  # sorted out by kind
+        return failure
+    return None

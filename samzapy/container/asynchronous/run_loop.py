@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
 from samzapy.container.asynchronous.event_loop import EventLoop
 from samzapy.container.asynchronous.task_instance import AsyncTaskInstance
 from samzapy.container.commit.protocol import CommitProtocol
+from samzapy.container.control.decode import ControlRun
+from samzapy.container.control.upstream import Upstream
 from samzapy.container.inputs import Inputs
+from samzapy.container.loop_control import LoopControl
 from samzapy.container.run_loop import MAX_WAIT_S, RunLoop
 from samzapy.container.task_instance import TaskInstance
+from samzapy.container.timing import TaskTiming
 from samzapy.errors import TaskFailed
 
 #: A task that has so many messages waiting gets no more; when it has but so few, it gets some again.
@@ -33,7 +38,7 @@ class AsyncRunLoop(RunLoop):
         tasks: Sequence[AsyncTaskInstance],
         inputs: Inputs,
         committer: CommitProtocol,
-        should_stop: Callable[[], bool],
+        control: LoopControl,
         clock: Clock,
         events: EventLoop,
         *,
@@ -43,7 +48,7 @@ class AsyncRunLoop(RunLoop):
         idle_ms: int = -1,
     ) -> None:
         super().__init__(
-            tasks, inputs, committer, should_stop, clock, window_ms=window_ms, commit_ms=commit_ms, idle_ms=idle_ms
+            tasks, inputs, committer, control, clock, window_ms=window_ms, commit_ms=commit_ms, idle_ms=idle_ms
         )
         self._async_tasks = tasks
         self._events = events
@@ -54,6 +59,7 @@ class AsyncRunLoop(RunLoop):
 
     def turn(self, longest_wait_s: float = MAX_WAIT_S) -> bool:
         self._timers()
+        self._look_for_drain()
         found = self._take_in(longest_wait_s)
         busy = self._advance()
         self._end_streams()
@@ -79,12 +85,35 @@ class AsyncRunLoop(RunLoop):
         self._committer.before(self._tasks, self._polled_to)
         for ssp, envelopes in polled:
             for task in self._by_ssp[ssp]:
+                if self._stopping:
+                    return True
+                if task.upstream is not None and self._hear(task, task.upstream, ssp, envelopes):
+                    continue
+                left: Sequence[IncomingMessageEnvelope] = envelopes
                 if envelopes[0].offset < task.offsets[ssp]:
-                    envelopes_left = [each for each in envelopes if each.offset >= task.offsets[ssp]]
-                    task.process(ssp, envelopes_left)
-                else:
-                    task.process(ssp, envelopes)
+                    left = [each for each in envelopes if each.offset >= task.offsets[ssp]]
+                task.process(ssp, left)
+                if task.timing is not None and left:
+                    task.timing.accepted(ssp, left)
         return True
+
+    def _hear(
+        self,
+        task: TaskInstance,
+        upstream: Upstream,
+        ssp: SystemStreamPartition,
+        run: Sequence[IncomingMessageEnvelope],
+    ) -> bool:
+        if isinstance(run, ControlRun):
+            # What it says is about everything before it, so that is done first.
+            for each in self._async_tasks:
+                while each is task and (each.waiting or each.unsettled):
+                    self._timers()
+                    self._advance()
+                    if self._stopping or self._should_stop():
+                        self._stopping = True
+                        return True
+        return super()._hear(task, upstream, ssp, run)
 
     def _hold_back(self) -> None:
         """A partition waits for the slowest of its tasks."""
@@ -105,6 +134,9 @@ class AsyncRunLoop(RunLoop):
         for task in self._async_tasks:
             task.check(now)
             self._after_call(task)
+            if task.timing is not None:
+                task.timing.done(task.offsets.__getitem__)
+                self._fire(task, task.timing)
             if task.over_budget():
                 self._commit_tasks([task])
         # Asked before the wait: what ends in it has sent something that is handed over by the next turn.
@@ -146,16 +178,27 @@ class AsyncRunLoop(RunLoop):
         self._settle([each for each in self._async_tasks if each is task])
         super()._call_window(task)
 
+    def _fire(self, task: TaskInstance, timing: TaskTiming) -> None:
+        if timing.is_due():
+            self._settle([each for each in self._async_tasks if each is task])
+            super()._fire(task, timing)
+
     def _end_streams(self) -> None:
         for ssp in self._inputs.take_ended():
             for task in self._by_ssp[ssp]:
                 self._open[task.name].discard(ssp)
                 task.clock.set_aside(ssp)
+                if task.upstream is not None:
+                    task.upstream.set_aside(ssp)
+                if task.timing is not None:
+                    task.timing.ends(ssp)
         for each in self._async_tasks:
             over = not self._open[each.name] and not each.waiting and not each.unsettled
             if over and each.name not in self._told_of_end:
                 self._told_of_end.add(each.name)
-                each.end_of_stream()
-                self._after_call(each)
+                if each.timing is not None:
+                    each.timing.done(each.offsets.__getitem__)
+                    self._fire(each, each.timing)
+                self._tell_of_end(each)
         if self._async_tasks and len(self._told_of_end) == len(self._async_tasks):
             self._stopping = True

@@ -16,7 +16,7 @@ from samzapy.config.asynchronous import AsyncConfig
 from samzapy.config.error_policy import Stage
 from samzapy.container.asynchronous.event_loop import EventLoop
 from samzapy.container.asynchronous.loop_thread_store import LoopThreadStore
-from samzapy.container.asynchronous.message import MessageInFlight, Work
+from samzapy.container.asynchronous.message import MessageInFlight, Work, failure_in
 from samzapy.container.asynchronous.prefix import ContiguousPrefix
 from samzapy.container.asynchronous.waiting import WaitingMessages
 from samzapy.container.identify import IdentifyingCollector, OutputIds
@@ -129,6 +129,12 @@ class AsyncTaskInstance(TaskInstance):
             accept(Work(envelope, undecodable, pauses=policy.pauses_s()))
         return len(envelopes)
 
+    def skip(self, ssp: SystemStreamPartition, offset: int) -> None:
+        prefix = self._prefixes.setdefault(ssp, ContiguousPrefix(self.offsets[ssp]))
+        prefix.take(offset)
+        self.offsets[ssp] = prefix.complete(offset)
+        self.touched = True
+
     def start(self, now: float, *, only_overtaken: bool = False) -> None:
         """Begin with messages while there is room; with `only_overtaken`, just with those that a commit waits for."""
         for _ in range(max(self._config.max_concurrency, _MOST_STARTS)):
@@ -217,7 +223,7 @@ class AsyncTaskInstance(TaskInstance):
         self._events.news()
         try:
             if failure is None and then is not None:
-                failure = self._failure_in(then)
+                failure = failure_in(then)
             message.outputs.closed = True
             if failure is None:
                 self._send(message)
@@ -227,22 +233,13 @@ class AsyncTaskInstance(TaskInstance):
         except BaseException as fatal:  # noqa: BLE001  # raised by `check`: this may be asyncio's stack
             self._failure = self._failure_of(message.work, fatal)
 
-    @staticmethod
-    def _failure_in(then: Callable[[], object]) -> BaseException | None:
-        try:
-            then()
-        except BaseException as failure:  # noqa: BLE001  # sorted out by kind
-            return failure
-        return None
-
     def _send(self, message: MessageInFlight) -> None:
         envelope = message.work.envelope
         self._recovery.input = envelope
         collector = self._identifying or self.collector
         if self._identifying is not None:
             self._identifying.begin(envelope)
-        for output in message.outputs.gathered:
-            collector.send(output)
+        message.outputs.send_to(collector)
         self._recovery.input = None
 
     def _recover(self, work: Work, failure: BaseException) -> None:

@@ -126,13 +126,7 @@ class CommitProtocol(ABC):
     def _checkpoints(self, tasks: Sequence[TaskInstance], offsets: Positions) -> dict[str, Checkpoint]:
         self._settings.must_own()
         now = self._settings.clock.wall_ms()
-        epoch = self._settings.epoch
-        return {
-            task.name: Checkpoint(
-                offsets[task.name], task.changelog_offsets, epoch, now, task.time_ms, task.startpoints
-            )
-            for task in tasks
-        }
+        return {task.name: task.checkpoint(offsets[task.name], self._settings.epoch, now) for task in tasks}
 
     def _apply(self, tasks: Sequence[TaskInstance], offsets: Positions) -> None:
         for task in tasks:

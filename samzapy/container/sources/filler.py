@@ -73,7 +73,7 @@ class StoreFiller:
         envelopes: Sequence[IncomingMessageEnvelope] = self._decoders[batch.ssp[:2]].decode(
             batch, self._clock.wall_ms()
         )
-        if envelopes[0].offset < position:
+        if envelopes and envelopes[0].offset < position:
             envelopes = envelopes[bisect_left(envelopes, position, key=_offset) :]
         if bound is not None and envelopes and envelopes[-1].offset >= bound:
             envelopes = envelopes[: bisect_left(envelopes, bound, key=_offset)]

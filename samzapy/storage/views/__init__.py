@@ -7,12 +7,14 @@ heap            top-N and bounded sort
 sketches        Bloom filters, distinct counts, quantiles; the only importer of the sketch libraries
 inverted_index  text search
 cube            roll-ups over dimensions
+timers          timers by key, in order of time
 """
 
 from samzapy.storage.views.cube import Aggregate, Cell, CubeStore
 from samzapy.storage.views.heap import HeapItem, HeapStore
 from samzapy.storage.views.inverted_index import Hit, InvertedIndex, Tokenizer, WordTokenizer
 from samzapy.storage.views.sketches import BloomFilters, DistinctCounts, Quantiles
+from samzapy.storage.views.timers import Timer, TimerStore
 
 __all__ = [
     "Aggregate",
@@ -25,6 +27,8 @@ __all__ = [
     "Hit",
     "InvertedIndex",
     "Quantiles",
+    "Timer",
+    "TimerStore",
     "Tokenizer",
     "WordTokenizer",
 ]

@@ -61,6 +61,7 @@ def test_a_stream_has_its_own_keys_then_its_systems(load):
             "streams.views.samza.priority": "2",
             "streams.views.samza.bootstrap": "true",
             "streams.views.samza.bounded": "true",
+            "streams.views.samza.intermediate": "true",
             "streams.views.cleanup.policy": "compact",
             "systems.kafka.default.stream.samza.msg.serde": "string",
             "systems.kafka.samza.key.serde": "long",
@@ -68,7 +69,7 @@ def test_a_stream_has_its_own_keys_then_its_systems(load):
         }
     )
     assert config.stream(VIEWS) == StreamConfig(
-        VIEWS, "long", "json", "oldest", True, 2, True, True, {"cleanup.policy": "compact"}
+        VIEWS, "long", "json", "oldest", True, 2, True, True, {"cleanup.policy": "compact"}, True
     )
     assert config.stream(SystemStream("kafka", "out")) == StreamConfig(
         SystemStream("kafka", "out"), "long", "string", "oldest"

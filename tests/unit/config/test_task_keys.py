@@ -4,6 +4,7 @@ import pytest
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.checkpoint import CheckpointConfig
+from samzapy.config.choosers import ChooserConfig
 from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.promises import downgrades
@@ -184,3 +185,39 @@ def test_a_record_version_that_samza_does_not_have_is_refused(load):
 )
 def test_the_guarantee_alone_makes_a_job_that_loads_with_a_commit_interval_that_suits_it(load, guarantee, commit_ms):
     assert load({"task.guarantee": guarantee}).task.commit_ms == commit_ms
+
+
+def test_messages_are_taken_in_turns_unless_the_job_says_otherwise(load):
+    assert load().task.chooser == ChooserConfig(None, 0)
+    for turns in ("round-robin", "org.apache.samza.system.chooser.RoundRobinChooserFactory"):
+        assert load({"task.chooser.class": turns}).task.chooser.chooser_class is None
+    found = load({"task.chooser.class": "my.module:Mine", "task.consumer.batch.size": "50"}).task.chooser
+    assert found == ChooserConfig("my.module:Mine", 50)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("task.chooser.class", "mine", "a class like my.module:MyChooser, or one of round-robin"),
+        (
+            "task.chooser.class",
+            "org.apache.samza.system.chooser.OddChooserFactory",
+            "a class like my.module:MyChooser, or one of round-robin",
+        ),
+        ("task.consumer.batch.size", "-1", "integer from 0 to 10000000"),
+    ],
+)
+def test_a_chooser_or_batch_size_that_cannot_be_is_refused(load, key, value, said):
+    with pytest.raises(ConfigError) as refused:
+        load({key: value})
+    assert str(refused.value) == f"{key}: {said}, got {value!r}"
+
+
+def test_a_bootstrap_stream_that_starts_where_nothing_is_left_to_read_is_warned_of(load):
+    key = "systems.kafka.streams.page-views.samza"
+    (warning,) = load({f"{key}.bootstrap": "true"}).warnings
+    assert warning == (
+        f"{key}.bootstrap: kafka.page-views starts at upcoming, where there is nothing to read yet; "
+        f"set {key}.offset.default=oldest"
+    )
+    assert not load({f"{key}.bootstrap": "true", f"{key}.offset.default": "oldest"}).warnings

@@ -18,6 +18,7 @@ from samzapy import (
     WindowableTask,
 )
 from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
 from samzapy.container.factory import build_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
@@ -126,13 +127,14 @@ class MemoryJob:
         )
         self.producer.flush()
 
-    def container(self, until_end=True, **overrides):
+    def container(self, until_end=True, clock=SYSTEM_CLOCK, **overrides):
         """A container with every task of the job, and the coordinator it reports to."""
         config = load_job(self.flat | overrides)
         prepared = prepare(config, until_end=until_end)
         model = replace(prepared.model.containers[0], tasks=prepared.model.tasks)
         coordinator = Coordinator(config.name, JobSpec(prepared.model, config.raw, prepared.ends), 5.0)
-        return build_container(config, model, LocalLease(coordinator, "0"), ends=prepared.ends), coordinator
+        lease = LocalLease(coordinator, "0")
+        return build_container(config, model, lease, ends=prepared.ends, clock=clock), coordinator
 
     def run(self, **overrides):
         """Run a container to the ends of the inputs; returns its last report."""

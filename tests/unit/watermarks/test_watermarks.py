@@ -73,3 +73,15 @@ def test_the_clock_never_goes_back_and_is_the_least_of_what_counts_or_was_reache
             least = min((marks[each] for each in counting), default=max(marks.values(), default=None))
             reached = max((each for each in (least, reached) if each is not None), default=None)
         assert clock.current == reached
+
+
+def test_how_far_the_clock_can_come_by_one_source_alone_is_the_least_mark_of_the_others():
+    clock = Watermarks(["a", "b", "c"])
+    clock.advance("b", 30)
+    assert clock.reach("a") == float("-inf")
+    clock.advance("c", 20)
+    assert (clock.reach("a"), clock.reach("c")) == (20, float("-inf"))
+    clock.set_aside("a")
+    assert clock.reach("c") == 30
+    clock.set_aside("b")
+    assert clock.reach("c") == float("inf")

@@ -1,0 +1,174 @@
+"""The systems' consumers as one, which hands out what its chooser chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import RecordBatch, SystemConsumer
+from samzapy.system.choosers.bootstrap import Bootstrap
+from samzapy.system.choosers.buffer import PartitionBuffer
+from samzapy.system.choosers.chooser import Chooser
+from samzapy.system.choosers.portion import Portion
+
+#: A partition with so much waiting is not fetched any further until half of it has been chosen.
+MOST_WAITING_BYTES = 16_777_216
+
+
+class ChoosingConsumer(SystemConsumer):
+    """Polls all consumers, keeps what comes by partition, and returns what is chosen, in that order.
+
+    What waits of a partition is bounded by `most_waiting` records and `MOST_WAITING_BYTES`, plus one poll; then its
+    consumer is paused. While `bootstrap` lags, the other partitions are not fetched at all. A poll returns no more than
+    the reader has lately dealt with in about 20 ms (`portion`), so that what is more urgent does not wait longer.
+    """
+
+    def __init__(
+        self,
+        consumers: Mapping[str, SystemConsumer],
+        chooser: Chooser,
+        portion: Portion,
+        *,
+        most_waiting: int,
+        max_idle_s: float,
+        bootstrap: Bootstrap | None = None,
+    ) -> None:
+        """`consumers` by system; `max_idle_s` bounds how long one of several is waited for."""
+        self._consumers = consumers
+        self._chooser = chooser
+        self._portion = portion
+        self._most_waiting = most_waiting
+        self._max_idle_s = max_idle_s
+        self._bootstrap = bootstrap
+        self._buffers: dict[SystemStreamPartition, PartitionBuffer] = {}
+        self._waiting: dict[SystemStreamPartition, PartitionBuffer] = {}
+        self._released: dict[SystemStreamPartition, int] = {}
+        self._paused: set[SystemStreamPartition] = set()
+        self._full: set[SystemStreamPartition] = set()
+        self._shut: frozenset[SystemStreamPartition] = frozenset()
+
+    def register(self, ssp: SystemStreamPartition, offset: int) -> None:
+        self._consumers[ssp.system].register(ssp, offset)
+        self._buffers[ssp] = PartitionBuffer()
+
+    def start(self) -> None:
+        for consumer in self._consumers.values():
+            consumer.start()
+        if self._bootstrap is not None:
+            self._bootstrap.begin(self.position)
+            self._shut = frozenset(self._buffers) - self._bootstrap.ssps
+            self._pause(self._shut)
+            self._look_at_bootstrap()
+
+    def poll(self, timeout_s: float, max_records: int) -> list[RecordBatch]:
+        self._portion.asked()
+        if self._bootstrap is not None:
+            self._look_at_bootstrap()
+        self._take_in(0.0 if self._waiting else timeout_s, max_records)
+        chosen = self._choose(min(self._portion.records, max_records))
+        self._portion.given(sum(len(batch.offsets) for batch in chosen))
+        return chosen
+
+    def position(self, ssp: SystemStreamPartition) -> int:
+        buffer = self._buffers[ssp]
+        return buffer.offset if len(buffer) else self._consumers[ssp.system].position(ssp)
+
+    def seek(self, ssp: SystemStreamPartition, offset: int) -> None:
+        self._consumers[ssp.system].seek(ssp, offset)
+        self._buffers[ssp].clear()
+        self._waiting.pop(ssp, None)
+        self._released.pop(ssp, None)
+        if ssp in self._full:
+            self._full.discard(ssp)
+            if ssp not in self._paused:
+                self._resume([ssp])
+
+    def pause(self, ssps: Iterable[SystemStreamPartition]) -> None:
+        chosen = list(ssps)
+        self._paused.update(chosen)
+        for ssp in chosen:
+            self._waiting.pop(ssp, None)
+        self._pause(chosen)
+
+    def resume(self, ssps: Iterable[SystemStreamPartition]) -> None:
+        chosen = [ssp for ssp in ssps if ssp in self._paused]
+        self._paused.difference_update(chosen)
+        self._offer(ssp for ssp in chosen if ssp not in self._shut)
+
+    def close(self) -> None:
+        for consumer in self._consumers.values():
+            consumer.close()
+
+    def _look_at_bootstrap(self) -> None:
+        assert self._bootstrap is not None
+        if self._bootstrap.look(self.position, self._released):
+            opened, self._shut, self._bootstrap = self._shut - self._paused, frozenset(), None
+            self._offer(opened)
+
+    def _offer(self, ssps: Iterable[SystemStreamPartition]) -> None:
+        """Let these be chosen, and fetched unless enough of them waits."""
+        opened = list(ssps)
+        self._waiting.update((ssp, self._buffers[ssp]) for ssp in opened if len(self._buffers[ssp]))
+        self._resume(ssp for ssp in opened if ssp not in self._full)
+
+    def _take_in(self, timeout_s: float, max_records: int) -> None:
+        for consumer in self._consumers.values():
+            self._keep(consumer.poll(0.0 if len(self._consumers) > 1 else timeout_s, max_records))
+        if timeout_s > 0 and len(self._consumers) > 1 and not self._waiting:
+            wait = min(timeout_s, self._max_idle_s) / len(self._consumers)
+            for consumer in self._consumers.values():
+                self._keep(consumer.poll(wait, max_records))
+
+    def _keep(self, batches: Iterable[RecordBatch]) -> None:
+        for batch in batches:
+            ssp = batch.ssp
+            buffer = self._buffers[ssp]
+            buffer.add(batch)
+            if ssp not in self._paused and ssp not in self._shut:
+                self._waiting[ssp] = buffer
+            if ssp not in self._full and (len(buffer) >= self._most_waiting or buffer.size >= MOST_WAITING_BYTES):
+                self._full.add(ssp)
+                self._consumers[ssp.system].pause([ssp])
+
+    def _choose(self, most: int) -> list[RecordBatch]:
+        chosen: list[RecordBatch] = []
+        while most > 0 and self._waiting:
+            choice = self._chooser.choose(self._waiting, most)
+            if choice is None:
+                break
+            taken = self._take(*choice)
+            chosen += taken
+            most -= sum(len(batch.offsets) for batch in taken)
+        return chosen
+
+    def _take(self, ssp: SystemStreamPartition, records: int) -> list[RecordBatch]:
+        buffer = self._waiting.pop(ssp)
+        taken = []
+        while records > 0 and len(buffer):
+            batch = buffer.take(records)
+            records -= len(batch.offsets)
+            taken.append(batch)
+        self._released[ssp] = taken[-1].offsets[-1] + 1
+        if len(buffer):
+            # Behind the others: its turn was now.
+            self._waiting[ssp] = buffer
+        if ssp in self._full and len(buffer) <= self._most_waiting // 2 and buffer.size <= MOST_WAITING_BYTES // 2:
+            self._full.discard(ssp)
+            self._consumers[ssp.system].resume([ssp])
+        return taken
+
+    def _pause(self, ssps: Iterable[SystemStreamPartition]) -> None:
+        for consumer, of_system in self._by_consumer(ssps):
+            consumer.pause(of_system)
+
+    def _resume(self, ssps: Iterable[SystemStreamPartition]) -> None:
+        for consumer, of_system in self._by_consumer(ssps):
+            consumer.resume(of_system)
+
+    def _by_consumer(
+        self, ssps: Iterable[SystemStreamPartition]
+    ) -> list[tuple[SystemConsumer, list[SystemStreamPartition]]]:
+        found: dict[str, list[SystemStreamPartition]] = {}
+        for ssp in ssps:
+            found.setdefault(ssp.system, []).append(ssp)
+        return [(self._consumers[system], of_system) for system, of_system in found.items()]

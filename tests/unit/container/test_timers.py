@@ -1,0 +1,404 @@
+"""Timers by key: when they fire, what makes them durable, and what a crash does to them."""
+
+import json
+import threading
+from typing import ClassVar
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from memory_job import OUT, MemoryJob
+
+from samzapy import (
+    CoroutineTask,
+    InitableTask,
+    OutgoingMessageEnvelope,
+    RequestScope,
+    StreamTask,
+    TimerClock,
+    TimerTask,
+)
+from samzapy.api.system import OutgoingRecord
+from samzapy.clock import SYSTEM_CLOCK
+from samzapy.errors import ConfigError, StoreError, TaskFailed
+from samzapy.storage.views import TimerStore
+from samzapy.testing import TaskTestDriver
+
+STORE = {
+    "stores.reminders.factory": "timers",
+    "stores.reminders.changelog": "mem.reminders-changelog",
+}
+
+
+class Orders(InitableTask, TimerTask):
+    """A message may set (`set`: name -> time) and cancel timers; what fires is sent and noted."""
+
+    log: ClassVar[list] = []
+    calls: ClassVar[list] = []
+    crash_at: ClassVar[list] = []
+    processed = threading.Event()
+
+    def init(self, context):
+        self.timers = context.task.timers
+
+    def obey(self, message):
+        self.log.append(message["id"])
+        clock = TimerClock(message.get("clock", "event"))
+        for name, time_ms in message.get("set", {}).items():
+            self.timers.schedule(name, time_ms, clock)
+        for name in message.get("cancel", ()):
+            self.timers.cancel(name, clock)
+        self.processed.set()
+        if message["id"] in self.crash_at:
+            raise ValueError("told to")
+
+    def on_timer(self, key, time_ms, collector, coordinator):
+        self.log.append((key, time_ms))
+        collector.send(OutgoingMessageEnvelope(OUT, {"time": time_ms}, key=str(key)))
+        if key == "again" and time_ms < 1_000:
+            self.timers.schedule(key, time_ms + 100)
+        if key == "cancels":
+            self.timers.cancel("cancelled")
+        if key == "stop":
+            coordinator.shutdown(RequestScope.ALL_TASKS_IN_CONTAINER)
+
+
+class OrderTask(Orders, StreamTask):
+    def process(self, envelope, collector, coordinator):
+        self.obey(envelope.message)
+
+
+class OrderCoroutine(Orders, CoroutineTask):
+    async def process(self, envelope, collector, coordinator):
+        self.obey(envelope.message)
+
+    async def on_timer(self, key, time_ms, collector, coordinator):
+        Orders.on_timer(self, key, time_ms, collector, coordinator)
+
+
+TASKS = [OrderTask, OrderCoroutine]
+
+
+class HandClock:
+    """The machine's clock for intervals; a time of day that a test sets."""
+
+    def __init__(self, wall_ms):
+        self.wall = wall_ms
+
+    def monotonic(self):
+        return SYSTEM_CLOCK.monotonic()
+
+    def wall_ms(self):
+        return self.wall
+
+
+def job_of(folder, task=OrderTask, partitions=1, **keys):
+    Orders.log.clear()
+    Orders.crash_at.clear()
+    Orders.processed.clear()
+    return MemoryJob(folder, partitions=partitions, task=task, **STORE | {"stores.counts.factory": "inmemory"} | keys)
+
+
+def send(job, *messages, partition=0):
+    """Append (time, orders) pairs, numbered by their times."""
+    records = [
+        OutgoingRecord("in", b"k", json.dumps({"id": time} | orders).encode(), partition, timestamp=time)
+        for time, orders in messages
+    ]
+    job.producer.send(records)
+    job.producer.flush()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_event_timers_fire_in_order_of_time_when_the_tasks_clock_has_come_to_them(tmp_path, task):
+    job = job_of(tmp_path, task)
+    send(job, (10, {"set": {"late": 50, "soon": 30, "b": 40, "a": 40, "never": 61}}), (60, {}))
+    job.run()
+    assert Orders.log == [10, 60, ("soon", 30), ("a", 40), ("b", 40), ("late", 50)]
+
+
+def test_a_timer_fires_right_after_the_message_that_brings_the_time_wherever_a_poll_ends(tmp_path):
+    job = job_of(tmp_path)
+    send(job, (10, {"set": {"x": 30, "y": 45}}), *[(time, {}) for time in range(20, 60, 5)])
+    job.run()
+    assert Orders.log == [10, 20, 25, 30, ("x", 30), 35, 40, 45, ("y", 45), 50, 55]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_setting_a_timer_again_moves_it_and_a_cancelled_one_does_not_fire(tmp_path, task):
+    job = job_of(tmp_path, task)
+    send(job, (10, {"set": {"moved": 30, "gone": 30}}), (20, {"set": {"moved": 50}, "cancel": ["gone", "unknown"]}))
+    send(job, (40, {}), (50, {}))
+    job.run()
+    assert Orders.log == [10, 20, 40, 50, ("moved", 50)]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_timer_may_set_and_cancel_timers_those_that_are_due_included(tmp_path, task):
+    job = job_of(tmp_path, task)
+    send(job, (10, {"set": {"again": 100, "cancels": 150, "cancelled": 160}}), (350, {}))
+    job.run()
+    assert Orders.log[2:] == [("again", 100), ("cancels", 150), ("again", 200), ("again", 300)]
+
+
+def test_the_clock_is_that_of_the_partition_that_is_furthest_behind(tmp_path):
+    keys = {"job.systemstreampartition.grouper.factory": "single", "task.consumer.batch.size": "1"}
+    job = job_of(tmp_path, partitions=2, **keys)
+    send(job, (10, {"set": {"x": 30}}), (100, {}), (200, {}), (300, {}), partition=0)
+    send(job, (11, {}), (21, {}), (31, {}), (41, {}), partition=1)
+    job.run()
+    assert Orders.log == [10, 11, 100, 21, 200, 31, ("x", 30), 300, 41]
+
+
+def test_a_partition_that_has_ended_holds_the_clock_back_no_longer(tmp_path):
+    keys = {"job.systemstreampartition.grouper.factory": "single"}
+    job = job_of(tmp_path, partitions=2, **keys)
+    send(job, (10, {"set": {"x": 30}}), (100, {}), partition=0)
+    job.run()
+    assert Orders.log == [10, 100, ("x", 30)]
+
+
+def test_a_late_message_that_sets_a_timer_for_a_time_that_has_passed_sees_it_fire_before_the_next_message(tmp_path):
+    job = job_of(tmp_path)
+    send(job, (100, {}))
+    job.run()
+    send(job, (40, {"set": {"x": 60}}), (50, {}))
+    job.run()
+    assert Orders.log == [100, 40, ("x", 60), 50]
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 60),
+            st.dictionaries(st.sampled_from("abcd"), st.integers(0, 80), max_size=2),
+            st.lists(st.sampled_from("abcd"), max_size=1),
+        ),
+        min_size=1,
+        max_size=25,
+    ),
+    st.integers(1, 30),
+    st.integers(1, 6),
+)
+def test_what_fires_and_when_is_what_a_naive_task_would_do_wherever_polls_end(tmp_path, messages, poll, batch):
+    job = job_of(tmp_path / str(uuid4()), **{"task.poll.batch.size": str(poll), "task.consumer.batch.size": str(batch)})
+    times = [time for time, _, _ in messages]
+    numbered = [(time, {"set": timers, "cancel": gone}) for time, timers, gone in messages]
+    send(job, *numbered)
+    job.run()
+    timers, clock, expected = {}, -1, []
+    for time, new, gone in messages:
+        expected.append(time)
+        timers.update(new)
+        for name in gone:
+            timers.pop(name, None)
+        clock = max(clock, time)
+        for due, name in sorted((due, name) for name, due in timers.items() if due <= clock):
+            expected.append((name, due))
+            del timers[name]
+    assert times == [each for each in Orders.log if isinstance(each, int)]
+    assert Orders.log == expected
+
+
+def test_messages_without_a_time_and_late_ones_fire_nothing(tmp_path):
+    job = job_of(tmp_path)
+    send(job, (10, {"set": {"x": 30}}), (5, {}), (29, {}), (12, {}))
+    job.run()
+    assert Orders.log == [10, 5, 29, 12]
+
+
+@pytest.mark.parametrize("local", ["kept", "lost"])
+def test_timers_and_the_clock_survive_a_restart_with_and_without_the_local_files(tmp_path, local):
+    keys = {"job.systemstreampartition.grouper.factory": "single"}
+    job = job_of(tmp_path, partitions=2, **keys)
+    send(job, (10, {"set": {"x": 30, "y": 300}}), (25, {}), partition=0)
+    send(job, (20, {}), partition=1)
+    job.run()
+    send(job, (40, {}), partition=0)
+    send(job, (45, {}), partition=1)
+    container, _ = job.container(**{"job.logged.store.base.dir": str(tmp_path / "other")} if local == "lost" else {})
+    container.run()
+    assert sorted(Orders.log[3:], key=str) == [("x", 30), 40, 45]
+    assert Orders.log.index(("x", 30)) > 3
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "crash_at"),
+    [
+        ("exactly-once", 20),
+        ("exactly-once", 50),
+        *(pytest.param("exactly-once", at, marks=pytest.mark.slow) for at in (10, 30, 40, 60)),
+        pytest.param("effectively-once", 30, marks=pytest.mark.slow),
+        pytest.param("at-least-once", 50, marks=pytest.mark.slow),
+    ],
+)
+def test_a_crash_at_any_message_loses_no_timer_and_exactly_once_fires_each_once(tmp_path, crash_at, guarantee):
+    job = job_of(tmp_path, **{"task.guarantee": guarantee, "task.commit.ms": "20000"})
+    orders = [
+        (10, {"set": {"a": 20, "b": 30}}),
+        (20, {"set": {"c": 40, "b": 50}}),
+        (30, {"set": {"d": 45}}),
+        (40, {"cancel": ["d"], "set": {"e": 60}}),
+        (50, {}),
+        (60, {}),
+    ]
+    send(job, *orders[:3])
+    Orders.crash_at.append(crash_at)
+    if crash_at <= 30:
+        with pytest.raises(TaskFailed):
+            job.run()
+        Orders.crash_at.clear()
+    job.run()
+    send(job, *orders[3:])
+    if crash_at > 30:
+        with pytest.raises(TaskFailed):
+            job.run()
+    Orders.crash_at.clear()
+    job.run()
+    fired = sorted((key, message["time"]) for key, message in job.outputs())
+    once = [("a", 20), ("b", 50), ("c", 40), ("e", 60)]
+    assert sorted(set(fired)) == once
+    if guarantee == "exactly-once":
+        assert fired == once
+
+
+@pytest.mark.parametrize("step", [4, 5, *(pytest.param(step, marks=pytest.mark.slow) for step in (1, 3, 6))])
+def test_a_crash_within_the_commit_of_a_fired_timer_fires_it_once_for_readers_of_committed_records(
+    tmp_path, monkeypatch, step
+):
+    job = job_of(tmp_path, **{"task.guarantee": "exactly-once", "task.commit.ms": "20000"})
+    send(job, (10, {"set": {"a": 20, "b": 25}}), (20, {}), (30, {}))
+    monkeypatch.setenv("SAMZAPY_FAIL", f"commit.{step}:2:raise")
+    with pytest.raises(Exception, match=f"commit.{step}"):
+        job.run()
+    monkeypatch.delenv("SAMZAPY_FAIL")
+    job.run()
+    assert [(key, message["time"]) for key, message in job.outputs()] == [("a", 20), ("b", 25)]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_wall_clock_timers_fire_by_the_clock_passed_in_without_any_message(tmp_path, task):
+    job = job_of(tmp_path, task)
+    send(job, (10, {"clock": "wall", "set": {"first": 1_000, "stop": 1_000_000}}))
+    clock = HandClock(500)
+    container, _ = job.container(until_end=False, clock=clock)
+    thread = threading.Thread(target=container.run)
+    thread.start()
+    assert Orders.processed.wait(30)
+    clock.wall = 1_000_000
+    thread.join(20)
+    assert not thread.is_alive()
+    assert Orders.log == [10, ("first", 1_000), ("stop", 1_000_000)]
+
+
+def test_a_wall_clock_timer_whose_time_came_while_the_job_was_down_fires_at_its_start(tmp_path):
+    job = job_of(tmp_path)
+    send(job, (10, {"clock": "wall", "set": {"stop": 1_000}}))
+    job.container(clock=HandClock(500))[0].run()
+    assert Orders.log == [10]
+    container, _ = job.container(until_end=False, clock=HandClock(2_000))
+    container.run()
+    assert Orders.log == [10, ("stop", 1_000)]
+
+
+def test_a_failed_message_that_is_skipped_has_set_no_timer(tmp_path):
+    job = job_of(tmp_path, **{"task.error.process.policy": "skip"})
+    send(job, (10, {"set": {"kept": 30}}), (20, {"set": {"undone": 25, "kept": 26}}), (40, {}))
+    Orders.crash_at.append(20)
+    job.run()
+    assert Orders.log == [10, 20, 40, ("kept", 30)]
+
+
+def test_a_reset_that_goes_back_takes_the_clock_back_too(tmp_path):
+    job = job_of(tmp_path)
+    send(job, (10, {"set": {"x": 30}}), (100, {}))
+    job.run()
+    Orders.log.clear()
+    job.run(**{"systems.mem.streams.in.samza.reset.offset": "true"})
+    assert Orders.log == [10, 100, ("x", 30)]
+
+
+def test_what_a_timer_raises_names_it_and_nothing_of_it_is_committed(tmp_path, monkeypatch):
+    def fail(self, key, time_ms, collector, coordinator):
+        raise KeyError("lost")
+
+    monkeypatch.setattr(OrderTask, "on_timer", fail)
+    job = job_of(tmp_path)
+    send(job, (10, {"set": {"x": 20}}), (20, {}))
+    with pytest.raises(TaskFailed, match=r"^Partition 0: on_timer of 'x' failed: KeyError: 'lost'$"):
+        job.run()
+    monkeypatch.undo()
+    job.run()
+    assert Orders.log[-1] == ("x", 20)
+
+
+def test_the_store_of_timers_is_also_a_store_by_its_name(tmp_path):
+    seen = []
+
+    class Reader(OrderTask):
+        def init(self, context):
+            seen.append(context.get_store("reminders", TimerStore) is context.task.timers)
+            super().init(context)
+
+    globals()["Reader"] = Reader
+    Reader.__qualname__ = "Reader"
+    job_of(tmp_path, Reader).run()
+    assert seen == [True]
+
+
+class NoTimersTask(StreamTask, InitableTask):
+    calls: ClassVar[list] = []
+
+    def init(self, context):
+        self.timers = context.task.timers
+
+    def process(self, envelope, collector, coordinator):
+        return
+
+
+def test_timers_without_a_store_for_them_are_refused_with_what_to_add(tmp_path):
+    job = MemoryJob(tmp_path, task=NoTimersTask)
+    with pytest.raises(Exception, match=r"the job has no store for timers; add stores.NAME.factory=timers") as failed:
+        job.run()
+    assert isinstance(failed.value, StoreError)
+
+
+def test_a_store_of_timers_without_a_timer_task_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"task.class: NoTimersTask must be a TimerTask that defines on_timer"):
+        MemoryJob(tmp_path, task=NoTimersTask, **STORE).run()
+
+
+def test_which_of_several_stores_has_the_tasks_timers_must_be_said(tmp_path):
+    second = {"stores.others.factory": "timers", "stores.others.changelog": "mem.others-changelog"}
+    with pytest.raises(ConfigError, match=r"task.timers.store: required with several stores of factory timers"):
+        job_of(tmp_path, **second)
+    assert job_of(tmp_path, **second, **{"task.timers.store": "others"}).config.timers_store == "others"
+    with pytest.raises(
+        ConfigError, match=r"task.timers.store: expected a store whose factory is timers: reminders, got"
+    ):
+        job_of(tmp_path, **{"task.timers.store": "counts"})
+
+
+def test_a_test_moves_the_clock_of_wall_clock_timers_and_sends_the_time_of_event_timers():
+    keys = {
+        "job.default.system": "mem",
+        "systems.mem.samza.factory": "memory",
+        "systems.mem.default.stream.samza.key.serde": "string",
+        "systems.mem.default.stream.samza.msg.serde": "json",
+        "task.inputs": "mem.in",
+    }
+    Orders.log.clear()
+    with TaskTestDriver(OrderTask, keys | STORE) as driver:
+        at = driver.clock.wall_ms() + 60_000
+        driver.send("in", {"id": 1, "clock": "wall", "set": {"wall": at}}, timestamp=10)
+        driver.send("in", {"id": 2, "set": {"event": 30}}, timestamp=20)
+        driver.advance(59)
+        assert Orders.log == [1, 2]
+        driver.crash()
+        driver.restart()
+        driver.send("in", {"id": 3}, timestamp=30)
+        driver.advance(61)
+    assert Orders.log[-3:] == [3, ("event", 30), ("wall", at)]

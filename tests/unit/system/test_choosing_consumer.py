@@ -1,0 +1,105 @@
+"""What a chooser keeps between the systems' consumers and the reader."""
+
+from uuid import uuid4
+
+import pytest
+
+from samzapy import SystemStreamPartition
+from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
+from samzapy.system.choosers.bootstrap import Bootstrap
+from samzapy.system.choosers.consumer import ChoosingConsumer
+from samzapy.system.choosers.portion import Portion
+from samzapy.system.choosers.tiered import Tiered
+from samzapy.system.choosers.turns import RoundRobin
+from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.testing import ManualClock
+
+URGENT, SLOW = (SystemStreamPartition("mem", stream, 0) for stream in ("urgent", "slow"))
+
+
+class Rig:
+    """A choosing consumer over the streams `urgent` and `slow` of a cluster of its own."""
+
+    def __init__(self, most=1_000, most_waiting=100, bootstrap=None):
+        settings = SystemSettings("mem", "memory", properties={"cluster": str(uuid4())})
+        factory = MemorySystemFactory()
+        admin = factory.admin(settings, "test")
+        for stream in ("urgent", "slow"):
+            admin.create(StreamSpec(stream, 1))
+        self.producer = factory.producer(settings, "test")
+        self.inner = factory.consumer(settings, "test")
+        chooser = Tiered({URGENT: 1, SLOW: 0}, {1: RoundRobin(), 0: RoundRobin()})
+        self.consumer = ChoosingConsumer(
+            {"mem": self.inner},
+            chooser,
+            Portion(ManualClock(), most),
+            most_waiting=most_waiting,
+            max_idle_s=0.01,
+            bootstrap=bootstrap,
+        )
+        for ssp in (URGENT, SLOW):
+            self.consumer.register(ssp, 0)
+
+    def send(self, stream, count):
+        self.producer.send([OutgoingRecord(stream, b"k", b"v", 0) for _ in range(count)])
+        self.producer.flush()
+
+    def poll(self, most=1_000):
+        return [(batch.ssp, batch.offsets[0], batch.offsets[-1]) for batch in self.consumer.poll(0.0, most)]
+
+
+@pytest.fixture
+def rig():
+    made = Rig(most=10)
+    made.consumer.start()
+    return made
+
+
+def test_what_is_read_ahead_of_a_partition_that_must_wait_is_bounded_and_then_goes_on(rig):
+    rig.send("slow", 5_000)
+    rig.send("urgent", 50)
+    for _ in range(5):
+        assert [ssp for ssp, _, _ in rig.poll(60)] == [URGENT]
+    assert rig.inner.position(SLOW) <= 160, "at most what may wait, and one poll"
+    drained = [offset for _ in range(600) for _, first, last in rig.poll(60) for offset in range(first, last + 1)]
+    assert drained == list(range(5_000))
+
+
+def test_the_position_is_that_of_what_was_handed_out_and_not_of_what_was_read(rig):
+    rig.send("slow", 30)
+    assert rig.poll() == [(SLOW, 0, 9)]
+    assert (rig.consumer.position(SLOW), rig.inner.position(SLOW)) == (10, 30)
+    for _ in range(2):
+        rig.poll()
+    assert rig.consumer.position(SLOW) == 30
+
+
+def test_a_paused_partition_keeps_what_waits_until_it_is_resumed(rig):
+    rig.send("slow", 30)
+    rig.poll()
+    rig.consumer.pause([SLOW])
+    assert rig.poll() == []
+    rig.consumer.resume([SLOW])
+    assert rig.poll() == [(SLOW, 10, 19)]
+
+
+def test_a_seek_drops_what_was_read_ahead(rig):
+    rig.send("slow", 500)
+    rig.poll()
+    rig.consumer.seek(SLOW, 200)
+    assert rig.poll() == [(SLOW, 200, 209)]
+
+
+def test_nothing_but_the_bootstrap_partition_is_fetched_until_what_was_handed_out_is_processed():
+    processed = {URGENT: 0}
+    left = []
+    rig = Rig(bootstrap=Bootstrap({URGENT: 5}, lambda ssp: processed[ssp], left.append))
+    rig.send("slow", 5)
+    rig.send("urgent", 5)
+    rig.consumer.start()
+    assert rig.poll() == [(URGENT, 0, 4)]
+    assert rig.poll() == []
+    assert rig.inner.position(SLOW) == 0
+    processed[URGENT] = 5
+    assert rig.poll() == [(SLOW, 0, 4)]
+    assert left == [5, 5, 0, 0]
