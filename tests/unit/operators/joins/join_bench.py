@@ -123,6 +123,11 @@ class JoinBench:
         with self.opened.store.all() as entries:
             return dict(entries)
 
+    def kept(self) -> dict[str, Any]:
+        """What the store has beside event time."""
+        known = {"clock", "passed"}
+        return {key: value for key, value in self.contents().items() if key not in known and not key.startswith("m|")}
+
     def late(self) -> int:
         return self.registry.counter("join", "late").count
 
