@@ -161,3 +161,8 @@ def least_mark(inputs: Sequence[Sequence[tuple]], lateness_ms: int) -> int | Non
     if not all(inputs):
         return None
     return min(max(message[1] for message in of_source) for of_source in inputs) - lateness_ms
+
+
+def ordered(found: Iterable[Any]) -> list[Any]:
+    """What was found, whatever the order it came in."""
+    return sorted(found, key=repr)

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from join_bench import LEFT, RIGHT, JoinBench, least_mark, on_time, run
+from join_bench import LEFT, RIGHT, JoinBench, least_mark, on_time, ordered, run
 
 from samzapy.operators.joins import AsOfJoin, Joined, Side, TimeRules
 
@@ -30,10 +30,6 @@ def expected(inputs, tolerance_ms, lateness_ms):
             partner = Side(*newest[1:])
         found.append(Joined(key, Side(time_ms, value), partner))
     return found
-
-
-def ordered(found):
-    return sorted(found, key=repr)
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

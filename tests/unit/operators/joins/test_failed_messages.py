@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from join_bench import LEFT, RIGHT, JoinBench
+from join_bench import LEFT, RIGHT, JoinBench, ordered
 
 from samzapy.operators.joins import AsOfJoin, StreamStreamJoin, TimeRules, Within
 
@@ -29,7 +29,7 @@ def test_a_message_that_was_undone_leaves_nothing_behind(tmp_path, inputs, steps
                 failed.add(bench.fail(source))
         bench.read_all()
         bench.finish()
-        found = sorted(map(repr, bench.outputs))
+        found = ordered(bench.outputs)
     left = [
         [message for place, message in enumerate(of_source) if (source, place) not in failed]
         for source, of_source in enumerate(inputs)
@@ -37,7 +37,7 @@ def test_a_message_that_was_undone_leaves_nothing_behind(tmp_path, inputs, steps
     with JoinBench(tmp_path, JOINS[join], left) as bench:
         bench.read_all()
         bench.finish()
-        assert found == sorted(map(repr, bench.outputs))
+        assert found == ordered(bench.outputs)
 
 
 @pytest.mark.parametrize("join", JOINS)

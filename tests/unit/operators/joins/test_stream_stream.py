@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from join_bench import LEFT, RIGHT, JoinBench, least_mark, on_time, run
+from join_bench import LEFT, RIGHT, JoinBench, least_mark, on_time, ordered, run
 
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.operators.joins import Joined, Side, StreamStreamJoin, TimeRules, Within
@@ -41,10 +41,6 @@ def expected(inputs, before_ms, after_ms, lateness_ms):
         if (each[0], Side(*each[1:])) not in met_right
     ]
     return pairs, lonely
-
-
-def ordered(found):
-    return sorted(found, key=repr)
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
