@@ -2,6 +2,7 @@
 
 windows        aggregation over windows of event time
 joins          of tables, of streams, and of both
+persistent     states kept by checkpoints at event times (Gearpump)
 deduplicate    dropping repetitions
 event_time     how far event time has come, by partition; who is late
 expiry         what is due when

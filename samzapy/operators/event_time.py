@@ -49,8 +49,8 @@ class EventTime:
         store: KeyValueStore[str, Any],
         ssps: Iterable[SystemStreamPartition],
         now: float,
-        idle_s: float | None = None,
-        whose: str = "windows",
+        idle_s: float | None,
+        whose: str,
         remedy: str = "",
     ) -> None:
         """`now` is the monotonic time, in seconds. A partition that is silent for `idle_s` does not hold the others back,
@@ -67,7 +67,7 @@ class EventTime:
         self.recall()
 
     def recall(self) -> None:
-        """Take `over` from the store, where a message that failed may have taken it back."""
+        """Take `over` from the store: a message in which somebody looked may have failed, and been taken back there."""
         self.over = self._get(_CLOCK) or 0
 
     def hear(self, envelope: IncomingMessageEnvelope, time: int) -> int:
