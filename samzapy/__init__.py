@@ -22,6 +22,7 @@ The packages, imports going down only:
     runner, testing, devkafka            carry a container to where it runs; test kit; development broker
     spark                                stores as DataFrames, and DataFrames as stores
     container, coordinator               run tasks; what the driver serves to the containers
+    operators                            what tasks are made of: windows, joins, persistent states; on stores and the api
     system storage checkpoint serializers metrics job sinks      one part each, not knowing one another
     config                               job file -> frozen values
     api                                  the names: envelopes, tasks, stores, the SPIs

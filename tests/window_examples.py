@@ -5,6 +5,8 @@ from collections import Counter, defaultdict
 from contextlib import closing
 from pathlib import Path
 
+from naive_sessions import sessions_of
+
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import StreamSpec
 from samzapy.config.loader import load_job
@@ -94,27 +96,17 @@ def visits(partitions, gap_ms=30 * MINUTE_MS, grace_ms=5 * MINUTE_MS):
             newest = max(newest, time)
             if time + grace_ms >= newest or any(
                 each[0][0] <= time < each[-1][0] + gap_ms and each[-1][0] + gap_ms + grace_ms > newest
-                for each in _cut(taken[user], gap_ms)
+                for each in sessions_of(taken[user], gap_ms)
             ):
                 taken[user].append((time, message["page"]))
             else:
                 late.append((user, time, json.dumps(message)))
     found = []
     for user, views in taken.items():
-        for each in _cut(views, gap_ms):
+        for each in sessions_of(views, gap_ms):
             value = {"views": len(each), "pages": sorted({page for _, page in each})}
             found.append((user, each[0][0], each[-1][0] + gap_ms, value))
     return sorted(found, key=lambda visit: visit[:3]), sorted(late)
-
-
-def _cut(views, gap_ms):
-    cut = []
-    for view in sorted(views):
-        if cut and view[0] - cut[-1][-1][0] < gap_ms:
-            cut[-1].append(view)
-        else:
-            cut.append([view])
-    return cut
 
 
 def check(example, expected):

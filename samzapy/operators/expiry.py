@@ -24,6 +24,15 @@ class Due(NamedTuple):
     value: Any
 
 
+def take_first(store: KeyValueStore[str, Any], lower: str, upper: str, limit: int) -> list[tuple[str, Any]]:
+    """Remove and return the first `limit` entries with lower <= key < upper; one scan, of no more than these."""
+    with store.range(lower, upper) as entries:
+        found = list(islice(entries, limit))
+    if found:
+        store.delete_all([key for key, _ in found])
+    return found
+
+
 class ExpiryIndex:
     """Entries by (time, name), in the part of a store whose keys start with `prefix`.
 
@@ -62,8 +71,6 @@ class ExpiryIndex:
         lower, upper = (f"{self._prefix}{time_ms:016d}" for time_ms in (since_ms, min(before_ms, END_OF_TIME_MS)))
         if lower >= upper:
             return []
-        with self._store.range(lower, upper) as entries:
-            found = list(islice(entries, limit))
-        self._store.delete_all([key for key, _ in found])
+        found = take_first(self._store, lower, upper, limit)
         start = len(self._prefix)
         return [Due(int(key[start : start + _DIGITS]), key[start + _DIGITS + 1 :], value) for key, value in found]

@@ -6,6 +6,7 @@ from collections import defaultdict
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from naive_sessions import sessions_of
 from windows_rig import LATE, WindowsRig, opened_store
 
 from samzapy.operators.windows import Collect, Hopping, Sessions, Sliding, Tumbling, WindowedAggregation
@@ -109,17 +110,6 @@ def expected_sliding(inputs, size, grace):
         (key, end - size, end, [number for time, number in sorted(accepted[key]) if end - size <= time < end])
         for end, key in ends
     ], sorted(late)
-
-
-def sessions_of(times, gap):
-    """Sorted (time, number) pairs, cut where the gap is."""
-    cut = []
-    for each in sorted(times):
-        if cut and each[0] - cut[-1][-1][0] < gap:
-            cut[-1].append(each)
-        else:
-            cut.append([each])
-    return cut
 
 
 def expected_sessions(inputs, gap, grace):

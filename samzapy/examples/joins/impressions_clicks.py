@@ -29,7 +29,7 @@ class ImpressionsClicksTask(SendingTask, WindowableTask, EndOfStreamListenerTask
             context,
             "waiting",
             inputs(context, "impressions", "clicks"),
-            Within(after_ms=CLICKED_WITHIN_MS),
+            Within(after=CLICKED_WITHIN_MS),
             TimeRules(LATENESS_MS),
         )
 

@@ -14,7 +14,7 @@ which these were read from different partitions, of when `window` was called, or
 """
 
 from samzapy.operators.joins.as_of import AsOfJoin
-from samzapy.operators.joins.event_time import EventTime, TimeRules
+from samzapy.operators.joins.pending import TimeRules
 from samzapy.operators.joins.results import Joined, Side
 from samzapy.operators.joins.stream_stream import StreamStreamJoin, Within
 from samzapy.operators.joins.stream_table import StreamTableJoin
@@ -22,7 +22,6 @@ from samzapy.operators.joins.table_table import TableTableJoin
 
 __all__ = [
     "AsOfJoin",
-    "EventTime",
     "Joined",
     "Side",
     "StreamStreamJoin",

@@ -7,21 +7,21 @@ from typing import Any
 
 from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope
-from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStream
-from samzapy.operators.expiry import END_OF_TIME_MS, Due, ExpiryIndex
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.operators.durations import Duration, milliseconds
+from samzapy.operators.expiry import Due
 from samzapy.operators.joins.copartitioning import key_of, sides
-from samzapy.operators.joins.event_time import EventTime, TimeRules
+from samzapy.operators.joins.pending import IN_ORDER, PendingMessages, TimeRules
 from samzapy.operators.joins.results import Joined, Side
 
-_IN_ORDER = TimeRules()
 #: What an entry of the index is, and in which order those of one time are dealt with.
 _RIGHT, _LEFT, _FORGET = "0", "1", "2"
 
 
 class AsOfJoin:
     """Gives every left message once, with the right message of its key that was the newest at its event time (inclusive),
-    or with None: if there is none, if it is more than `tolerance_ms` older, or if it is a tombstone. Of right messages of
+    or with None: if there is none, if it is more than `tolerance` older, or if it is a tombstone. Of right messages of
     one key and time the last one counts.
 
     Messages of both sides wait in the order of event time until nothing can come on time that belongs before them. Then a
@@ -39,65 +39,47 @@ class AsOfJoin:
         context: Context,
         store: str,
         streams: tuple[SystemStream, SystemStream],
-        tolerance_ms: int | None = None,
-        rules: TimeRules = _IN_ORDER,
+        tolerance: Duration | None = None,
+        rules: TimeRules = IN_ORDER,
         limit: int = 10_000,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """`streams`: the left and the right one. `store` has string keys and json (or msgpack) values and is used for
-        nothing else. `limit`: entries a scan takes at most. Raises EnvironmentFailure for inputs that do not meet."""
-        if limit < 1 or (tolerance_ms is not None and tolerance_ms < 0):
-            raise ValueError(f"limit must be >= 1 and tolerance_ms >= 0, got {limit} and {tolerance_ms}")
+        nothing else. `tolerance`: milliseconds or text such as "1h" (see `Duration`). `limit`: entries a scan takes at
+        most. `clock` tells who is idle. Raises EnvironmentFailure for inputs that do not meet."""
+        self._tolerance_ms = None if tolerance is None else milliseconds(tolerance, "tolerance of AsOfJoin")
         self._kind = {ssp: (_LEFT, _RIGHT)[place] for ssp, place in sides(context, streams).items()}
-        self._store: KeyValueStore[str, Any] = context.get_store(store)
-        self._time = EventTime(self._store, self._kind, rules)
-        self._index = ExpiryIndex(self._store)
-        self._tolerance_ms = tolerance_ms
-        self._limit = limit
-        self._added = 0
-        self._late = context.task.metrics.counter("join", "late")
+        self._pending = PendingMessages(context, store, self._kind, rules, limit, clock)
+        self._store = self._pending.store
 
     def add(self, envelope: IncomingMessageEnvelope) -> list[Joined]:
         """Take one message; returns nothing, or left messages whose time has come."""
-        ssp, time_ms, key = envelope.ssp, envelope.event_time, key_of(envelope.key)
-        if not self._time.observe(ssp, time_ms):
-            self._late.count += 1
+        ssp, key = envelope.ssp, key_of(envelope.key)
+        if not self._pending.on_time(envelope):
             return []
         # The offset tells apart, and keeps in order, what one partition has of one time.
-        self._index.add(time_ms, f"{self._kind[ssp]}{envelope.offset:019d}/{ssp}", [key, envelope.message])
-        self._added += 1
-        return self._answer() if self._added >= self._limit else []
+        name = f"{self._kind[ssp]}{envelope.offset:019d}/{ssp}"
+        return self.advance() if self._pending.add(envelope.event_time, name, [key, envelope.message]) else []
 
     def advance(self) -> list[Joined]:
         """Left messages whose time has come, in the order of event time; one scan of at most `limit` entries."""
-        self._time.look_at_the_clock()
-        return self._answer()
+        return self._in_order(*self._pending.take())
 
     def finish(self) -> Iterator[Joined]:
         """Every left message that waits, as if nothing would come any more; for `on_end_of_stream`. What is older than the
         last of them and comes nevertheless is late."""
         ahead: list[Due] = []
         since_ms = 0
-        while due := self._index.take(END_OF_TIME_MS, self._limit, since_ms):
+        while due := self._pending.take_any(since_ms):
             since_ms = due[-1].time_ms
             ahead += due
             last = max((place for place, each in enumerate(ahead) if each.name[0] == _LEFT), default=-1)
             if last >= 0:
-                self._time.pass_to(ahead[last].time_ms)
+                self._pending.end(ahead[last].time_ms)
                 yield from self._in_order(ahead[: last + 1], ahead[last].time_ms)
                 del ahead[: last + 1]
         for each in ahead:
-            self._index.add(*each)
-
-    def _answer(self) -> list[Joined]:
-        self._added = 0
-        before_ms, passed = self._time.current, self._time.passed
-        if before_ms is None or before_ms <= passed:
-            return []
-        due = self._index.take(before_ms, self._limit, passed)
-        if len(due) == self._limit:
-            before_ms = due[-1].time_ms
-        self._time.pass_to(before_ms)
-        return self._in_order(due, before_ms)
+            self._pending.keep(*each)
 
     def _in_order(self, due: Iterable[Due], passed: int) -> list[Joined]:
         found = []
@@ -125,7 +107,7 @@ class AsOfJoin:
         self._store.put(_key(key), [time_ms, value])
         if self._tolerance_ms is not None:
             # Not before what the next scan begins with.
-            self._index.add(max(time_ms + self._tolerance_ms, passed), f"{_FORGET}{key}")
+            self._pending.keep(max(time_ms + self._tolerance_ms, passed), f"{_FORGET}{key}")
 
     def _forget(self, key: str, time_ms: int) -> None:
         """Drop the newest of a key if nothing after `time_ms` can meet it."""

@@ -8,11 +8,11 @@ from typing import Any
 
 from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope
-from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStream
-from samzapy.operators.expiry import END_OF_TIME_MS, ExpiryIndex
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.operators.durations import Duration, milliseconds
 from samzapy.operators.joins.copartitioning import key_of, sides
-from samzapy.operators.joins.event_time import EventTime, TimeRules
+from samzapy.operators.joins.pending import IN_ORDER, PendingMessages, TimeRules
 from samzapy.operators.joins.results import Joined, Side
 
 #: One waiting message: [event time, whether it has met a partner, value].
@@ -22,20 +22,30 @@ Bucket = list[list[Waiting]]
 _EMPTY: Bucket = [[], []]
 
 _LEFT, _RIGHT = 0, 1
-_IN_ORDER = TimeRules()
 
 
 @dataclass(frozen=True)
 class Within:
-    """A right message meets a left one if it is at most `before_ms` older and at most `after_ms` younger (both inclusive):
-    the bounds of Kafka Streams' `JoinWindows`."""
+    """A right message meets a left one if it is at most `before` older and at most `after` younger (both inclusive): the
+    bounds of Kafka Streams' `JoinWindows`. Durations are milliseconds or text such as "5m" (see `Duration`); ValueError
+    is raised for what is none."""
 
-    before_ms: int = 0
-    after_ms: int = 0
+    before: Duration = 0
+    after: Duration = 0
 
     def __post_init__(self) -> None:
-        if min(self.before_ms, self.after_ms) < 0:
-            raise ValueError(f"bounds must be >= 0 ms, got {self}")
+        milliseconds(self.before, "before of Within")
+        milliseconds(self.after, "after of Within")
+
+    @property
+    def before_ms(self) -> int:
+        """`before` in milliseconds."""
+        return milliseconds(self.before, "before of Within")
+
+    @property
+    def after_ms(self) -> int:
+        """`after` in milliseconds."""
+        return milliseconds(self.after, "after of Within")
 
 
 class StreamStreamJoin:
@@ -58,48 +68,41 @@ class StreamStreamJoin:
         store: str,
         streams: tuple[SystemStream, SystemStream],
         within: Within,
-        rules: TimeRules = _IN_ORDER,
+        rules: TimeRules = IN_ORDER,
         limit: int = 10_000,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """`streams`: the left and the right one. `store` has string keys and json (or msgpack) values and is used for
-        nothing else. `limit`: entries a scan takes at most. Raises EnvironmentFailure for inputs that do not
-        meet."""
-        if limit < 1:
-            raise ValueError(f"limit must be at least 1, got {limit}")
+        nothing else. `limit`: entries a scan takes at most. `clock` tells who is idle. Raises EnvironmentFailure for
+        inputs that do not meet."""
         self._side = sides(context, streams)
-        self._store: KeyValueStore[str, Any] = context.get_store(store)
-        self._time = EventTime(self._store, self._side, rules)
-        self._index = ExpiryIndex(self._store)
+        self._pending = PendingMessages(context, store, self._side, rules, limit, clock)
+        self._store = self._pending.store
+        before_ms, after_ms = within.before_ms, within.after_ms
         #: How long a message of either side can wait for the other.
-        self._waits_ms = (within.after_ms, within.before_ms)
+        self._waits_ms = (after_ms, before_ms)
         #: So wide that what a message can meet lies in two buckets.
-        self._width_ms = max(within.before_ms + within.after_ms, 1)
-        self._limit = limit
-        self._added = 0
-        self._late = context.task.metrics.counter("join", "late")
+        self._width_ms = max(before_ms + after_ms, 1)
 
     def add(self, envelope: IncomingMessageEnvelope) -> list[Joined]:
         """Take one message; returns the pairs that it makes, and perhaps some that found no partner."""
         side, time_ms = self._side[envelope.ssp], envelope.event_time
         key = key_of(envelope.key)
-        if not self._time.observe(envelope.ssp, time_ms):
-            self._late.count += 1
+        if not self._pending.on_time(envelope):
             return []
         found = self._meet(side, key, time_ms, envelope.message)
-        self._index.add(time_ms + self._waits_ms[side], f"{side}{key}")
-        self._added += 1
-        if self._added >= self._limit:
-            found += self._expire()
+        if self._pending.add(time_ms + self._waits_ms[side], f"{side}{key}"):
+            found += self.advance()
         return found
 
     def advance(self) -> list[Joined]:
         """What found no partner and can find none any more, at most `limit` entries' worth; one scan of what is due."""
-        self._time.look_at_the_clock()
-        return self._expire()
+        due, _ = self._pending.take()
+        return [joined for time_ms, name, _ in due for joined in self._drop(name, time_ms)]
 
     def finish(self) -> Iterator[Joined]:
         """Everything that waits, as if nothing would come any more; for `on_end_of_stream`."""
-        while due := self._index.take(END_OF_TIME_MS, self._limit):
+        while due := self._pending.take_any():
             for time_ms, name, _ in due:
                 yield from self._drop(name, time_ms)
 
@@ -127,16 +130,6 @@ class StreamStreamJoin:
 
     def _put(self, bucket: int, key: str, side: int, messages: list[Waiting], others: list[Waiting]) -> None:
         self._store.put(_key(bucket, key), [messages, others] if side == _LEFT else [others, messages])
-
-    def _expire(self) -> list[Joined]:
-        self._added = 0
-        before_ms, passed = self._time.current, self._time.passed
-        if before_ms is None or before_ms <= passed:
-            return []
-        due = self._index.take(before_ms, self._limit, passed)
-        found = [joined for time_ms, name, _ in due for joined in self._drop(name, time_ms)]
-        self._time.pass_to(before_ms if len(due) < self._limit else due[-1].time_ms)
-        return found
 
     def _drop(self, name: str, due_ms: int) -> list[Joined]:
         """Remove the messages of a side and key that were due at `due_ms`; returns those without a partner."""

@@ -1,20 +1,18 @@
 """Windowed aggregation over event time: a library over the task API and a KeyValueStore.
 
-durations      "5m"
 aggregations   what a window makes of its values
 aligned        tumbling and hopping windows
 sessions       session windows
 sliding        sliding windows
 state          how windows stand in a store
-event_time     how far event time has come, by partition
 results        what comes out, and when
 windows        all of it together, for one task
 task           a task that is windows and little else
 """
 
+from samzapy.operators.durations import Duration
 from samzapy.operators.windows.aggregations import Aggregation, Collect, Count, Fold, Max, Mean, Min, Sum, Top
 from samzapy.operators.windows.aligned import Hopping, Tumbling
-from samzapy.operators.windows.durations import Duration
 from samzapy.operators.windows.results import Early, OnChange, OnClose, WindowResult
 from samzapy.operators.windows.sessions import Sessions
 from samzapy.operators.windows.sliding import Sliding

@@ -9,8 +9,8 @@ from __future__ import annotations
 from math import gcd
 from typing import Any
 
+from samzapy.operators.durations import Duration, milliseconds
 from samzapy.operators.windows.aggregations import Aggregation
-from samzapy.operators.windows.durations import Duration, milliseconds
 from samzapy.operators.windows.state import Closed, Handle, Store, TimeOrdered, Window, WindowDefinition, WindowState
 
 #: Stretches of time whose windows are remembered; then all are forgotten.

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from samzapy.api.collector import MessageCollector
 from samzapy.api.envelope import OutgoingMessageEnvelope
 from samzapy.api.stream import SystemStream
-from samzapy.operators.windows.durations import Duration, milliseconds
+from samzapy.operators.durations import Duration, milliseconds
 
 #: `final`: the window is closed, and nothing about it follows. `early`: what it had at some moment. `update`: what it has
 #: after a value. Of a key's sessions, an early result or an update takes the place of those that it overlaps.

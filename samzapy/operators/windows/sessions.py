@@ -10,8 +10,8 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import Any
 
+from samzapy.operators.durations import Duration, milliseconds
 from samzapy.operators.windows.aggregations import Aggregation, Fold
-from samzapy.operators.windows.durations import Duration, milliseconds
 from samzapy.operators.windows.state import Closed, DueIndex, Handle, Store, Window, WindowDefinition, WindowState
 
 #: The first and the last time of a session, and what its fold has gathered.

@@ -10,8 +10,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import Any
 
+from samzapy.operators.durations import Duration, milliseconds
 from samzapy.operators.windows.aggregations import Aggregation
-from samzapy.operators.windows.durations import Duration, milliseconds
 from samzapy.operators.windows.state import (
     ALL_MS,
     Closed,

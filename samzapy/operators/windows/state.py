@@ -14,10 +14,10 @@ order of time:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from itertools import islice
 from typing import Any, NamedTuple
 
 from samzapy.api.kv import KeyValueStore
+from samzapy.operators.expiry import take_first
 from samzapy.operators.windows.aggregations import Aggregation
 
 Store = KeyValueStore[str, Any]
@@ -90,7 +90,11 @@ class WindowDefinition(ABC):
 
 
 class TimeOrdered:
-    """The entries `<prefix>|<time>|<key>` of a store, taken out of it in the order of time."""
+    """The entries `<prefix>|<time>|<key>` of a store, taken out of it in the order of time.
+
+    Not an `ExpiryIndex`, which may be made anew at any time and begins at a time: one stretch of time ends windows of all
+    keys, so that a scan has to begin at the key where the last one stopped.
+    """
 
     def __init__(self, store: Store, prefix: str) -> None:
         self._store = store
@@ -98,11 +102,8 @@ class TimeOrdered:
 
     def take(self, bound: int, limit: int) -> list[tuple[int, str, Any]]:
         """Remove the first `limit` entries with a time <= `bound`; returns (time, key, value) of each."""
-        found: list[tuple[str, Any]] = []
-        with self._store.range(self._from, f"{self._first}{bound + 1:014d}") as entries:
-            found.extend(islice(entries, limit))
+        found = take_first(self._store, self._from, f"{self._first}{bound + 1:014d}", limit)
         if found:
-            self._store.delete_all([entry for entry, _ in found])
             # Nothing is entered at or before a time that is over: begin past what the deletions leave behind.
             self._from = found[-1][0]
         if bound == ALL_MS and len(found) < limit:

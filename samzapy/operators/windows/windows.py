@@ -12,9 +12,9 @@ from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelop
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import StoreError
+from samzapy.operators.durations import Duration, milliseconds
+from samzapy.operators.event_time import EventTime
 from samzapy.operators.windows.aggregations import Aggregation
-from samzapy.operators.windows.durations import Duration, milliseconds
-from samzapy.operators.windows.event_time import EventTime
 from samzapy.operators.windows.results import Early, Emission, Kind, OnChange, OnClose, Output, WindowResult, sender
 from samzapy.operators.windows.state import ALL_MS, Store, Window, WindowDefinition
 
@@ -75,7 +75,8 @@ class EventTimeWindows:
         windows, fold = aggregation.windows, aggregation.aggregation
         now = clock.monotonic()
         idle_s = None if aggregation.idle is None else milliseconds(aggregation.idle, "idle", 1) / 1000
-        self._time = EventTime(held, _partitions(context, aggregation), now, idle_s)
+        remedy = "; give another one with time_ms"
+        self._time = EventTime(held, _partitions(context, aggregation), now, idle_s, "windows", remedy)
         self._state = windows.state(held, fold)
         _remember(held, f"{windows.name}, {fold.name}", f"{context.task.task_name}: store '{store}'")
         self._on_change = isinstance(aggregation.emit, OnChange)

@@ -1,7 +1,7 @@
 """Repetitions dropped, by output id and by a key of one's own."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samzapy import IncomingMessageEnvelope, SystemStreamPartition
@@ -62,6 +62,7 @@ def test_what_was_seen_is_known_again_after_a_commit_and_a_crash(seen):
     assert again.is_new_key("uuid-2")
 
 
+@settings(deadline=None)
 @given(keys=st.lists(st.integers(0, 12).map(str), max_size=60), capacity=st.integers(1, 6))
 def test_the_last_keys_are_remembered_and_no_more(keys, capacity, tmp_path_factory):
     with open_store(JOB, "seen", tmp_path_factory.mktemp("seen")) as opened:

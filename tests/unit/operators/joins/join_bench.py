@@ -123,6 +123,11 @@ class JoinBench:
         with self.opened.store.all() as entries:
             return dict(entries)
 
+    def kept(self) -> dict[str, Any]:
+        """What the store has beside event time."""
+        known = {"clock", "passed"}
+        return {key: value for key, value in self.contents().items() if key not in known and not key.startswith("m|")}
+
     def late(self) -> int:
         return self.registry.counter("join", "late").count
 
@@ -156,3 +161,8 @@ def least_mark(inputs: Sequence[Sequence[tuple]], lateness_ms: int) -> int | Non
     if not all(inputs):
         return None
     return min(max(message[1] for message in of_source) for of_source in inputs) - lateness_ms
+
+
+def ordered(found: Iterable[Any]) -> list[Any]:
+    """What was found, whatever the order it came in."""
+    return sorted(found, key=repr)

@@ -9,7 +9,7 @@ Duration = int | str
 
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _TEXT = re.compile(r"(\d+)\s*(ms|s|m|h|d)")
-#: A hundred years; with the latest event time (`event_time.LATEST_MS`) it stays below 10^14, see `state.padded`.
+#: A hundred years; with the latest event time (`event_time.LATEST_MS`) it stays below 10^14, see `windows.state`.
 LONGEST_MS = 36_525 * _UNITS["d"]
 
 
