@@ -28,9 +28,9 @@ class ContainerTaskContext(TaskContext):
         offsets: dict[SystemStreamPartition, int],
         metrics: MetricsRegistry,
         epoch: int,
-        timers: Timers | None = None,
         checkpoints: StateCheckpoints | None = None,
         told: Collection[SystemStreamPartition] = (),
+        timers: Timers | None = None,
     ) -> None:
         """`checkpoints`: those of a StateCheckpointTask; `told`: the partitions that start at a
         startpoint, or are reset, whatever state there is."""

@@ -242,7 +242,7 @@ class Parts:
         told = {ssp for ssp in task.offsets if self.config.stream(ssp.system_stream).reset_offset}
         told |= self._followed[task.name].keys()
         context = ContainerTaskContext(
-            task.name, stores, task.offsets, self.metrics, epoch, timers, task.checkpoints, told
+            task.name, stores, task.offsets, self.metrics, epoch, task.checkpoints, told, timers
         )
         job = JobContext(self.config.name, self.config.id, self.config.resolved)
         before = dict(task.offsets)
