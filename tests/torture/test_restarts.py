@@ -4,6 +4,7 @@ import gc
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import psutil
@@ -88,7 +89,10 @@ def test_thirty_crashes_in_a_row_leave_nothing_behind(ledger, guarantee, point, 
 
 
 def resources():
-    """Open files and threads of this process, and its resident memory in bytes."""
+    """Open files and threads of this process, and its resident memory in bytes, once every sweep for orphans is over."""
+    for thread in threading.enumerate():
+        if thread.name == "samzapy-orphans":
+            thread.join()
     gc.collect()
     process = psutil.Process()
     return process.num_fds(), process.num_threads(), process.memory_info().rss
