@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemAdmin
 from samzapy.config.job import JobConfig
-from samzapy.errors import EnvironmentFailure, SamzapyError
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SamzapyError
 from samzapy.examples.flights.dataset import Event, flights, planes
 from samzapy.examples.flights.job_file import job_from_arguments
 from samzapy.examples.flights.task import PLANES
@@ -34,12 +34,14 @@ def load(
     """Create the streams named in `events` on the job's default system and write their events; returns how many.
 
     The records of a stream keep their order within a partition. `on_progress` hears of records written and records to
-    write. Raises EnvironmentFailure, before anything is written, if one of the streams already holds records.
+    write. Raises, before anything is written, EnvironmentFailure if one of the streams already holds records, ConfigError
+    if one is no input of the job.
     """
     system = job.default_system or job.task.inputs[0].system
     settings = job.systems[system]
     factory = system_factory(settings)
     admin = factory.admin(settings, "flights-load")
+    _check_inputs(job, system, [stream for stream, _ in events])
     try:
         for stream, _ in events:
             _create(admin, system, stream)
@@ -67,6 +69,16 @@ def dataset() -> list[tuple[str, Sequence[Event]]]:
     return [(PLANES, planes()), (FLIGHTS, flights())]
 
 
+def _check_inputs(job: JobConfig, system: str, streams: Sequence[str]) -> None:
+    """Raise ConfigError for streams that the job would not read: how to write them is not known."""
+    missing = [f"{system}.{stream}" for stream in streams if SystemStream(system, stream) not in job.task.inputs]
+    if missing:
+        inputs = ",".join(map(str, job.task.inputs))
+        raise ConfigError(
+            [ConfigProblem("task.inputs", inputs, f"must name {', '.join(missing)}, which is to be written")]
+        )
+
+
 def _create(admin: SystemAdmin, system: str, stream: str) -> None:
     # What happened years ago is older than any retention: a broker would delete it within minutes.
     if admin.create(StreamSpec(stream, PARTITIONS, {"retention.ms": "-1"})):
@@ -82,7 +94,7 @@ def _create(admin: SystemAdmin, system: str, stream: str) -> None:
 
 
 def _records(job: JobConfig, system: str, stream: str, events: Sequence[Event]) -> Iterator[OutgoingRecord]:
-    config = next(job.stream(known) for known in job.task.inputs if known.system == system and known.stream == stream)
+    config = job.stream(SystemStream(system, stream))
     serdes = serde_registry(job)
     key_bytes = serdes[config.key_serde or "bytes"].to_bytes
     value_bytes = serdes[config.msg_serde or "bytes"].to_bytes
