@@ -6,12 +6,10 @@ python -m samzapy.examples.departures.load JOB.properties [--config key=value]..
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from samzapy.errors import SamzapyError
 from samzapy.examples.flights.dataset import Event, flights
-from samzapy.examples.flights.job_file import job_from_arguments
-from samzapy.examples.flights.load import load
+from samzapy.examples.flights.load import load_command
 
 DEPARTURES = "departures"
 _MINUTE_MS = 60_000
@@ -32,17 +30,5 @@ def departures(events: Iterable[Event]) -> list[Event]:
     return [event for _, event in left]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns the exit code."""
-    try:
-        job = job_from_arguments("departures.load", arguments)
-        count = load(job, [(DEPARTURES, departures(flights()))])
-    except SamzapyError as failure:
-        print(f"error: {failure}", file=sys.stderr)  # noqa: T201
-        return failure.exit_code
-    print(f"{count:,} records written")  # noqa: T201
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(load_command("departures.load", lambda _: [(DEPARTURES, departures(flights()))]))

@@ -107,10 +107,15 @@ def _records(job: JobConfig, system: str, stream: str, events: Sequence[Event]) 
         )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns the exit code."""
+def load_command(
+    command: str,
+    events_of: Callable[[JobConfig], Sequence[tuple[str, Sequence[Event]]]],
+    arguments: Sequence[str] | None = None,
+) -> int:
+    """`python -m samzapy.examples.<command> JOB.properties`: write the events that the job reads; returns the exit code."""
     try:
-        count = load(job_from_arguments("flights.load", arguments), dataset())
+        job = job_from_arguments(command, arguments)
+        count = load(job, events_of(job))
     except SamzapyError as failure:
         print(f"error: {failure}", file=sys.stderr)  # noqa: T201
         return failure.exit_code
@@ -119,4 +124,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(load_command("flights.load", lambda _: dataset()))

@@ -6,12 +6,11 @@ python -m samzapy.examples.joins.load JOB.properties [--config key=value]...
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from samzapy.errors import EnvironmentFailure, SamzapyError
+from samzapy.errors import EnvironmentFailure
 from samzapy.examples.flights.dataset import Event
-from samzapy.examples.flights.job_file import job_from_arguments
-from samzapy.examples.flights.load import load
+from samzapy.examples.flights.load import load_command
 from samzapy.examples.joins.generated import impressions_and_clicks, profiles_and_settings, views_and_users
 from samzapy.examples.joins.recorded import departures, weather
 
@@ -32,17 +31,5 @@ def inputs_of(job: str) -> list[tuple[str, list[Event]]]:
     return list(zip(streams, events(), strict=True))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns the exit code."""
-    try:
-        job = job_from_arguments("joins.load", arguments)
-        count = load(job, inputs_of(job.name))
-    except SamzapyError as failure:
-        print(f"error: {failure}", file=sys.stderr)  # noqa: T201
-        return failure.exit_code
-    print(f"{count:,} records written")  # noqa: T201
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(load_command("joins.load", lambda job: inputs_of(job.name)))
