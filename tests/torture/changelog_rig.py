@@ -32,6 +32,9 @@ class ChangelogRig:
                 "task.inputs": "sys.in",
                 "systems.sys.samza.factory": "kafka",
                 "systems.sys.consumer.bootstrap.servers": bootstrap,
+                # A changelog that fits into the client's queue is safe there from whatever becomes of the log.
+                "systems.sys.consumer.queued.max.messages.kbytes": "1000",
+                "systems.sys.consumer.fetch.message.max.bytes": "500000",
                 "stores.s.factory": "rocksdb",
                 "stores.s.key.serde": "string",
                 "stores.s.msg.serde": "string",
