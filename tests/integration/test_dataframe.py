@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from page_view_job import page_view_job
 from pyspark.errors import PythonException
 from spark_session import spark_session
 
@@ -23,21 +24,9 @@ from samzapy.system.factories import system_factory
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 PARTITIONS = 3
 HERE = Path(__file__).parent
-JOB = """
-job.name=views
-job.default.system=local
-job.logged.store.base.dir=state
-systems.local.samza.factory=local
-systems.local.default.stream.samza.key.serde=string
-systems.local.default.stream.samza.msg.serde=json
-systems.local.default.stream.samza.offset.default=oldest
-task.class=samzapy.examples.page_views:PageViewCountTask
-task.inputs=local.views
-page.views.output=local.out
-stores.counts.factory=rocksdb
-stores.counts.key.serde=string
-stores.counts.msg.serde=long
-stores.counts.changelog=local.counts-log
+JOB = (
+    page_view_job("views", changelog="local.counts-log")
+    + """
 stores.counts.flush.interval.ms=0
 stores.notes.factory=rocksdb
 stores.notes.key.serde=string
@@ -47,6 +36,7 @@ stores.scratch.factory=rocksdb
 stores.scratch.key.serde=string
 stores.scratch.msg.serde=json
 """
+)
 PAGES = [f"/{number % 40}" for number in range(400)]
 
 

@@ -54,8 +54,22 @@ engine.load({b"k%06d" % n: b"old" for n in range(25_000)}, b"first")
 arm(sys.argv[2], action="kill")
 engine.load({b"k%06d" % n: b"new" if n % 2 else None for n in range(25_000)}, b"second")
 """
+KILLED_WHILE_SORTING = """
+import sys
+from pathlib import Path
+from samzapy.api.engine import EngineSettings
+from samzapy.failpoints import arm
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+engine = RocksDbStorageEngineFactory().open(Path(sys.argv[1]), EngineSettings("s"))
+engine.load({b"k%06d" % n: b"old" for n in range(25_000)}, b"first")
+arm(sys.argv[2], action="kill")
+load = engine.begin_load(1_000_000)
+load.add([b"k%06d" % n for n in range(25_000)], [b"new" if n % 2 else None for n in range(25_000)])
+load.finish(b"second")
+"""
 
 
+@pytest.mark.parametrize("program", [KILLED, KILLED_WHILE_SORTING], ids=["gathered", "sorted"])
 @pytest.mark.parametrize(
     ("point", "expected"),
     [
@@ -63,9 +77,9 @@ engine.load({b"k%06d" % n: b"new" if n % 2 else None for n in range(25_000)}, b"
         ("restore.loaded", ({b"k%06d" % n: b"new" for n in range(1, MANY, 2)}, b"second")),
     ],
 )
-def test_a_load_that_is_killed_is_there_whole_or_not_at_all(tmp_path, point, expected):
+def test_a_load_that_is_killed_is_there_whole_or_not_at_all(tmp_path, program, point, expected):
     path = tmp_path / "store"
-    killed = subprocess.run([sys.executable, "-c", KILLED, str(path), point], check=False)
+    killed = subprocess.run([sys.executable, "-c", program, str(path), point], check=False)
     assert killed.returncode == -signal.SIGKILL
     assert contents(path) == expected
     assert not list(path.glob("loading*"))
@@ -182,33 +196,3 @@ def test_a_sorted_load_refuses_what_is_no_key_of_a_store(tmp_path, key, value):
         sorted_load(engine, [([b"a", key], [b"1", value])])
     engine.close()
     assert contents(tmp_path / "store") == ({}, None)
-
-
-KILLED_WHILE_SORTING = """
-import sys
-from pathlib import Path
-from samzapy.api.engine import EngineSettings
-from samzapy.failpoints import arm
-from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
-engine = RocksDbStorageEngineFactory().open(Path(sys.argv[1]), EngineSettings("s"))
-engine.load({b"k%06d" % n: b"old" for n in range(25_000)}, b"first")
-arm(sys.argv[2], action="kill")
-load = engine.begin_load(1_000_000)
-load.add([b"k%06d" % n for n in range(25_000)], [b"new" if n % 2 else None for n in range(25_000)])
-load.finish(b"second")
-"""
-
-
-@pytest.mark.parametrize(
-    ("point", "expected"),
-    [
-        ("restore.file", (many(b"old"), b"first")),
-        ("restore.loaded", ({b"k%06d" % n: b"new" for n in range(1, MANY, 2)}, b"second")),
-    ],
-)
-def test_a_sorted_load_that_is_killed_is_there_whole_or_not_at_all(tmp_path, point, expected):
-    path = tmp_path / "store"
-    killed = subprocess.run([sys.executable, "-c", KILLED_WHILE_SORTING, str(path), point], check=False)
-    assert killed.returncode == -signal.SIGKILL
-    assert contents(path) == expected
-    assert not list(path.glob("loading*"))
