@@ -46,6 +46,9 @@ class Sent(MessageCollector):
     def send(self, envelope):
         self.pending.append(envelope)
 
+    def send_control(self, stream, message):
+        self.pending.append(message)
+
     @property
     def results(self):
         return [each for each in [*self.committed, *self.pending] if isinstance(each, WindowResult)]

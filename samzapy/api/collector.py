@@ -19,9 +19,9 @@ class MessageCollector(ABC):
         Raises SerdeError when key or message do not serialize, RecordTooLarge when the system refuses the size.
         """
 
+    @abstractmethod
     def send_control(self, stream: SystemStream, message: ControlMessage) -> None:
         """Queue a control message to every partition of an intermediate stream, behind what was sent before.
 
         Raises ConfigError for a stream that is not declared intermediate, and UnknownStream.
         """
-        raise NotImplementedError(f"{type(self).__name__} takes no control messages")

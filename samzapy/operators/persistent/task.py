@@ -8,11 +8,12 @@ from typing import Generic, TypeVar
 
 from samzapy.api.collector import MessageCollector
 from samzapy.api.context import Context
+from samzapy.api.control import ControlMessage
 from samzapy.api.coordinator import TaskCoordinator
 from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
 from samzapy.api.event_time import ClockListenerTask, TaskClock
 from samzapy.api.state_checkpoint import StateCheckpointTask, TimedState
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import InitableTask, StreamTask
 from samzapy.errors import RestoreError
 from samzapy.operators.persistent.codec import StateCheckpoint, decode, encode
@@ -26,6 +27,9 @@ class _NoOutputs(MessageCollector):
     """What a message sends that is processed once more: it is out already."""
 
     def send(self, envelope: OutgoingMessageEnvelope) -> None:
+        """Drop it."""
+
+    def send_control(self, stream: SystemStream, message: ControlMessage) -> None:
         """Drop it."""
 
 

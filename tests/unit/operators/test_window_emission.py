@@ -1,9 +1,9 @@
 """When windows are sent: on each change, early, on close."""
 
 import pytest
-from windows_rig import WindowsRig, opened_store
+from windows_rig import Sent, WindowsRig, opened_store
 
-from samzapy import MessageCollector, SystemStream
+from samzapy import SystemStream
 from samzapy.operators.windows import (
     Collect,
     Count,
@@ -105,12 +105,8 @@ def test_a_window_that_is_closed_has_no_early_result_any_more(rig):
 
 
 def test_a_stream_gets_each_result_under_its_key_and_in_its_time():
-    class Last(MessageCollector):
-        def send(self, envelope):
-            self.envelope = envelope
-
-    sent = Last()
+    sent = Sent()
     sender(SystemStream("mem", "out"))(WindowResult("a", 0, 10, [1], "final", 9), sent)
-    envelope = sent.envelope
+    (envelope,) = sent.pending
     assert (envelope.system_stream, envelope.key, envelope.timestamp) == (SystemStream("mem", "out"), "a", 9)
     assert envelope.message == {"key": "a", "start": 0, "end": 10, "value": [1], "kind": "final"}

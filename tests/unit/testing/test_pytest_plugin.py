@@ -6,12 +6,10 @@ import textwrap
 from importlib import import_module
 from pathlib import Path
 
-import pytest
-
 if sys.version_info >= (3, 11):
     import tomllib
 else:
-    tomllib = None
+    import tomli as tomllib  # pytest brings it there
 
 ROOT = Path(__file__).parents[3]
 PLUGIN = "samzapy.pytest_plugin"
@@ -64,7 +62,6 @@ def test_importing_it_imports_no_client_no_spark_and_no_engine():
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.skipif(tomllib is None, reason="Python 3.10 has no reader for pyproject.toml")
 def test_the_distribution_names_it_to_pytest_by_its_module_so_that_it_can_be_named_again():
     points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
     assert points == {PLUGIN: PLUGIN}
