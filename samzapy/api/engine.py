@@ -98,6 +98,13 @@ class StorageEngine(ABC):
     def flush(self) -> None:
         """Move what is only in memory to disk, so that less has to be restored after a kill."""
 
+    def begin_flush(self) -> bool:
+        """Begin to move what is only in memory to disk, where it arrives in the order in which it was written; writes go on
+        meanwhile, and one that follows a flush that failed raises. False, and nothing is begun, while an earlier one is not
+        done. Default: `flush`."""
+        self.flush()
+        return True
+
     def checkpoint(self, directory: Path) -> None:
         """Put the contents and the marker, as they are now, into `directory`, which does not exist: files that nobody
         changes afterwards, links where that is quicker. May be called from another thread than everything else, while

@@ -12,6 +12,7 @@ import click
 
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import SystemSettings
+from samzapy.cli.pairs import pairs
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.config.reader import Reader
@@ -30,14 +31,17 @@ class Addressing:
     kind: str | None
     path: str | None
     bootstrap: str | None
+    overrides: tuple[str, ...] = ()
 
     def config(self) -> JobConfig | None:
         """The job, if one was named."""
         if self.job is None:
+            if self.overrides:
+                raise click.UsageError("--config overrides keys of a job file: name it with --job")
             return None
         if self.kind or self.path or self.bootstrap:
             raise click.UsageError("--job says where the systems are; leave out --system, --path and --bootstrap")
-        return load_job(self.job)
+        return load_job(self.job, pairs(self.overrides))
 
     def settings(self, system: str, config: JobConfig | None) -> SystemSettings:
         """The settings of the system that addresses call `system`. Raises ConfigError if the job has none such."""
@@ -70,14 +74,23 @@ def addressed(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the options of `Addressing`, which the command gets as `where`."""
 
     @click.option("--job", type=click.Path(path_type=Path), metavar="FILE", help="A job file that has the system.")
+    @click.option(
+        "--config", "-c", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the job file."
+    )
     @click.option("--system", "kind", type=click.Choice(["local", "kafka"]), help="What kind of system it is.")
     @click.option("--path", metavar="FILE", help="A local system's file; default .samzapy/local.db.")
     @click.option("--bootstrap", metavar="HOST:PORT", help=f"A Kafka broker; default {_DEVELOPMENT_BROKER}.")
     @wraps(command)
     def with_where(
-        *args: Any, job: Path | None, kind: str | None, path: str | None, bootstrap: str | None, **options: Any
+        *args: Any,
+        job: Path | None,
+        kind: str | None,
+        path: str | None,
+        bootstrap: str | None,
+        overrides: tuple[str, ...],
+        **options: Any,
     ) -> None:
-        command(*args, where=Addressing(job, kind, path, bootstrap), **options)
+        command(*args, where=Addressing(job, kind, path, bootstrap, overrides), **options)
 
     return with_where
 

@@ -36,7 +36,9 @@ def topic() -> None:
 @addressed
 @click.argument("address")
 @click.option("--partitions", type=click.IntRange(1, 100_000), required=True, help="How many.")
-@click.option("--config", "texts", multiple=True, metavar="KEY=VALUE", help="A topic key, e.g. cleanup.policy=compact.")
+@click.option(
+    "--topic-config", "texts", multiple=True, metavar="KEY=VALUE", help="A topic key, e.g. cleanup.policy=compact."
+)
 @click.option("--replication-factor", type=click.IntRange(1, 32_767), help="Copies; default the system's.")
 def create(
     address: str, where: Addressing, partitions: int, texts: tuple[str, ...], replication_factor: int | None
@@ -46,7 +48,7 @@ def create(
 
     stream = stream_address(address)
     settings = where.settings(stream.system, where.config())
-    spec = StreamSpec(stream.stream, partitions, pairs(texts), replication_factor)
+    spec = StreamSpec(stream.stream, partitions, pairs(texts, "--topic-config"), replication_factor)
     admin = system_factory(settings).admin(settings, "samzapy-topic")
     try:
         if not admin.create(spec):

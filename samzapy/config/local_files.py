@@ -11,10 +11,10 @@ from samzapy.config.reader import Reader
 
 @dataclass(frozen=True)
 class LocalFiles:
-    """`flush_records`, `flush_interval_ms`: a commit moves what is only in the engine's memory to disk when it is that
-    many changes, or that old. `restore_max_bytes`: memory in which a container gathers what it restores."""
+    """`flush_records`, `flush_interval_ms`: so many changes, and changes so old, may be only in the engine's memory after a
+    commit. `restore_max_bytes`: memory in which a container gathers what it restores."""
 
-    flush_records: int = 200_000
+    flush_records: int = 400_000
     flush_interval_ms: int = 60_000
     restore_max_bytes: int = 402_653_184
 
@@ -22,16 +22,17 @@ class LocalFiles:
 FLUSH_RECORDS = Key(
     "stores.{store}.flush.records",
     integer(1, 2**31 - 1),
-    200_000,
-    "Changes of one task, since its files were last brought up to date, at which a commit does so: after a kill so many "
-    "changelog records, and those of one commit, are read at the most.",
+    400_000,
+    "Changes of one task that may be in its memory only: after a kill so many changelog records, and those of one commit, "
+    "are read at the most. At half of them commits begin to bring them to its files, in the background; at all of them, "
+    "if the disk has not kept up, they wait.",
 )
 FLUSH_INTERVAL_MS = Key(
     "stores.{store}.flush.interval.ms",
     integer(0, 2**53),
     60_000,
-    "Milliseconds after which changes that are not yet in the task's files are brought there, when the next commit is due; "
-    "0: by every commit.",
+    "Milliseconds that changes may be in a task's memory only, when a commit is due: at half of them it begins to bring them "
+    "to the task's files, at all of them it waits for that. 0: every commit waits.",
 )
 RESTORE_MAX_BYTES = Key(
     "stores.{store}.restore.max.bytes",

@@ -262,7 +262,7 @@ class StoreOpener:
         if changes_in_place(factory) and not self._config.task.errors.policies[Stage.PROCESS].only_fails:
             # What a failed message changed is undone by putting back what was there, which must then be unchanged.
             config = replace(config, object_cache_mode="copy")
-        stack = build_stack(config, store.engine, key_serde, msg_serde, store.max_record_bytes, self._clock)
+        stack = build_stack(config, store.engine, key_serde, msg_serde, store.max_record_bytes, self._clock, store.ssp)
         offset = max(store.bound, store.start) - 1
         view = view_of(factory, settings)
         return TaskStore(

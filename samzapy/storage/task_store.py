@@ -12,6 +12,7 @@ from samzapy.config.access_log import access_log_stream
 from samzapy.config.local_files import LocalFiles
 from samzapy.errors import StoreError
 from samzapy.storage.backup import StoreBackup
+from samzapy.storage.flushing import Flushing
 from samzapy.storage.kv.expiring import put_time, unstamped
 from samzapy.storage.kv.stack import StoreStack
 from samzapy.storage.marker import Marker, StoreIdentity
@@ -28,10 +29,8 @@ class TaskStore:
 
     __slots__ = (
         "_clock",
-        "_files",
+        "_flushing",
         "_marked_s",
-        "_unflushed",
-        "_unflushed_s",
         "backup",
         "changelog",
         "engine",
@@ -59,7 +58,7 @@ class TaskStore:
         """`offset`: the changelog offset up to which the engine is complete, -1 for none. `files`: when it is flushed.
         `view`: what the task gets over the key-value store, None for that itself. `filling`: the streams it is filled
         from, `backup`: what makes snapshots of it, None for none."""
-        self._files = files
+        self._flushing = Flushing(engine, files, clock)
         self.view = view
         self.filling = filling
         self.backup = backup
@@ -69,8 +68,7 @@ class TaskStore:
         self.changelog = changelog
         self.offset = offset
         self._clock = clock
-        self._unflushed = 0
-        self._marked_s = self._unflushed_s = clock.monotonic()
+        self._marked_s = clock.monotonic()
 
     @property
     def read_only(self) -> bool:
@@ -135,10 +133,8 @@ class TaskStore:
         self.engine.write(changes, Marker(self.identity, offset, time_ms, inputs).to_bytes())
         self.offset = offset
         self._marked_s = self._clock.monotonic()
-        if not self._unflushed:
-            self._unflushed_s = self._marked_s
         # The marker counts, too.
-        self._unflushed += len(changes) + 1
+        self._flushing.written(len(changes) + 1, self._marked_s)
         self.stack.uncommitted.clear()
 
     def _with_expired(self, changes: Changes) -> Changes:
@@ -150,16 +146,11 @@ class TaskStore:
 
     def flush_if_due(self) -> None:
         """Flush what is so much or so old that it would take long to read it again after a kill."""
-        files, waiting = self._files, self._unflushed
-        if waiting > files.flush_records or (
-            waiting and 1_000.0 * (self._clock.monotonic() - self._unflushed_s) >= files.flush_interval_ms
-        ):
-            self.flush_engine()
+        self._flushing.flush_if_due()
 
     def flush_engine(self) -> None:
         """Move what is only in the engine's memory to disk."""
-        self.engine.flush()
-        self._unflushed = 0
+        self._flushing.flush()
 
     def discard(self) -> None:
         """Go back to the last commit."""

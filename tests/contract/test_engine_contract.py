@@ -155,6 +155,7 @@ def test_every_call_after_close_says_that_the_store_is_closed(engine):
         lambda: engine.write({}, b"m"),
         engine.marker,
         engine.flush,
+        engine.begin_flush,
         lambda: snapshot.iterate(None, None),
         lambda: pairs(cursor),
     ]

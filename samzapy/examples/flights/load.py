@@ -14,8 +14,8 @@ from samzapy.api.system import OutgoingRecord, StreamSpec, SystemAdmin
 from samzapy.config.job import JobConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SamzapyError
 from samzapy.examples.flights.dataset import Event, flights, planes
-from samzapy.examples.flights.job_file import job_from_arguments
 from samzapy.examples.flights.task import PLANES
+from samzapy.examples.job_file import job_from_arguments
 from samzapy.serializers import serde_registry
 from samzapy.system.factories import system_factory
 
@@ -114,7 +114,7 @@ def load_command(
 ) -> int:
     """`python -m samzapy.examples.<command> JOB.properties`: write the events that the job reads; returns the exit code."""
     try:
-        job = job_from_arguments(command, arguments)
+        job = job_from_arguments(f"-m samzapy.examples.{command}", arguments)
         count = load(job, events_of(job))
     except SamzapyError as failure:
         print(f"error: {failure}", file=sys.stderr)  # noqa: T201

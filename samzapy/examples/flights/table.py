@@ -15,8 +15,8 @@ from rich.table import Table
 from samzapy.errors import SamzapyError
 from samzapy.examples.flights.dataset import airlines
 from samzapy.examples.flights.delays import mean
-from samzapy.examples.flights.job_file import job_from_arguments
 from samzapy.examples.flights.results import ENOUGH, Results, Row, read_results
+from samzapy.examples.job_file import job_from_arguments
 
 #: Rows shown, those with the most flights.
 SHOWN = 15
@@ -76,7 +76,7 @@ def _minutes(value: float | None) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns the exit code."""
     try:
-        results = read_results(job_from_arguments("flights.table", arguments))
+        results = read_results(job_from_arguments("-m samzapy.examples.flights.table", arguments))
     except SamzapyError as failure:
         print(f"error: {failure}", file=sys.stderr)  # noqa: T201
         return failure.exit_code

@@ -29,6 +29,7 @@ class EntryCodec:
     __slots__ = (
         "_exact",
         "_keys_stay",
+        "_origin",
         "_values_stay",
         "keeps_prefixes",
         "key_bytes",
@@ -39,8 +40,10 @@ class EntryCodec:
         "value_object",
     )
 
-    def __init__(self, store: str, key_serde: Serde, value_serde: Serde) -> None:
+    def __init__(self, store: str, key_serde: Serde, value_serde: Serde, origin: str = "") -> None:
+        """`origin`: where the store's bytes come from, for errors: its changelog's partition."""
         self.store = store
+        self._origin = f", changelog {origin}" if origin else ""
         self.key_bytes: Callable[[Any], bytes] = key_serde.to_bytes
         self.key_object: Callable[[bytes], Any] = key_serde.from_bytes
         self.value_bytes: Callable[[Any], bytes] = value_serde.to_bytes
@@ -122,14 +125,14 @@ class EntryCodec:
         try:
             return self.key_object(data)
         except Exception as cause:
-            raise self._failure("key", data, cause) from cause
+            raise self._failure("key", data, cause, self._origin) from cause
 
     def decode_value(self, key: Any, data: bytes) -> Any:
         """The value of `data`. Raises SerdeError naming `key`."""
         try:
             return self.value_object(data)
         except Exception as cause:
-            raise self._failure("value of key", key, cause) from cause
+            raise self._failure("value of key", key, cause, self._origin) from cause
 
     def check_key(self, key: Any) -> None:
         """Raise StoreRefused for a key that no store takes: None, or one that cannot be hashed."""
@@ -148,8 +151,8 @@ class EntryCodec:
                 f"store '{self.store}': value of key {reprlib.repr(key)} must not be None; delete the key instead"
             )
 
-    def _failure(self, part: str, key: Any, cause: Exception) -> SerdeError:
-        return SerdeError(f"store '{self.store}': {part} {reprlib.repr(key)}: {cause or type(cause).__name__}")
+    def _failure(self, part: str, key: Any, cause: Exception, origin: str = "") -> SerdeError:
+        return SerdeError(f"store '{self.store}': {part} {reprlib.repr(key)}{origin}: {cause or type(cause).__name__}")
 
     def _not_bytes(self, part: str, key: Any, data: object) -> SerdeError:
         kind = type(data).__name__

@@ -20,6 +20,7 @@ from typing import Any
 from samzapy.api.engine import StorageEngine
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.serde import Serde
+from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.stores import StoreConfig
 from samzapy.storage.kv.access_logged import AccessLog, AccessLoggedStore
@@ -77,14 +78,17 @@ def build_stack(
     msg_serde: Serde,
     max_record_bytes: int | None = None,
     clock: Clock = SYSTEM_CLOCK,
+    changelog: SystemStreamPartition | None = None,
 ) -> StoreStack:
-    """The layers that `config` asks for, over `engine`. `max_record_bytes`: what the changelog takes."""
+    """The layers that `config` asks for, over `engine`. `max_record_bytes`: what the changelog takes; `changelog`: its
+    partition, which is named when an entry cannot be read."""
     expiry = None if config.ttl_ms is None else Expiry(config.ttl_ms, clock)
     # The stamp of a value is not part of its changelog record.
     overhead = 0 if expiry is None else STAMP_BYTES
     uncommitted = UncommittedStore(config.name, engine, config.uncommitted_max_bytes, max_record_bytes, overhead)
-    codec = EntryCodec(config.name, key_serde, msg_serde)
-    below = codec if expiry is None else EntryCodec(config.name, key_serde, StampedSerde(msg_serde))
+    origin = str(changelog or "")
+    codec = EntryCodec(config.name, key_serde, msg_serde, origin)
+    below = codec if expiry is None else EntryCodec(config.name, key_serde, StampedSerde(msg_serde), origin)
     measured: MeasuredStore[Any, Any] | None = None
     if config.large_values.limited:
         limits = config.large_values

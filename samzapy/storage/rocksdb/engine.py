@@ -176,6 +176,16 @@ class RocksDbStorageEngine(StorageEngine):
         except Exception as cause:
             raise self._failure(cause, "flushing") from cause
 
+    def begin_flush(self) -> bool:
+        """Let RocksDB's threads flush the memtable, unless there are others that they have not flushed yet."""
+        try:
+            if self._db.property_int_value("rocksdb.num-immutable-mem-table"):
+                return False
+            self._db.flush(False)
+        except Exception as cause:
+            raise self._failure(cause, "flushing") from cause
+        return True
+
     def checkpoint(self, directory: Path) -> None:
         """Hard links to the files as they are after a flush; a prefix of the writes, as every crash leaves it."""
         try:

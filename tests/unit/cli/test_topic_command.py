@@ -86,7 +86,7 @@ def test_one_key_for_all_lines_and_a_text_for_null(topic):
 
 
 def test_streams_are_listed_with_partitions_and_policy(topic):
-    topic("create", "local.b", "--partitions", "2", "--config", "cleanup.policy=compact")
+    topic("create", "local.b", "--partitions", "2", "--topic-config", "cleanup.policy=compact")
     topic("create", "local.a", "--partitions", "1")
     rows = [line.split() for line in topic("list").splitlines()[2:] if line]
     assert rows == [["local.a", "1", "delete"], ["local.b", "2", "compact"]]
@@ -98,7 +98,7 @@ def test_a_system_without_streams_lists_none(topic, tmp_path):
 
 
 def test_a_stream_is_described_with_offsets_and_configuration(topic):
-    topic("create", "local.a", "--partitions", "1", "--config", "max.message.bytes=5000")
+    topic("create", "local.a", "--partitions", "1", "--topic-config", "max.message.bytes=5000")
     topic("write", "local.a", stdin="a\nb\n")
     output = topic("describe", "local.a")
     assert ["0", "0", "2", "2"] in [line.split() for line in output.splitlines()]
@@ -122,6 +122,27 @@ def test_a_job_file_says_where_its_systems_are_and_which_serdes_they_have(topic,
     (record,) = lines(topic("read", "log.in", "--job", "job.properties"))
     assert (record["key"], record["message"]) == (7, {"a": 1})
     assert "log.in" in topic("list", "--job", "job.properties")
+
+
+def test_keys_of_the_job_file_are_overridden_as_everywhere(topic, tmp_path):
+    (tmp_path / "job.properties").write_text(
+        "job.name=j\ntask.class=a:B\ntask.inputs=log.in\nsystems.log.samza.factory=local\nsystems.log.path=log.db\n"
+    )
+    there = ("--job", "job.properties", "--config", "systems.log.path=other.db")
+    topic("create", "log.in", "--partitions", "1", "--topic-config", "cleanup.policy=compact", *there)
+    topic("write", "log.in", "--msg-serde", "string", *there, stdin="k\ta\n")
+    assert [r["message"] for r in lines(topic("read", "log.in", "--msg-serde", "string", *there))] == ["a"]
+    assert "compact" in topic("describe", "log.in", *there)
+    assert not (tmp_path / "log.db").exists()
+
+
+def test_an_override_without_a_job_file_is_refused(samzapy):
+    code, _, errors = samzapy("topic", "create", "local.a", "--partitions", "1", "--config", "cleanup.policy=compact")
+    assert code == 2
+    assert errors.startswith("error: --config overrides keys of a job file: name it with --job")
+    code, _, errors = samzapy("topic", "create", "local.a", "--partitions", "1", "--topic-config", "compact")
+    assert code == 2
+    assert errors.startswith("error: Invalid value for --topic-config: expected KEY=VALUE, got 'compact'")
 
 
 def test_a_bad_line_says_its_number_and_what_was_written_before(samzapy, topic):

@@ -9,11 +9,11 @@ from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 
 
-def job_from_arguments(command: str, arguments: Sequence[str] | None) -> JobConfig:
+def job_from_arguments(command: str, arguments: Sequence[str] | None = None) -> JobConfig:
     """The checked job of `JOB.properties [--config key=value]...`; None: this process's arguments.
 
-    `command` is the module below `samzapy.examples`. Raises ConfigError."""
-    parser = argparse.ArgumentParser(prog=f"python -m samzapy.examples.{command}")
+    `command` is how it was called, without `python`. Raises ConfigError."""
+    parser = argparse.ArgumentParser(prog=f"python {command}")
     parser.add_argument("job", metavar="JOB.properties")
     parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="override one key")
     options = parser.parse_args(arguments)
