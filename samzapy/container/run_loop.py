@@ -227,9 +227,11 @@ class RunLoop:
             for timer in timing.take_due():
                 fired += 1
                 task.fire(timer)
-                self._after_call(task)
+                if task.requests.pending:
+                    self._after_call(task)
                 if self._stopping:
                     return
+            task.collector.hand_over()
             if not fired or self._should_stop():
                 return
             if task.over_budget():

@@ -13,7 +13,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.timers import TimerClock
 from samzapy.clock import Clock
 from samzapy.container.event_clock import EventClock
-from samzapy.storage.views.timers import Timer, TimerStore
+from samzapy.storage.views.timers import NEVER, Timer, TimerStore
 
 _event_time = attrgetter("event_time")
 
@@ -56,20 +56,25 @@ class TaskTiming:
         self.fired = 0
 
     def begin(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
-        """A run of messages of one partition comes next: a timer that is set for a time within it interrupts it."""
-        now = self.event_clock.now
-        reach = min(self.event_clock.reach(ssp), self._latest(ssp, envelopes))
-        self._reach = self.timers.interrupt_until = reach if now is None else max(now, reach)
+        """A run of messages of one partition comes next."""
+        self._reach = self._not_before_now(min(self.event_clock.reach(ssp), self._latest(ssp, envelopes)))
 
     def until_due(self, envelopes: Sequence[IncomingMessageEnvelope]) -> Sequence[IncomingMessageEnvelope]:
-        """The messages of the run up to the first after which an event timer may be due; all of them if none will be."""
+        """The messages of the run up to the first after which an event timer may be due; all of them if none will be. A
+        timer that is set meanwhile for a time within these interrupts them."""
         due = self.timers.earliest(TimerClock.EVENT)
+        self.timers.interrupt_until = self._reach
         if len(envelopes) < 2 or self._reach < due:
             return envelopes
         for index, envelope in enumerate(envelopes):
             if envelope.event_time >= due:
+                self.timers.interrupt_until = self._not_before_now(min(self._reach, envelope.event_time))
                 return envelopes[: index + 1]
         return envelopes
+
+    def _not_before_now(self, time_ms: float) -> float:
+        now = self.event_clock.now
+        return time_ms if now is None else max(now, time_ms)
 
     def passed(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
         """These messages are processed."""
@@ -115,7 +120,8 @@ class TaskTiming:
         now, timers = self.event_clock.now, self.timers
         if now is not None and timers.earliest(TimerClock.EVENT) <= now:
             return True
-        return timers.earliest(TimerClock.WALL) <= self._clock.wall_ms()
+        wall = timers.earliest(TimerClock.WALL)
+        return wall != NEVER and wall <= self._clock.wall_ms()
 
     def wait_s(self) -> float:
         """Seconds until a wall-clock timer may be due."""

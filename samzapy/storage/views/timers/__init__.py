@@ -1,6 +1,7 @@
 """Timers by key, in order of time."""
 
 from samzapy.storage.views.timers.factory import TimersFactory
+from samzapy.storage.views.timers.head import NEVER
 from samzapy.storage.views.timers.store import Timer, TimerStore
 
-__all__ = ["Timer", "TimerStore", "TimersFactory"]
+__all__ = ["NEVER", "Timer", "TimerStore", "TimersFactory"]

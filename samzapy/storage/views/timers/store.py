@@ -18,11 +18,9 @@ import msgpack
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.timers import TimerClock, Timers
 from samzapy.errors import StoreRefused
+from samzapy.storage.views.timers.head import READ, FirstTimers, Place
 
-_LETTER = {TimerClock.EVENT: b"e", TimerClock.WALL: b"w"}
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 2
-#: Of a clock that has no timers.
-NEVER = 2**63 - 1
 
 
 class Timer(NamedTuple):
@@ -33,13 +31,11 @@ class Timer(NamedTuple):
 
 
 class TimerStore(Timers):
-    """Timers over a key-value store: a set one is two entries, so setting it costs two or three puts.
-
-    All it knows besides is, for each clock, a time before which nothing fires. Setting lowers that, looking for what is
-    due finds it again; a message that is undone, or a timer that is cancelled, leaves it too early, which costs a look.
+    """Timers over a key-value store: a set one is two entries, so setting it costs two or three puts. The first ones are
+    in memory as well, so that one range is read for many that fire.
     """
 
-    __slots__ = ("_earliest", "_name", "_pack", "_store", "interrupt", "interrupt_until")
+    __slots__ = ("_event", "_name", "_pack", "_store", "_wall", "interrupt", "interrupt_until")
 
     def __init__(self, store: KeyValueStore[bytes, Any], name: str) -> None:
         self._store = store
@@ -48,59 +44,81 @@ class TimerStore(Timers):
         #: Called when an event timer is set for a time up to `interrupt_until`; both are the run loop's.
         self.interrupt: Callable[[], object] = _nobody
         self.interrupt_until: float = -inf
-        self._earliest = dict.fromkeys(TimerClock, _SMALLEST)
-        for clock in TimerClock:
-            self.due(clock, _SMALLEST)
+        self._event, self._wall = FirstTimers(b"e"), FirstTimers(b"w")
+        for first in (self._event, self._wall):
+            self._read_on(first)
 
     def schedule(self, key: Any, time_ms: int, clock: TimerClock = TimerClock.EVENT) -> None:
         packed = self._packed(key)
         if type(time_ms) is not int or not _SMALLEST <= time_ms <= _LARGEST:
             raise StoreRefused(f"store '{self._name}': a timer's time is an int of 63 bits, got {time_ms!r:.100}")
-        place = b"k" + _LETTER[clock] + packed
-        before = self._store.get(place)
+        first, store = self._of(clock), self._store
+        place = first.times + packed
+        before = store.get(place)
         if before == time_ms:
             return
         if before is not None:
-            self._store.delete(_due(clock, before) + packed)
-        self._store.put(place, time_ms)
-        self._store.put(_due(clock, time_ms) + packed, True)
-        self._earliest[clock] = min(self._earliest[clock], time_ms)
+            store.delete(first.due + _bytes(before) + packed)
+        store.put(place, time_ms)
+        store.put(first.due + _bytes(time_ms) + packed, True)
+        first.add((time_ms, packed))
         if clock is TimerClock.EVENT and time_ms <= self.interrupt_until:
             self.interrupt()
 
     def cancel(self, key: Any, clock: TimerClock = TimerClock.EVENT) -> bool:
-        packed = self._packed(key)
-        place = b"k" + _LETTER[clock] + packed
+        first, packed = self._of(clock), self._packed(key)
+        place = first.times + packed
         before = self._store.get(place)
         if before is None:
             return False
         self._store.delete(place)
-        self._store.delete(_due(clock, before) + packed)
+        self._store.delete(first.due + _bytes(before) + packed)
         return True
 
     def time_of(self, key: Any, clock: TimerClock = TimerClock.EVENT) -> int | None:
-        found: int | None = self._store.get(b"k" + _LETTER[clock] + self._packed(key))
+        found: int | None = self._store.get(self._of(clock).times + self._packed(key))
         return found
 
     def first(self, clock: TimerClock, most: int) -> list[Timer]:
         """The first timers of a clock, in order of time, those of one time in order of their keys' bytes."""
-        return self._from(_SMALLEST, clock, most)
+        first = self._of(clock)
+        return list(map(_timer, self._places(first, first.due, most)))
 
     def earliest(self, clock: TimerClock) -> int:
         """A time before which none of the clock's timers fires, NEVER if it has none. It may be too early."""
-        return self._earliest[clock]
+        return (self._event if clock is TimerClock.EVENT else self._wall).earliest()
 
     def due(self, clock: TimerClock, now_ms: int, most: int = 1) -> list[Timer]:
-        """Those of the first timers that are due at `now_ms`. For who runs the task, between messages: what a message
-        has set or moved may still be undone before that, and then `earliest` would be too late."""
-        # From the earliest on: what has fired before lies below it, as tombstones that a scan would have to pass.
-        found = self._from(self._earliest[clock], clock, most)
-        self._earliest[clock] = found[0].time_ms if found else NEVER
-        return [timer for timer in found if timer.time_ms <= now_ms]
+        """The first timers that are due at `now_ms`; another call does not give them again. For who runs the task, between
+        messages: what a message has cancelled or moved may still be undone before that."""
+        first, found, last, get = self._of(clock), list[Timer](), None, self._store.get
+        while True:
+            places = first.take(now_ms)
+            for index, place in enumerate(places):
+                if len(found) == most:
+                    first.put_back(places[index:])
+                    return found
+                # Set again for the time it had before, it is here twice.
+                if place != last and get(first.times + place[1]) == place[0]:
+                    found.append(_timer(place))
+                last = place
+            if not first.reads_on(now_ms):
+                return found
+            self._read_on(first)
 
-    def _from(self, time_ms: int, clock: TimerClock, most: int) -> list[Timer]:
-        with self._store.range(_due(clock, time_ms), b"t" + _LETTER[clock] + b"\xff" * 9) as entries:
-            return [_timer(place) for place, _ in islice(entries, most)]
+    def _of(self, clock: TimerClock) -> FirstTimers:
+        return self._event if clock is TimerClock.EVENT else self._wall
+
+    def _read_on(self, first: FirstTimers) -> None:
+        if first.until is not None:
+            # From there on: what has fired lies below it, as tombstones that a scan would have to pass.
+            time_ms, packed = first.until
+            start = first.due + _bytes(time_ms) + packed
+            first.read(self._places(first, start + b"\0" if packed else start, READ))
+
+    def _places(self, first: FirstTimers, start: bytes, most: int) -> list[Place]:
+        with self._store.range(start, first.due + b"\xff" * 9) as entries:
+            return [(int.from_bytes(key[2:10], "big") + _SMALLEST, key[10:]) for key, _ in islice(entries, most)]
 
     def _packed(self, key: Any) -> bytes:
         try:
@@ -114,9 +132,9 @@ def _nobody() -> None:
     """Nobody runs the task."""
 
 
-def _due(clock: TimerClock, time_ms: int) -> bytes:
-    return b"t" + _LETTER[clock] + (time_ms - _SMALLEST).to_bytes(8, "big")
+def _bytes(time_ms: int) -> bytes:
+    return (time_ms - _SMALLEST).to_bytes(8, "big")
 
 
-def _timer(place: bytes) -> Timer:
-    return Timer(int.from_bytes(place[2:10], "big") + _SMALLEST, msgpack.unpackb(place[10:], raw=False))
+def _timer(place: Place) -> Timer:
+    return Timer(place[0], msgpack.unpackb(place[1], raw=False))

@@ -1,0 +1,74 @@
+"""Timers against a dict, with few of them in memory."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from samzapy.api.engine import EngineSettings
+from samzapy.api.timers import TimerClock
+from samzapy.config.stores import StoreConfig
+from samzapy.serializers import BytesSerde, MsgpackSerde
+from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
+from samzapy.storage.kv.stack import build_stack
+from samzapy.storage.views.timers import NEVER, TimerStore, head, store
+
+KEYS = st.sampled_from(["a", "ab", "", 1, -1, b"a", "k"])
+TIMES = st.integers(-3, 40)
+CALLS = st.one_of(
+    st.tuples(st.just("set"), KEYS, TIMES),
+    st.tuples(st.just("set"), KEYS, TIMES),
+    st.tuples(st.just("set"), KEYS, TIMES),
+    st.tuples(st.just("set"), KEYS, st.just(7)),
+    st.tuples(st.just("set for later"), KEYS, st.integers(10_000, 10_040)),
+    st.tuples(st.just("cancel"), KEYS),
+    st.tuples(st.just("undone"), KEYS, TIMES),
+    st.tuples(st.just("look"), TIMES, st.integers(1, 5)),
+    st.tuples(st.just("look"), st.just(7), st.integers(1, 5)),
+    st.tuples(st.just("reopen")),
+)
+
+
+@pytest.fixture(autouse=True)
+def few_in_memory(monkeypatch):
+    for module in (head, store):
+        monkeypatch.setattr(module, "READ", 3)
+    monkeypatch.setattr(head, "_MOST", 6)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(CALLS, min_size=30, max_size=80))
+def test_what_is_due_comes_once_and_in_order_whatever_was_set_moved_cancelled_and_undone(calls):
+    engine = InMemoryStorageEngineFactory().open(None, EngineSettings("timers"))
+    entries = build_stack(
+        StoreConfig("timers", "timers", "bytes", "msgpack"), engine, BytesSerde(), MsgpackSerde()
+    ).store
+    timers, model = TimerStore(entries, "timers"), {}
+    for what, *given_ in calls:
+        if what.startswith("set"):
+            key, time_ms = given_
+            timers.schedule(key, time_ms)
+            model[key] = time_ms
+        elif what == "cancel":
+            assert timers.cancel(given_[0]) == (model.pop(given_[0], None) is not None)
+        elif what == "undone":
+            key, time_ms = given_
+            before = dict(entries.all())
+            timers.cancel(key)
+            timers.schedule(key, time_ms)
+            for entry in [entry for entry, _ in entries.all()]:
+                entries.delete(entry)
+            entries.put_all(before)
+        elif what == "look":
+            now, most = given_
+            order = sorted((time_ms, timers._pack(key), key) for key, time_ms in model.items() if time_ms <= now)[:most]
+            found = timers.due(TimerClock.EVENT, now, most)
+            assert [(timer.key, timer.time_ms) for timer in found] == [(key, time_ms) for time_ms, _, key in order]
+            for timer in found:
+                timers.cancel(timer.key)
+                del model[timer.key]
+        else:
+            timers = TimerStore(entries, "timers")
+        assert timers.earliest(TimerClock.EVENT) <= min(model.values(), default=NEVER)
+        assert timers.earliest(TimerClock.WALL) == NEVER
