@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SamzapyError
+from samzapy.system.kafka.arenas import give_threads_arenas
 from samzapy.system.kafka.errors import error_of, general_error, is_failed_handshake, is_refused, one_line
 
 #: What librdkafka logs; quiet unless a program gives it a handler.
@@ -79,6 +80,7 @@ class Alarms:
 
 def make_client(kind: type, properties: Mapping[str, str], alarms: Alarms) -> Any:
     """A Consumer, Producer or AdminClient. Raises ConfigError for what librdkafka does not take."""
+    give_threads_arenas()
     try:
         return kind({**properties, "error_cb": alarms.note, "logger": alarms})
     except KafkaException as cause:
