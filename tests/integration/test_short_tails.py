@@ -66,8 +66,9 @@ def test_after_a_kill_no_more_is_read_than_may_be_unflushed(views, tmp_path):
     code, _ = run(tmp_path, SAMZAPY_FAIL="commit.7:14:kill")
     assert code == -9
     code, (records, source) = run(tmp_path)
-    assert (code, source) == (0, "local store + changelog")
-    assert 0 < records <= 300 + SLICE
+    # What was begun by the last commit may be on disk by now, so there may be no tail at all.
+    assert (code, source.removesuffix(" + changelog")) == (0, "local store")
+    assert records <= 300 + SLICE
     assert run(tmp_path) == (0, (0, "local store"))
 
 
