@@ -302,6 +302,10 @@ def test_a_kill_costs_no_more_records_than_may_be_unflushed(tmp_path: Path):
             opened.crash()
             assert opened.restored.source.startswith("local store")
             assert opened.restored.records <= 20
+            opened.stores.flush_engines()
+            commit_each(opened, first, 4)  # too few for a flush to begin
+            opened.crash()
+            assert (opened.restored.source, opened.restored.records) == ("local store + changelog", 4)
         assert len(list(opened.store.all())) == 3 * 57
 
 
