@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rocksdict import Checkpoint, Options, Rdict, RdictIter, SstFileWriter, WriteBatch, WriteOptions
 
@@ -19,7 +19,9 @@ from samzapy.storage.rocksdb.cursor import MARKER_KEY, RocksDbCursor, pinned_row
 from samzapy.storage.rocksdb.failures import IN_USE, translated
 from samzapy.storage.rocksdb.ingestion import FEWEST, ingest, write_changes
 from samzapy.storage.rocksdb.ownership import Ownership
-from samzapy.storage.rocksdb.sorting import FOLDER, SortedLoad
+
+if TYPE_CHECKING:
+    from samzapy.storage.rocksdb.loading import SortedLoad
 
 _LONGEST_CALL_S = 10.0
 _CLOSE_RETRY_S = 0.01
@@ -141,10 +143,13 @@ class RocksDbStorageEngine(StorageEngine):
         self._ingest(lambda writer: write_changes(writer, changes, marker))
 
     def begin_load(self, memory_bytes: int) -> Load | None:
-        """Records are sorted on disk, in the store's directory, and go in as one file."""
+        """Records are gathered and sorted in memory, and go in as one file."""
+        # Only a long restore needs numpy, whose import takes a tenth of a second.
+        from samzapy.storage.rocksdb.loading import SortedLoad  # noqa: PLC0415
+
         self._discard_load()
         over_others = self.marker() is not None
-        self._load = SortedLoad(self._path / FOLDER, memory_bytes, self._ingest, over_others=over_others)
+        self._load = SortedLoad(self._path, memory_bytes, self._ingest, over_others=over_others)
         return self._load
 
     def _discard_load(self) -> None:

@@ -15,7 +15,6 @@ from samzapy.storage.rocksdb.failures import OPENING, noted_damage, translated
 from samzapy.storage.rocksdb.ingestion import remove_leftover
 from samzapy.storage.rocksdb.options import RocksDbOptions, problems
 from samzapy.storage.rocksdb.ownership import Ownership
-from samzapy.storage.rocksdb.sorting import remove_leftover as remove_unsorted
 
 _READING_ATTEMPTS = 5
 
@@ -54,7 +53,6 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
             db = Rdict(str(path), wanted, {"default": wanted}, AccessType.read_write())
             ownership.note_holder()
             remove_leftover(path)
-            remove_unsorted(path)
         except Exception as cause:
             failure = translated(cause, path, OPENING)
             ownership.release_claim()

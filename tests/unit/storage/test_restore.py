@@ -14,7 +14,7 @@ from samzapy.storage.changelog import check_beginning, check_end, ensure_changel
 from samzapy.storage.kv import InMemoryStorageEngineFactory
 from samzapy.storage.marker import Marker, StoreIdentity
 from samzapy.storage.restore import StoreRestore, run_restores
-from samzapy.storage.rocksdb import RocksDbStorageEngineFactory, sorting
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory, loading
 from samzapy.system.memory.cluster import MemoryCluster
 from samzapy.system.memory.factory import MemorySystemFactory
 from samzapy.testing import ManualClock, open_store
@@ -116,7 +116,8 @@ def test_an_open_transaction_is_a_typed_error_that_names_position_and_bound(syst
 def sorted_from_the_first_record(request, monkeypatch):
     monkeypatch.setattr(restore_module, "MANY_OFFSETS", 0)
     if request.param == "a load a poll":
-        monkeypatch.setattr(sorting, "_MOST_FILES", 0)
+        monkeypatch.setattr(loading, "_ROOM", 0)
+        monkeypatch.setattr(loading, "_ROW_BYTES", 1 << 30)
 
 
 @pytest.mark.usefixtures("sorted_from_the_first_record")

@@ -1,0 +1,135 @@
+"""Byte strings one behind the other in one piece of memory: their bytes, and four more each."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Lengths = NDArray[np.uint32]
+#: Row numbers.
+Rows = NDArray[np.intp]
+
+#: Strings that are read in one go: their copies fit in the processor's cache.
+PART = 5_000
+#: Bytes of a number.
+WORD = 8
+
+
+class Arena:
+    """Strings as rows, in the order of their arrival.
+
+    As objects they would take twice the memory, and giving one up that is out of the processor's caches would cost
+    more than copying it here did while it was in them. `capacity` bytes are reserved; memory is taken as it fills.
+    """
+
+    __slots__ = ("_lengths", "_memory", "used")
+
+    def __init__(self, capacity: int) -> None:
+        self._memory = _reserved(capacity)
+        self._lengths: list[Lengths] = []
+        self.used = 0
+
+    def append(self, strings: Sequence[bytes], joined: bytes) -> None:
+        """Add rows; `joined` is all of them in one."""
+        end = self.used + len(joined)
+        if end + WORD > len(self._memory):
+            self._grow(end)
+        self._memory[self.used : end] = joined
+        self.used = end
+        self._lengths.append(np.fromiter(map(len, strings), np.uint32, len(strings)))
+
+    def lengths(self) -> Lengths:
+        """Of every row, in bytes."""
+        if len(self._lengths) != 1:
+            self._lengths = [np.concatenate([np.empty(0, np.uint32), *self._lengths])]
+        return self._lengths[0]
+
+    def starts(self) -> NDArray[np.int64]:
+        """Where in `memory` each row begins."""
+        lengths = self.lengths()
+        starts = np.zeros(len(lengths), np.int64)
+        np.cumsum(lengths[:-1], out=starts[1:])
+        return starts
+
+    def memory(self) -> NDArray[np.uint8]:
+        """The bytes of all rows, up to the next `append`."""
+        return np.frombuffer(self._memory, np.uint8, self.used)
+
+    def words(self) -> NDArray[np.uint64]:
+        """Of every byte of `memory` what it and the seven after it are as one number, the first counting most."""
+        words: NDArray[np.uint64] = np.ndarray((self.used,), ">u8", self._memory, strides=(1,))
+        return words
+
+    def matrix(self) -> NDArray[np.uint8] | None:
+        """The bytes of all rows as lines of a matrix if they have one length, which is not 0; None if not."""
+        lengths = self.lengths()
+        if not self.used or lengths[0] * len(lengths) != self.used or not bool((lengths == lengths[0]).all()):
+            return None
+        return self.memory().reshape(len(lengths), int(lengths[0]))
+
+    def reader(self) -> Callable[[Rows], Iterator[bytes]]:
+        """Gives the strings of at most PART rows, up to the next `append` or `keep`."""
+        matrix = self.matrix()
+        if matrix is not None:
+            lines, length = matrix, matrix.shape[1]
+            cuts = [slice(end - length, end) for end in range(length, (PART + 1) * length, length)]
+            return lambda rows: map(lines.take(rows, axis=0).tobytes().__getitem__, cuts[: len(rows)])
+        starts, lengths, memory, read = self.starts(), self.lengths(), self.memory(), self._memory.__getitem__
+
+        def strings(rows: Rows) -> Iterator[bytes]:
+            first = starts[rows]
+            end = first + lengths[rows]
+            if len(memory):
+                # Fetches many rows into the processor's caches at a time; reading them one by one would wait for each.
+                memory.take(first, mode="clip")
+                memory.take(end - 1, mode="clip")
+            return map(read, map(slice, first.tolist(), end.tolist()))
+
+        return strings
+
+    def keep(self, rows: Rows) -> None:
+        """Keep these rows, which are in order, and forget the others."""
+        # What is kept only moves down, and what it is written over was read before.
+        end, matrix = 0, self.matrix()
+        if matrix is not None:
+            for first in range(0, len(rows), PART):
+                lines = matrix.take(rows[first : first + PART], axis=0)
+                matrix[first : first + len(lines)] = lines
+            end = matrix.shape[1] * len(rows)
+        else:
+            for joined in self._runs(rows):
+                self._memory[end : end + len(joined)] = joined
+                end += len(joined)
+        self._lengths = [self.lengths()[rows]]
+        self.used = end
+
+    def _runs(self, rows: Rows) -> Iterator[bytes]:
+        """The bytes of rows in order; what lies together is read in one go."""
+        starts, lengths, memory = self.starts(), self.lengths(), self._memory
+        begins = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
+        first = rows[begins]
+        last = rows[np.append(begins[1:], len(rows)) - 1] if len(rows) else first
+        for at in range(0, len(first), PART):
+            some = last[at : at + PART]
+            begin, end = starts[first[at : at + PART]], starts[some] + lengths[some]
+            yield b"".join(map(memory.__getitem__, map(slice, begin.tolist(), end.tolist())))
+
+    def clear(self) -> None:
+        """Forget everything, and give the memory back."""
+        self._memory = _reserved(0)
+        self._lengths = []
+        self.used = 0
+
+    def _grow(self, needed: int) -> None:
+        old, self._memory = self._memory, _reserved(2 * needed)
+        self._memory[: self.used] = memoryview(old)[: self.used]
+
+
+def _reserved(capacity: int) -> mmap.mmap:
+    memory = mmap.mmap(-1, max(capacity + WORD, mmap.PAGESIZE), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
