@@ -28,7 +28,7 @@ class CachedStore(ScanningStore[K, V]):
     - An entry is dirty from its `put` until it is serialized, and then clean. Only clean entries are evicted.
     - A hand that goes round finds who is evicted: an entry that was used since it was there last stays, one that was
       not goes (CLOCK, the second chance). That keeps as good entries as the order of an LRU and costs a hit one
-      assignment instead of a move in that order.
+      assignment instead of a move in that order; nothing as long as there is room.
     - Dirty values are serialized together, and as late as possible: at `flush`, before a range is read, and where the
       hand meets one that was not used while at least `batch_size` are dirty: then up to `batch_size` such. So a dirty
       key is always held, and a key that is put again and again is serialized once. `MOST_DIRTY` bounds what a commit
@@ -45,17 +45,19 @@ class CachedStore(ScanningStore[K, V]):
     """
 
     __slots__ = (
-        "_batch_size", "_cache_size", "_deleted", "_deletes", "_dirty", "_flushes", "_gets", "_hand", "_held", "_misses", "_most_dirty", "_plain", "_puts", "_room", "_used",
+        "_batch_size", "_cache_size", "_deleted", "_deletes", "_dirty", "_flushes", "_gets", "_hand", "_held", "_misses", "_most_dirty", "_plain", "_puts", "_room", "_used", "_usual",
     )  # fmt: skip
 
     def __init__(self, codec: EntryCodec, uncommitted: UncommittedStore, cache_size: int, batch_size: int) -> None:
         super().__init__(codec, uncommitted)
-        # Every entry; the dirty ones among them; those used again since the hand was there.
+        # Every entry; the dirty ones among them; those used again since the hand was there, None until it has moved.
         self._held: dict[Any, V | None] = {}
         self._dirty: dict[Any, None] = {}
-        self._used: dict[Any, None] = {}
+        self._used: dict[Any, None] | None = None
         self._hand: Iterator[Any] = iter(())
         self._plain = codec.plain_types
+        # Comparing with one type costs half of looking it up among several.
+        self._usual: type | None = next((each for each in (str, bytes, int) if each in self._plain), None)
         self._cache_size = cache_size
         self._batch_size = batch_size
         self._room = max(1, cache_size // _SHARE)
@@ -65,29 +67,31 @@ class CachedStore(ScanningStore[K, V]):
 
     def get(self, key: K) -> V | None:
         """The value of `key`, None if it has none."""
-        entry = key if type(key) in self._plain else self._entry(key)
+        entry = key if type(key) is self._usual else self._entry(key)
         self._gets += 1
         held = self._held
         if entry in held:
-            self._used[entry] = None
+            if self._used is not None:
+                self._used[entry] = None
             return held[entry]
         return self._load(key, entry)
 
     def put(self, key: K, value: V) -> None:
         """Set `key` to `value`."""
-        entry = key if type(key) in self._plain else self._entry(key)
+        entry = key if type(key) is self._usual else self._entry(key)
         if value is None:
             self._codec.check_value(key, value)
         self._puts += 1
         if entry in self._dirty:
-            self._used[entry] = None
+            if self._used is not None:
+                self._used[entry] = None
             self._held[entry] = value
         else:
             self._change(entry, value)
 
     def delete(self, key: K) -> None:
         """Remove `key`."""
-        entry = key if type(key) in self._plain else self._entry(key)
+        entry = self._entry(key)
         self._deletes += 1
         self._deleted = True
         self._change(entry, None)
@@ -96,13 +100,14 @@ class CachedStore(ScanningStore[K, V]):
         """The values of `keys`; what is not cached is read in one go. Keys that Python finds equal share one entry."""
         found: dict[K, V | None] = {}
         missing: dict[Any, K] = {}
-        held, used, plain = self._held, self._used, self._plain
+        held, usual, used = self._held, self._usual, self._used
         wanted = self.checked_keys(keys)
         for key in wanted:
-            entry = key if type(key) in plain else self._entry(key)
+            entry = key if type(key) is usual else self._entry(key)
             if entry in held:
                 found[key] = held[entry]
-                used[entry] = None
+                if used is not None:
+                    used[entry] = None
             else:
                 found[key] = None
                 missing[entry] = key
@@ -133,8 +138,10 @@ class CachedStore(ScanningStore[K, V]):
         self._serialize_all()
 
     def _entry(self, key: K) -> Hashable:
-        """The cache entry of a key that is not plain. After `close` no key is plain, so every call comes here."""
+        """The cache entry of a key. After `close` no type is usual, so every call comes here."""
         self.check_open()
+        if type(key) in self._plain:
+            return key
         data = self._codec.encode_key(key)
         if self._plain:
             meant = self._codec.decode_key(data)
@@ -187,7 +194,10 @@ class CachedStore(ScanningStore[K, V]):
     def _make_room(self) -> None:
         """Evict a part of the cache. It ends: the dirty entries that are passed over are fewer than `batch_size`, so
         fewer than there are entries, and the hand takes every mark away."""
-        held, used, dirty, room = self._held, self._used, self._dirty, self._room
+        held, dirty, room = self._held, self._dirty, self._room
+        if self._used is None:
+            self._used = {}
+        used = self._used
         while True:
             for entry in self._hand:
                 if entry in used:
@@ -206,7 +216,7 @@ class CachedStore(ScanningStore[K, V]):
     def _serialize_unused(self, entry: Hashable) -> None:
         """One batch: `entry`, and others that the hand would take, too."""
         dirty = self._dirty
-        unused = filterfalse(self._used.__contains__, dirty)
+        unused = filterfalse((self._used or ()).__contains__, dirty)
         batch = dict.fromkeys(chain((entry,), islice(unused, self._batch_size)))
         self._serialize(batch)
         for each in batch:
@@ -227,13 +237,14 @@ class CachedStore(ScanningStore[K, V]):
         """Forget every object."""
         self._held.clear()
         self._dirty.clear()
-        self._used.clear()
+        self._used = None
         self._hand = iter(())
         self._deleted = False
 
     def close(self) -> None:
         """Drop the cache; every later call raises StoreClosed."""
         super().close()
+        self._usual = None
         self._plain = frozenset()
 
     def metrics(self) -> dict[str, float]:

@@ -57,11 +57,12 @@ class UncommittedStore:
 
     def put_all(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         """Set keys to values, None meaning a deletion. Raises RecordTooLarge, and then takes none of them."""
-        sizes = list(map(len, filter(None, values)))
+        size = sum(map(len, keys)) + sum(map(len, filter(None, values)))
         limit = self._max_record_bytes
-        if limit is not None and max(sizes, default=0) + max(map(len, keys), default=0) > limit:
+        # What all of them together do not pass, none of them does; nor if the longest key and value do not.
+        if limit is not None and size > limit and max(map(len, keys)) + _longest(values) > limit:
             self._refuse_larger_than(limit, keys, values)
-        self._bytes += sum(sizes) + sum(map(len, keys))
+        self._bytes += size
         self._changes.update(zip(keys, values, strict=True))
 
     def _refuse_larger_than(self, limit: int, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
@@ -118,6 +119,10 @@ class UncommittedStore:
     def metrics(self) -> dict[str, float]:
         """`uncommitted-entries`, and `uncommitted-bytes` (at most: rewritten keys may be counted more than once)."""
         return {"uncommitted-entries": len(self._changes), "uncommitted-bytes": self._bytes}
+
+
+def _longest(values: Sequence[bytes | None]) -> int:
+    return max(map(len, filter(None, values)), default=0)
 
 
 class _MergedCursor:

@@ -117,13 +117,23 @@ def test_a_cache_never_holds_more_than_its_size(stack_of, cache, batch):
         assert held() <= cache
 
 
-def test_the_least_recently_used_clean_value_goes_first(stack_of):
+def test_the_oldest_clean_value_goes_when_the_cache_is_full_for_the_first_time(stack_of):
     stack, values = stack_of(object_cache_size=3, write_batch_size=3)
     stack.store.put_all({"a": 1, "b": 2, "c": 3})
     stack.store.flush()
-    stack.store.get("a")
     stack.store.get("other")
-    assert [stack.store.get("a"), stack.store.get("c"), values.read] == [1, 3, 0]
+    assert [stack.store.get("b"), stack.store.get("c"), values.read] == [2, 3, 0]
+    assert [stack.store.get("a"), values.read] == [1, 1]
+
+
+def test_the_least_recently_used_clean_value_goes_first_from_then_on(stack_of):
+    stack, values = stack_of(object_cache_size=3, write_batch_size=3)
+    stack.store.put_all({"first": 0, "a": 1, "b": 2})
+    stack.store.flush()
+    stack.store.get("other")
+    stack.store.get("a")
+    stack.store.get("another")
+    assert [stack.store.get("a"), stack.store.get("other"), values.read] == [1, None, 0]
     assert [stack.store.get("b"), values.read] == [2, 1]
 
 
