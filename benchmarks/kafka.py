@@ -70,9 +70,9 @@ class Kafka:
         self.append(topic, chain.from_iterable(repeat(events, copies)))
         return topic
 
-    def append(self, topic: str, events: Iterable[tuple[bytes, bytes]]) -> None:
-        """More events in a topic, which is created if there is none."""
-        load_events(self.settings, SystemStream("kafka", topic), events, partitions=PARTITIONS)
+    def append(self, topic: str, events: Iterable[tuple[bytes, bytes]], partitions: int = PARTITIONS) -> None:
+        """More events in a topic of so many partitions, which is created if there is none."""
+        load_events(self.settings, SystemStream("kafka", topic), events, partitions=partitions)
 
     def append_changes(self, topic: str, partition: int, batches: Iterable[Sequence[tuple[bytes, bytes]]]) -> None:
         """A changelog's records, in one partition."""
@@ -84,11 +84,11 @@ class Kafka:
         finally:
             producer.close()
 
-    def records(self, topic: str) -> int:
+    def records(self, topic: str, partitions: int = PARTITIONS) -> int:
         """How many offsets a topic has given out."""
         admin = system_factory(self.settings).admin(self.settings, "benchmark")
         try:
-            found = admin.offsets(SystemStreamPartition("kafka", topic, number) for number in range(PARTITIONS))
+            found = admin.offsets(SystemStreamPartition("kafka", topic, number) for number in range(partitions))
         finally:
             admin.close()
         return sum(each.upcoming for each in found.values())

@@ -50,7 +50,8 @@ def summary(repeats: Sequence[Measurement]) -> dict[str, dict[str, float]]:
 def ratios(repeats: Repeats) -> dict[str, float]:
     """Each variant over its baseline, by medians. Of samzapy over the bare loop `<workload>.throughput` and `.cpu` are of
     the local runner, those of Spark have `.spark` in their names; latencies are `<workload>.p50` and so on. Of the
-    guarantees over at-least-once they are `guarantees.<guarantee>.<interval>.throughput` and `.cpu`."""
+    guarantees over at-least-once they are `guarantees.<guarantee>.<interval>.throughput` and `.cpu`; of a standby's copy
+    over a full restore `takeover.standby.first_message`."""
     found: dict[str, float] = {}
     for workload, variants in repeats.items():
         kind = WORKLOADS[workload]
@@ -67,6 +68,8 @@ def ratios(repeats: Repeats) -> dict[str, float]:
 
 
 def _ratio_names(ours: Mapping[str, object]) -> dict[str, str]:
+    if FIRST_MESSAGE in ours:
+        return {FIRST_MESSAGE.removesuffix("_s"): FIRST_MESSAGE}
     if PERCENTILES[0] in ours:
         return {name.removesuffix("_ms"): name for name in PERCENTILES} | {"cpu": "cpu_s_per_million"}
     return {"throughput": "messages_per_s", "cpu": "cpu_s_per_million"}

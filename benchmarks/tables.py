@@ -54,8 +54,9 @@ def latency_table(repeats: Repeats) -> Table:
 
 
 def restarts_table(repeats: Repeats) -> Table:
-    """Seconds from the start of a container that has its state in its files to the end of its first message."""
-    table = _table("restart with local state: median (min - max)", "workload", "variant")
+    """Seconds from the start of a container to the end of its first message, and what it read of its changelog first."""
+    table = _table("container started again: median (min - max)", "workload", "variant")
+    table.add_column("changelog records", justify="right", no_wrap=True)
     table.add_column("s to first message", justify="right", no_wrap=True)
     table.add_column("memory MiB", justify="right", no_wrap=True)
     for workload, variants in repeats.items():
@@ -63,7 +64,8 @@ def restarts_table(repeats: Repeats) -> Table:
             found = figures(runs)
             if FIRST_MESSAGE in found:
                 memory = memory_cell(max(runs, key=lambda run: run.peak_rss["tree"]))
-                table.add_row(workload, variant, _spread(found[FIRST_MESSAGE], ".2f"), memory)
+                records = f"{median(run.more['restored_records'] for run in runs):,.0f}"
+                table.add_row(workload, variant, records, _spread(found[FIRST_MESSAGE], ".2f"), memory)
     return table
 
 
@@ -85,8 +87,9 @@ def phases_table(repeats: Repeats) -> Table:
 
 
 def ratios_table(repeats: Repeats) -> Table:
-    """Each variant over its baseline."""
-    table = _table("samzapy / bare loop, guarantees / at-least-once, by medians", "ratio")
+    """Each variant over its baseline: samzapy over the bare loop, guarantees over at-least-once, a standby's copy over a
+    full restore."""
+    table = _table("ratios, by medians", "ratio")
     table.add_column("value", justify="right")
     for name, value in ratios(repeats).items():
         table.add_row(name, f"{value:.2f}")

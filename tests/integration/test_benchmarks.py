@@ -70,3 +70,23 @@ def test_a_small_run_of_the_guarantees_compares_each_with_at_least_once(kafka, t
     }
     assert all(runs["summary"]["commits"]["min"] >= 2 for runs in measured.values())
     assert "exactly-once.10s" in done.stdout
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_a_small_run_of_the_takeover_reads_the_tail_where_the_standby_was(kafka, tmp_path):
+    output = tmp_path / "results.json"
+    command = [sys.executable, "-m", "benchmarks", "--bootstrap", kafka, "--output", str(output)]
+    command += ["--events", str(EVENTS), "--only", "takeover", "--repeats", "2"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    results = json.loads(output.read_text())
+    assert results["ratios"].keys() == {"takeover.standby.first_message"}
+    read = {
+        variant: [repeat["more"]["restored_records"] for repeat in measured["repeats"]]
+        for variant, measured in results["workloads"]["takeover"].items()
+    }
+    # Each start leaves what it counted itself in the changelog, too.
+    assert all(10_000 <= records <= 11_000 for records in read["standby"])
+    assert all(records >= 5 * EVENTS + 10_000 for records in read["full-restore"])
+    assert "full-restore" in done.stdout
