@@ -24,7 +24,7 @@ ProgressCallback = Callable[[str, int, int], None]
 CHUNK_BYTES = 402_653_184
 #: Offsets to read from which on the engine gathers the records, if it has a way of its own: below it a dictionary is as
 #: fast, and needs no files.
-MANY_OFFSETS = 250_000
+MANY_OFFSETS = 100_000
 _POLL_S = 0.1
 #: So few that what was read is still in the processor's cache when it is gathered.
 _POLL_RECORDS = 5_000
