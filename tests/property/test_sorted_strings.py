@@ -26,8 +26,8 @@ STRINGS = st.one_of(*(st.lists(each, max_size=60) for each in (SHORT, ONE_LENGTH
 def few_columns_and_small_parts(monkeypatch):
     monkeypatch.setattr(order_module, "_COLUMNS", 32)
     monkeypatch.setattr(order_module, "_STEP", 7)
-    for module in (arena, loading):
-        monkeypatch.setattr(module, "PART", 3)
+    monkeypatch.setattr(arena, "_PART", 3)
+    monkeypatch.setattr(arena, "_PART_BYTES", 40)
     monkeypatch.setattr(loading, "_FEW", 4)
 
 
@@ -40,8 +40,9 @@ def filled(strings, cuts=3):
 
 
 def read(held, rows):
-    reader = held.reader()
-    return [string for first in range(0, len(rows), 3) for string in reader(rows[first : first + 3])]
+    reader, part = held.reader(), held.part()
+    assert part == 1 or part * held.used <= 40 * len(held.lengths()), "more than so many bytes at a time, on average"
+    return [string for first in range(0, len(rows), part) for string in reader(rows[first : first + part])]
 
 
 @settings(max_examples=400, deadline=None)

@@ -16,7 +16,7 @@ from rocksdict import SstFileWriter
 from samzapy.api.engine import Load
 from samzapy.errors import StoreError
 from samzapy.storage.rocksdb.cursor import MARKER_KEY
-from samzapy.storage.sorting import PART, Arena, Rows, key_order, unreplaced
+from samzapy.storage.sorting import Arena, Rows, key_order, unreplaced
 
 #: Bytes of memory that a record takes beside those of its key and value, while it is sorted.
 _ROW_BYTES = 48
@@ -125,8 +125,9 @@ class SortedLoad(Load):
         if not self._over_others:
             # An empty store has nothing that a deletion could delete.
             rows = rows[~deletions[rows]]
-        for first in range(0, len(rows), PART):
-            some = rows[first : first + PART]
+        part = min(self._keys.part(), self._values.part())
+        for first in range(0, len(rows), part):
+            some = rows[first : first + part]
             deleted = deletions[some]
             if deleted.any():
                 for key, value, gone in zip(keys_of(some), values_of(some), deleted.tolist(), strict=True):

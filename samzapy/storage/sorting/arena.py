@@ -12,8 +12,9 @@ Lengths = NDArray[np.uint32]
 #: Row numbers.
 Rows = NDArray[np.intp]
 
-#: Strings that are read in one go: their copies fit in the processor's cache.
-PART = 5_000
+#: What is read in one go, so many strings or about so many bytes: the copies fit in the processor's cache.
+_PART = 5_000
+_PART_BYTES = 1_048_576
 #: Bytes of a number.
 WORD = 8
 
@@ -41,6 +42,10 @@ class Arena:
         self.used = end
         self._lengths.append(np.fromiter(map(len, strings), np.uint32, len(strings)))
 
+    def part(self) -> int:
+        """How many rows to read in one go."""
+        return max(1, min(_PART, _PART_BYTES * len(self.lengths()) // max(1, self.used)))
+
     def lengths(self) -> Lengths:
         """Of every row, in bytes."""
         if len(self._lengths) != 1:
@@ -66,16 +71,17 @@ class Arena:
     def matrix(self) -> NDArray[np.uint8] | None:
         """The bytes of all rows as lines of a matrix if they have one length, which is not 0; None if not."""
         lengths = self.lengths()
-        if not self.used or lengths[0] * len(lengths) != self.used or not bool((lengths == lengths[0]).all()):
+        length = int(lengths[0]) if len(lengths) else 0
+        if not length or length * len(lengths) != self.used or not bool((lengths == length).all()):
             return None
-        return self.memory().reshape(len(lengths), int(lengths[0]))
+        return self.memory().reshape(len(lengths), length)
 
     def reader(self) -> Callable[[Rows], Iterator[bytes]]:
-        """Gives the strings of at most PART rows, up to the next `append` or `keep`."""
+        """Gives the strings of at most `part` rows, up to the next `append` or `keep`."""
         matrix = self.matrix()
         if matrix is not None:
             lines, length = matrix, matrix.shape[1]
-            cuts = [slice(end - length, end) for end in range(length, (PART + 1) * length, length)]
+            cuts = [slice(end - length, end) for end in range(length, (self.part() + 1) * length, length)]
             return lambda rows: map(lines.take(rows, axis=0).tobytes().__getitem__, cuts[: len(rows)])
         starts, lengths, memory, read = self.starts(), self.lengths(), self.memory(), self._memory.__getitem__
 
@@ -93,29 +99,27 @@ class Arena:
     def keep(self, rows: Rows) -> None:
         """Keep these rows, which are in order, and forget the others."""
         # What is kept only moves down, and what it is written over was read before.
-        end, matrix = 0, self.matrix()
+        end, part, matrix = 0, self.part(), self.matrix()
         if matrix is not None:
-            for first in range(0, len(rows), PART):
-                lines = matrix.take(rows[first : first + PART], axis=0)
+            for first in range(0, len(rows), part):
+                lines = matrix.take(rows[first : first + part], axis=0)
                 matrix[first : first + len(lines)] = lines
             end = matrix.shape[1] * len(rows)
         else:
-            for joined in self._runs(rows):
+            starts, lengths = self.starts(), self.lengths()
+            for first in range(0, len(rows), part):
+                joined = self._joined(rows[first : first + part], starts, lengths)
                 self._memory[end : end + len(joined)] = joined
                 end += len(joined)
         self._lengths = [self.lengths()[rows]]
         self.used = end
 
-    def _runs(self, rows: Rows) -> Iterator[bytes]:
-        """The bytes of rows in order; what lies together is read in one go."""
-        starts, lengths, memory = self.starts(), self.lengths(), self._memory
+    def _joined(self, rows: Rows, starts: NDArray[np.int64], lengths: Lengths) -> bytes:
+        """The bytes of rows in order, at least one; those that lie together are read together."""
         begins = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
-        first = rows[begins]
-        last = rows[np.append(begins[1:], len(rows)) - 1] if len(rows) else first
-        for at in range(0, len(first), PART):
-            some = last[at : at + PART]
-            begin, end = starts[first[at : at + PART]], starts[some] + lengths[some]
-            yield b"".join(map(memory.__getitem__, map(slice, begin.tolist(), end.tolist())))
+        last = rows[np.append(begins[1:], len(rows)) - 1]
+        cuts = map(slice, starts[rows[begins]].tolist(), (starts[last] + lengths[last]).tolist())
+        return b"".join(map(self._memory.__getitem__, cuts))
 
     def clear(self) -> None:
         """Forget everything, and give the memory back."""
