@@ -1,9 +1,17 @@
 """The four guarantees on a cluster of three nodes that loses the leader of what matters, again and again."""
 
+import threading
+from contextlib import contextmanager
+from itertools import cycle
+
+import psutil
 import pytest
 from kafka_cluster import KafkaCluster
 from live_ledger import LiveLedger, load_on
 from outcomes import GUARANTEES
+
+from samzapy.api.system import StreamSpec, SystemSettings
+from samzapy.system.kafka import KafkaSystemFactory
 
 pytestmark = pytest.mark.kafka
 
@@ -11,31 +19,72 @@ THREE_COPIES = {"stores.ledger.changelog.replication.factor": "3", "task.checkpo
 
 
 @pytest.fixture(scope="module")
-def losses(tmp_path_factory):
-    """All guarantees at once: (job, longest recovery in seconds, nodes lost) by guarantee."""
+def cluster(tmp_path_factory):
     with KafkaCluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        address = cluster.bootstrap
-        jobs = [
-            LiveLedger(address, address, tmp_path_factory.mktemp("state"), guarantee, **THREE_COPIES)
-            for guarantee in GUARANTEES
-        ]
-        for job in jobs:
-            job.send(20)
-            job.start()
-        recoveries = dict.fromkeys(GUARANTEES, 0.0)
-        # The coordinator of the transactions, the leader of an input, and of what each guarantee's state lives in.
-        topics = ["__transaction_state", f"{jobs[0].prefix}-in", *(f"{job.prefix}-changelog" for job in jobs[2:])]
-        with load_on(jobs):
-            for topic in topics:
-                lost = cluster.nodes[cluster.leader(topic)]
-                assert lost.kill()
-                for job in jobs:
-                    recoveries[job.guarantee] = max(recoveries[job.guarantee], job.catch_up())
-                lost.start()
-                cluster.wait_until_whole()
-        yield {job.guarantee: (job, recoveries[job.guarantee], len(topics)) for job in jobs}
-        for job in jobs:
-            job.close()
+        yield cluster
+
+
+@contextmanager
+def stuttering(cluster):
+    """The nodes are stopped for a moment in turns, so that each is behind the others again and again."""
+    over = threading.Event()
+
+    def stutter():
+        for process in cycle([psutil.Process(node.running.pid) for node in cluster.nodes.values()]):
+            process.suspend()
+            ended = over.wait(0.15)
+            process.resume()
+            if ended or over.wait(0.03):
+                return
+
+    thread = threading.Thread(target=stutter)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_a_topic_is_there_for_whoever_made_it_or_was_told_that_it_exists(cluster):
+    properties = {"bootstrap.servers": cluster.bootstrap}
+    settings = SystemSettings("kafka", "kafka", consumer=properties, producer=properties)
+    admins = [KafkaSystemFactory().admin(settings, name) for name in ("one", "another")]
+    with stuttering(cluster):
+        for number in range(40):
+            spec = StreamSpec(f"made-{number}", 2, replication_factor=3)
+            for admin in admins:
+                admin.create(spec)
+                assert admin.describe(spec.stream).partitions == 2
+    for admin in admins:
+        admin.close()
+
+
+@pytest.fixture(scope="module")
+def losses(cluster, tmp_path_factory):
+    """All guarantees at once: (job, longest recovery in seconds, nodes lost) by guarantee."""
+    address = cluster.bootstrap
+    jobs = [
+        LiveLedger(address, address, tmp_path_factory.mktemp("state"), guarantee, **THREE_COPIES)
+        for guarantee in GUARANTEES
+    ]
+    for job in jobs:
+        job.send(20)
+        job.start()
+    recoveries = dict.fromkeys(GUARANTEES, 0.0)
+    # The coordinator of the transactions, the leader of an input, and of what each guarantee's state lives in.
+    topics = ["__transaction_state", f"{jobs[0].prefix}-in", *(f"{job.prefix}-changelog" for job in jobs[2:])]
+    with load_on(jobs):
+        for topic in topics:
+            lost = cluster.nodes[cluster.leader(topic)]
+            assert lost.kill()
+            for job in jobs:
+                recoveries[job.guarantee] = max(recoveries[job.guarantee], job.catch_up())
+            lost.start()
+            cluster.wait_until_whole()
+    yield {job.guarantee: (job, recoveries[job.guarantee], len(topics)) for job in jobs}
+    for job in jobs:
+        job.close()
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)

@@ -61,6 +61,8 @@ class KafkaAdmin(SystemAdmin):
         self._clock = clock
         self._made: Any = None
         self._closed = False
+        #: Topics that the controller has made, or said to have.
+        self._known: set[str] = set()
 
     def create(self, spec: StreamSpec) -> bool:
         if spec.partitions < 1:
@@ -73,10 +75,12 @@ class KafkaAdmin(SystemAdmin):
         except KafkaException as cause:
             error = error_of(cause)
             if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                self._known.add(spec.stream)
                 return False
             if error.code() in _IMPOSSIBLE:
                 raise ConfigError([ConfigProblem(spec.stream, None, one_line(error))]) from cause
             raise general_error(error, self._alarms.system, spec.stream) from cause
+        self._known.add(spec.stream)
         self._wait(f"topic '{spec.stream}' has no leaders", lambda: _has_leaders(self._topic(spec.stream), spec))
         # The metadata know a leader a little before it knows itself.
         made = [SystemStreamPartition(self._alarms.system, spec.stream, number) for number in range(spec.partitions)]
@@ -100,6 +104,15 @@ class KafkaAdmin(SystemAdmin):
         self._list_offsets(added, OffsetSpec.latest())
 
     def describe(self, stream: str) -> StreamDescription | None:
+        found = self._describe(stream)
+        deadline = self._clock.monotonic() + _SETTLE_S
+        # Brokers learn of a topic one after another, and any of them may be the one that is asked.
+        while found is None and stream in self._known and self._clock.monotonic() < deadline:
+            self._client.poll(_PAUSE_S)
+            found = self._describe(stream)
+        return found
+
+    def _describe(self, stream: str) -> StreamDescription | None:
         client = self._client
         answer = client.describe_topics(TopicCollection([stream]), request_timeout=_REQUEST_S)[stream]
         try:
@@ -143,6 +156,7 @@ class KafkaAdmin(SystemAdmin):
             self._result(next(iter(answer.values())), str(ssp))
 
     def delete(self, stream: str) -> None:
+        self._known.discard(stream)
         self._result(self._client.delete_topics([stream], request_timeout=_REQUEST_S)[stream], stream)
         self._wait(f"topic '{stream}' is still there", lambda: self.describe(stream) is None)
 
