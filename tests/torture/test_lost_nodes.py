@@ -60,6 +60,26 @@ def test_a_topic_is_there_for_whoever_made_it_or_was_told_that_it_exists(cluster
         admin.close()
 
 
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_job_starts_on_nodes_that_are_behind_one_another(cluster, guarantee, outcome, tmp_path):
+    job = LiveLedger(cluster.bootstrap, cluster.bootstrap, tmp_path, guarantee, **THREE_COPIES)
+    with stuttering(cluster):
+        job.send(20)
+        job.start()
+        recovery_s = job.catch_up()
+    assert job.failures == []
+    outcome(
+        "nodes behind one another at the start",
+        guarantee=guarantee,
+        system="kafka",
+        events=job.sent,
+        faults=1,
+        recovery_s=recovery_s,
+        **job.finish(),
+    )
+    job.close()
+
+
 @pytest.fixture(scope="module")
 def losses(cluster, tmp_path_factory):
     """All guarantees at once: (job, longest recovery in seconds, nodes lost) by guarantee."""
