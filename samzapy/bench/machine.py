@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-_PACKAGES = ("samzapy", "confluent-kafka", "orjson", "pyspark", "rocksdict")
+_PACKAGES = ("samzapy", "confluent-kafka", "numpy", "orjson", "pyspark", "rocksdict")
 
 
 def describe_machine() -> dict[str, Any]:

@@ -21,7 +21,7 @@ _PYTHON_MISMATCH = re.compile(r"\[PYTHON_VERSION_MISMATCH\]\s*(.*?)\.(?:\s|$)", 
 #: samzapy and what it brings along; what else is missing is missed by the user's code, which says so itself.
 _NO_MODULE = re.compile(
     r"ModuleNotFoundError: No module named "
-    r"'(samzapy[\w.]*|confluent_kafka|rocksdict|orjson|msgpack|javaproperties|urllib3|psutil)'"
+    r"'(samzapy[\w.]*|confluent_kafka|rocksdict|orjson|msgpack|numpy|javaproperties|urllib3|psutil)'"
 )
 _OTHER_SAMZAPY = re.compile(r"EnvironmentFailure: (samzapy \S+ is installed for the executor's Python, .*)")
 

@@ -62,7 +62,9 @@ def test_another_python_on_the_worker_is_told_with_both_versions():
     )
 
 
-@pytest.mark.parametrize("module", ["samzapy", "samzapy.runner", "confluent_kafka", "rocksdict", "orjson", "urllib3"])
+@pytest.mark.parametrize(
+    "module", ["samzapy", "samzapy.runner", "confluent_kafka", "rocksdict", "numpy", "orjson", "urllib3"]
+)
 def test_a_package_that_the_worker_lacks_is_named_with_what_to_do(module):
     with pytest.raises(EnvironmentFailure) as caught:
         why(f"ModuleNotFoundError: No module named '{module}'")
