@@ -13,6 +13,7 @@ connection that was given up) that has been overtaken finds others and changes n
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 from samzapy.api.sink import TaskAttempt
@@ -42,17 +43,19 @@ class SinkOffsets:
 
     def create(self, connection: Connection) -> None:
         """Create the table if it does not exist; the transaction is left open."""
-        cursor = connection.cursor()
-        try:
-            cursor.execute(f"SELECT 1 FROM {TABLE} WHERE 1 = 0")
-        except Exception as missing:
-            if not is_database_error(missing) or is_transient(missing):
-                raise
-            connection.rollback()
-            cursor.execute(_CREATE)
-            connection.commit()
-        finally:
-            cursor.close()
+        with closing(connection.cursor()) as cursor:
+            if _exists(connection, cursor):
+                return
+            try:
+                cursor.execute(_CREATE)
+                connection.commit()
+            except Exception as failure:
+                # Of attempts that make it at the same time all but one fail, in several ways; it is there for all.
+                if not is_database_error(failure) or is_transient(failure):
+                    raise
+                connection.rollback()
+                if not _exists(connection, cursor):
+                    raise
 
     def claim(self, cursor: Any) -> dict[SystemStreamPartition, int]:
         """Lock every earlier attempt out, then read the offsets. Raises TaskMigrated if there is a newer attempt."""
@@ -112,3 +115,15 @@ class SinkOffsets:
 
     def _execute(self, cursor: Any, statement: str, *values: Any) -> None:
         cursor.execute(statement.replace("?", self._database.placeholder), values)
+
+
+def _exists(connection: Connection, cursor: Any) -> bool:
+    """Whether the table is there; if not, the transaction is undone."""
+    try:
+        cursor.execute(f"SELECT 1 FROM {TABLE} WHERE 1 = 0")
+    except Exception as missing:
+        if not is_database_error(missing) or is_transient(missing):
+            raise
+        connection.rollback()
+        return False
+    return True
