@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
+from benchmarks.kafka import NEVER_CLEANED
 from benchmarks.workloads import BARE, Restore, Workload
 from samzapy.bench.child import LOCAL
 from samzapy.bench.events import Events
@@ -23,9 +24,7 @@ class RestoreLarge(Restore):
     VALUE_BYTES = 100
 
     def prepare(self) -> None:
-        # The broker's cleaner must not shorten it between two runs.
-        settings = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(2**62)}
-        self._changelog = self._kafka.create("restored", partitions=1, settings=settings)
+        self._changelog = self._kafka.create("restored", partitions=1, settings=NEVER_CLEANED)
         self._kafka.append_changes(self._changelog, 0, self._batches())
         self._config = {
             "job.id": self._kafka.unique("restore"),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.kafka import CONFIGS
+from benchmarks.kafka import CONFIGS, NEVER_CLEANED
 from benchmarks.workloads import Workload
 from samzapy.bench.child import LOCAL
 from samzapy.bench.events import Events
@@ -37,10 +37,8 @@ class Takeover(Workload):
     MESSAGES = 1_000
 
     def prepare(self) -> None:
-        # The broker's cleaner must not shorten it between two runs.
-        settings = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(2**62)}
         self._chance = random.Random(7)
-        self._changelog = self._kafka.create("followed", partitions=1, settings=settings)
+        self._changelog = self._kafka.create("followed", partitions=1, settings=NEVER_CLEANED)
         self._input = self._kafka.create("events", partitions=1)
         self._write(self.RECORDS_PER_KEY * self._events)
         self._config = {

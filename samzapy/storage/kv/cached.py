@@ -91,7 +91,7 @@ class CachedStore(ScanningStore[K, V]):
 
     def delete(self, key: K) -> None:
         """Remove `key`."""
-        entry = self._entry(key)
+        entry = key if type(key) is self._usual else self._entry(key)
         self._deletes += 1
         self._deleted = True
         self._change(entry, None)
