@@ -186,9 +186,9 @@ class OpeningStores:
         """What has to be read from changelogs, up to the ends they had at the opening."""
         return self._opener.behind()
 
-    def finish(self, read: Restored) -> TaskStores:
-        """The stores, now that everything `behind` was read."""
-        return TaskStores(*self._opener.finish(read))
+    def finish(self, read: Restored, consumer_of: Callable[[str], SystemConsumer]) -> TaskStores:
+        """The stores, now that everything `behind` was read. They keep `consumer_of`, to find what cannot be read."""
+        return TaskStores(*self._opener.finish(read, consumer_of))
 
     def abandon(self) -> None:
         """Close what is open, when the task will not be started; nothing happens after `finish` has returned."""
@@ -233,7 +233,7 @@ def restore_together(
         read = _read([restore for opening in openings for restore in opening.behind()], consumer_of, clock, on_progress)
         restored = []
         for opening in openings:
-            restored.append(opening.finish(read))
+            restored.append(opening.finish(read, consumer_of))
             failing.callback(restored[-1].close)
         failing.pop_all()
     return restored

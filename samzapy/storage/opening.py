@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
-from pathlib import Path
 
 from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import SystemAdmin
+from samzapy.api.system import SystemAdmin, SystemConsumer
 from samzapy.clock import Clock
 from samzapy.config.error_policy import Stage
 from samzapy.config.job import JobConfig
 from samzapy.config.store_sources import StoreSource
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import EnvironmentFailure
-from samzapy.storage.backup import BackupFolder, BackupUnavailable, StoreBackup, newest_snapshot, open_folder
+from samzapy.storage.backup import TaskBackups
 from samzapy.storage.changelog import (
     check_beginning,
     check_end,
@@ -31,13 +28,12 @@ from samzapy.storage.kv.expiring import Expiry
 from samzapy.storage.kv.stack import build_stack
 from samzapy.storage.local import LocalStore, LocalStores
 from samzapy.storage.marker import Marker, StoreIdentity, refusal
+from samzapy.storage.origin import ChangelogOrigin
 from samzapy.storage.restore import RestoreResult, StoreRestore
 from samzapy.storage.sources import SourcePlan, SourceTask, StoreFilling
 from samzapy.storage.take_over import take_over_standby
 from samzapy.storage.task_store import TaskStore
 from samzapy.storage.views.engine import changes_in_place, entry_serdes, view_of
-
-_LOG = logging.getLogger(__name__)
 
 #: Of a changelog that is followed: larger than any offset.
 _NO_END = 2**63 - 1
@@ -98,6 +94,7 @@ class StoreOpener:
         self._serdes = serdes
         self._clock = clock
         self._job = f"{config.name}-{config.id}"
+        self._backups = TaskBackups(self._job, task.name, clock)
         self._logged = LocalStores(config.logged_store_base_dir, self._job, task.name, lock_wait_s)
         self._opened: list[_Opened] = []
         self._cleanup = ExitStack()
@@ -133,9 +130,12 @@ class StoreOpener:
             store.engine, store.identity, ssp, store.start, bound, gathered, task=self._task.name, expiry=expiry
         )
 
-    def finish(self, read: Restored) -> tuple[dict[str, TaskStore], dict[str, RestoreResult]]:
-        """Every store of the task, and how it got its contents: from what was `read` of its changelog."""
-        stores = {store.config.name: self._task_store(store) for store in self._opened}
+    def finish(
+        self, read: Restored, consumer_of: Callable[[str], SystemConsumer]
+    ) -> tuple[dict[str, TaskStore], dict[str, RestoreResult]]:
+        """Every store of the task, and how it got its contents: from what was `read` of its changelog. `consumer_of` is
+        kept, to find records that cannot be read."""
+        stores = {store.config.name: self._task_store(store, consumer_of) for store in self._opened}
         self._cleanup.pop_all()
         return stores, {store.config.name: _result(store, read) for store in self._opened}
 
@@ -197,8 +197,10 @@ class StoreOpener:
                 path = self._logged.directory(config.name)
                 taken_over = take_over_standby(path, factory, settings, refuse, now_ms)
             local = self._logged.open_kept(factory, settings, refuse, now_ms)
-            if local.marker is None and config.backup is not None and log.upcoming > log.oldest:
-                local = self._from_snapshot(config, factory, settings, local, refuse)
+            if local.marker is None and log.upcoming > log.oldest:
+                fetch = self._backups.reader(config, refuse)
+                if fetch is not None:
+                    local = self._logged.replace_empty(factory, settings, local, fetch)
         kept = local.marker is not None
         if not kept and config.ttl_ms is None:
             # Where entries expire, the beginning of the changelog is deleted as they do.
@@ -221,48 +223,15 @@ class StoreOpener:
             max_record_bytes=max_record_bytes(topic),
         )
 
-    def _from_snapshot(
-        self,
-        config: StoreConfig,
-        factory: StorageEngineFactory,
-        settings: EngineSettings,
-        empty: LocalStore,
-        refuse: Callable[[Marker], str | None],
-    ) -> LocalStore:
-        try:
-            folder = self._backup_folder(config)
-        except BackupUnavailable as cause:
-            _LOG.warning("Snapshots cannot be read: %s", cause)
-            return empty
-        return self._logged.replace_empty(factory, settings, empty, lambda path: newest_snapshot(folder, path, refuse))
-
-    def _backup_folder(self, config: StoreConfig) -> BackupFolder:
-        assert config.backup is not None
-        below = (self._job, config.name, self._task.name.replace(" ", "_"))
-        return open_folder(config.backup.path, config.backup.options, *below)
-
-    def _backup(
-        self, config: StoreConfig, engine: StorageEngine, factory: StorageEngineFactory, settings: EngineSettings
-    ) -> StoreBackup | None:
-        if config.backup is None:
-            return None
-
-        def marker_of(checkpoint: Path) -> bytes | None:
-            with closing(factory.open_read_only(checkpoint, settings)) as opened:
-                return opened.marker()
-
-        directory = self._logged.directory(config.name)
-        folder = partial(self._backup_folder, config)
-        return StoreBackup(engine, directory, marker_of, folder, config.backup, self._clock)
-
-    def _task_store(self, store: _Opened) -> TaskStore:
+    def _task_store(self, store: _Opened, consumer_of: Callable[[str], SystemConsumer]) -> TaskStore:
         config, factory = store.config, self._engines[store.config.name]
         settings = EngineSettings(config.name, config.properties, self._task.tasks_in_container)
         key_serde, msg_serde = entry_serdes(config, factory, settings, self._serdes)
         if changes_in_place(factory) and not self._config.task.errors.policies[Stage.PROCESS].only_fails:
             # What a failed message changed is undone by putting back what was there, which must then be unchanged.
             config = replace(config, object_cache_mode="copy")
-        stack = build_stack(config, store.engine, key_serde, msg_serde, store.max_record_bytes, self._clock, store.ssp)
+        origin = None if store.ssp is None else ChangelogOrigin(store.ssp, self._admin_of, consumer_of, self._clock)
+        stack = build_stack(config, store.engine, key_serde, msg_serde, store.max_record_bytes, self._clock, origin)
         offset = max(store.bound, store.start) - 1
         view = view_of(factory, settings)
         return TaskStore(
@@ -275,7 +244,7 @@ class StoreOpener:
             config.local_files,
             view=view,
             filling=store.filling,
-            backup=self._backup(config, store.engine, factory, settings),
+            backup=self._backups.maker(config, store.engine, factory, settings, self._logged.directory(config.name)),
         )
 
 

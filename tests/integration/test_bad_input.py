@@ -403,6 +403,18 @@ def test_a_task_that_fails_ends_the_run_with_its_cause_and_commits_nothing(place
     assert all(ends.upcoming == 0 for ends in place.admin.offsets(changelog).values())
 
 
+@pytest.mark.parametrize("store", [{}, {"stores.s.factory": "rocksdb", "stores.s.object.cache.size": "0"}])
+def test_a_stored_value_that_cannot_be_read_is_named_by_its_changelog_record(place, store):
+    changes = {**STORE, **store, "task.class": "bad_tasks:Counting"}
+    assert place.call(*COMMANDS["run"], changes=changes)[0] == 0
+    place.call("topic", "write", "local.s-changes", "--path", "log.db", "--partition", "2", stdin="a\t1\nk\t{\n")
+    place.call("topic", "write", "local.in", "--path", "log.db", "--partition", "2", stdin="k\tv\n")
+    code, lines, _ = place.call(*COMMANDS["run"], changes=changes)
+    assert code == 1
+    place_of_record = "store 's': value of key 'k', changelog local.s-changes[2]@1: "
+    assert any(line.startswith("error: ") and place_of_record in line for line in lines), lines
+
+
 @pytest.mark.parametrize("policy", [{"task.error.process.policy": "skip"}, {"task.guarantee": "effectively-once"}])
 def test_a_coroutine_that_nobody_awaits_is_no_message_to_skip(place, policy):
     place.call("topic", "write", "local.in", "--path", "log.db", stdin="k\tv\n")

@@ -84,10 +84,12 @@ class CrashJob:
         self._producer.flush()
 
     def append_change(self, key, value):
-        """Write bytes to the changelog behind the job's back, where the key's other records are."""
-        partition = int(key[-1]) % self.partitions
-        self._producer.send([OutgoingRecord(f"{self.prefix}-changelog", key.encode(), value, partition)])
+        """Write bytes to the changelog behind the job's back, where the key's other records are; the record's
+        `stream[partition]@offset`."""
+        stream, partition = f"{self.prefix}-changelog", int(key[-1]) % self.partitions
+        self._producer.send([OutgoingRecord(stream, key.encode(), value, partition)])
         self._producer.flush()
+        return f"{stream}[{partition}]@{self._producer.last_offset(stream, partition)}"
 
     def run(self, clock=SYSTEM_CLOCK):
         """Run to the ends that the inputs have now; `took_s` is how long it took."""

@@ -11,5 +11,14 @@ The changelog stays the truth: a snapshot that is torn, damaged, foreign or too 
 from samzapy.storage.backup.folder import BackupFolder, BackupUnavailable, check_folder, open_folder
 from samzapy.storage.backup.restoring import newest_snapshot
 from samzapy.storage.backup.schedule import StoreBackup
+from samzapy.storage.backup.task import TaskBackups
 
-__all__ = ["BackupFolder", "BackupUnavailable", "StoreBackup", "check_folder", "newest_snapshot", "open_folder"]
+__all__ = [
+    "BackupFolder",
+    "BackupUnavailable",
+    "StoreBackup",
+    "TaskBackups",
+    "check_folder",
+    "newest_snapshot",
+    "open_folder",
+]

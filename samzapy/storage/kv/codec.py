@@ -9,6 +9,9 @@ from typing import Any
 from samzapy.api.serde import Serde
 from samzapy.errors import SerdeError, StoreRefused
 
+#: From the bytes of a key, and of a value where that is what cannot be read, to the changelog record that holds them.
+Origin = Callable[[bytes, "bytes | None"], str]
+
 #: What serdes are tried with to learn which kinds of keys come back as they went in.
 _PROBES: tuple[Any, ...] = ("Ab 1", b"Ab 1", 1)
 
@@ -40,10 +43,10 @@ class EntryCodec:
         "value_object",
     )
 
-    def __init__(self, store: str, key_serde: Serde, value_serde: Serde, origin: str = "") -> None:
-        """`origin`: where the store's bytes come from, for errors: its changelog's partition."""
+    def __init__(self, store: str, key_serde: Serde, value_serde: Serde, origin: Origin | None = None) -> None:
+        """`origin` is called for the text of an error: where in the changelog these bytes are."""
         self.store = store
-        self._origin = f", changelog {origin}" if origin else ""
+        self._origin = origin
         self.key_bytes: Callable[[Any], bytes] = key_serde.to_bytes
         self.key_object: Callable[[bytes], Any] = key_serde.from_bytes
         self.value_bytes: Callable[[Any], bytes] = value_serde.to_bytes
@@ -125,14 +128,14 @@ class EntryCodec:
         try:
             return self.key_object(data)
         except Exception as cause:
-            raise self._failure("key", data, cause, self._origin) from cause
+            raise self._unreadable("key", data, cause, data, None) from cause
 
     def decode_value(self, key: Any, data: bytes) -> Any:
         """The value of `data`. Raises SerdeError naming `key`."""
         try:
             return self.value_object(data)
         except Exception as cause:
-            raise self._failure("value of key", key, cause, self._origin) from cause
+            raise self._unreadable("value of key", key, cause, self.encode_key(key), data) from cause
 
     def check_key(self, key: Any) -> None:
         """Raise StoreRefused for a key that no store takes: None, or one that cannot be hashed."""
@@ -150,6 +153,10 @@ class EntryCodec:
             raise StoreRefused(
                 f"store '{self.store}': value of key {reprlib.repr(key)} must not be None; delete the key instead"
             )
+
+    def _unreadable(self, part: str, key: Any, cause: Exception, key_data: bytes, data: bytes | None) -> SerdeError:
+        origin = "" if self._origin is None else f", changelog {self._origin(key_data, data)}"
+        return self._failure(part, key, cause, origin)
 
     def _failure(self, part: str, key: Any, cause: Exception, origin: str = "") -> SerdeError:
         return SerdeError(f"store '{self.store}': {part} {reprlib.repr(key)}{origin}: {cause or type(cause).__name__}")

@@ -22,7 +22,7 @@ from samzapy.api.engine import StorageEngine
 from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
 from samzapy.api.serde import Serde
 from samzapy.clock import Clock
-from samzapy.storage.kv.codec import EntryCodec
+from samzapy.storage.kv.codec import EntryCodec, Origin
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -41,6 +41,11 @@ def put_time(data: bytes) -> int:
 def unstamped(data: bytes) -> bytes:
     """The user's bytes of a stamped value."""
     return data[STAMP_BYTES:]
+
+
+def unstamped_origin(origin: Origin | None) -> Origin | None:
+    """`origin` for stamped values, since a changelog holds the user's bytes."""
+    return None if origin is None else lambda key, value: origin(key, None if value is None else unstamped(value))
 
 
 class StampedSerde(Serde):

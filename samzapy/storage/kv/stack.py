@@ -20,15 +20,14 @@ from typing import Any
 from samzapy.api.engine import StorageEngine
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.serde import Serde
-from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.stores import StoreConfig
 from samzapy.storage.kv.access_logged import AccessLog, AccessLoggedStore
 from samzapy.storage.kv.cached import CachedStore
-from samzapy.storage.kv.codec import EntryCodec
+from samzapy.storage.kv.codec import EntryCodec, Origin
 from samzapy.storage.kv.copying import CopyingStore, SerializedValues
 from samzapy.storage.kv.direct import DirectStore
-from samzapy.storage.kv.expiring import STAMP_BYTES, ExpiringStore, Expiry, ExpirySweep, StampedSerde
+from samzapy.storage.kv.expiring import STAMP_BYTES, ExpiringStore, Expiry, ExpirySweep, StampedSerde, unstamped_origin
 from samzapy.storage.kv.measured import MeasuredStore, ValueLimit
 from samzapy.storage.kv.scanning import ScanningStore
 from samzapy.storage.kv.uncommitted import UncommittedStore
@@ -78,26 +77,26 @@ def build_stack(
     msg_serde: Serde,
     max_record_bytes: int | None = None,
     clock: Clock = SYSTEM_CLOCK,
-    changelog: SystemStreamPartition | None = None,
+    origin: Origin | None = None,
 ) -> StoreStack:
-    """The layers that `config` asks for, over `engine`. `max_record_bytes`: what the changelog takes; `changelog`: its
-    partition, which is named when an entry cannot be read."""
+    """The layers that `config` asks for, over `engine`. `max_record_bytes`: what the changelog takes; `origin`: names
+    the changelog record of an entry that cannot be read."""
     expiry = None if config.ttl_ms is None else Expiry(config.ttl_ms, clock)
     # The stamp of a value is not part of its changelog record.
     overhead = 0 if expiry is None else STAMP_BYTES
     uncommitted = UncommittedStore(config.name, engine, config.uncommitted_max_bytes, max_record_bytes, overhead)
-    origin = str(changelog or "")
-    codec = EntryCodec(config.name, key_serde, msg_serde, origin)
-    below = codec if expiry is None else EntryCodec(config.name, key_serde, StampedSerde(msg_serde), origin)
+    codec = below = EntryCodec(config.name, key_serde, msg_serde, origin)
+    if expiry is not None:
+        below = EntryCodec(config.name, key_serde, StampedSerde(msg_serde), unstamped_origin(origin))
     measured: MeasuredStore[Any, Any] | None = None
     if config.large_values.limited:
         limits = config.large_values
         limit = ValueLimit(limits.max_bytes, max_record_bytes, limits.drop, overhead)
-        objects = _objects(config, EntryCodec(config.name, key_serde, SerializedValues()), uncommitted)
+        objects = _objects(config, EntryCodec(config.name, key_serde, SerializedValues(), origin), uncommitted)
         measured = MeasuredStore(objects, below, limit)
         store: Store = measured
     elif config.object_cache_mode == "copy" and config.object_cache_size > 0:
-        objects = _objects(config, EntryCodec(config.name, key_serde, SerializedValues()), uncommitted)
+        objects = _objects(config, EntryCodec(config.name, key_serde, SerializedValues(), origin), uncommitted)
         store = CopyingStore(objects, below)
     else:
         store = objects = _objects(config, below, uncommitted)
