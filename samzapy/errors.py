@@ -161,6 +161,8 @@ class TaskMigrated(SamzapyError):
 class JobTakenOver(TaskMigrated):
     """Raised when the job was started again elsewhere: the newest start owns it, and this run has to end."""
 
-    def __init__(self, job: str, started_ms: int, host: str, pid: int) -> None:
+    @classmethod
+    def by(cls, job: str, started_ms: int, host: str, pid: int) -> JobTakenOver:
+        """By the run with this start, in milliseconds since 1970, and process."""
         started = datetime.fromtimestamp(started_ms / 1000, timezone.utc).isoformat(timespec="seconds")
-        super().__init__(f"another run of job '{job}' (started at {started} on {host}, pid {pid}) has taken over")
+        return cls(f"another run of job '{job}' (started at {started} on {host}, pid {pid}) has taken over")

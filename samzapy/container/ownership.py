@@ -44,7 +44,7 @@ class Ownership:
             return
         owner = checkpoints.read_owner()
         if owner is not None and owner.id != self._run_id:
-            raise JobTakenOver(self._config.name, owner.started_ms, owner.host, owner.pid)
+            raise JobTakenOver.by(self._config.name, owner.started_ms, owner.host, owner.pid)
 
     def look(self) -> None:
         """As `check`, with clients of its own: made when first needed, kept until `close`."""

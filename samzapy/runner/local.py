@@ -12,7 +12,7 @@ from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.progress import JobStatus
 from samzapy.errors import JobTakenOver, TaskMigrated
 from samzapy.job.model import ContainerModel, JobModel
-from samzapy.runner.base import JobFailed, JobOutcome, PreparedJob, Runner, RunOptions
+from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
 from samzapy.runner.clock_keeper import ClockKeeper
 from samzapy.runner.feed import StatusFeed
 from samzapy.runner.ownership_watch import OwnershipWatch
@@ -41,7 +41,7 @@ class LocalRunner(Runner):
     """
 
     def run(self, prepared: PreparedJob, options: RunOptions) -> JobOutcome:
-        """Run to the end or to a signal."""
+        """Run to the end or to a signal. Raises what the container does; JobTakenOver, whoever hears of it first."""
         config = prepared.config
         if prepared.model.standbys:
             options.on_event(f"{COPIES.name}: this process runs every task, so there are no standbys")
@@ -70,5 +70,5 @@ class LocalRunner(Runner):
             except TaskMigrated as cause:
                 if coordinator.abandoned is None or isinstance(cause, JobTakenOver):
                     raise
-                raise JobFailed(coordinator.abandoned) from cause
+                raise JobTakenOver(coordinator.abandoned) from cause
         return JobOutcome(coordinator.status(), signals.received)

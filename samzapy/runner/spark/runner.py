@@ -38,7 +38,7 @@ class SparkRunner(Runner):
         self._wait = threading.Event().wait
 
     def run(self, prepared: PreparedJob, options: RunOptions) -> JobOutcome:
-        """Run to the end or to a signal. Raises JobFailed, ConfigError, EnvironmentFailure."""
+        """Run to the end or to a signal. Raises JobFailed, JobTakenOver, ConfigError, EnvironmentFailure."""
         config = prepared.config
         containers = len(prepared.model.containers)
         master = Master.parse(config.spark.master) if config.spark.master else Master.default(containers)

@@ -18,6 +18,7 @@ from samzapy.clock import Clock
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.leases import ContainerState
 from samzapy.coordinator.progress import ContainerFailure, JobStatus
+from samzapy.errors import JobTakenOver
 from samzapy.runner.base import JobFailed, RunOptions
 from samzapy.runner.signals import STOPPING
 from samzapy.runner.spark.backoff import Backoff
@@ -67,7 +68,8 @@ class Supervisor:
         return self._stop_asked or self._coordinator.stopping
 
     def run(self) -> JobStatus:
-        """Until every container is done, or has let go after a stop. Raises JobFailed, EnvironmentFailure."""
+        """Until every container is done, or has let go after a stop. Raises JobFailed, JobTakenOver,
+        EnvironmentFailure."""
         while not self.stopped:
             started = self._clock.monotonic()
             submission = self._submit(self._open(), self._wake.set)
@@ -105,7 +107,7 @@ class Supervisor:
         self._wake.wait(PACE_S)
         status = self._tell()
         if self._coordinator.abandoned is not None:
-            raise JobFailed(self._coordinator.abandoned)
+            raise JobTakenOver(self._coordinator.abandoned)
         self._end_overdue()
         if self._permanent(status) is not None:
             self._coordinator.stop()

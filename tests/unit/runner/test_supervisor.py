@@ -9,7 +9,7 @@ from samzapy.coordinator.attempt import AttemptProcess
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.progress import ContainerFailure
-from samzapy.errors import EnvironmentFailure
+from samzapy.errors import EnvironmentFailure, JobTakenOver
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.runner.base import JobFailed, RunOptions
 from samzapy.runner.spark.backoff import Backoff
@@ -315,7 +315,7 @@ def test_a_job_that_another_run_has_taken_over_is_given_up_at_once(coordinator, 
         coordinator.abandon("another run of job 'x' has taken over")
         return "goes on"
 
-    with pytest.raises(JobFailed, match="another run of job 'x' has taken over") as failed:
+    with pytest.raises(JobTakenOver, match="another run of job 'x' has taken over") as failed:
         supervise(Spark(coordinator, attempt)).run()
     assert failed.value.exit_code == 1
 
@@ -329,6 +329,6 @@ def test_one_container_that_finds_a_newer_run_ends_the_others_without_a_commit(c
         return "goes on"
 
     spark = Spark(coordinator, attempt)
-    with pytest.raises(JobFailed, match="another run"):
+    with pytest.raises(JobTakenOver, match="another run"):
         supervise(spark).run()
     assert spark.other.report(ContainerReport("0", spark.other.epoch, "running")) is Directive.ABANDON
