@@ -9,6 +9,7 @@ import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, final
 
@@ -113,9 +114,7 @@ class SparkApplication:
     def _start(self) -> None:
         settings = spark_settings(self._config, self._master, self._folder.log_settings(verbose=self._verbose))
         with (
-            _environment(
-                environment(self._master, self._folder.spark_home(on_this_machine=self._master.on_this_machine))
-            ),
+            _environment(environment(self._config, self._master, self._spark_home())),
             warnings.catch_warnings(),
         ):
             # pyspark looks whether pandas is there, and complains about its version; no container touches pandas.
@@ -135,6 +134,9 @@ class SparkApplication:
                     # pyspark takes Ctrl-C for itself.
                     signal.signal(signal.SIGINT, interrupt)
         self._jvm.settled()
+
+    def _spark_home(self) -> Path:
+        return self._folder.spark_home(on_this_machine=self._master.on_this_machine)
 
 
 def one_line(cause: BaseException) -> str:

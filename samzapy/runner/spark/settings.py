@@ -40,6 +40,8 @@ _ON_THIS_MACHINE = {
     "spark.executor.extraJavaOptions": _LIGHT_JVM,
 }
 
+_PYTHON = "spark.pyspark.python"
+
 #: What would break a promise, with the reason. A value equal to the one we need is no offence.
 _FIXED = {
     "spark.speculation": ("false", "a second copy of a running task would write the same state"),
@@ -68,12 +70,16 @@ def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dic
     return settings
 
 
-def environment(master: Master, spark_home: Path) -> dict[str, str]:
-    """What the driver's JVM needs in its environment: the same Python everywhere on this machine, loopback only."""
+def environment(config: JobConfig, master: Master, spark_home: Path) -> dict[str, str]:
+    """What the driver needs in its environment: the executors' Python, which is this one on this machine, and loopback
+    there. `spark.pyspark.python` wins, as it does with Spark; pyspark itself looks at its variable only."""
     wanted = {"SPARK_HOME": str(spark_home), "PYSPARK_PIN_THREAD": "true"}
     if master.on_this_machine:
         wanted["PYSPARK_PYTHON"] = wanted["PYSPARK_DRIVER_PYTHON"] = sys.executable
         wanted["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
+    given = config.spark.conf.get(_PYTHON)
+    if given:
+        wanted["PYSPARK_PYTHON"] = given
     return wanted
 
 

@@ -73,7 +73,8 @@ class Submission:
         missing = _NO_MODULE.search(told)
         if missing is not None:
             raise EnvironmentFailure(
-                f"the executors' Python has no {missing[1]}: install samzapy there, or set PYSPARK_PYTHON"
+                f"the executors' Python has no {missing[1]}: install samzapy there, or set "
+                "job.spark.conf.spark.pyspark.python"
             ) from self._error
         return one_line(self._error)
 

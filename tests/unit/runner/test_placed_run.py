@@ -15,10 +15,12 @@ from samzapy.errors import EnvironmentFailure
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.runner.spark.locality import Locality
 from samzapy.runner.spark.placed_run import PlacedRun
+from samzapy.runner.spark.placing import ROOM_S, SILENT_S
+from samzapy.testing import ManualClock
 
 TASK = TaskModel("Partition 0", frozenset({SystemStreamPartition("m", "in", 0)}), 0)
 A, B, C = Place("a", "1"), Place("b", "2"), Place("b", "3")
-DEADLINE_S = 60.0
+DEADLINE_S, LEASE_S = 60.0, 3_600.0
 CONFIG = load_job(
     {
         "job.name": "placed",
@@ -60,26 +62,42 @@ class Try:
 
     def cancel(self):
         self.cancelled = True
-        self.running = False
+        self._error, self.running = "cancelled", False
+
+
+class WatchedClock:
+    """Tells that it was asked, as each look does once at least."""
+
+    def __init__(self, clock):
+        self._clock = clock
+        self.asked = 0
+        self.changed = threading.Condition()
+
+    def monotonic(self):
+        with self.changed:
+            self.asked += 1
+            self.changed.notify_all()
+        return self._clock.monotonic()
 
 
 class Spark:
-    def __init__(self, copies=2, tries=4):
+    def __init__(self, copies=2, tries=4, clock=SYSTEM_CLOCK):
         standbys = tuple(ContainerModel(f"0-{n}", (TASK,)) for n in range(1, copies))
         model = JobModel((ContainerModel("0", (TASK,)),), standbys)
-        self.coordinator = Coordinator("job", JobSpec(model, {}), 3_600.0)
+        self.coordinator = Coordinator("job", JobSpec(model, {}), LEASE_S, clock)
         self.locality = Locality(CONFIG)
         self.places = [A, B]
         self.tries = []
         self.changed = threading.Condition()
         self.over = threading.Event()
+        self.clock = WatchedClock(clock)
         self.run = PlacedRun(
             ["0"],
             self.coordinator,
             self.submit,
             lambda: list(self.places),
             self.locality,
-            SYSTEM_CLOCK,
+            self.clock,
             self.over.set,
             tries=tries,
         )
@@ -89,6 +107,12 @@ class Spark:
             self.tries.append(Try(self, container, locations, ended))
             self.changed.notify_all()
             return self.tries[-1]
+
+    def looks(self, times):
+        """Wait until it has looked so many times more."""
+        with self.clock.changed:
+            until = self.clock.asked + times
+            assert self.clock.changed.wait_for(lambda: self.clock.asked >= until, DEADLINE_S)
 
     def nth(self, number):
         """The submission of that number, waited for."""
@@ -144,14 +168,109 @@ def test_a_container_whose_worker_dies_goes_back_to_its_executor_and_its_standby
     assert standby.reports("running") is Directive.CONTINUE
 
 
-def test_a_standby_that_has_not_caught_up_is_not_taken_over(until):
+def test_a_container_whose_host_is_lost_is_taken_back_though_spark_tells_nothing(until):
     spark = Spark()
+    lost = spark.nth(0).registers(A)
+    standby = spark.nth(1).registers(B)
+    spark.places.remove(A)
+    until(lambda: standby.reports("running") is Directive.STOP)
+    assert lost.cancelled
+    standby.ends()
+    successor = spark.nth(2)
+    assert (successor.container, successor.locations) == ("0", ["executor_b_2", "b"])
+    successor.registers(B).ends()
+    assert spark.over.wait(DEADLINE_S)
+    assert spark.run.error() is None
+
+
+def test_a_container_is_not_taken_back_while_spark_tells_of_no_executor_or_before_it_has_started(until):
+    spark = Spark()
+    spark.nth(0).registers(A)
+    standby = spark.nth(1).registers(B)
+    spark.places[:] = []
+    spark.looks(3)
+    spark.places[:] = [B]
+    until(lambda: standby.reports("running") is Directive.STOP)
+    standby.ends()
+    # Until it registers, all that is known is the attempt before.
+    successor = spark.nth(2)
+    spark.looks(3)
+    assert [successor.cancelled, len(spark.tries)] == [False, 3]
+    successor.registers(B)
+    spark.looks(3)
+    assert not successor.cancelled
+
+
+def test_a_standby_that_has_not_caught_up_is_not_taken_over_while_the_host_of_the_state_is_there():
+    spark = Spark()
+    spark.places.append(Place("a", "4"))
     lost = spark.nth(0).registers(A)
     standby = spark.nth(1).registers(B, "restoring")
     spark.places.remove(A)
     lost.ends("ExecutorLostFailure (executor 1 exited)")
     assert spark.nth(2).locations == ["a"]
     assert standby.reports("restoring") is Directive.CONTINUE
+
+
+def test_when_the_host_of_the_state_is_gone_a_standby_is_taken_over_before_it_has_caught_up(until):
+    spark = Spark()
+    lost = spark.nth(0).registers(A)
+    standby = spark.nth(1).registers(B, "restoring")
+    spark.places.remove(A)
+    lost.ends("ExecutorLostFailure (executor 1 exited)")
+    until(lambda: standby.reports("restoring") is Directive.STOP)
+    standby.ends()
+    assert spark.nth(2).locations == ["executor_b_2", "b"]
+
+
+def test_a_container_that_waits_for_room_gets_that_of_its_standby(until):
+    clock = ManualClock()
+    spark = Spark(clock=clock)
+    spark.places.append(Place("a", "4"))
+    lost = spark.nth(0).registers(A)
+    standby = spark.nth(1).registers(B, "restoring")
+    spark.places.remove(A)
+    lost.ends("ExecutorLostFailure (executor 1 exited)")
+    waiting = spark.nth(2)
+    spark.looks(3)
+    assert not waiting.cancelled
+    clock.advance(ROOM_S + 1)
+    until(lambda: standby.reports("restoring") is Directive.STOP)
+    assert waiting.cancelled
+    standby.ends()
+    assert spark.nth(3).locations == ["executor_b_2", "b"]
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_a_container_of_which_nothing_is_heard_goes_elsewhere_before_spark_gives_its_executor_up(until, copies):
+    clock = ManualClock()
+    spark = Spark(copies, clock=clock)
+    silent = spark.nth(0).registers(A)
+    standby = spark.nth(1).registers(B) if copies == 2 else None
+    clock.advance(LEASE_S + 1)
+    if standby is not None:
+        standby.reports("running")
+    spark.looks(3)
+    assert not silent.cancelled
+    clock.advance(SILENT_S + 1)
+    if standby is not None:
+        until(lambda: standby.reports("running") is Directive.STOP)
+        standby.ends()
+    assert spark.nth(copies).locations[0] == "executor_b_2"
+    assert "a" not in spark.nth(copies).locations
+    assert silent.cancelled
+
+
+def test_a_container_that_is_heard_of_again_stays():
+    clock = ManualClock()
+    spark = Spark(copies=1, clock=clock)
+    slow = spark.nth(0).registers(A)
+    for _ in range(3):
+        clock.advance(LEASE_S + 1)
+        spark.looks(3)
+        slow.reports("running")
+        spark.looks(3)
+    assert [slow.cancelled, len(spark.tries)] == [False, 1]
 
 
 def test_a_standby_that_came_to_its_containers_executor_is_made_to_leave(until):
@@ -176,6 +295,24 @@ def test_a_container_goes_to_the_host_that_has_its_state_when_no_executor_is_kno
     lost = spark.nth(0)
     lost.ends("Python worker exited unexpectedly")
     assert spark.nth(1).locations == ["b"]
+
+
+def test_the_state_of_a_container_that_ran_between_two_looks_is_where_it_ran():
+    spark = Spark(copies=1)
+    spark.nth(0).registers(B, phase="restoring").ends()
+    assert spark.over.wait(DEADLINE_S)
+    assert spark.locality.of(spark.coordinator.spec.model.container("0")) == B
+
+
+def test_an_attempt_that_failed_before_it_had_restored_leaves_the_state_where_it_was():
+    spark = Spark(copies=1)
+    spark.nth(0).registers(A).ends("lost")
+    spark.nth(1).registers(B, phase="restoring")
+    spark.nth(1).reports("failed")
+    spark.nth(1).ends("lost again")
+    spark.nth(2).registers(A).ends()
+    assert spark.over.wait(DEADLINE_S)
+    assert spark.tries[2].locations == ["executor_a_1", "a"]
 
 
 def test_it_gives_up_after_as_many_tries_in_a_row_as_spark_would_make():

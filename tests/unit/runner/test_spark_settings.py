@@ -10,7 +10,7 @@ from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError
 from samzapy.runner.spark.folder import RunFolder
 from samzapy.runner.spark.master import Master
-from samzapy.runner.spark.settings import spark_settings
+from samzapy.runner.spark.settings import environment, spark_settings
 
 JOB = {
     "job.name": "counts",
@@ -45,6 +45,16 @@ def test_a_remote_master_binds_where_spark_wants():
     made = settings("spark://host:7077")
     assert "spark.driver.host" not in made
     assert made["spark.driver.extraJavaOptions"] == "-Dlog4j2.configurationFile=file:///log4j2.properties"
+
+
+@pytest.mark.parametrize("master", ["local[1,4]", "spark://host:7077"])
+def test_the_executors_python_is_the_one_that_the_job_file_names(master):
+    def python_of(**keys: str) -> str | None:
+        config = load_job({**JOB, **keys}, environ={})
+        return environment(config, Master.parse(master), Path("/spark")).get("PYSPARK_PYTHON")
+
+    assert python_of(**{"job.spark.conf.spark.pyspark.python": "./env/bin/python"}) == "./env/bin/python"
+    assert python_of() == (sys.executable if master.startswith("local") else None)
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,9 @@ def test_another_python_on_the_worker_is_told_with_both_versions():
 def test_a_package_that_the_worker_lacks_is_named_with_what_to_do(module):
     with pytest.raises(EnvironmentFailure) as caught:
         why(f"ModuleNotFoundError: No module named '{module}'")
-    assert str(caught.value) == (f"the executors' Python has no {module}: install samzapy there, or set PYSPARK_PYTHON")
+    assert str(caught.value) == (
+        f"the executors' Python has no {module}: install samzapy there, or set job.spark.conf.spark.pyspark.python"
+    )
 
 
 def test_another_samzapy_on_the_worker_is_told_with_both_versions():

@@ -1,0 +1,95 @@
+"""A Spark of several hosts: a master, and on loopback addresses of their own workers with folders of their own."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+import psutil
+from job_process import until
+from pyspark.find_spark_home import _find_spark_home
+
+from samzapy.devkafka.probe import free_port
+from samzapy.verify.spark_processes import below, end, gone
+
+_MASTER_HOST = "127.0.0.1"
+_START_S = 60.0
+
+
+class StandaloneCluster:
+    """Real processes, ended by their ids. Each host has one core, and its state below `state(host)`."""
+
+    def __init__(self, folder: Path, hosts: list[str]) -> None:
+        self._folder = folder
+        self._running: dict[str, subprocess.Popen] = {}
+        port = free_port()
+        self.master = f"spark://{_MASTER_HOST}:{port}"
+        self._launch(_MASTER_HOST, "master.Master", ["--port", str(port)], "I have been elected leader")
+        for host in hosts:
+            self.start_host(host)
+
+    def state(self, host: str) -> Path:
+        """The folder of the stores with a changelog on that host."""
+        return self._folder / host / "state"
+
+    def start_host(self, host: str) -> None:
+        """A worker, and wait until the master knows it."""
+        sizes = ["--cores", "1", "--memory", "1g", "--work-dir", str(self._folder / host / "work")]
+        self._launch(host, "worker.Worker", [*sizes, self.master], "Successfully registered with master")
+
+    def lose_host(self, host: str) -> None:
+        """SIGKILL to everything on it at once."""
+        worker = self._running.pop(host)
+        lost = [psutil.Process(worker.pid), *below(worker.pid)]
+        end(lost)
+        worker.wait()
+        until(lambda: all(map(gone, lost)), f"something has outlived host {host}")
+
+    def hang_host(self, host: str) -> Callable[[], None]:
+        """SIGSTOP to everything on it; what it returns lets it go on."""
+        worker = self._running[host]
+        stopped = [psutil.Process(worker.pid), *below(worker.pid)]
+        for process in stopped:
+            process.suspend()
+
+        def go_on() -> None:
+            for process in stopped:
+                with suppress(psutil.NoSuchProcess):
+                    process.resume()
+
+        return go_on
+
+    def close(self) -> None:
+        """End whatever runs."""
+        for host in list(self._running):
+            self.lose_host(host)
+
+    def _launch(self, host: str, role: str, arguments: list[str], answer: str) -> None:
+        home = self._folder / host
+        home.mkdir(parents=True, exist_ok=True)
+        spark = Path(_find_spark_home())
+        log = home / f"{role}-{len(list(home.glob('*.log')))}.log"
+        environ = {
+            **os.environ,
+            "SPARK_HOME": str(spark),
+            "SPARK_LOCAL_IP": host,
+            "SPARK_DAEMON_MEMORY": "256m",
+            "LOGGED_STORE_BASE_DIR": str(self.state(host)),
+        }
+        command = [
+            str(spark / "bin" / "spark-class"),
+            f"org.apache.spark.deploy.{role}",
+            *("--host", host, "--webui-port", "0"),
+            *arguments,
+        ]
+        with log.open("wb") as out:
+            self._running[host] = self._process(command, home, environ, out)
+        until(lambda: answer in log.read_text(), lambda: f"{role} did not start: {log.read_text()}", _START_S)
+
+    @staticmethod
+    def _process(command: list[str], home: Path, environ: dict[str, str], out: IO[bytes]) -> subprocess.Popen:
+        return subprocess.Popen(
+            command, cwd=home, env=environ, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+        )

@@ -1,0 +1,183 @@
+"""A job on a Spark cluster of two hosts, each with local state of its own: a host keeps its tasks, is lost, comes back."""
+
+import re
+import sys
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+import pytest
+from job_process import JobProcess
+from numbered_stream import KEYS, Streams, expected, key_of, settings_of
+from standalone_cluster import StandaloneCluster
+
+from samzapy.api.system import OutgoingRecord, StreamSpec
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(500)]
+
+HERE, THERE = "127.0.0.2", "127.0.0.3"
+PARTITIONS = 4
+STORES = ("last", "counts")
+COPIES = {f"Partition_{number}.standby-1" for number in range(PARTITIONS)}
+WAIT_S = 120.0
+_RESTORED = re.compile(r"container (\d): restored ([\d,]+) records in \S+ s from (.+)")
+
+
+class Scene:
+    """One job on the cluster; `containers` of it, and perhaps copies of each task."""
+
+    def __init__(self, cluster: StandaloneCluster, folder: Path, bootstrap: str, **keys: str) -> None:
+        self.cluster, self.folder = cluster, folder
+        self.name = f"hosts-{folder.name}"
+        stores = {
+            f"stores.{store}.{key}": value
+            for store in STORES
+            for key, value in {
+                "factory": "rocksdb",
+                "key.serde": "string",
+                "msg.serde": "json",
+                "changelog": f"kafka.{self.name}-{store}-changelog",
+            }.items()
+        }
+        job = {
+            "job.name": self.name,
+            "job.default.system": "kafka",
+            "job.spark.master": cluster.master,
+            "job.spark.lease.ms": "10000",
+            "job.spark.coordinator.host": "127.0.0.1",
+            "job.spark.conf.spark.driver.host": "127.0.0.1",
+            "job.spark.conf.spark.driver.bindAddress": "127.0.0.1",
+            "job.spark.conf.spark.executor.memory": "512m",
+            "job.spark.conf.spark.pyspark.python": sys.executable,
+            "job.host-affinity.enabled": "true",
+            "task.class": "last_and_count:LastAndCount",
+            "task.inputs": f"kafka.{self.name}-in",
+            "task.commit.ms": "200",
+            "systems.kafka.samza.factory": "kafka",
+            "systems.kafka.consumer.bootstrap.servers": bootstrap,
+            "systems.kafka.default.stream.replication.factor": "1",
+            "systems.kafka.default.stream.samza.offset.default": "oldest",
+            "systems.kafka.default.stream.samza.key.serde": "string",
+            "systems.kafka.default.stream.samza.msg.serde": "json",
+            "test.output": f"kafka.{self.name}-out",
+            **stores,
+            **keys,
+        }
+        (folder / "job.properties").write_text("".join(f"{key}={value}\n" for key, value in job.items()))
+        self.streams = Streams(settings_of(job, "kafka"))
+        for stream in ("in", "out"):
+            self.streams.admin.create(StreamSpec(f"{self.name}-{stream}", PARTITIONS))
+        self.written = 0
+
+    def write(self, count: int = 2 * KEYS) -> None:
+        producer = self.streams.producer()
+        numbers = range(self.written, self.written + count)
+        producer.send([OutgoingRecord(f"{self.name}-in", key_of(n).encode(), b"%d" % n) for n in numbers])
+        producer.flush()
+        producer.close()
+        self.written += count
+
+    def start(self, *arguments: str) -> JobProcess:
+        code = Path(__file__).with_name("last_and_count.py")
+        return JobProcess(self.folder, "job.properties", "--py-files", str(code), *arguments)
+
+    def run(self) -> dict[str, str]:
+        """Write some, run to the end; where each container has its state from, by container."""
+        self.write()
+        run = self.start("--until-end")
+        try:
+            assert run.wait(WAIT_S) == 0, run.errors
+        finally:
+            run.close()
+        return {container: source for container, _, source in _RESTORED.findall(run.output + run.errors)}
+
+    def tasks_on(self, host: str) -> set[str]:
+        """The tasks with stores on that host."""
+        return {path.name for path in self.cluster.state(host).glob(f"{self.name}-1/counts/Partition_?")}
+
+    def check(self) -> None:
+        """Changelogs and outputs hold what a run without any failure would have made."""
+        last, counts = expected(self.written)
+        contents = {}
+        for store in STORES:
+            replayed = self.streams.replay(f"{self.name}-{store}-changelog")
+            contents[store] = {key.decode(): int(value) for part in replayed for key, value in part.items()}
+        assert contents["last"] == last
+        assert contents["counts"] == counts
+        outputs = Counter(int(value) for batch in self.streams.read(f"{self.name}-out") for value in batch.values)
+        assert outputs == Counter(range(self.written))
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    made = StandaloneCluster(tmp_path_factory.mktemp("cluster"), [HERE, THERE])
+    yield made
+    made.close()
+
+
+def test_containers_go_back_to_the_host_that_has_their_state_and_elsewhere_while_it_is_gone(cluster, tmp_path, kafka):
+    scene = Scene(cluster, tmp_path, kafka, **{"job.container.count": "2"})
+    scene.run()
+    here, there = scene.tasks_on(HERE), scene.tasks_on(THERE)
+    assert len(here) == len(there) == 2
+    assert not here & there
+    for _ in range(2):
+        assert set(scene.run().values()) == {"local store"}
+        assert (scene.tasks_on(HERE), scene.tasks_on(THERE)) == (here, there)
+    cluster.lose_host(THERE)
+    assert sorted(scene.run().values()) == ["changelog", "local store"]
+    assert scene.tasks_on(HERE) == here | there
+    # What the host that comes back still has is behind, so only the tail is read, wherever a container goes.
+    cluster.start_host(THERE)
+    assert set(scene.run().values()) <= {"local store", "local store + changelog"}
+    scene.check()
+
+
+@pytest.mark.parametrize("fault", ["lost", "hangs"])
+def test_a_standby_on_another_host_takes_over_from_a_host_that_fails_and_a_new_one_follows_it(
+    cluster, tmp_path, kafka, fault
+):
+    keys = {"job.standbytasks.replication.factor": "2", "task.guarantee": "exactly-once"}
+    scene = Scene(cluster, tmp_path, kafka, **keys)
+    scene.write()
+    run = scene.start()
+
+    def settled(after: int = 0) -> dict:
+        """Everything written is processed, and copied by a standby of a later epoch."""
+        ends = scene.streams.ends(f"{scene.name}-in")
+
+        def done(status):
+            ((active,), (standby,)) = status["containers"], status["standbys"]
+            at_end = all(active["positions"].get(ssp, 0) >= end for ssp, end in ends.items())
+            copied = standby["phase"] == "running" and standby["remaining"] == 0 and (standby["epoch"] or 0) > after
+            return active["phase"] == "running" and at_end and copied and sum(standby["positions"].values()) >= KEYS
+
+        return run.until_status(done, WAIT_S)
+
+    try:
+        before = settled()
+        (failing,) = (host for host in (HERE, THERE) if scene.tasks_on(host))
+        other = THERE if failing == HERE else HERE
+        scene.write()
+        if fault == "lost":
+            cluster.lose_host(failing)
+            come_back = partial(cluster.start_host, failing)
+        else:
+            come_back = cluster.hang_host(failing)
+
+        def taken_over(status):
+            return [r for r in status["restored"] if r["epoch"] > before["containers"][0]["epoch"]]
+
+        stores = run.until_status(lambda status: len(taken_over(status)) == PARTITIONS * len(STORES), WAIT_S)
+        assert {store["source"].split(" + ")[0] for store in taken_over(stores)} == {"standby"}
+        assert len(scene.tasks_on(other)) == PARTITIONS
+        scene.write()
+        come_back()
+        scene.write()
+        settled(after=before["standbys"][0]["epoch"])
+        assert {path.name for path in cluster.state(failing).glob(f"{scene.name}-1/counts/*.standby-1")} == COPIES
+        run.terminate()
+        assert run.wait(WAIT_S) == 0, run.errors
+    finally:
+        run.close()
+    scene.check()
