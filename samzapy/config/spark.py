@@ -62,7 +62,7 @@ COORDINATOR_HOST = Key(
     TEXT,
     None,
     "The driver's address as executors see it.",
-    "this machine for local masters",
+    "spark.driver.host, else this machine's own address",
 )
 COORDINATOR_PORT = Key("job.spark.coordinator.port", integer(0, 65_535), 0, "The coordinator's port; 0: any free one.")
 KEYS = collect(globals())

@@ -44,7 +44,6 @@ class Scene:
             "job.default.system": "kafka",
             "job.spark.master": cluster.master,
             "job.spark.lease.ms": "10000",
-            "job.spark.coordinator.host": "127.0.0.1",
             "job.spark.conf.spark.driver.host": "127.0.0.1",
             "job.spark.conf.spark.driver.bindAddress": "127.0.0.1",
             "job.spark.conf.spark.executor.memory": "512m",

@@ -16,7 +16,7 @@ from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
 from samzapy.runner.clock_keeper import ClockKeeper
 from samzapy.runner.ownership_watch import OwnershipWatch
 from samzapy.runner.signals import StopSignals
-from samzapy.runner.spark.address import driver_address
+from samzapy.runner.spark.address import coordinator_host
 from samzapy.runner.spark.application import SparkApplication
 from samzapy.runner.spark.backoff import Backoff
 from samzapy.runner.spark.locality import Locality
@@ -58,7 +58,7 @@ class SparkRunner(Runner):
             clocks=prepared.clocks,
             stall_s=config.clock.stall_ms / 1000,
         )
-        host = config.spark.coordinator_host or ("127.0.0.1" if master.on_this_machine else driver_address())
+        host = coordinator_host(config, master)
         with ExitStack() as stack:
             service = CoordinatorService(coordinator, token, host, config.spark.coordinator_port)
             stack.callback(service.close)
