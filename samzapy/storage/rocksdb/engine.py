@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 import threading
 import weakref
@@ -23,6 +24,7 @@ from samzapy.storage.rocksdb.ownership import Ownership
 if TYPE_CHECKING:
     from samzapy.storage.rocksdb.loading import SortedLoad
 
+_LOG = logging.getLogger(__name__)
 _LONGEST_CALL_S = 10.0
 _CLOSE_RETRY_S = 0.01
 #: Changes of one write from which on they are sorted: 5,000 in order took 1.6 us each, in any order 1.9; 500 the same.
@@ -143,13 +145,18 @@ class RocksDbStorageEngine(StorageEngine):
         self._ingest(lambda writer: write_changes(writer, changes, marker))
 
     def begin_load(self, memory_bytes: int) -> Load | None:
-        """Records are gathered and sorted in memory, and go in as one file."""
+        """Records are gathered and sorted in memory, and go in as one file; not where so much cannot be reserved."""
         # Only a long restore needs numpy, whose import takes a tenth of a second.
         from samzapy.storage.rocksdb.loading import SortedLoad  # noqa: PLC0415
 
         self._discard_load()
         over_others = self.marker() is not None
-        self._load = SortedLoad(self._path, memory_bytes, self._ingest, over_others=over_others)
+        try:
+            self._load = SortedLoad(self._path, memory_bytes, self._ingest, over_others=over_others)
+        except OSError as cause:
+            _LOG.warning(
+                "%s is loaded in chunks: reserving 2 x %d bytes of memory: %s", self._path, memory_bytes, cause
+            )
         return self._load
 
     def _discard_load(self) -> None:

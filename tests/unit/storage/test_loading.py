@@ -196,3 +196,12 @@ def test_a_sorted_load_refuses_what_is_no_key_of_a_store(tmp_path, key, value):
         sorted_load(engine, [([b"a", key], [b"1", value])])
     engine.close()
     assert contents(tmp_path / "store") == ({}, None)
+
+
+def test_where_so_much_memory_cannot_be_reserved_there_is_no_load(tmp_path, caplog):
+    engine = FACTORY.open(tmp_path / "store", SETTINGS)
+    assert engine.begin_load(1 << 60) is None
+    assert "is loaded in chunks: reserving 2 x " in caplog.text
+    sorted_load(engine, [([b"k"], [b"v"])])
+    engine.close()
+    assert contents(tmp_path / "store") == ({b"k": b"v"}, b"marker")
