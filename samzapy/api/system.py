@@ -287,3 +287,8 @@ class SystemFactory(ABC):
     def check(self, settings: SystemSettings) -> None:
         """Raise ConfigError if `settings` cannot work; connects to nothing."""
         return
+
+    def kept_on_this_machine(self, settings: SystemSettings) -> str | None:
+        """What of this machine the streams are in, as `the file x.db`, so that executors on others do not reach them;
+        None, the default, for a system on the network."""
+        return None

@@ -38,6 +38,8 @@ def check(job: Path, texts: tuple[str, ...], *, strict: bool, show: bool, offlin
         warn(warning)
     add_import_paths(config.spark.py_files)
     task_class = _check_plugins(config)
+    for warning in _check_master(config):
+        warn(warning)
     model, kept = (None, ()) if offline else _look_around(config, task_class)
     _show_job(config)
     _show_promises((*downgrades(config, task_class), *kept))
@@ -67,6 +69,14 @@ def _check_plugins(config: JobConfig) -> type[AnyTask]:
     if problems:
         raise ConfigError(problems)
     return check_task_class(config.task.task_class)
+
+
+def _check_master(config: JobConfig) -> tuple[str, ...]:
+    """Warnings. Raises ConfigError for what the executors of the job file's Spark would not find."""
+    from samzapy.runner.spark.master import Master
+    from samzapy.runner.spark.reach import check_reach
+
+    return () if config.spark.master is None else check_reach(config, Master.parse(config.spark.master))
 
 
 def _serdes(config: JobConfig) -> list[str]:

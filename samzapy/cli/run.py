@@ -65,16 +65,18 @@ def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
     config = load_job(job, overrides, strict=flags.strict)
     add_import_paths(config.spark.py_files)
     check_task_class(config.task.task_class)
+    runner = runner_of(flags.runner)
+    unfit = runner.check(config)
     prepared = prepare(config, until_end=flags.until_end)
     display = RunDisplay(Console(stderr=True))
-    for warning in prepared.warnings:
+    for warning in (*unfit, *prepared.warnings):
         display.event(f"warning: {warning}")
     for downgrade in prepared.downgrades:
         if not downgrade.durability:
             display.event(f"weaker than {config.task.guarantee.value}: {downgrade}")
     with display:
         options = RunOptions(on_status=display.status, on_event=display.event, verbose=flags.verbose)
-        outcome = runner_of(flags.runner).run(prepared, options)
+        outcome = runner.run(prepared, options)
     if flags.as_json:
         click.echo(json.dumps({**outcome.status.to_json(), "stopped": outcome.stopped}))
     else:

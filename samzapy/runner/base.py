@@ -69,6 +69,10 @@ class JobOutcome:
 class Runner(ABC):
     """Runs a prepared job to its end."""
 
+    def check(self, config: JobConfig) -> tuple[str, ...]:
+        """Before anything of the job is made ready: raise ConfigError for what cannot run here; warnings."""
+        return ()
+
     @abstractmethod
     def run(self, prepared: PreparedJob, options: RunOptions) -> JobOutcome:
         """Run the job; blocks. SIGTERM and SIGINT make the containers commit and stop, a second one exits at once with

@@ -27,6 +27,7 @@ JOB = {
     "systems.local.samza.msg.serde": "string",
     "systems.local.samza.offset.default": "oldest",
 }
+LOCAL_FACTORY = "samzapy.system.local.factory:LocalSystemFactory"
 STORE = {
     "stores.s.factory": "inmemory",
     "stores.s.key.serde": "string",
@@ -401,6 +402,20 @@ def test_a_task_that_fails_ends_the_run_with_its_cause_and_commits_nothing(place
     assert any(line.startswith("error: ") and message in line for line in lines), lines
     changelog = [SystemStreamPartition("local", "s-changes", number) for number in range(4)]
     assert all(ends.upcoming == 0 for ends in place.admin.offsets(changelog).values())
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_a_system_that_the_executors_do_not_reach_is_refused_before_anything_is_written(place, command):
+    place.write()
+    before = place.contents()
+    code, lines, _ = place.call(
+        command, "job.properties", changes={**STORE, "job.spark.master": "spark://nowhere:7077"}
+    )
+    reason = (
+        f"its streams are in the file {place.folder / 'log.db'}, out of reach of the executors of spark://nowhere:7077"
+    )
+    assert (code, lines) == (2, [f"error: systems.local.samza.factory: {reason}, got '{LOCAL_FACTORY}'"])
+    assert place.contents() == before
 
 
 @pytest.mark.parametrize("store", [{}, {"stores.s.factory": "rocksdb", "stores.s.object.cache.size": "0"}])

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.config.job import JobConfig
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.service import CoordinatorService
@@ -22,6 +23,7 @@ from samzapy.runner.spark.backoff import Backoff
 from samzapy.runner.spark.locality import Locality
 from samzapy.runner.spark.master import Master
 from samzapy.runner.spark.placed_run import PlacedRun
+from samzapy.runner.spark.reach import check_reach
 from samzapy.runner.spark.settings import TOKEN
 from samzapy.runner.spark.submission import Submission
 from samzapy.runner.spark.supervisor import Supervisor
@@ -36,6 +38,10 @@ class SparkRunner(Runner):
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
         self._wait = threading.Event().wait
+
+    def check(self, config: JobConfig) -> tuple[str, ...]:
+        """Whether the executors find what the job file names. Raises ConfigError."""
+        return () if config.spark.master is None else check_reach(config, Master.parse(config.spark.master))
 
     def run(self, prepared: PreparedJob, options: RunOptions) -> JobOutcome:
         """Run to the end or to a signal. Raises JobFailed, JobTakenOver, ConfigError, EnvironmentFailure."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from samzapy.api.system import SystemConsumer, SystemFactory, SystemProducer, SystemSettings
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.database import database_config
@@ -20,6 +22,10 @@ class DatabaseSystemFactory(SystemFactory):
 
     def check(self, settings: SystemSettings) -> None:
         Database(database_config(settings)).close()
+
+    def kept_on_this_machine(self, settings: SystemSettings) -> str | None:
+        with closing(Database(database_config(settings))) as database:
+            return "a file of SQLite" if database.dialect == "sqlite" else None
 
     def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:
         config = database_config(settings)

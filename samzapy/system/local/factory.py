@@ -21,6 +21,9 @@ class LocalSystemFactory(SystemFactory):
     def check(self, settings: SystemSettings) -> None:
         local_settings(settings)
 
+    def kept_on_this_machine(self, settings: SystemSettings) -> str:
+        return f"the file {local_settings(settings).path}"
+
     def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:
         local = local_settings(settings)
         return LogConsumer(settings.name, lambda: LocalReader(local, self._clock))

@@ -16,6 +16,9 @@ class MemorySystemFactory(SystemFactory):
     Other keys of the system mean nothing here and are ignored, so that a job file for Kafka runs unchanged.
     """
 
+    def kept_on_this_machine(self, settings: SystemSettings) -> str:
+        return "the memory of one process"
+
     def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:
         cluster = _cluster(settings)
         return LogConsumer(settings.name, lambda: MemoryReader(cluster))
