@@ -16,8 +16,17 @@ from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.system.factories import system_factory
 
 KEYS = 5_000
+#: The stores of the job `last_and_count`.
+STORES = ("last", "counts")
 BATCH = 50
 PAUSE_S = 0.01
+
+
+def logged_stores(changelogs: str, **more: str) -> dict[str, str]:
+    """The keys of both stores, with changelogs `<changelogs>-<store>-changelog`, and `more` of each."""
+    serdes = {"factory": "rocksdb", "key.serde": "string", "msg.serde": "json", **more}
+    keys = {f"stores.{store}.{key}": value for store in STORES for key, value in serdes.items()}
+    return {**keys, **{f"stores.{store}.changelog": f"{changelogs}-{store}-changelog" for store in STORES}}
 
 
 class Streams:

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from job_process import JobProcess, open_store_folders, until
-from numbered_stream import Feeder, Streams, dump, expected, key_of, settings_of
+from numbered_stream import STORES, Feeder, Streams, dump, expected, key_of, logged_stores, settings_of
 
 from samzapy.api.system import StreamSpec
 from samzapy.verify.spark_processes import gone
@@ -21,22 +21,11 @@ from samzapy.verify.spark_processes import gone
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(240)]
 
 PARTITIONS = 4
-STORES = ("last", "counts")
 
 
 def job(bootstrap: str, prefix: str) -> dict[str, str]:
-    stores = {
-        f"stores.{store}.{key}": value
-        for store in STORES
-        for key, value in {
-            "factory": "rocksdb",
-            "key.serde": "string",
-            "msg.serde": "json",
-            "changelog": f"kafka.{prefix}-{store}-changelog",
-            # Small, so that memtables reach the disk while the test runs.
-            "container.write.buffer.size.bytes": "131072",
-        }.items()
-    }
+    # Small, so that memtables reach the disk while the test runs.
+    small = {"container.write.buffer.size.bytes": "131072"}
     return {
         "job.name": prefix,
         "job.container.count": "2",
@@ -54,7 +43,7 @@ def job(bootstrap: str, prefix: str) -> dict[str, str]:
         "systems.kafka.default.stream.samza.key.serde": "string",
         "systems.kafka.default.stream.samza.msg.serde": "json",
         "test.output": f"kafka.{prefix}-out",
-        **stores,
+        **logged_stores(f"kafka.{prefix}", **small),
     }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from job_process import JobProcess
-from numbered_stream import KEYS, Streams, expected, key_of, settings_of
+from numbered_stream import KEYS, STORES, Streams, expected, key_of, logged_stores, settings_of
 from standalone_cluster import StandaloneCluster
 
 from samzapy.api.system import OutgoingRecord, StreamSpec
@@ -17,7 +17,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mar
 
 HERE, THERE = "127.0.0.2", "127.0.0.3"
 PARTITIONS = 4
-STORES = ("last", "counts")
 COPIES = {f"Partition_{number}.standby-1" for number in range(PARTITIONS)}
 WAIT_S = 120.0
 _RESTORED = re.compile(r"container (\d): restored ([\d,]+) records in \S+ s from (.+)")
@@ -29,16 +28,6 @@ class Scene:
     def __init__(self, cluster: StandaloneCluster, folder: Path, bootstrap: str, **keys: str) -> None:
         self.cluster, self.folder = cluster, folder
         self.name = f"hosts-{folder.name}"
-        stores = {
-            f"stores.{store}.{key}": value
-            for store in STORES
-            for key, value in {
-                "factory": "rocksdb",
-                "key.serde": "string",
-                "msg.serde": "json",
-                "changelog": f"kafka.{self.name}-{store}-changelog",
-            }.items()
-        }
         job = {
             "job.name": self.name,
             "job.default.system": "kafka",
@@ -59,7 +48,7 @@ class Scene:
             "systems.kafka.default.stream.samza.key.serde": "string",
             "systems.kafka.default.stream.samza.msg.serde": "json",
             "test.output": f"kafka.{self.name}-out",
-            **stores,
+            **logged_stores(f"kafka.{self.name}"),
             **keys,
         }
         (folder / "job.properties").write_text("".join(f"{key}={value}\n" for key, value in job.items()))

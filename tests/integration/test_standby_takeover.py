@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from job_process import JobProcess, open_store_folders, until
-from numbered_stream import Streams, settings_of
+from numbered_stream import Streams, logged_stores, settings_of
 
 from samzapy.api.checkpoint import JobRecord
 from samzapy.api.system import OutgoingRecord, StreamSpec
@@ -23,16 +23,6 @@ WAIT_S = 120.0
 
 
 def job(folder: Path) -> dict[str, str]:
-    stores = {
-        f"stores.{store}.{key}": value
-        for store in ("last", "counts")
-        for key, value in {
-            "factory": "rocksdb",
-            "key.serde": "string",
-            "msg.serde": "json",
-            "changelog": f"embedded.{store}-changelog",
-        }.items()
-    }
     return {
         "job.name": "standby",
         "job.default.system": "embedded",
@@ -50,7 +40,7 @@ def job(folder: Path) -> dict[str, str]:
         "systems.embedded.default.stream.samza.key.serde": "string",
         "systems.embedded.default.stream.samza.msg.serde": "json",
         "test.output": "embedded.out",
-        **stores,
+        **logged_stores("embedded.numbers"),
     }
 
 
@@ -172,6 +162,6 @@ def test_the_hosts_are_written_down_and_everything_was_counted_once_the_job_has_
     clients.close()
     assert sorted(places) == ["Partition 0", "Partition 1"]
     assert {place["host"] for place in places.values()} == {"127.0.0.1"}
-    counted = [int(value) for part in scene.streams.replay("counts-changelog") for value in part.values()]
+    counted = [int(value) for part in scene.streams.replay("numbers-counts-changelog") for value in part.values()]
     assert len(counted) == KEYS
     assert sum(counted) >= scene.written
