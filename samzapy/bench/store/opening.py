@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from samzapy.api.engine import EngineSettings
-from samzapy.bench.store.baselines import RawTarget
+from samzapy.bench.store.baselines import DictStore, RawTarget, WriteThroughStore
 from samzapy.bench.store.material import Material
 from samzapy.bench.store.plan import Case
 from samzapy.bench.store.targets import StoreTarget, Target
@@ -49,8 +50,9 @@ class Opener:
         if case.target == "raw":
             return RawTarget(folder, options), Material(_BYTES, _BYTES, self.seed)
         serdes = serde_registry(config)
-        between = serdes[store.key_serde], serdes[store.msg_serde]
-        return RawTarget(folder, options, between), Material(store.key_serde, store.msg_serde, self.seed)
+        kind = DictStore if case.target == "dict" else WriteThroughStore
+        over = partial(kind, key_serde=serdes[store.key_serde], msg_serde=serdes[store.msg_serde])
+        return RawTarget(folder, options, over), Material(store.key_serde, store.msg_serde, self.seed)
 
     def _config(self, case: Case) -> JobConfig:
         """A job that has nothing but this store."""

@@ -11,7 +11,7 @@ test.T.stores.STORE.*                         stores of this test
 test.T.partition.count=N                      tasks that share a container's memory
 test.T.set.count=N                            sets of numbers, each one case, named T/label
 test.T.set-I.label                            default: set-I
-test.T.set-I.target=store|write-through|raw   default: store
+test.T.set-I.target=TARGET                    store (the default), write-through, raw or dict
 test.T.set-I.store.KEY                        a key of the store, for this set only
 test.T.set-I.PARAM                            a parameter of the scenario
 """
@@ -30,7 +30,7 @@ from samzapy.config.reader import did_you_mean
 from samzapy.config.references import References
 from samzapy.errors import ConfigError, ConfigProblem
 
-TARGETS = ("store", "write-through", "raw")
+TARGETS = ("store", "write-through", "raw", "dict")
 _SETTINGS = {"bench.seed": 7, "bench.repeats": 3, "bench.warmup": 1}
 
 

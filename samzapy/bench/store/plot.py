@@ -11,12 +11,12 @@ from samzapy.bench.store.results import CaseResult
 _WIDTH, _LEFT, _BAR, _ROW, _HEADING = 960, 300, 500, 20, 34
 _STYLE = (
     "text{font:12px sans-serif;fill:#222}.test{font-weight:bold}.store{fill:#3b7dd8}.raw{fill:#9a9a9a}"
-    ".write-through{fill:#c9a227}.spread{stroke:#222;stroke-width:1.5}"
+    ".write-through{fill:#c9a227}.dict{fill:#7a9a55}.spread{stroke:#222;stroke-width:1.5}"
 )
 
 
 def svg(title: str, results: Sequence[CaseResult]) -> str:
-    """Medians as bars (the store blue, RocksDB itself grey and yellow), the slowest and fastest repeat as a line."""
+    """Medians as bars (the store blue, RocksDB itself grey and yellow, a dictionary green), the slowest and fastest repeat as a line."""
     tests = [(test, list(group)) for test, group in groupby(results, key=lambda result: result.test)]
     height = _HEADING + sum(_HEADING + _ROW * len(group) for _, group in tests)
     drawn = [f'<text x="10" y="22" class="test">{escape(title)}</text>']

@@ -11,7 +11,7 @@ from samzapy.bench.store.plan import read_plan
 from samzapy.bench.store.results import ratio_results
 from samzapy.bench.store.scenarios import SCENARIOS
 from samzapy.cli.main import cli
-from samzapy.errors import ConfigError
+from samzapy.errors import ConfigError, EnvironmentFailure
 
 SMALL = {"bench.repeats": "2", "bench.warmup": "0"}
 
@@ -106,8 +106,8 @@ def test_the_same_seed_asks_for_the_same_keys():
     assert [each.hit_rate for each in first.repeats] != [each.hit_rate for each in other.repeats]
 
 
-@pytest.mark.parametrize("target", ["raw", "write-through"])
-def test_rocksdb_itself_is_measured_by_the_same_scenario(target):
+@pytest.mark.parametrize("target", ["raw", "write-through", "dict"])
+def test_a_baseline_is_measured_by_the_same_scenario(target):
     given = keys("read-modify-write", {"msg.serde": "json"}, target=target, **COUNTS)
     given |= {
         "test.read-modify-write.set.count": "2",
@@ -124,6 +124,12 @@ def test_rocksdb_itself_is_measured_by_the_same_scenario(target):
     assert ratio.reached
 
 
+@pytest.mark.parametrize("target", ["write-through", "dict"])
+def test_a_baseline_that_lacks_what_a_scenario_calls_says_which_targets_have_it(target):
+    with pytest.raises(EnvironmentFailure, match="this scenario calls get_all: needs target store or raw"):
+        measured(keys("get-all", target=target, **COUNTS))
+
+
 def test_scale_multiplies_the_counts_and_nothing_else():
     (result,) = run_plan(read_plan(keys("fillseq", keys=400, value_bytes=30)), scale=0.1)
     assert (result.parameters["keys"], result.parameters["value.bytes"]) == (40, 30)
@@ -138,7 +144,7 @@ def test_scale_multiplies_the_counts_and_nothing_else():
         ({"test.fillseq.scenario": "fill"}, "test.fillseq.scenario: one of .*, got 'fill'"),
         ({"bench.repeats": "0"}, "bench.repeats: integer >= 1, got '0'"),
         ({"bench.repeat": "3"}, "bench.repeat: unknown key; did you mean bench.repeats"),
-        ({"test.fillseq.set-1.target": "disk"}, "set-1.target: one of store, write-through, raw, got 'disk'"),
+        ({"test.fillseq.set-1.target": "disk"}, "set-1.target: one of store, write-through, raw, dict, got 'disk'"),
         ({"test.fillseq.set-1.key": "5"}, "test.fillseq.set-1.key: unknown parameter; did you mean keys"),
         ({"test.fillseq.set-1.keys": "many"}, "test.fillseq.set-1.keys: integer >= 1, got 'many'"),
         ({"bench.ratio.x": "fillseq/set-1 : fillseq/set-9"}, "bench.ratio.x: CASE : CASE"),
