@@ -51,6 +51,7 @@ def _towards(master: str) -> str | None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
             way.connect((found["host"], int(found["port"] or 443)))
             address: str = way.getsockname()[0]
-    except OSError:
+    except (OSError, OverflowError, UnicodeError):
+        # Nobody of that name, no way there, no such port, no such name.
         return None
     return address

@@ -65,7 +65,9 @@ def test_a_machine_whose_name_says_nothing_is_found_on_its_way_to_the_master(nam
     assert host(master) == "127.0.0.1"
 
 
-@pytest.mark.parametrize("master", ["yarn", "spark://no-such-host.invalid:7077"])
+@pytest.mark.parametrize(
+    "master", ["yarn", "spark://255.255.255.255:7077", "spark://a..b:7077", "spark://127.0.0.1:99999"]
+)
 @pytest.mark.parametrize(
     ("address", "told"),
     [
