@@ -122,6 +122,16 @@ def expected(written: int) -> tuple[dict[str, int], Counter[str]]:
     return last, Counter(map(key_of, range(written)))
 
 
+def is_on_disk(folder: Path) -> bool:
+    """Whether a kill would leave a commit in the local store; whoever has it open goes on. A table's file alone says
+    little: until the store's manifest names it, it is not there."""
+    engine = RocksDbStorageEngineFactory().open_read_only(folder, EngineSettings(folder.parent.name))
+    try:
+        return engine.marker() is not None
+    finally:
+        engine.close()
+
+
 def dump(folder: Path, store: str) -> dict[bytes, bytes]:
     """What a local store holds; nobody else may have it open."""
     engine = RocksDbStorageEngineFactory().open(folder, EngineSettings(store))

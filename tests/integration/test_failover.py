@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from job_process import JobProcess, open_store_folders, until
-from numbered_stream import STORES, Feeder, Streams, dump, expected, key_of, logged_stores, settings_of
+from numbered_stream import STORES, Feeder, Streams, dump, expected, is_on_disk, key_of, logged_stores, settings_of
 
 from samzapy.api.system import StreamSpec
 from samzapy.verify.spark_processes import gone
@@ -94,7 +94,7 @@ class Scene:
         folders = open_store_folders(process, self.state)
         assert len(folders) == PARTITIONS // 2 * len(STORES)
         if local_state == "present":
-            until(lambda: all(list(f.glob("*.sst")) for f in folders), "no memtable was flushed")
+            until(lambda: all(map(is_on_disk, folders)), "no memtable was flushed")
         else:
             for each in folders:
                 shutil.rmtree(each)
