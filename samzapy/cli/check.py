@@ -32,13 +32,14 @@ def check(job: Path, texts: tuple[str, ...], *, strict: bool, show: bool, offlin
     from samzapy.config.loader import load_job
     from samzapy.config.promises import downgrades
     from samzapy.runner.import_path import add_import_paths
+    from samzapy.runner.spark.reach import check_reach
 
     config = load_job(job, pairs(texts), strict=strict)
     for warning in config.warnings:
         warn(warning)
     add_import_paths(config.spark.py_files)
     task_class = _check_plugins(config)
-    for warning in _check_master(config):
+    for warning in check_reach(config):
         warn(warning)
     model, kept = (None, ()) if offline else _look_around(config, task_class)
     _show_job(config)
@@ -69,14 +70,6 @@ def _check_plugins(config: JobConfig) -> type[AnyTask]:
     if problems:
         raise ConfigError(problems)
     return check_task_class(config.task.task_class)
-
-
-def _check_master(config: JobConfig) -> tuple[str, ...]:
-    """Warnings. Raises ConfigError for what the executors of the job file's Spark would not find."""
-    from samzapy.runner.spark.master import Master
-    from samzapy.runner.spark.reach import check_reach
-
-    return () if config.spark.master is None else check_reach(config, Master.parse(config.spark.master))
 
 
 def _serdes(config: JobConfig) -> list[str]:

@@ -12,9 +12,12 @@ from samzapy.runner.spark.master import Master
 from samzapy.system.factories import system_factory
 
 
-def check_reach(config: JobConfig, master: Master) -> tuple[str, ...]:
+def check_reach(config: JobConfig) -> tuple[str, ...]:
     """Raise ConfigError, with everything at once, for what the executors would not find, or each find for itself.
     Returns warnings: what each has for itself at the price of time only. Asks nothing of a master on this machine."""
+    if config.spark.master is None:
+        return ()
+    master = Master.parse(config.spark.master)
     if master.on_this_machine:
         return ()
     problems = [*_systems(config, master), *_folders(config, master)]

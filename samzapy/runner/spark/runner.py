@@ -41,7 +41,7 @@ class SparkRunner(Runner):
 
     def check(self, config: JobConfig) -> tuple[str, ...]:
         """Whether the executors find what the job file names. Raises ConfigError."""
-        return () if config.spark.master is None else check_reach(config, Master.parse(config.spark.master))
+        return check_reach(config)
 
     def run(self, prepared: PreparedJob, options: RunOptions) -> JobOutcome:
         """Run to the end or to a signal. Raises JobFailed, JobTakenOver, ConfigError, EnvironmentFailure."""

@@ -4,7 +4,6 @@ import pytest
 
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError
-from samzapy.runner.spark.master import Master
 from samzapy.runner.spark.reach import check_reach
 
 REMOTE = ["spark://host:7077", "yarn", "k8s://https://host:6443"]
@@ -20,7 +19,7 @@ STORE = {"stores.s.factory": "rocksdb", "stores.s.key.serde": "string", "stores.
 
 def told(master, **keys):
     given = {key.replace("__", "-").replace("_", "."): value for key, value in keys.items()}
-    return check_reach(load_job({**JOB, **given}, environ={}), Master.parse(master))
+    return check_reach(load_job({**JOB, "job.spark.master": master, **given}, environ={}))
 
 
 @pytest.mark.parametrize("master", [*REMOTE, "local[2,4]", "local-cluster[2,1,1024]"])
