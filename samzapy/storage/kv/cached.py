@@ -30,9 +30,9 @@ class CachedStore(ScanningStore[K, V]):
       not goes (CLOCK, the second chance). That keeps as good entries as the order of an LRU and costs a hit one
       assignment instead of a move in that order; nothing as long as there is room.
     - Dirty values are serialized together, and as late as possible: at `flush`, before a range is read, and where the
-      hand meets one that was not used while at least `batch_size` are dirty: then up to `batch_size` such. So a dirty
-      key is always held, and a key that is put again and again is serialized once. `MOST_DIRTY` bounds what a commit
-      finds unserialized.
+      hand meets one that was not used while at least `batch_size` are dirty, or too few are clean to make room: then
+      up to `batch_size` such. So a dirty key is always held, and a key that is put again and again is serialized once.
+      `MOST_DIRTY` bounds what a commit finds unserialized.
     - An absent key is held as absent.
     - A value that does not serialize is found when its batch is, not at its `put`; the error names its key.
     - Values are handed out by reference: a change without `put` is seen by later gets until the value is evicted, and
@@ -192,8 +192,8 @@ class CachedStore(ScanningStore[K, V]):
             self._serialize_all()
 
     def _make_room(self) -> None:
-        """Evict a part of the cache. It ends: the dirty entries that are passed over are fewer than `batch_size`, so
-        fewer than there are entries, and the hand takes every mark away."""
+        """Evict a part of the cache. It ends: a dirty entry is passed over only while enough clean ones are left to take
+        instead, and the hand takes every mark away."""
         held, dirty, room = self._held, self._dirty, self._room
         if self._used is None:
             self._used = {}
@@ -204,7 +204,7 @@ class CachedStore(ScanningStore[K, V]):
                     del used[entry]
                     continue
                 if entry in dirty:
-                    if len(dirty) < self._batch_size:
+                    if len(dirty) < self._batch_size and len(held) - len(dirty) >= room:
                         continue
                     self._serialize_unused(entry)
                 del held[entry]
