@@ -13,6 +13,7 @@ StoreLocked          wait for the holder; never delete the store   3
 TaskMigrated         let go: another attempt owns the task         1
 JobTakenOver         end for good: another run owns the job        1
 TaskFailed           the user's code failed; restart from commit   1
+ForeignRecords       find the other writer, or adopt its records   3
 ==================== ============================================= =========
 
 Every message is one line and names the key or the ``stream[partition]@offset``, the value and what is allowed.
@@ -118,6 +119,22 @@ class TransactionIndeterminate(ProducerError):
 
 class TransactionAborted(ProducerError):
     """Raised when the transaction cannot be committed but the producer can go on after an abort."""
+
+
+class TransactionsRefused(EnvironmentFailure):
+    """Raised when a system grants a transactional id to nobody, or not to us."""
+
+
+class StaleEpoch(RetriableError):
+    """Raised when something outside the job's systems has seen a greater epoch than this attempt's: `newest`."""
+
+    def __init__(self, message: str, newest: int) -> None:
+        self.newest = newest
+        super().__init__(message)
+
+
+class ForeignRecords(EnvironmentFailure):
+    """Raised when a changelog partition holds records that the job has not written: they must not become state."""
 
 
 class SerdeError(SamzapyError):

@@ -31,7 +31,8 @@ class Checkpoint:
     `clock`: the task's event-time clock in milliseconds, None where it keeps none. `startpoints`: the ids of those that
     were followed, by partition, the newest of each. `event_times`: what the clock of its timers is made of, the latest
     event time of each partition, empty where it keeps none. `senders`: what the senders of each intermediate partition
-    have said before its offset, by their names.
+    have said before its offset, by their names. `atomic`: the changelog offsets were committed in the transaction of a
+    checkpoint, so nothing of the job's lies behind them.
     """
 
     input_offsets: Mapping[SystemStreamPartition, int]
@@ -42,16 +43,26 @@ class Checkpoint:
     startpoints: Mapping[SystemStreamPartition, str] = field(default_factory=dict)
     event_times: Mapping[SystemStreamPartition, int] = field(default_factory=dict)
     senders: Mapping[SystemStreamPartition, Mapping[str, SenderState]] = field(default_factory=dict)
+    atomic: bool = False
 
 
 @dataclass(frozen=True)
 class JobRun:
-    """One start of a job. `id` is like no other run's; `started_ms`, `host` and `pid` (the driver's) are for people."""
+    """One start of a job. `id` is like no other run's; `started_ms`, `host` and `pid` (the driver's) are for people.
+
+    `job`: name and id of the job. `epoch`: every attempt of the run has a greater one, and those of earlier runs
+    smaller ones. `transactional_ids`: what the next run has to fence; None: a version wrote this that did not say.
+    `lease_ms`: how long its containers may go on unseen where nothing fences them; 0 where everything is fenced.
+    """
 
     id: str
     started_ms: int
     host: str
     pid: int
+    job: tuple[str, str] | None = None
+    epoch: int = 0
+    transactional_ids: tuple[str, ...] | None = None
+    lease_ms: int = 0
 
 
 class JobRecord(Enum):
@@ -67,6 +78,10 @@ class JobRecord(Enum):
     """Where its partitions are to start, whatever its tasks have committed."""
     DRAIN = "samzapy-drain"
     """Which run was asked to drain."""
+    ENDED = "samzapy-ended"
+    """Which run has ended as it should, so that nothing of it goes on."""
+    ADOPTED = "samzapy-adopted"
+    """Up to where what tools and other jobs have written to its changelogs is its own state."""
 
 
 class CheckpointManager(ABC):
@@ -105,6 +120,10 @@ class CheckpointManager(ABC):
     @abstractmethod
     def read_owner(self) -> JobRun | None:
         """The run that wrote last of all to `write_owner`; None if none ever did, or nothing was created yet."""
+
+    def peek_owner(self) -> tuple[JobRun | None, bool]:
+        """The owner as far as it can be read without waiting for open transactions, and whether that was everything."""
+        return self.read_owner(), True
 
     @abstractmethod
     def write_owner(self, run: JobRun) -> None:

@@ -167,6 +167,8 @@ class SystemProducer(ABC):
     #: Whether the last `begin` has shut out everybody else under the transactional id, a rightful successor included:
     #: the caller then makes sure that it is still the owner before anything is committed.
     took_over = False
+    #: The offsets that the end of a transaction takes in each partition that it wrote to.
+    marker_offsets = 0
 
     @abstractmethod
     def send(self, records: Sequence[OutgoingRecord]) -> None:
@@ -188,6 +190,10 @@ class SystemProducer(ABC):
 
         Records whose partition the system chose (by key, or spread) need not be counted.
         """
+
+    def purge(self) -> None:  # noqa: B027
+        """Throw away what is queued and not yet sent, from any thread: the lease is lost, and a successor may write by now.
+        The producer is finished. A system that queues nothing has nothing to do."""
 
     @abstractmethod
     def close(self) -> None:
@@ -269,6 +275,10 @@ class SystemFactory(ABC):
 
     Raises ConfigError (with the full key) for settings it does not take.
     """
+
+    #: Whether `producer` takes a transactional id. Without transactions a job's state may hold inputs twice after a crash,
+    #: and may go back while two runs overlap.
+    transactional = False
 
     @abstractmethod
     def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:

@@ -5,9 +5,11 @@ checkpoint  {"format": 1, "epoch": 7, "time-ms": 1700000000000, "clock": null,
              "startpoints": {"kafka.orders[0]": "5f0c..."},
              "event-times": {"kafka.orders[0]": 1699999999000},
              "senders": {"kafka.orders[0]": {"shop-1/Partition 0": [1699999999000, 8, false, false]}}}
-             (the last three are left out if there are none)
+             "atomic": true}
+             (the last four are left out if there are none)
 partitions  {"format": 1, "partitions": {"Partition 0": 0}}
-owner       {"format": 1, "run": "5f0c...", "started-ms": 1700000000000, "host": "a", "pid": 42}
+owner       {"format": 1, "run": "5f0c...", "started-ms": 1700000000000, "host": "a", "pid": 42,
+             "job": ["orders", "1"], "epoch": 1048576, "transactional-ids": ["orders-1-0"], "lease-ms": 0}
 
 `inputs` are the next offsets to process, `changelogs` the last offsets of the commit's changelog records,
 `event-times` the latest event time of each input, `senders` the watermark, number,
@@ -47,6 +49,8 @@ def encode(checkpoint: Checkpoint) -> bytes:
             str(ssp): {name: list(state) for name, state in senders.items()}
             for ssp, senders in checkpoint.senders.items()
         }
+    if checkpoint.atomic:
+        data["atomic"] = True
     return json.dumps(data).encode()
 
 
@@ -68,6 +72,7 @@ def decode(value: bytes, where: str) -> Checkpoint:
                 SystemStreamPartition.parse(ssp): {name: SenderState(*state) for name, state in senders.items()}
                 for ssp, senders in data.get("senders", {}).items()
             },
+            data.get("atomic", False) is True,
         )
     except (ValueError, KeyError, TypeError, AttributeError) as cause:
         raise RestoreError(f"{where}: not a checkpoint ({type(cause).__name__}: {cause}): {value[:80]!r}") from cause
@@ -106,7 +111,17 @@ def decode_record(value: bytes, where: str) -> dict[str, Any]:
 def encode_owner(run: JobRun) -> bytes:
     """The owning run as a record value."""
     return json.dumps(
-        {"format": FORMAT, "run": run.id, "started-ms": run.started_ms, "host": run.host, "pid": run.pid}
+        {
+            "format": FORMAT,
+            "run": run.id,
+            "started-ms": run.started_ms,
+            "host": run.host,
+            "pid": run.pid,
+            "job": run.job,
+            "epoch": run.epoch,
+            "transactional-ids": run.transactional_ids,
+            "lease-ms": run.lease_ms,
+        }
     ).encode()
 
 
@@ -114,6 +129,16 @@ def decode_owner(value: bytes, where: str) -> JobRun:
     """The inverse of `encode_owner`. Raises RestoreError, naming `where`."""
     try:
         data = json.loads(value)
-        return JobRun(str(data["run"]), int(data["started-ms"]), str(data["host"]), int(data["pid"]))
-    except (ValueError, KeyError, TypeError) as cause:
+        job, ids = data.get("job"), data.get("transactional-ids")
+        return JobRun(
+            str(data["run"]),
+            int(data["started-ms"]),
+            str(data["host"]),
+            int(data["pid"]),
+            None if job is None else (str(job[0]), str(job[1])),
+            int(data.get("epoch", 0)),
+            None if ids is None else tuple(map(str, ids)),
+            int(data.get("lease-ms", 0)),
+        )
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as cause:
         raise RestoreError(f"{where}: not the record of a run ({cause}): {value[:80]!r}") from cause

@@ -81,7 +81,7 @@ class FileCheckpointManagerFactory(CheckpointManagerFactory):
     def manager(self, job: JobConfig, checkpoint: CheckpointConfig, clients: Clients) -> CheckpointManager:
         if checkpoint.path is None:
             raise ConfigError([ConfigProblem("task.checkpoint.path", None, "is required for checkpoints in files")])
-        return FileCheckpointManager(Path(checkpoint.path) / f"{job.name}-{job.id}")
+        return FileCheckpointManager(Path(checkpoint.path) / job.key)
 
 
 def manager_for(job: JobConfig, clients: Clients) -> CheckpointManager:

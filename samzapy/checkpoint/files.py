@@ -11,7 +11,7 @@ from urllib.parse import quote
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
 from samzapy.api.system import SystemProducer
 from samzapy.checkpoint import codec
-from samzapy.errors import EnvironmentFailure
+from samzapy.errors import EnvironmentFailure, TaskMigrated
 
 _PARTITIONS = "changelog-partitions.json"
 _OWNER = "owner.json"
@@ -37,6 +37,12 @@ class FileCheckpointManager(CheckpointManager):
 
     def write(self, checkpoints: Mapping[str, Checkpoint], producer: SystemProducer | None = None) -> None:
         for task_name, checkpoint in checkpoints.items():
+            known = self.read(task_name)
+            if known is not None and known.epoch > checkpoint.epoch:
+                raise TaskMigrated(
+                    f"{task_name}: an attempt of epoch {known.epoch} has written its checkpoint, this one has epoch "
+                    f"{checkpoint.epoch}"
+                )
             self._store(self._path(task_name), codec.encode(checkpoint))
 
     def read_changelog_partitions(self) -> dict[str, int]:

@@ -38,6 +38,8 @@ class Kind(Enum):
     CLOCK = JobRecord.CLOCK.value
     STARTPOINTS = JobRecord.STARTPOINTS.value
     DRAIN = JobRecord.DRAIN.value
+    ENDED = JobRecord.ENDED.value
+    ADOPTED = JobRecord.ADOPTED.value
     SAMZA_CHECKPOINT = "checkpoint"
     """A task's checkpoint as Samza's version 1 has it."""
 

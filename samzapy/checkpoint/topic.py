@@ -16,6 +16,8 @@ from samzapy.errors import EnvironmentFailure, RestoreError
 
 _POLL_RECORDS = 5_000
 _POLL_SECONDS = 0.2
+#: Without progress for so long a reader who does not want to wait stands before an open transaction.
+_STALL_S = 1.0
 _UNSHARED = SamzaRecords()
 
 
@@ -90,6 +92,10 @@ class TopicCheckpointManager(CheckpointManager):
         self._catch_up()
         return self._owner
 
+    def peek_owner(self) -> tuple[JobRun | None, bool]:
+        complete = self._read_on(_STALL_S) is None
+        return self._owner, complete
+
     def write_owner(self, run: JobRun) -> None:
         self._write([self._record(RecordKey(Kind.OWNER), codec.encode_owner(run))])
 
@@ -116,8 +122,15 @@ class TopicCheckpointManager(CheckpointManager):
 
     def _catch_up(self) -> None:
         """Read to the high watermark of this moment; committed records only, so an aborted tail moves the position."""
+        stuck = self._read_on(self.patience_s)
+        if stuck is not None:
+            position, end = stuck
+            raise RestoreError(f"{self._ssp}@{position}: no record for {self.patience_s:.0f} s before the end {end}")
+
+    def _read_on(self, patience_s: float) -> tuple[int, int] | None:
+        """As `_catch_up`; position and end of a reading that has made no progress for so long, None at the end."""
         if self._reader is None and self._admin().describe(self._spec.stream) is None:
-            return
+            return None
         bound = self._admin().offsets([self._ssp])[self._ssp]
         if self._reader is None:
             self._checkpoints.clear()
@@ -127,18 +140,17 @@ class TopicCheckpointManager(CheckpointManager):
             self._reader = self._new_consumer()
             self._reader.register(self._ssp, bound.oldest)
             self._reader.start()
-        deadline = self._clock.monotonic() + self.patience_s
+        deadline = self._clock.monotonic() + patience_s
         while (position := self._reader.position(self._ssp)) < bound.upcoming:
             batches = self._reader.poll(_POLL_SECONDS, _POLL_RECORDS)
             for batch in batches:
                 self._apply(batch)
             now = self._clock.monotonic()
             if batches or self._reader.position(self._ssp) > position:
-                deadline = now + self.patience_s
+                deadline = now + patience_s
             elif now > deadline:
-                raise RestoreError(
-                    f"{self._ssp}@{position}: no record for {self.patience_s:.0f} s before the end {bound.upcoming}"
-                )
+                return position, bound.upcoming
+        return None
 
     def _apply(self, batch: RecordBatch) -> None:
         for offset, key, value in zip(batch.offsets, batch.keys, batch.values, strict=True):
@@ -150,7 +162,7 @@ class TopicCheckpointManager(CheckpointManager):
             if value is None:
                 self._checkpoints.pop(task, None)
             elif kind is Kind.CHECKPOINT:
-                self._checkpoints[task] = codec.decode(value, where)
+                self._take(task, codec.decode(value, where))
             elif kind is Kind.SAMZA_CHECKPOINT:
                 self._checkpoints[task] = samza.decode(value, where)
             elif kind is Kind.PARTITIONS:
@@ -159,3 +171,9 @@ class TopicCheckpointManager(CheckpointManager):
                 self._owner = codec.decode_owner(value, where)
             else:
                 self._records[kind] = codec.decode_record(value, where)
+
+    def _take(self, task: str, checkpoint: Checkpoint) -> None:
+        """The newest wins, unless an attempt wrote it that had been superseded: its epoch is lower."""
+        known = self._checkpoints.get(task)
+        if known is None or checkpoint.epoch >= known.epoch:
+            self._checkpoints[task] = checkpoint

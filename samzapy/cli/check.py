@@ -31,8 +31,10 @@ def check(job: Path, texts: tuple[str, ...], *, strict: bool, show: bool, offlin
     """
     from samzapy.config.loader import load_job
     from samzapy.config.promises import downgrades
+    from samzapy.job.transactions import state_transactions, weakened_state
     from samzapy.runner.import_path import add_import_paths
     from samzapy.runner.spark.reach import check_reach
+    from samzapy.system.factories import has_transactions
 
     config = load_job(job, pairs(texts), strict=strict)
     for warning in config.warnings:
@@ -43,7 +45,8 @@ def check(job: Path, texts: tuple[str, ...], *, strict: bool, show: bool, offlin
         warn(warning)
     model, kept = (None, ()) if offline else _look_around(config, task_class)
     _show_job(config)
-    _show_promises((*downgrades(config, task_class), *kept))
+    weaker = weakened_state(config, state_transactions(config, has_transactions))
+    _show_promises((*downgrades(config, task_class), *weaker, *kept))
     if show:
         _show_keys(config)
     if model is not None:

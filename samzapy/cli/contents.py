@@ -111,7 +111,7 @@ class Answer:
         question, config = self._question, self._config
         if question.local is not None:
             return self._files(question.local)
-        clients = SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-store")
+        clients = SystemClients(config.systems, system_factory, f"{config.key}-store")
         try:
             with Bars("records") as bars:
                 stall_s = 30 + config.task.transaction_timeout_ms / 1000

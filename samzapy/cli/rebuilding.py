@@ -38,11 +38,11 @@ def rebuild_store(
     engines = load_engines(alone)
     if not engines[name].persistent:
         raise ConfigError([ConfigProblem(f"stores.{name}.factory", store.factory, "keeps no files to rebuild")])
-    clients = SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-store")
+    clients = SystemClients(config.systems, system_factory, f"{config.key}-store")
     with ExitStack() as cleanup:
         cleanup.callback(clients.close)
         chosen = _chosen(_owners(config, store, clients), tasks)
-        paths = {task: store_directory(base, f"{config.name}-{config.id}", name, task) for task in chosen}
+        paths = {task: store_directory(base, config.key, name, task) for task in chosen}
         for path in paths.values():
             if path.exists():
                 raise EnvironmentFailure(f"{path}: exists already; name a folder that has no such store")

@@ -70,7 +70,7 @@ def _known(config: JobConfig) -> dict[SystemStream, InputPartitions]:
     """What the job's runs have written down of its inputs."""
     try:
         with (
-            closing(SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-check")) as clients,
+            closing(SystemClients(config.systems, system_factory, f"{config.key}-check")) as clients,
             closing(manager_for(config, clients)) as checkpoints,
         ):
             checkpoints.patience_s = _PATIENCE_S
@@ -87,7 +87,7 @@ def _admins(config: JobConfig) -> Iterator[dict[str, SystemAdmin]]:
     made: dict[str, SystemAdmin] = {}
     try:
         for name, settings in config.systems.items():
-            made[name] = system_factory(settings).admin(settings, f"{config.name}-{config.id}-check")
+            made[name] = system_factory(settings).admin(settings, f"{config.key}-check")
         yield made
     finally:
         for admin in made.values():

@@ -51,8 +51,7 @@ def parse_async(reader: Reader, guarantee: Guarantee, transaction_timeout_ms: in
         reader.problem(
             ASYNC_COMMIT.name, f"needs at-least-once: {guarantee.value} commits with nothing in flight", "true"
         )
-    transactional = guarantee in {Guarantee.EXACTLY_ONCE, Guarantee.EFFECTIVELY_ONCE}
-    if transactional and config.callback_timeout_ms >= transaction_timeout_ms:
+    if guarantee.transactional and config.callback_timeout_ms >= transaction_timeout_ms:
         reader.problem(
             CALLBACK_TIMEOUT_MS.name,
             f"({config.callback_timeout_ms}) must be < task.transaction.timeout.ms ({transaction_timeout_ms}) "

@@ -55,6 +55,12 @@ class JobConfig:
     resolved: Mapping[str, str] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
 
+    @property
+    def key(self) -> str:
+        """The job's name and id in one word, no other job's: the last hyphen stands between them, those of the id are
+        spelled `~`, which neither may contain."""
+        return f"{self.name}-{self.id.replace('-', '~')}"
+
     def stream(self, system_stream: SystemStream) -> StreamConfig:
         """The stream's configuration, from its own keys or its system's defaults."""
         known = self.streams.get(system_stream)

@@ -166,8 +166,7 @@ def _without_ids(config: JobConfig, task_class: type) -> Iterator[Downgrade]:
 
 def _own_state(config: JobConfig, task_class: type) -> Iterator[Downgrade]:
     """The state goes back to its checkpoint, which is at or before the last commit."""
-    transactional = config.task.guarantee in {Guarantee.EFFECTIVELY_ONCE, Guarantee.EXACTLY_ONCE}
-    if transactional and issubclass(task_class, StateCheckpointTask):
+    if config.task.guarantee.transactional and issubclass(task_class, StateCheckpointTask):
         message = "what it sends with a checkpoint of its state, as in on_checkpoint, may be repeated after a crash"
         yield Downgrade(task.CLASS.name, message)
 

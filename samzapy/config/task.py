@@ -13,7 +13,7 @@ from samzapy.config.error_policy import ErrorConfig
 from samzapy.config.errors import check_waits, parse_errors
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.keys import Key, collect
-from samzapy.config.kinds import LIST, TEXT, integer, member
+from samzapy.config.kinds import BOOLEAN, LIST, TEXT, integer, member
 from samzapy.config.reader import Reader
 from samzapy.config.streams import check_system, parse_partitions, resolve_stream
 from samzapy.plugins import PluginError, split_path
@@ -31,6 +31,7 @@ class TaskConfig:
     commit_ms: int = 60_000
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
     transaction_timeout_ms: int = 60_000
+    state_transactions: bool = True
     shutdown_ms: int = 30_000
     max_idle_ms: int = 10
     poll_batch_size: int = 2_000
@@ -63,6 +64,13 @@ TRANSACTION_TIMEOUT_MS = Key(
     60_000,
     "Milliseconds after which the broker aborts a transaction (its limit is 900000 unless it is set otherwise).",
 )
+STATE_TRANSACTIONS = Key(
+    "task.state.transactions",
+    BOOLEAN,
+    True,
+    "Whether changelogs and checkpoints are written in a transaction. Without, state may hold inputs twice, and may go "
+    "back while two runs overlap; effectively-once and exactly-once need it.",
+)
 SHUTDOWN_MS = Key("task.shutdown.ms", integer(0), 30_000, "Milliseconds a graceful stop may take.")
 MAX_IDLE_MS = Key("task.max.idle.ms", integer(0), 10, "Milliseconds to wait for input when there is none.")
 WATERMARK_IDLE_MS = Key(
@@ -91,6 +99,7 @@ def parse_task(
         commit_ms=_commit_ms(reader),
         guarantee=reader.get(GUARANTEE),
         transaction_timeout_ms=reader.get(TRANSACTION_TIMEOUT_MS),
+        state_transactions=reader.get(STATE_TRANSACTIONS),
         shutdown_ms=reader.get(SHUTDOWN_MS),
         max_idle_ms=reader.get(MAX_IDLE_MS),
         poll_batch_size=reader.get(POLL_BATCH_SIZE),
@@ -105,13 +114,12 @@ def parse_task(
     return task
 
 
-_TRANSACTIONAL = frozenset({Guarantee.EXACTLY_ONCE, Guarantee.EFFECTIVELY_ONCE})
 _TRANSACTIONAL_COMMIT_MS = 10_000
 
 
 def _commit_ms(reader: Reader) -> int:
     """What is given, else a default that suits the guarantee: what is in a transaction is seen by readers at its end."""
-    if COMMIT_MS.name not in reader.values and reader.get(GUARANTEE) in _TRANSACTIONAL:
+    if COMMIT_MS.name not in reader.values and reader.get(GUARANTEE).transactional:
         return _TRANSACTIONAL_COMMIT_MS
     return reader.get(COMMIT_MS)
 
@@ -165,9 +173,11 @@ def _broadcast(
 
 
 def _check_commit_interval(reader: Reader, task: TaskConfig) -> None:
-    if task.guarantee in _TRANSACTIONAL and not 0 < task.commit_ms < task.transaction_timeout_ms:
+    if task.guarantee.transactional and not 0 < task.commit_ms < task.transaction_timeout_ms:
         reader.problem(
             COMMIT_MS.name,
             f"({task.commit_ms}) must be > 0 and < {TRANSACTION_TIMEOUT_MS.name} ({task.transaction_timeout_ms}) "
             f"with {task.guarantee.value}",
         )
+    if task.guarantee.transactional and not task.state_transactions:
+        reader.problem(STATE_TRANSACTIONS.name, f"must be true with {task.guarantee.value}", "false")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 
 from samzapy.api.system import SystemAdmin, SystemConsumer, SystemFactory, SystemProducer, SystemSettings
 
@@ -49,6 +50,18 @@ class SystemClients:
         )
         self._transactional.append(made)
         return made
+
+    @contextmanager
+    def fencing(self, system: str, transactional_id: str) -> Iterator[SystemProducer]:
+        """As `transactional`, closed at the end of the context."""
+        settings = self._settings[system]
+        with closing(self._factory(system).producer(settings, f"{self._client_id}-fence", transactional_id)) as made:
+            yield made
+
+    def purge(self) -> None:
+        """Have the producers throw away what they have not sent; from any thread."""
+        for producer in [*self._producers.values(), *self._transactional]:
+            producer.purge()
 
     def consumer(self, system: str) -> SystemConsumer:
         """A new consumer of a system."""

@@ -23,11 +23,12 @@ from samzapy.container.reporting import Reporting
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.failpoints import arm_from_environment
 from samzapy.job.model import ContainerModel
+from samzapy.job.transactions import StateTransactions, state_transactions, weakened_state
 from samzapy.metrics import Registry
 from samzapy.plugins import PluginError, load_class
 from samzapy.serializers import serde_registry
 from samzapy.storage.manager import load_engines
-from samzapy.system.factories import system_factory
+from samzapy.system.factories import has_transactions, system_factory
 
 
 def build_container(
@@ -39,26 +40,28 @@ def build_container(
     clock: Clock = SYSTEM_CLOCK,
     on_lost: Callable[[str], None] | None = None,
     run_id: str | None = None,
+    transactions: bool = True,
 ) -> Attempts:
     """A container that is ready to `run`, and starts again by itself where that is enough; nothing is connected, opened or restored yet.
 
     `ends`: the offset before which each partition ends in a bounded run. `on_lost` is called, on the heartbeat's
-    thread, when the lease is gone and the run loop has not let go a lease later (a stuck `process`). `run_id`: the run that the container is part of, whose successors it gives way to.
+    thread, when the lease is gone and the run loop has not let go a lease later (a stuck `process`). `run_id`: the run that the container is part of, whose successors it gives way to. `transactions`: False where a system has refused the job's transactional ids.
     Raises ConfigError.
     """
     arm_from_environment(os.environ)
     task_class = load_task_class(config.task.task_class)
-    name = f"{config.name}-{config.id}-{model.id}"
+    name = f"{config.key}-{model.id}"
     engines = load_engines(config)
     serdes = serde_registry(config)
     ownership = Ownership(config, run_id)
     metrics = Registry()
-    metrics.gauge("promises", "weakened").set(len(downgrades(config, task_class)))
+    state = state_transactions(config, has_transactions) if transactions else StateTransactions(None, "task.guarantee")
+    metrics.gauge("promises", "weakened").set(len((*downgrades(config, task_class), *weakened_state(config, state))))
 
     def build() -> Container:
         clients = SystemClients(config.systems, system_factory, name, config.task.transaction_timeout_ms)
         checkpoints = manager_for(config, clients)
-        parts = Parts(config, model, clients, checkpoints, engines, serdes, task_class, metrics)
+        parts = Parts(config, model, clients, checkpoints, engines, serdes, task_class, metrics, state.system)
         return Container(parts, lease, ends or {}, clock, ownership, on_lost)
 
     produce = config.task.errors.policies[Stage.PRODUCE]

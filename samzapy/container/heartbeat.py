@@ -35,9 +35,12 @@ class Heartbeat:
         report: Callable[[str], ContainerReport],
         clock: Clock,
         on_lost: Callable[[str], None] | None = None,
+        purge: Callable[[], None] = lambda: None,
     ) -> None:
         """`report` builds a report of the given phase; it is called on the heartbeat's thread, as is `on_lost`, which
-        hears of a lost lease that the run loop has not obeyed for the length of another."""
+        hears of a lost lease that the run loop has not obeyed for the length of another. `purge` throws away what is
+        queued and not sent: called as soon as the lease is known to be lost."""
+        self._purge = purge
         self._on_lost = on_lost
         self._lost_at = 0.0
         self._lease = lease
@@ -113,6 +116,7 @@ class Heartbeat:
     def _lose(self, why: str) -> None:
         self._lost_at = self._clock.monotonic()
         self._lost = why
+        self._purge()
 
     def _tell(self) -> None:
         asked = self._clock.monotonic()

@@ -1,7 +1,7 @@
 """A container's start and stop, in this order; the order is the guarantee.
 
 start   1  an epoch from the coordinator        (the lease given to the container, and not lost by now)
-        2  take over from the predecessor       (transactional producers: abort what it left open, and fence it)
+        2  take over from the predecessor       (the transactional producer: abort what it left open, and fence it)
         3  read the checkpoints                 (committed records only), and let go if a newer run has taken over
         4  open the local stores, or set them aside
         5  restore them from the changelogs, and fill those that have streams instead
@@ -58,7 +58,7 @@ class Container:
         self._ends = ends
         self._clock = clock
         self._ownership = ownership
-        self._heartbeat = Heartbeat(lease, self.report, clock, on_lost)
+        self._heartbeat = Heartbeat(lease, self.report, clock, on_lost, parts.purge)
         self._stores: dict[str, TaskStores] = {}
         self._tasks: list[TaskInstance] = []
         self._inputs: Inputs | None = None
@@ -172,14 +172,12 @@ class Container:
         for task in self._tasks:
             task.stores.flush_engines()
             task.stores.close()
-        self._committer.close()
         self._parts.close()
 
     def _closers(self) -> list[Callable[[], None]]:
         closers: list[Callable[[], None]] = [task.close_sinks for task in self._tasks]
         closers += [stores.close for stores in self._stores.values()]
         closers += [self._inputs.close] if self._inputs else []
-        closers += [self._committer.close] if self._committer else []
         return [*closers, self._parts.close]
 
     @staticmethod

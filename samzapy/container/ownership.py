@@ -2,9 +2,8 @@
 
 The record is written before anything of an older run is fenced. So whoever is fenced by a newer run finds it there, lets
 go for good, and does not fence back; whoever is fenced by its broker (a transaction that took too long) finds itself.
-Without transactions nobody is fenced: the driver looks at the record three times a lease, and until it has noticed, two
-copies of a job process the same messages. What they have repeated by then stays repeated, at-most-once included: start
-the second copy of such a job a third of a lease after the first has ended.
+Without transactions nobody is fenced: the driver looks at the record three times a lease, and the next run waits a lease
+before it reads anything, unless this one is written down as ended. Outputs that an older run has queued may still arrive.
 """
 
 from __future__ import annotations
@@ -60,12 +59,18 @@ class Ownership:
         asked = self._checkpoints.read_record(JobRecord.DRAIN)
         return asked is not None and asked.get("run") == self._run_id
 
+    def note_end(self) -> None:
+        """Write down that nothing of this run goes on. Raises JobTakenOver."""
+        self.look()
+        if self._checkpoints is not None:
+            self._checkpoints.write_record(JobRecord.ENDED, {"run": self._run_id})
+
     def close(self) -> None:
         """Close what `look` has opened; the next one opens it again."""
         self._checkpoints = None
         self._opened.close()
 
     def _open(self) -> CheckpointManager:
-        name = f"{self._config.name}-{self._config.id}-owner"
+        name = f"{self._config.key}-owner"
         clients = self._opened.enter_context(closing(SystemClients(self._config.systems, system_factory, name)))
         return self._opened.enter_context(closing(manager_for(self._config, clients)))

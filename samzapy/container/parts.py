@@ -16,6 +16,7 @@ from samzapy.api.sink import TaskAttempt
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import SystemProducer
 from samzapy.api.task import AnyTask, StreamTask
+from samzapy.checkpoint.adopted import Adopted
 from samzapy.checkpoint.startpoints import from_json
 from samzapy.clock import Clock
 from samzapy.config.error_policy import Action, Stage
@@ -27,12 +28,13 @@ from samzapy.container.asynchronous.run_loop import AsyncRunLoop
 from samzapy.container.asynchronous.task_instance import AsyncTaskInstance
 from samzapy.container.clients import SystemClients
 from samzapy.container.collector import BufferingCollector
+from samzapy.container.commit.at_most_once import AtMostOnce
 from samzapy.container.commit.protocol import CommitProtocol, CommitSettings
+from samzapy.container.commit.state import AwaitedState, StateWriter, TransactionalState
 from samzapy.container.context import ContainerTaskContext
 from samzapy.container.control.decode import ControlDecoder
 from samzapy.container.control.sender import ControlSender
 from samzapy.container.decode import Decoder
-from samzapy.container.delivery import Delivery
 from samzapy.container.equipment import equip
 from samzapy.container.identify import OutputIds
 from samzapy.container.input_parts import InputParts, heads_of, logs_of
@@ -47,7 +49,8 @@ from samzapy.container.policies.policy_log import PolicyLog
 from samzapy.container.policies.raw_records import RawRecords
 from samzapy.container.policies.recovery import Recovery
 from samzapy.container.policies.task_instance import TolerantTaskInstance
-from samzapy.container.positions import Offsets, committed_changelogs, count_moves
+from samzapy.container.producers import TaskProducers
+from samzapy.container.positions import Offsets, committed_changelogs, count_moves, own_changelog_ends
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.sinks import open_sinks
 from samzapy.container.sources.filling import fill_stores
@@ -74,7 +77,9 @@ class Parts:
         serdes: Mapping[str, Serde],
         task_class: type[AnyTask],
         metrics: MetricsRegistry,
+        transactions: str | None,
     ) -> None:
+        """`transactions`: the system whose transactions carry the state, None for none."""
         self.config = config
         self.model = model
         self.metrics = metrics
@@ -84,14 +89,18 @@ class Parts:
         self._serdes = serdes
         self._task_class = task_class
         self._control = ControlSender(config, clients, model.tasks_of_job or len(model.tasks))
-        self._delivery = Delivery(config, clients, metrics)
+        self._producers = TaskProducers(config, model.id, clients, metrics, transactions)
         self._followed: dict[str, dict[SystemStreamPartition, str]] = {}
         self._raw = RawRecords() if config.task.errors.writes_letters else None
 
     def take_over(self, must_own: Callable[[], object]) -> None:
-        """End what predecessors of the container's tasks may still be doing, where the guarantee can. `must_own` raises
-        when the tasks are no longer the container's."""
-        self._delivery.take_over((task.name for task in self.model.tasks), must_own)
+        """End what the container's predecessor may still be doing, where transactions can. `must_own` raises when the
+        container is no longer this attempt's."""
+        self._producers.take_over(must_own)
+
+    def purge(self) -> None:
+        """Throw away what is queued and not sent, from any thread: the container is no longer this attempt's."""
+        self._clients.purge()
 
     def read_checkpoints(self, ownership: Ownership) -> dict[str, Checkpoint | None]:
         """The last checkpoint of every task, None where there is none. Raises JobTakenOver."""
@@ -120,14 +129,23 @@ class Parts:
         on_restore: Callable[[str, int, int], None],
     ) -> dict[str, TaskStores]:
         """The stores of every task, restored; `on_restore` hears of `task/store`, offsets read, offsets to read."""
+        adopted = Adopted.from_json(self._checkpoints.read_record(JobRecord.ADOPTED))
         openings: list[OpeningStores] = []
         began = clock.monotonic()
         with ExitStack() as failing:
             for task in self.model.tasks:
-                committed = committed_changelogs(self.config, checkpoints[task.name])
+                checkpoint = checkpoints[task.name]
+                committed = committed_changelogs(self.config, checkpoint)
                 own = task.ssps - self.config.task.broadcast_inputs
                 settings = TaskSettings(
-                    task.name, task.changelog_partition, len(self.model.tasks), committed, own, starts[task.name]
+                    task.name,
+                    task.changelog_partition,
+                    len(self.model.tasks),
+                    committed,
+                    own,
+                    starts[task.name],
+                    own_changelog_ends(self.config, checkpoint),
+                    adopted.end,
                 )
                 opening = begin_task_stores(
                     self.config,
@@ -163,22 +181,21 @@ class Parts:
     ) -> TaskInstance:
         """A new instance of the user's class with everything around it."""
         name, ids = model.name, self._output_ids(model.name)
-        outputs, state = self._delivery.output_producer(name), self._delivery.state_producer(name)
+        outputs = self._producers.outputs
         task = self._task_class()
         if self.config.task.errors.only_fails and isinstance(task, StreamTask):
             collector = BufferingCollector(self._stream_serdes, outputs)
             collector.control = self._control.of_task(name)
-            return TaskInstance(name, task, stores, collector, state, offsets, ids=ids)
+            return TaskInstance(name, task, stores, collector, offsets, ids=ids)
         tolerant = self._tolerant_collector(outputs, self._recovery(name, offsets, clock, should_stop))
         tolerant.control = self._control.of_task(name)
         if isinstance(task, StreamTask):
-            return TolerantTaskInstance(name, task, stores, tolerant, state, offsets, ids=ids)
+            return TolerantTaskInstance(name, task, stores, tolerant, offsets, ids=ids)
         return AsyncTaskInstance(
             name,
             task,
             stores,
             tolerant,
-            state,
             offsets,
             events=self.events,
             config=self.config.task.asynchronous,
@@ -254,16 +271,22 @@ class Parts:
         equip(task, self.config, checkpoint, timers, clock)
         task.sinks = tuple(context.sinks)
         if task.sinks:
-            attempt = TaskAttempt(f"{self.config.name}-{self.config.id}", task.name, epoch, context.ssps)
+            attempt = TaskAttempt(self.config.key, task.name, epoch, context.ssps)
             lacking = open_sinks(self.config, task, attempt, checkpoint, context.moved)
             self.metrics.counter(GUARANTEE, "sink-offsets-missing").inc(lacking)
 
     def committer(self, epoch: int, clock: Clock, must_own: Callable[[], object]) -> CommitProtocol:
         """What commits the container's tasks; `must_own` raises when they are no longer the container's."""
+        guarantee = self.config.task.guarantee
+        inside = self._producers.system if guarantee is Guarantee.EXACTLY_ONCE else None
+        settings = CommitSettings(self._state_writer(), epoch, clock, self.metrics, must_own, inside)
+        return AtMostOnce(settings) if guarantee is Guarantee.AT_MOST_ONCE else CommitProtocol(settings)
+
+    def _state_writer(self) -> StateWriter:
         changelogs = frozenset(store.changelog.system for store in self.config.stores.values() if store.changelog)
-        return self._delivery.protocol(
-            CommitSettings(self._checkpoints, changelogs, epoch, clock, self.metrics, must_own)
-        )
+        common = (self._checkpoints, self._producers.state, changelogs, self._clients.admin)
+        transaction = self._producers.transaction
+        return AwaitedState(*common) if transaction is None else TransactionalState(*common, transaction)
 
     def inputs(
         self,

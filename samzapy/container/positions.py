@@ -39,6 +39,14 @@ def committed_changelogs(config: JobConfig, checkpoint: Checkpoint | None) -> Ma
     return checkpoint.changelog_offsets
 
 
+def own_changelog_ends(config: JobConfig, checkpoint: Checkpoint | None) -> Mapping[str, int] | None:
+    """By store, the offset after the last changelog record that a task has written. None where that is not known: without
+    checkpoints, and where a crash may leave records that no checkpoint tells of."""
+    if config.task.checkpoint is None or (checkpoint is not None and not checkpoint.atomic):
+        return None
+    return {} if checkpoint is None else {store: last + 1 for store, last in checkpoint.changelog_offsets.items()}
+
+
 def still_true(
     kept: Mapping[SystemStreamPartition, T], checkpoint: Checkpoint, offsets: Offsets
 ) -> dict[SystemStreamPartition, T]:

@@ -36,7 +36,7 @@ class Reporting:
     def __init__(self, config: JobConfig, container_id: str, metrics: MetricsRegistry, clock: Clock) -> None:
         """Nothing is connected, and without `metrics.reporters` nothing is started."""
         header = SnapshotHeader(config.name, config.id, container_id, socket.gethostname())
-        self._streams = _Streams(config, f"{config.name}-{config.id}-{container_id}-metrics", header.host)
+        self._streams = _Streams(config, f"{config.key}-{container_id}-metrics", header.host)
         self._reporters = reporters(config.metrics_reporters, metrics, header, self._streams.publisher, clock)
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None

@@ -67,7 +67,7 @@ class StandbyContainer:
     def run(self) -> ContainerReport:
         """Follow until asked to stop; returns the last report. Raises what the systems and stores raise, TaskMigrated."""
         self._heartbeat.start()
-        name = f"{self._config.name}-{self._config.id}-{self._model.id}"
+        name = f"{self._config.key}-{self._model.id}"
         try:
             with ExitStack() as stack:
                 clients = stack.enter_context(closing(SystemClients(self._config.systems, system_factory, name)))

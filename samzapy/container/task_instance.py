@@ -17,7 +17,6 @@ from samzapy.api.kv import KeyValueStore
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import Sink, TaskAttempt
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import SystemProducer
 from samzapy.api.task import (
     AnyTask,
     ClosableTask,
@@ -61,7 +60,6 @@ class TaskInstance(TaskPosition, UserCalls):
         "collector",
         "name",
         "processed",
-        "producer_of",
         "requests",
         "sinks",
         "stores",
@@ -77,22 +75,19 @@ class TaskInstance(TaskPosition, UserCalls):
         task: AnyTask,
         stores: TaskStores,
         collector: BufferingCollector,
-        producer_of: Callable[[str], SystemProducer],
         offsets: dict[SystemStreamPartition, int],
         *,
         ids: OutputIds | None = None,
     ) -> None:
-        """`producer_of` gives the producer of the task's changelogs and checkpoint on a system; with `ids` outputs
-        carry the id of the input they came from."""
+        """With `ids` outputs carry the id of the input they came from."""
         super().__init__(offsets)
         self.name = name
         self.task = task
         self.stores = stores
         self.collector = collector
         self._process = self._entry_point(ids)
-        self.producer_of = producer_of
         self.touched = False
-        self.changelog_offsets: dict[str, int] = {}
+        self.changelog_offsets: dict[str, int] = stores.offsets()
         self.requests = CoordinatorRequests()
         self.sinks: Sequence[Sink] = ()
         self.timing: TaskTiming | None = None
@@ -189,8 +184,10 @@ class TaskInstance(TaskPosition, UserCalls):
         where = f"on_timer of {timer.key!r:.100}"
         self._call(where, self.task.on_timer, timer.key, timer.time_ms, self.collector, self.requests)
 
-    def checkpoint(self, offsets: Mapping[SystemStreamPartition, int], epoch: int, time_ms: int) -> Checkpoint:
-        """What a commit says about the task, whose position is `offsets`."""
+    def checkpoint(
+        self, offsets: Mapping[SystemStreamPartition, int], epoch: int, time_ms: int, *, atomic: bool
+    ) -> Checkpoint:
+        """What a commit says about the task, whose position is `offsets`; `atomic` as the checkpoint's."""
         return Checkpoint(
             offsets,
             self.changelog_offsets,
@@ -200,6 +197,7 @@ class TaskInstance(TaskPosition, UserCalls):
             startpoints=self.startpoints,
             event_times={} if self.timing is None else dict(self.timing.event_clock.marks),
             senders={} if self.upstream is None else self.upstream.state,
+            atomic=atomic,
         )
 
     def watermark(self, time_ms: int) -> None:

@@ -35,16 +35,18 @@ class Coordinator:
         downgrades: tuple[Downgrade, ...] = (),
         clocks: KeptClocks | None = None,
         stall_s: float = 120.0,
+        epoch: int | None = None,
     ) -> None:
         """`downgrades`: what makes the job's guarantee mean less than it says, for those who look at its status; `clocks`:
-        those of earlier runs; `stall_s`: how long the job's may stand still before it is said what it waits for."""
+        those of earlier runs; `stall_s`: how long the job's may stand still before it is said what it waits for; `epoch`: what
+        the run was written down with, None if it was not."""
         ids = tuple(container.id for container in spec.model.containers)
         self._name = name
         self._downgrades = downgrades
         self._spec = spec
         self._ids = ids
         self._standbys = tuple(container.id for container in spec.model.standbys)
-        self._leases = Leases((*ids, *self._standbys), lease_s, clock)
+        self._leases = Leases((*ids, *self._standbys), lease_s, clock, epoch)
         self._progress = Progress((*ids, *self._standbys))
         self._clocks = Clocks((task.name for task in spec.model.tasks), clocks or KeptClocks(), stall_s, clock)
         self._clock = clock

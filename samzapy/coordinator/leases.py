@@ -2,9 +2,9 @@
 
 An attempt registers and is granted an epoch; from then on it owns the container until another registers (its epoch is
 larger) or until it is silent for the lease's duration, after which it has to stop by itself. So at any time at most
-one attempt hears anything but ABANDON. Epochs start at the wall clock's milliseconds and only grow, so they grow
-across restarts of the driver too, and past a clock that was set back while it runs. No I/O, no lock: one caller at
-a time.
+one attempt hears anything but ABANDON. Epochs only grow: they follow the epoch that the run was written down with
+beside the checkpoints, which is greater than those of all runs before. Where nothing is written down they start at the
+wall clock's milliseconds. No I/O, no lock: one caller at a time.
 """
 
 from __future__ import annotations
@@ -40,12 +40,14 @@ class _Grant:
 class Leases:
     """The leases of one job's containers, `duration_s` seconds each."""
 
-    def __init__(self, container_ids: Iterable[str], duration_s: float, clock: Clock) -> None:
+    def __init__(self, container_ids: Iterable[str], duration_s: float, clock: Clock, epoch: int | None = None) -> None:
+        """`epoch`: the run's, None if it was not written down."""
         self._grants: dict[str, _Grant | None] = dict.fromkeys(container_ids)
         self._attempts = dict.fromkeys(self._grants, 0)
         self._duration_s = duration_s
         self._clock = clock
-        self._last_epoch = 0
+        self._by_clock = epoch is None
+        self._last_epoch = epoch or 0
         self._stopping = False
         self._draining = False
         self._abandoned = False
@@ -64,11 +66,15 @@ class Leases:
     def grant(self, container_id: str) -> int:
         """Register a new attempt and return its epoch; an older attempt is superseded. Raises KeyError if unknown."""
         attempts = self._attempts[container_id]
-        self._last_epoch = max(self._last_epoch + 1, self._clock.wall_ms())
+        self._last_epoch = max(self._last_epoch + 1, self._clock.wall_ms() if self._by_clock else 0)
         self._grants[container_id] = _Grant(self._last_epoch, self._expiry(), ContainerState.RUNNING)
         self._attempts[container_id] = attempts + 1
         self._released.discard(container_id)
         return self._last_epoch
+
+    def outgrow(self, epoch: int) -> None:
+        """Grant no epoch that is not greater than this one."""
+        self._last_epoch = max(self._last_epoch, epoch)
 
     def owns(self, container_id: str, epoch: int) -> bool:
         """Whether `epoch` is the container's newest. Raises KeyError if the container is unknown."""

@@ -27,7 +27,9 @@ class JobFailed(SamzapyError):
 class PreparedJob:
     """A job whose surroundings were checked and created. `ends`: where each partition ends, None for an endless run.
     `run_id`: what the run is written down as beside the checkpoints, None where it is not. `downgrades`: what makes its
-    guarantee mean less than it says. `clocks`: how far earlier runs have come in event time."""
+    guarantee mean less than it says. `clocks`: how far earlier runs have come in event time. `transactions`: False where a
+    system has refused the job's transactional ids. `epoch`: those of the run's attempts are greater; None where it is not
+    written down. `lease_ms`: how long its containers may go on unseen where nothing fences them, 0 where it is fenced."""
 
     config: JobConfig
     model: JobModel
@@ -36,6 +38,9 @@ class PreparedJob:
     run_id: str | None = None
     downgrades: tuple[Downgrade, ...] = ()
     clocks: KeptClocks = field(default_factory=KeptClocks)
+    transactions: bool = True
+    epoch: int | None = None
+    lease_ms: int = 0
 
 
 def _ignore(_: object) -> None:

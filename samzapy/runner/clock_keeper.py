@@ -82,6 +82,6 @@ class ClockKeeper:
         self._coordinator.keep_checkpoint_clock(clock)
 
     def _open(self) -> CheckpointManager:
-        name = f"{self._config.name}-{self._config.id}-clock"
+        name = f"{self._config.key}-clock"
         clients = self._opened.enter_context(closing(SystemClients(self._config.systems, system_factory, name)))
         return self._opened.enter_context(closing(manager_for(self._config, clients)))

@@ -27,7 +27,7 @@ def ask_to_drain(config: JobConfig) -> JobRun:
         raise ConfigError(
             [ConfigProblem("task.checkpoint.factory", "none", "a job that keeps no positions cannot drain")]
         )
-    name = f"{config.name}-{config.id}-drain"
+    name = f"{config.key}-drain"
     with (
         closing(SystemClients(config.systems, system_factory, name)) as clients,
         closing(manager_for(config, clients)) as checkpoints,

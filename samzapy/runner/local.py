@@ -46,7 +46,13 @@ class LocalRunner(Runner):
         if prepared.model.standbys:
             options.on_event(f"{COPIES.name}: this process runs every task, so there are no standbys")
         model = ContainerModel("0", prepared.model.tasks)
-        spec = JobSpec(JobModel((model,)), config.raw, prepared.ends, run_id=prepared.run_id)
+        spec = JobSpec(
+            JobModel((model,)),
+            config.raw,
+            prepared.ends,
+            run_id=prepared.run_id,
+            transactions=prepared.transactions,
+        )
         coordinator = Coordinator(
             config.name,
             spec,
@@ -54,15 +60,18 @@ class LocalRunner(Runner):
             downgrades=prepared.downgrades,
             clocks=prepared.clocks,
             stall_s=config.clock.stall_ms / 1000,
+            epoch=prepared.epoch,
         )
         ownership = Ownership(config, prepared.run_id)
         lease = LocalLease(coordinator, model.id, ownership.look)
-        container = build_container(config, model, lease, ends=prepared.ends, run_id=prepared.run_id)
+        container = build_container(
+            config, model, lease, ends=prepared.ends, run_id=prepared.run_id, transactions=prepared.transactions
+        )
         with (
             StopSignals(container.stop) as signals,
             StatusFeed(coordinator, _Listener(options, signals)),
             closing(ownership),
-            OwnershipWatch(config, prepared.run_id, coordinator),
+            OwnershipWatch(config, prepared.run_id, coordinator, notes_end=prepared.lease_ms > 0),
             ClockKeeper(config, coordinator),
         ):
             try:

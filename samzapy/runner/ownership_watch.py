@@ -27,8 +27,12 @@ class OwnershipWatch:
     that has nothing to do, this is all there is.
     """
 
-    def __init__(self, config: JobConfig, run_id: str | None, coordinator: Coordinator) -> None:
-        """`run_id`: the run that owns the job now; with None nothing is watched."""
+    def __init__(
+        self, config: JobConfig, run_id: str | None, coordinator: Coordinator, *, notes_end: bool = False
+    ) -> None:
+        """`run_id`: the run that owns the job now; with None nothing is watched. `notes_end`: a run that ends well is
+        written down as ended, so that the next one need not wait until its lease has run out."""
+        self._notes_end = notes_end
         self._ownership = Ownership(config, run_id)
         self._watched = run_id is not None and config.task.checkpoint is not None
         self._pace_s = config.spark.lease_ms / 3000
@@ -45,11 +49,21 @@ class OwnershipWatch:
         self._closed.set()
         if self._watched:
             self._thread.join(_PATIENCE_S)
+            if self._notes_end and kind is None and not self._thread.is_alive():
+                self._note_end()
 
     def _run(self) -> None:
         try:
             while not self._closed.wait(self._pace_s) and self._owned():
                 pass
+        finally:
+            self._ownership.close()
+
+    def _note_end(self) -> None:
+        try:
+            self._ownership.note_end()
+        except SamzapyError as cause:
+            logger.warning("The end of the run is not written down, so the next one waits a lease: %s", cause)
         finally:
             self._ownership.close()
 

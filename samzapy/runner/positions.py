@@ -15,16 +15,19 @@ from samzapy.checkpoint.target import Positions, Target
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.container.clients import SystemClients
-from samzapy.container.delivery import Delivery, transaction_system
 from samzapy.container.factory import load_task_class
 from samzapy.container.ownership import this_run
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.model import JobModel
-from samzapy.metrics import Registry
+from samzapy.job.transactions import StateTransactions, state_transactions, transactional_id
 from samzapy.runner.clock_keeper import read_clocks
 from samzapy.runner.running import NO_DRIVER, refuse_if_running
-from samzapy.system.factories import system_factory
+from samzapy.runner.take_over import take_over
+from samzapy.system.factories import has_transactions, system_factory
+
+#: What writes positions, among those that write a job's state.
+MEMBER = "positions"
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ def read_positions(config: JobConfig, model: JobModel) -> JobPositions:
     """As they are committed now; the job may be running. Raises ConfigError for a job without checkpoints."""
     must_keep_checkpoints(config)
     with (
-        closing(SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-checkpoint")) as clients,
+        closing(SystemClients(config.systems, system_factory, f"{config.key}-checkpoint")) as clients,
         closing(manager_for(config, clients)) as checkpoints,
     ):
         return _read(model, clients, checkpoints)
@@ -88,9 +91,9 @@ def move_positions(
     """Commit other positions for a job that is not running.
 
     1  look for a run; refuse if there is one, or may be one elsewhere (unless `take_over`)
-    2  become the job's owner, so that any run that goes on unseen lets go; with transactions, fence its tasks as well;
-       without, `wait` as many seconds as an unseen run takes to notice
-    3  read the checkpoints, and write them with the new offsets: one transaction a task, where there are transactions
+    2  become the job's owner, so that any run that goes on unseen lets go; with transactions, fence its containers as
+       well; without, `wait` as many seconds as an unseen run takes to notice
+    3  read the checkpoints, and write them with the new offsets: all in one transaction, where there are transactions
 
     Changelog offsets and local stores stay as they are. Raises EnvironmentFailure when refused, ConfigError for a job whose
     tasks keep positions with states of their own: a startpoint moves those, too.
@@ -98,7 +101,7 @@ def move_positions(
     must_keep_checkpoints(config)
     _refuse_own_state(config)
     with (
-        closing(SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-checkpoint")) as clients,
+        closing(SystemClients(config.systems, system_factory, f"{config.key}-checkpoint")) as clients,
         closing(manager_for(config, clients)) as checkpoints,
     ):
         unseen = refuse_if_running(config, checkpoints.read_owner(), anyway=move.dry_run, take_over=move.take_over)
@@ -107,13 +110,14 @@ def move_positions(
         after = move.target.offsets(config, chosen, clients.admin)
         if not move.dry_run:
             checkpoints.start()
-            checkpoints.write_owner(replace(this_run(clock), pid=NO_DRIVER))
-            delivery = Delivery(config, clients, Registry())
-            delivery.take_over(task.name for task in model.tasks)
-            if unseen and transaction_system(config) is None:
+            state = state_transactions(config, has_transactions)
+            tasks = [task.name for task in model.tasks]
+            run = replace(this_run(clock), pid=NO_DRIVER)
+            claim = take_over(config, clients, checkpoints, state, [MEMBER], tasks, wait, run=run)
+            if unseen and claim.state.system is None and not claim.waited:
                 wait(config.spark.lease_ms / 1000)
             before = _read(model, clients, checkpoints)
-            _write(config, before, after, model, delivery, checkpoints, clock)
+            write_checkpoints(config, clients, checkpoints, claim.state, _moved(before, after, model, clock))
     return [
         Moved(task.name, ssp, _committed(before, task.name).get(ssp), after[ssp])
         for task in model.tasks
@@ -134,22 +138,33 @@ def _refuse_own_state(config: JobConfig) -> None:
         raise ConfigError([ConfigProblem("task.class", path, message)])
 
 
-def _write(
+def write_checkpoints(
     config: JobConfig,
-    before: JobPositions,
-    after: Positions,
-    model: JobModel,
-    delivery: Delivery,
+    clients: SystemClients,
     checkpoints: CheckpointManager,
-    clock: Clock,
+    state: StateTransactions,
+    changed: Mapping[str, Checkpoint],
 ) -> None:
-    system = transaction_system(config)
+    """Write them all at once, in a transaction where there are transactions. The job is this process's (`take_over` with
+    `MEMBER`)."""
+    if state.system is None:
+        checkpoints.write(changed)
+        return
+    producer = clients.transactional(state.system, transactional_id(config.key, MEMBER))
+    producer.init_transactions()
+    producer.begin()
+    checkpoints.write(changed, producer)
+    producer.commit()
+
+
+def _moved(before: JobPositions, after: Positions, model: JobModel, clock: Clock) -> dict[str, Checkpoint]:
+    changed = {}
     for task in model.tasks:
         moved = {ssp: after[ssp] for ssp in task.ssps if ssp in after}
         if not moved:
             continue
         old = before.checkpoints[task.name] or Checkpoint({})
-        new = replace(
+        changed[task.name] = replace(
             old,
             input_offsets={**old.input_offsets, **moved},
             time_ms=clock.wall_ms(),
@@ -157,12 +172,7 @@ def _write(
             event_times={ssp: each for ssp, each in old.event_times.items() if ssp not in moved},
             senders={ssp: each for ssp, each in old.senders.items() if ssp not in moved},
         )
-        if system is None:
-            checkpoints.write({task.name: new})
-        else:
-            producer = delivery.state_producer(task.name)(system)
-            checkpoints.write({task.name: new}, producer)
-            producer.commit()
+    return changed
 
 
 def _committed(positions: JobPositions, task: str) -> Mapping[SystemStreamPartition, int]:

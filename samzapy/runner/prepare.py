@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import logging
+import threading
 from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
 
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.api.state_checkpoint import StateCheckpointTask
@@ -16,10 +18,10 @@ from samzapy.config import asynchronous
 from samzapy.config.asynchronous import AsyncConfig
 from samzapy.config.job import JobConfig
 from samzapy.config.promises import downgrades
+from samzapy.config.stores import StoreConfig
 from samzapy.container.clients import SystemClients
-from samzapy.container.delivery import Delivery, check_transaction_timeout, transaction_system
+from samzapy.container.producers import check_transaction_timeout
 from samzapy.container.factory import check_timers, load_task_class
-from samzapy.container.ownership import this_run
 from samzapy.container.sources.processors import load_processors
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import ConfigError, ConfigProblem, UnknownStream
@@ -27,16 +29,16 @@ from samzapy.job.copartitioning import check_copartitioned, parted
 from samzapy.job.expansion import InputPartitions, follow_growth, from_json, growth, to_json
 from samzapy.job.model import JobModel
 from samzapy.job.planner import changelog_partition_count, keeps_state, plan
-from samzapy.metrics import Registry
+from samzapy.job.transactions import StateTransactions, state_transactions, transactional_id, weakened_state
+from samzapy.runner.adoption import refuse_foreign
 from samzapy.runner.base import PreparedJob
 from samzapy.runner.clock_keeper import read_clocks
 from samzapy.runner.durability import weakly_kept
+from samzapy.runner.take_over import Claim, take_over
 from samzapy.storage.changelog import ensure_access_log, ensure_changelog, find_changelog
 from samzapy.storage.manager import load_engines
 from samzapy.system.choosers.stack import load_chooser
-from samzapy.system.factories import system_factory
-
-logger = logging.getLogger(__name__)
+from samzapy.system.factories import has_transactions, system_factory
 
 
 def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
@@ -45,18 +47,18 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     1  the guarantee can be kept with these systems, the task class and the stores' engines can be imported, the
        systems and engines take their settings
     2  every input exists, those that fill stores and the stream of dead letters too; the inputs' partitions are counted
-    3  with transactions, this run takes the job over: it is written down as the owner of a checkpoint topic that exists,
-       then what an earlier run left open is aborted, and its tasks are fenced
-       the tasks keep the changelog partitions they had, and with state the inputs' new partitions come to them; changelogs that exist are compacted and have one for each
-    4  the checkpoint topic (or folder), missing changelogs and streams of metrics are created; without transactions, and
-       in a new topic, this run is now written down as the job's owner
-    5  with `until_end`, and for `bounded` streams, the ends as they are now
-    6  what weakens the guarantee is listed, the copies of changelogs and checkpoints included
+    3  the job's checkpoints exist already: this run takes the job over, as `take_over` has it
+    4  the tasks keep the changelog partitions they had, and with state the inputs' new partitions come to them;
+       changelogs that exist are compacted, have a partition for each, and hold no records of another job
+    5  the checkpoint topic (or folder) is created, where there was none, and the job taken over
+    6  missing changelogs and streams of metrics are created
+    7  with `until_end`, and for `bounded` streams, the ends as they are now
+    8  what weakens the guarantee is listed, the copies of changelogs and checkpoints included
 
     Inputs with different partition counts are a warning (Samza's rule: a task per partition number of the largest one),
     and an error for a CopartitionedTask, which would miss matches. Raises ConfigError, EnvironmentFailure.
     """
-    transaction_system(config)
+    state = state_transactions(config, has_transactions)
     task_class = load_task_class(config.task.task_class)
     load_engines(config)
     check_timers(config, task_class)
@@ -65,12 +67,12 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     load_chooser(config)
     for settings in config.systems.values():
         system_factory(settings).check(settings)
-    clients = SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-driver")
+    clients = SystemClients(config.systems, system_factory, f"{config.key}-driver")
     try:
         counts = _partition_counts(config, clients)
-        check_transaction_timeout(config, clients)
-        run = this_run()
-        model, inputs, clocks = _plan(config, clients, counts, run, task_class)
+        check_transaction_timeout(config, clients, state.system)
+        planned = _Planning(config, clients, counts, state, task_class).planned()
+        model, inputs, claim = planned.model, planned.inputs, planned.claim
         ends = _ends(config, clients, model, until_end)
         kept = weakly_kept(config, lambda stream: clients.admin(stream.system).describe(stream.stream))
     finally:
@@ -81,8 +83,19 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
         *_parted(config, inputs),
         *_idle_keys(config, task_class),
     )
-    weaker = (*downgrades(config, task_class), *kept)
-    return PreparedJob(config, model, ends, warnings, run.id, weaker, clocks)
+    weaker = (*downgrades(config, task_class), *weakened_state(config, claim.state), *kept)
+    return PreparedJob(
+        config,
+        model,
+        ends,
+        warnings,
+        claim.run.id,
+        weaker,
+        planned.clocks,
+        transactions=claim.state.system is not None,
+        epoch=None if config.task.checkpoint is None else claim.run.epoch,
+        lease_ms=claim.run.lease_ms,
+    )
 
 
 def _check_own_state(config: JobConfig, task_class: type[AnyTask]) -> None:
@@ -121,63 +134,98 @@ def _partition_counts(config: JobConfig, clients: SystemClients) -> dict[SystemS
     return counts
 
 
-def _plan(
-    config: JobConfig,
-    clients: SystemClients,
-    counts: Mapping[SystemStream, int],
-    run: JobRun,
-    task_class: type[AnyTask],
-) -> tuple[JobModel, Mapping[SystemStream, InputPartitions], KeptClocks]:
-    checkpoints = manager_for(config, clients)
-    try:
-        taken = _take_over(config, clients, counts, checkpoints, run)
+@dataclass(frozen=True)
+class _Planned:
+    """What the checkpoints and the inputs say of the job, and whose it is."""
+
+    model: JobModel
+    inputs: Mapping[SystemStream, InputPartitions]
+    clocks: KeptClocks
+    claim: Claim
+
+
+class _Planning:
+    """Steps 3 to 6 of `prepare`."""
+
+    def __init__(
+        self,
+        config: JobConfig,
+        clients: SystemClients,
+        counts: Mapping[SystemStream, int],
+        state: StateTransactions,
+        task_class: type[AnyTask],
+    ) -> None:
+        self._config = config
+        self._clients = clients
+        self._counts = counts
+        self._state = state
+        self._task_class = task_class
+
+    def planned(self) -> _Planned:
+        with closing(manager_for(self._config, self._clients)) as checkpoints:
+            return self._steps(checkpoints)
+
+    def _steps(self, checkpoints: CheckpointManager) -> _Planned:
+        config = self._config
+        # 3  the job is taken over
+        claim = self._take_over(checkpoints, plan(config, self._counts)) if self._known() else None
+        # 4  the model
         previous = checkpoints.read_changelog_partitions()
         before = from_json(checkpoints.read_record(JobRecord.INPUTS))
-        inputs = follow_growth(before, counts, keeps_state=keeps_state(config))
-        check_copartitioned(config, inputs, task_class)
-        model = plan(config, counts, previous, inputs)
+        inputs = follow_growth(before, self._counts, keeps_state=keeps_state(config))
+        check_copartitioned(config, inputs, self._task_class)
+        model = plan(config, self._counts, previous, inputs)
         clocks = read_clocks(checkpoints, model)
-        partitions = changelog_partition_count(model)
-        changelogs = [(store, store.changelog.system) for store in config.stores.values() if store.changelog]
-        for store, system in changelogs:
-            find_changelog(clients.admin(system), store, partitions)
+        self._check_changelogs(model, checkpoints)
+        # 5  checkpoints
         checkpoints.start()
-        if not taken:
-            checkpoints.write_owner(run)
-        for store, system in changelogs:
-            ensure_changelog(clients.admin(system), store, partitions)
-            ensure_access_log(clients.admin(system), store, partitions)
-        for stream in filter(None, (reporter.stream for reporter in config.metrics_reporters)):
-            clients.admin(stream.system).create(StreamSpec(stream.stream, 1))
+        if claim is None or not _covers(claim, config, model):
+            claim = self._take_over(checkpoints, model, None if claim is None else claim.run)
+        # 6  streams
+        self._create(model)
         owned = {task.name: task.changelog_partition for task in model.tasks}
         if {**previous, **owned} != previous:
             checkpoints.write_changelog_partitions({**previous, **owned})
         if inputs != before:
             checkpoints.write_record(JobRecord.INPUTS, to_json(inputs))
-        return model, inputs, clocks
-    finally:
-        checkpoints.close()
+        return _Planned(model, inputs, clocks, claim)
+
+    def _known(self) -> bool:
+        """Whether there are checkpoints already: then the job may have an owner."""
+        kept = self._config.task.checkpoint
+        if kept is None or kept.system is None:
+            return False
+        topic = checkpoint_topic(self._config.name, self._config.id)
+        return self._clients.admin(kept.system).describe(topic) is not None
+
+    def _take_over(self, checkpoints: CheckpointManager, model: JobModel, run: JobRun | None = None) -> Claim:
+        members = [container.id for container in model.containers]
+        tasks = [task.name for task in model.tasks]
+        wait = threading.Event().wait
+        return take_over(self._config, self._clients, checkpoints, self._state, members, tasks, wait, run=run)
+
+    def _check_changelogs(self, model: JobModel, checkpoints: CheckpointManager) -> None:
+        partitions = changelog_partition_count(model)
+        for store, system in self._changelogs():
+            find_changelog(self._clients.admin(system), store, partitions)
+        refuse_foreign(self._config, model, checkpoints, self._clients)
+
+    def _create(self, model: JobModel) -> None:
+        partitions = changelog_partition_count(model)
+        for store, system in self._changelogs():
+            ensure_changelog(self._clients.admin(system), store, partitions)
+            ensure_access_log(self._clients.admin(system), store, partitions)
+        for stream in filter(None, (reporter.stream for reporter in self._config.metrics_reporters)):
+            self._clients.admin(stream.system).create(StreamSpec(stream.stream, 1))
+
+    def _changelogs(self) -> list[tuple[StoreConfig, str]]:
+        return [(store, store.changelog.system) for store in self._config.stores.values() if store.changelog]
 
 
-def _take_over(
-    config: JobConfig,
-    clients: SystemClients,
-    counts: Mapping[SystemStream, int],
-    checkpoints: CheckpointManager,
-    run: JobRun,
-) -> bool:
-    """Own the job, then abort what tasks of an earlier run left open in a transaction: readers of committed records, the
-    reader of the checkpoint topic among them, would wait at it until the broker times it out.
-
-    In this order, so that whoever is fenced finds the new owner. False, and nothing is done, without transactions or
-    before the first run.
-    """
-    system = transaction_system(config)
-    if system is None or clients.admin(system).describe(checkpoint_topic(config.name, config.id)) is None:
-        return False
-    checkpoints.write_owner(run)
-    Delivery(config, clients, Registry()).take_over(task.name for task in plan(config, counts).tasks)
-    return True
+def _covers(claim: Claim, config: JobConfig, model: JobModel) -> bool:
+    """Whether the run was written down with the ids of every container of the model."""
+    ids = {transactional_id(config.key, container.id) for container in model.containers}
+    return ids <= set(claim.run.transactional_ids or ())
 
 
 def _ends(

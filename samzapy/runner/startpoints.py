@@ -81,7 +81,7 @@ def _valid(checkpoints: CheckpointManager, model: JobModel, now_ms: int) -> list
 def _checkpoints(config: JobConfig) -> Iterator[CheckpointManager]:
     must_keep_checkpoints(config)
     with (
-        closing(SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-startpoints")) as clients,
+        closing(SystemClients(config.systems, system_factory, f"{config.key}-startpoints")) as clients,
         closing(manager_for(config, clients)) as checkpoints,
     ):
         yield checkpoints

@@ -9,8 +9,9 @@ from typing import Any, final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from samzapy.api.checkpoint import Checkpoint
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.checkpoint.adopted import Adopted
 from samzapy.checkpoint.target import Positions
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
@@ -111,11 +112,20 @@ class Bootstrap:
         try:
             written: list[PartitionWritten] = records.mapPartitionsWithIndex(writer.write).collect()
         except BaseException as cause:
-            abort_open(self._config, run_id, self._stream.system, names.values(), timeout_ms)
+            abort_open(self._config, run_id, self._stream.system, names, timeout_ms)
             if not isinstance(cause, Exception):
                 raise
             raise told_by(cause) from cause
         return sorted(written, key=lambda part: part.partition)
+
+    def adopt(self, checkpoints: CheckpointManager, written: Sequence[PartitionWritten]) -> None:
+        """Write down that what was written is the job's own, although no task has written it."""
+        topic = self._admin.describe(self._stream.stream)
+        assert topic is not None
+        known = Adopted.from_json(checkpoints.read_record(JobRecord.ADOPTED))
+        ends = {part.partition: part.last_offset + 1 for part in written if part.last_offset >= 0}
+        adopted = known.with_ends(self._stream, topic.stream_id, ends)
+        checkpoints.write_record(JobRecord.ADOPTED, adopted.to_json())
 
     def checkpoints(self, starts: Positions, written: Sequence[PartitionWritten]) -> dict[str, Checkpoint]:
         """What is new in each task's checkpoint: where its inputs start, and what its changelog holds."""

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
-from samzapy.container.delivery import transaction_system, transactional_id
+from samzapy.container.clients import SystemClients
 from samzapy.container.ownership import Ownership, this_run
+from samzapy.container.producers import fence
 from samzapy.errors import SamzapyError
 from samzapy.job.expansion import to_json
+from samzapy.job.transactions import state_transactions
+from samzapy.runner.positions import MEMBER
 from samzapy.runner.running import NO_DRIVER
-from samzapy.spark.partition_writer import write_clients
+from samzapy.runner.take_over import take_over
+from samzapy.spark.partition_writer import write_clients, writer_id, writer_member
 from samzapy.spark.tasks import JobTasks
+from samzapy.system.factories import has_transactions
 
 _LOG = logging.getLogger(__name__)
-_MOST_AT_ONCE = 8
 
 
 def own(
     config: JobConfig,
+    clients: SystemClients,
     checkpoints: CheckpointManager,
     tasks: JobTasks,
     unseen: str,
@@ -36,27 +40,27 @@ def own(
     """
     run = replace(this_run(SYSTEM_CLOCK), pid=NO_DRIVER)
     checkpoints.start()
-    checkpoints.write_owner(run)
-    if unseen and transaction_system(config) is None:
+    members = [MEMBER, *map(writer_member, tasks.names)]
+    state = state_transactions(config, has_transactions)
+    claim = take_over(config, clients, checkpoints, state, members, list(tasks.names.values()), wait, run=run)
+    if unseen and claim.state.system is None and not claim.waited:
         wait(config.spark.lease_ms / 1000)
     if checkpoints.read_changelog_partitions() != tasks.changelog_partitions:
         checkpoints.write_changelog_partitions(tasks.changelog_partitions)
     inputs = to_json(tasks.inputs)
     if checkpoints.read_record(JobRecord.INPUTS) != inputs:
         checkpoints.write_record(JobRecord.INPUTS, inputs)
-    return run
+    return claim.run
 
 
-def abort_open(config: JobConfig, run_id: str, system: str, task_names: Iterable[str], timeout_ms: int) -> None:
+def abort_open(config: JobConfig, run_id: str, system: str, partitions: Iterable[int], timeout_ms: int) -> None:
     """Abort what failed attempts have left open, which readers of the changelog would wait for; best effort.
 
-    Not when the job is another run's by now: its tasks have done so themselves, and must not be fenced.
+    Not when the job is another run's by now: it has done so itself.
     """
     with closing(write_clients(config, timeout_ms)) as clients, closing(Ownership(config, run_id)) as ownership:
-        producers = [clients.transactional(system, transactional_id(config, name)) for name in task_names]
         try:
             ownership.look()
-            with ThreadPoolExecutor(_MOST_AT_ONCE, thread_name_prefix="samzapy-abort") as pool:
-                list(pool.map(lambda producer: producer.init_transactions(), producers))
+            fence(clients, system, [writer_id(config, number) for number in partitions])
         except SamzapyError as cause:
             _LOG.warning("An open transaction is left to its time-out: %s", cause)

@@ -12,8 +12,8 @@ from samzapy.api.system import OffsetRange
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.clients import SystemClients
-from samzapy.container.delivery import transactional_id
 from samzapy.container.ownership import Ownership
+from samzapy.job.transactions import transactional_id
 from samzapy.spark.job import TravellingJob
 from samzapy.spark.parts import ChangelogPart
 from samzapy.spark.records import Record, last_of_each
@@ -21,6 +21,16 @@ from samzapy.storage.inspection import Selection, store_of
 from samzapy.system.factories import system_factory
 
 _CHUNK = 5_000
+
+
+def writer_member(number: int) -> str:
+    """Who writes partition `number` of a changelog, among those that write a job's state."""
+    return f"partition~{number}"
+
+
+def writer_id(config: JobConfig, number: int) -> str:
+    """The transactional id of that writer."""
+    return transactional_id(config.key, writer_member(number))
 
 
 @dataclass(frozen=True)
@@ -37,9 +47,9 @@ class PartitionWritten:
 class PartitionWriter:
     """Writes a Spark partition's records to the changelog partition of the same number; it travels.
 
-    In this order: see that the job is still this write's; take over the transactional id that the partition's task has in
-    every run of the job, so that an earlier attempt's transaction is aborted and cannot go on; look again, for a run that has
-    started since fences this attempt, or is found; read what is there, if it is to be replaced; write; commit. An attempt
+    In this order: see that the job is still this write's; take over the transactional id that the partition's writer has,
+    so that an earlier attempt's transaction is aborted and cannot go on; look again, for a run that has started since
+    fences this attempt, whose id the owner's record names, or is found; read what is there, if it is to be replaced; write; commit. An attempt
     that is repeated after its commit writes the same once more.
     """
 
@@ -72,7 +82,7 @@ class PartitionWriter:
         assert store.changelog is not None
         ssp = SystemStreamPartition(*store.changelog, number)
         clients = cleanup.enter_context(closing(write_clients(config, self.timeout_ms)))
-        producer = clients.transactional(ssp.system, transactional_id(config, self.tasks[number]))
+        producer = clients.transactional(ssp.system, writer_id(config, number))
         with closing(Ownership(config, self.run_id)) as ownership:
             ownership.look()
             producer.init_transactions()
@@ -104,7 +114,7 @@ class PartitionWriter:
 
 def write_clients(config: JobConfig, timeout_ms: int) -> SystemClients:
     """Clients whose transactions may take that long."""
-    name = f"{config.name}-{config.id}-dataframe"
+    name = f"{config.key}-dataframe"
     return SystemClients(config.systems, system_factory, name, timeout_ms)
 
 

@@ -89,7 +89,7 @@ class LocalPart(StorePart):
 
 def job_clients(config: JobConfig) -> closing[SystemClients]:
     """Clients of the job's systems, closed at the end of the context."""
-    return closing(SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-dataframe"))
+    return closing(SystemClients(config.systems, system_factory, f"{config.key}-dataframe"))
 
 
 def patience_s(config: JobConfig) -> float:

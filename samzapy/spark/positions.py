@@ -15,8 +15,10 @@ from samzapy.config.job import JobConfig
 from samzapy.container.clients import SystemClients
 from samzapy.container.ownership import Ownership
 from samzapy.errors import ConfigError, ConfigProblem
-from samzapy.runner.positions import chosen_inputs
+from samzapy.job.transactions import state_transactions
+from samzapy.runner.positions import chosen_inputs, write_checkpoints
 from samzapy.spark.tasks import JobTasks
+from samzapy.system.factories import has_transactions
 
 
 def starting_positions(
@@ -52,19 +54,10 @@ def commit_positions(
     Raises JobTakenOver if the job was started meanwhile; then nothing is committed.
     """
     merged = {task: _merged(checkpoints.read(task), new) for task, new in updates.items()}
-    assert config.task.checkpoint is not None
-    system = config.task.checkpoint.system
     with closing(Ownership(config, run_id)) as ownership:
         ownership.look()
     # Looked at before, and not inside the transaction: who reads the topic waits for whatever is open in it.
-    if system is None:
-        checkpoints.write(merged)
-        return
-    producer = clients.transactional(system, f"{config.name}-{config.id}-dataframe")
-    producer.init_transactions()
-    producer.begin()
-    checkpoints.write(merged, producer)
-    producer.commit()
+    write_checkpoints(config, clients, checkpoints, state_transactions(config, has_transactions), merged)
 
 
 def _merged(old: Checkpoint | None, new: Checkpoint) -> Checkpoint:

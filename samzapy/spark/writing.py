@@ -59,7 +59,8 @@ def write_store(
 
     Steps: refuse a job that runs (as `samzapy checkpoint set` sees it; `take_over` makes one elsewhere let go); serialize, place and
     check every row, so that bad data stops it before anything is written; become the job's owner; create the changelog
-    if it is missing; write each partition in a transaction of its own, one Spark task each; commit the positions.
+    if it is missing; write each partition in a transaction of its own, one Spark task each; write down that these records
+    are the job's own; commit the positions.
 
     A task that is tried again aborts and fences its earlier attempt, and repeats the same records if that one had committed.
     Two attempts at a time are refused (`spark.speculation`). A write that fails leaves no part of a partition, but partitions
@@ -79,8 +80,9 @@ def write_store(
         bootstrap.check_changelog(overwrite=overwrite)
         starts = {} if positions is None else starting_positions(config, clients, tasks, positions)
         records = bootstrap.checked_records(df, columns)
-        run = own(config, checkpoints, tasks, unseen, Event().wait)
+        run = own(config, clients, checkpoints, tasks, unseen, Event().wait)
         parts = bootstrap.write(records, run.id, overwrite=overwrite)
+        bootstrap.adopt(checkpoints, parts)
         if positions is not None:
             commit_positions(config, clients, checkpoints, run.id, bootstrap.checkpoints(starts, parts))
     last_offsets = {part.partition: part.last_offset for part in parts if part.last_offset >= 0}

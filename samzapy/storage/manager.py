@@ -19,6 +19,7 @@ from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem, StoreError
 from samzapy.plugins import PluginError, load_class
 from samzapy.storage.backup import BackupUnavailable, check_folder
+from samzapy.storage.changelog_end import ChangelogEnd
 from samzapy.storage.kv.read_only import ReadOnlyStore
 from samzapy.storage.opening import Restored, StoreOpener, TaskSettings
 from samzapy.storage.restore import ProgressCallback, RestoreResult, StoreRestore, run_restores
@@ -75,6 +76,22 @@ class TaskStores:
                 for name, held in self._held.items()
                 if held.changelog is not None
             }
+
+    def offsets(self) -> dict[str, int]:
+        """Per store with a changelog, the changelog offset that it is complete up to; -1 for none."""
+        return {name: held.offset for name, held in self._held.items() if held.changelog is not None}
+
+    def changelog_ends(self, system: str) -> Iterator[ChangelogEnd]:
+        """What sees that nobody else writes to the stores' changelogs on that system."""
+        for held in self._held.values():
+            if held.end is not None and held.end.ssp.system == system:
+                yield held.end
+
+    def changes_committed(self, marker_offsets: int) -> None:
+        """What `send_changes` has sent is durable; the end of its transaction took so many offsets more."""
+        for held in self._held.values():
+            if held.end is not None:
+                held.end.committed(marker_offsets)
 
     def apply(self, changelog_offsets: Mapping[str, int], input_offsets: Mapping[SystemStreamPartition, int]) -> None:
         """Write every store's changes and marker to its engine; afterwards nothing is uncommitted."""

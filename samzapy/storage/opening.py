@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import SystemAdmin, SystemConsumer
+from samzapy.api.system import OffsetRange, StreamDescription, SystemAdmin, SystemConsumer
 from samzapy.clock import Clock
 from samzapy.config.error_policy import Stage
 from samzapy.config.job import JobConfig
@@ -24,6 +24,7 @@ from samzapy.storage.changelog import (
     described_changelog,
     max_record_bytes,
 )
+from samzapy.storage.changelog_end import ChangelogEnd
 from samzapy.storage.kv.expiring import Expiry
 from samzapy.storage.kv.stack import build_stack
 from samzapy.storage.local import LocalStore, LocalStores
@@ -42,11 +43,17 @@ _NO_END = 2**63 - 1
 Restored = Mapping[SystemStreamPartition, tuple[int, float]]
 
 
+def _nothing_adopted(ssp: SystemStreamPartition, topic_id: str) -> int:  # noqa: ARG001
+    return 0
+
+
 @dataclass(frozen=True)
 class TaskSettings:
     """The task whose stores are opened, its share of the container, and, by store, the changelog offset that its state
     must reach, since the checkpoint says that its inputs up to there are done. `ssps` and `starts`: the task's partitions
-    and where it starts in them, for the stores that are filled from streams."""
+    and where it starts in them, for the stores that are filled from streams. `own_ends`: by store, the offset after the
+    last changelog record that the task has written, None where that is not known; `adopted_end`: up to where the partition
+    of a changelog, with the topic's id, holds what else is its own."""
 
     name: str
     changelog_partition: int
@@ -54,6 +61,14 @@ class TaskSettings:
     committed: Mapping[str, int] = field(default_factory=dict)
     ssps: frozenset[SystemStreamPartition] = frozenset()
     starts: Mapping[SystemStreamPartition, int] = field(default_factory=dict)
+    own_ends: Mapping[str, int] | None = None
+    adopted_end: Callable[[SystemStreamPartition, str], int] = _nothing_adopted
+
+    def known_end(self, store: str, ssp: SystemStreamPartition, topic: StreamDescription) -> int | None:
+        """The offset from which on no record of the changelog is the task's own; None if that is not known."""
+        if self.own_ends is None:
+            return None
+        return max(self.own_ends.get(store, 0), self.adopted_end(ssp, topic.stream_id))
 
 
 @dataclass
@@ -72,6 +87,12 @@ class _Opened:
     taken_over: bool = False
     max_record_bytes: int | None = None
     filling: StoreFilling | None = None
+    known_end: int | None = None
+
+    @property
+    def first(self) -> int:
+        """Where the reading of the changelog begins: a store that is further has to see nobody else's records either."""
+        return self.start if self.known_end is None else min(self.start, self.known_end)
 
 
 class StoreOpener:
@@ -93,7 +114,7 @@ class StoreOpener:
         self._engines = engines
         self._serdes = serdes
         self._clock = clock
-        self._job = f"{config.name}-{config.id}"
+        self._job = config.key
         self._backups = TaskBackups(self._job, task.name, clock)
         self._logged = LocalStores(config.logged_store_base_dir, self._job, task.name, lock_wait_s)
         self._opened: list[_Opened] = []
@@ -116,7 +137,7 @@ class StoreOpener:
         return [
             self._restore(store, store.ssp, store.bound)
             for store in self._opened
-            if store.ssp is not None and store.start < store.bound
+            if store.ssp is not None and store.first < store.bound
         ]
 
     def following(self) -> list[StoreRestore]:
@@ -127,7 +148,15 @@ class StoreOpener:
         expiry = None if store.config.ttl_ms is None else Expiry(store.config.ttl_ms, self._clock)
         gathered = store.config.local_files.restore_max_bytes
         return StoreRestore(
-            store.engine, store.identity, ssp, store.start, bound, gathered, task=self._task.name, expiry=expiry
+            store.engine,
+            store.identity,
+            ssp,
+            store.first if bound == store.bound else store.start,
+            bound,
+            gathered,
+            task=self._task.name,
+            expiry=expiry,
+            known_end=store.known_end if bound == store.bound else None,
         )
 
     def finish(
@@ -221,7 +250,14 @@ class StoreOpener:
             reason=local.reason,
             taken_over=taken_over,
             max_record_bytes=max_record_bytes(topic),
+            known_end=self._known_end(config.name, ssp, topic, log),
         )
+
+    def _known_end(
+        self, store: str, ssp: SystemStreamPartition, topic: StreamDescription, log: OffsetRange
+    ) -> int | None:
+        known = self._task.known_end(store, ssp, topic)
+        return None if known is None else max(known, log.oldest)
 
     def _task_store(self, store: _Opened, consumer_of: Callable[[str], SystemConsumer]) -> TaskStore:
         config, factory = store.config, self._engines[store.config.name]
@@ -230,6 +266,7 @@ class StoreOpener:
         if changes_in_place(factory) and not self._config.task.errors.policies[Stage.PROCESS].only_fails:
             # What a failed message changed is undone by putting back what was there, which must then be unchanged.
             config = replace(config, object_cache_mode="copy")
+        end = None if store.ssp is None else ChangelogEnd(config.name, store.ssp, store.bound, consumer_of)
         origin = None if store.ssp is None else ChangelogOrigin(store.ssp, self._admin_of, consumer_of, self._clock)
         stack = build_stack(config, store.engine, key_serde, msg_serde, store.max_record_bytes, self._clock, origin)
         offset = max(store.bound, store.start) - 1
@@ -245,6 +282,8 @@ class StoreOpener:
             view=view,
             filling=store.filling,
             backup=self._backups.maker(config, store.engine, factory, settings, self._logged.directory(config.name)),
+            end=end,
+            directory=self._logged.directory(config.name) if factory.persistent else None,
         )
 
 

@@ -13,6 +13,7 @@ from samzapy.clock import Clock
 from samzapy.errors import RestoreError, StoreError
 from samzapy.failpoints import reach
 from samzapy.storage.kv.expiring import Expiry
+from samzapy.storage.changelog_end import foreign_records
 from samzapy.storage.last_values import LastValues
 from samzapy.storage.marker import Marker, StoreIdentity
 
@@ -53,7 +54,7 @@ class StoreRestore:
     """
 
     __slots__ = (
-        "_chunk_bytes", "_engine", "_expiry", "_gathered", "_identity", "_last", "_load", "_memory_bytes", "bound", "label", "needs_times", "records", "ssp", "start",
+        "_chunk_bytes", "_engine", "_expiry", "_gathered", "_identity", "_known_end", "_last", "_load", "_memory_bytes", "bound", "label", "needs_times", "records", "ssp", "start",
     )  # fmt: skip
 
     def __init__(
@@ -67,9 +68,11 @@ class StoreRestore:
         *,
         task: str = "",
         expiry: Expiry | None = None,
+        known_end: int | None = None,
     ) -> None:
         """`task` is for the label, by which the store is told of: `task/store`, or the store alone. With an `expiry` the
-        values get the times of their records, and what has expired is left out."""
+        values get the times of their records, and what has expired is left out. `known_end`: from there on no record is
+        the task's own, and one that is there is refused; None: any may be."""
         self.label = f"{task}/{identity.store}" if task else identity.store
         self.ssp = ssp
         self.start = start
@@ -84,6 +87,7 @@ class StoreRestore:
         self._gathered = LastValues(chunk_bytes)
         self._load: Load | None = None
         self._last = (start - 1, 0)
+        self._known_end = known_end
 
     def share(self, stores: int) -> None:
         """Gather only so much that `stores` of them together stay within one store's chunk. Before the first `add`."""
@@ -98,8 +102,12 @@ class StoreRestore:
         self._load = self._engine.begin_load(self._memory_bytes) if self.bound - position > MANY_OFFSETS else None
 
     def add(self, batch: RecordBatch) -> None:
-        """Take the batch's records below the bound. Raises RestoreError for one without a key."""
+        """Take the batch's records below the bound. Raises RestoreError for one without a key, ForeignRecords for one
+        behind the task's own."""
         count = len(batch.offsets)
+        if self._known_end is not None and batch.offsets[-1] >= self._known_end:
+            first = batch.offsets[bisect_left(batch.offsets, self._known_end)]
+            raise foreign_records(self._identity.store, self.ssp, self._known_end, first)
         if batch.offsets[-1] >= self.bound:
             count = bisect_left(batch.offsets, self.bound)
             if not count:

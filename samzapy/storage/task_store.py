@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from samzapy.api.engine import Changes, StorageEngine
 from samzapy.api.stream import SystemStreamPartition
@@ -12,6 +13,8 @@ from samzapy.config.access_log import access_log_stream
 from samzapy.config.local_files import LocalFiles
 from samzapy.errors import StoreError
 from samzapy.storage.backup import StoreBackup
+from samzapy.storage.changelog_end import ChangelogEnd
+from samzapy.storage.directory import set_aside
 from samzapy.storage.flushing import Flushing
 from samzapy.storage.kv.expiring import put_time, unstamped
 from samzapy.storage.kv.stack import StoreStack
@@ -29,10 +32,12 @@ class TaskStore:
 
     __slots__ = (
         "_clock",
+        "_directory",
         "_flushing",
         "_marked_s",
         "backup",
         "changelog",
+        "end",
         "engine",
         "filling",
         "identity",
@@ -54,14 +59,19 @@ class TaskStore:
         view: View | None = None,
         filling: StoreFilling | None = None,
         backup: StoreBackup | None = None,
+        end: ChangelogEnd | None = None,
+        directory: Path | None = None,
     ) -> None:
         """`offset`: the changelog offset up to which the engine is complete, -1 for none. `files`: when it is flushed.
         `view`: what the task gets over the key-value store, None for that itself. `filling`: the streams it is filled
-        from, `backup`: what makes snapshots of it, None for none."""
+        from, `backup`: what makes snapshots of it, None for none. `end`: sees that nobody else writes to its changelog.
+        `directory`: where its files are, None for none."""
         self._flushing = Flushing(engine, files, clock)
         self.view = view
         self.filling = filling
         self.backup = backup
+        self.end = end
+        self._directory = directory
         self.stack = stack
         self.engine = engine
         self.identity = identity
@@ -105,6 +115,8 @@ class TaskStore:
                 f"store '{self.identity.store}': changelog {self.changelog} acknowledged nothing after offset "
                 f"{self.offset} (last: {last})"
             )
+        if self.end is not None:
+            self.end.sent(last, len(self.stack.uncommitted.changes))
         return last
 
     def apply(self, offset: int, input_offsets: Mapping[SystemStreamPartition, int]) -> None:
@@ -164,6 +176,8 @@ class TaskStore:
             self.stack.store.close()
         finally:
             self.engine.close()
+        if self.end is not None and self.end.found and self._directory is not None:
+            set_aside(self._directory, "foreign", self._clock.wall_ms())
 
     def metrics(self) -> dict[str, float]:
         """Of every layer, by name."""

@@ -7,6 +7,11 @@ from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import PluginError, load_class
 
 
+def has_transactions(settings: SystemSettings) -> bool:
+    """Whether the system's producers take a transactional id. Raises as `system_factory`."""
+    return system_factory(settings).transactional
+
+
 def system_factory(settings: SystemSettings) -> SystemFactory:
     """An instance of the class that `settings.factory` names. Connects to nothing.
 

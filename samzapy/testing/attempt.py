@@ -20,10 +20,12 @@ from samzapy.container.run_loop import RunLoop
 from samzapy.container.task_instance import TaskInstance
 from samzapy.failpoints import FailPointReached
 from samzapy.job.model import ContainerModel
+from samzapy.job.transactions import state_transactions
 from samzapy.metrics import Registry
 from samzapy.runner.base import PreparedJob
 from samzapy.serializers import serde_registry
 from samzapy.storage.manager import load_engines
+from samzapy.system.factories import has_transactions
 from samzapy.testing.image import put_back, take_image
 from samzapy.testing.patience import PatientEventLoop
 from samzapy.testing.system import Line, TestedSystemFactory
@@ -69,7 +71,7 @@ class Attempt:
         clients = SystemClients(
             job.systems,
             lambda _: TestedSystemFactory(self._line),
-            f"{job.name}-{job.id}-test",
+            f"{job.key}-test",
             job.task.transaction_timeout_ms,
         )
         parts = _PatientParts(
@@ -81,6 +83,7 @@ class Attempt:
             serde_registry(job),
             load_task_class(job.task.task_class),
             Registry(),
+            state_transactions(job, has_transactions).system,
         )
         parts.patience_s = patience_s
         self._container = Container(parts, _Lease(epoch), {}, clock, Ownership(job, prepared.run_id))

@@ -133,7 +133,9 @@ class OpenStore:
     def apply(self) -> None:
         """The second half of a commit: changes and marker into the engine."""
         stores = self._opened()
-        stores.apply(stores.changelog_offsets(self._producer_of), {})
+        offsets = stores.changelog_offsets(self._producer_of)
+        stores.changes_committed(0)
+        stores.apply(offsets, {})
 
     def crash(self) -> None:
         """End as a SIGKILL would and start again: what a disk would have had at this instant is all that is left."""
@@ -204,7 +206,7 @@ class OpenStore:
     def directory(self) -> Path:
         """Where the local files are, if the engine keeps any."""
         job = self._job
-        return store_directory(job.logged_store_base_dir, f"{job.name}-{job.id}", self._name, _TASK)
+        return store_directory(job.logged_store_base_dir, job.key, self._name, _TASK)
 
     @property
     def _config(self) -> StoreConfig:

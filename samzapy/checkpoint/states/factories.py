@@ -54,7 +54,7 @@ class FileCheckpointStoreFactory(CheckpointStoreFactory):
         path = job.state_checkpoint.path
         if path is None:
             raise ConfigError([ConfigProblem("state.checkpoint.path", None, "required for state checkpoints in files")])
-        return FileCheckpointStore(Path(path) / f"{job.name}-{job.id}" / quote(task_name, safe=""))
+        return FileCheckpointStore(Path(path) / job.key / quote(task_name, safe=""))
 
 
 def store_factory(job: JobConfig) -> CheckpointStoreFactory:

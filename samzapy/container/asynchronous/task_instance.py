@@ -9,7 +9,6 @@ from typing import Any
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import SystemProducer
 from samzapy.api.task import AnyTask, AsyncStreamTask, CoroutineTask
 from samzapy.clock import Clock
 from samzapy.config.asynchronous import AsyncConfig
@@ -67,7 +66,6 @@ class AsyncTaskInstance(TaskInstance):
         task: AnyTask,
         stores: TaskStores,
         collector: TolerantCollector,
-        producer_of: Callable[[str], SystemProducer],
         offsets: dict[SystemStreamPartition, int],
         *,
         events: EventLoop,
@@ -75,7 +73,7 @@ class AsyncTaskInstance(TaskInstance):
         clock: Clock,
         ids: OutputIds | None = None,
     ) -> None:
-        super().__init__(name, task, stores, collector, producer_of, offsets)
+        super().__init__(name, task, stores, collector, offsets)
         self._events = events
         self._config = config
         self._clock = clock

@@ -1,1 +1,1 @@
-"""The commit: one numbered protocol per delivery guarantee, and nothing else writes checkpoints or changelogs."""
+"""The commit: one numbered protocol, and nothing else writes checkpoints or changelogs."""

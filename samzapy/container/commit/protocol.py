@@ -1,15 +1,29 @@
-"""What the run loop asks of a commit protocol, and the steps that the protocols share."""
+"""The commit of a container: each step is durable before the next begins, so a crash after any of them loses nothing.
+
+    1  take the input offsets of the last processed message of each partition (+1), of every task whose code has run
+    2  object caches -> uncommitted stores (serialize once a key)
+    3  outputs: wait for every ack, before the state says that they were sent; with exactly-once those to the
+       transaction's system join it instead; sinks: one transaction each, rows + offsets
+    4  changelog records: send, wait for every ack, note each changelog's last offset; see that nobody else writes there
+    5  checkpoint records {input offsets, changelog offsets, epoch, clock}; commit the transaction of 4 and 5
+    6  store engines: one write batch each, data + marker; only now, so a store never holds what was aborted
+    7  count it
+
+A commit is the container's: one transaction holds the state of all its tasks, whichever of them asked for it. The
+guarantee says where outputs (step 3) and positions are; at-most-once has a file of its own. Where no transaction carries
+the state, steps 4 and 5 are awaited one after the other (`state` has both ways).
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from samzapy.api.checkpoint import Checkpoint, CheckpointManager
+from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
+from samzapy.container.commit.state import StateWriter
 from samzapy.container.task_instance import TaskInstance
 from samzapy.failpoints import reach
 
@@ -19,19 +33,20 @@ Positions = Mapping[str, Mapping[SystemStreamPartition, int]]
 
 @dataclass(frozen=True)
 class CommitSettings:
-    """What every protocol needs. `changelog_systems` hold the changelogs of the job's stores. `must_own` raises
-    TaskMigrated when the lease is lost; asked right before a checkpoint, since a late one would undo a successor's."""
+    """What every commit needs. `state` writes changelogs and checkpoints. `outputs_inside`: the system whose outputs are
+    in the transaction of the state, None if all are acknowledged before it. `must_own` raises TaskMigrated when the
+    lease is lost; asked right before a checkpoint, since a late one would undo a successor's."""
 
-    checkpoints: CheckpointManager
-    changelog_systems: frozenset[str]
+    state: StateWriter
     epoch: int
     clock: Clock
     metrics: MetricsRegistry
     must_own: Callable[[], object]
+    outputs_inside: str | None = None
 
 
-class CommitProtocol(ABC):
-    """Commits tasks of one container. Each step of a protocol ends in the fail point `commit.N`.
+class CommitProtocol:
+    """Commits tasks of one container. Each step ends in the fail point `commit.N`.
 
     A failure in any step ends the attempt: nothing after it is committed, and the next attempt starts from the last
     checkpoint.
@@ -61,77 +76,74 @@ class CommitProtocol(ABC):
         for task in tasks:
             task.keep_checkpoint()
 
-    def before(self, tasks: Sequence[TaskInstance], ends: Mapping[SystemStreamPartition, int]) -> None:  # noqa: B027
+    def before(self, tasks: Sequence[TaskInstance], ends: Mapping[SystemStreamPartition, int]) -> None:
         """Called with every poll before it is processed: `ends` are the offsets after its last messages."""
 
     def finish(self, tasks: Sequence[TaskInstance]) -> None:
         """The last commit of a graceful stop."""
         self.commit(tasks, force=True)
 
-    def close(self) -> None:  # noqa: B027
-        """Release what the protocol holds; it commits nothing."""
-
-    @abstractmethod
     def _run(self, tasks: Sequence[TaskInstance]) -> None:
-        """The numbered steps."""
+        state = self._settings.state
+        # 1  input offsets
+        offsets = self._take_offsets(tasks)
+        # 2  object caches -> uncommitted stores
+        self._serialize(tasks)
+        # 3  outputs
+        self._outputs(tasks, offsets)
+        # 4  changelog records
+        state.acknowledge_changes(tasks)
+        reach("commit.4")
+        # 5  checkpoint records, and commit
+        checkpoints = self._checkpoints(tasks, self._positions(tasks, offsets))
+        state.write_checkpoints(checkpoints)
+        reach("commit.5a")
+        self._settings.must_own()
+        state.commit(tasks)
+        reach("commit.5")
+        # 6  store engines
+        for task in tasks:
+            task.stores.apply(task.changelog_offsets, offsets[task.name])
+        reach("commit.6")
+        # 7  count it
+        self._count(tasks)
+
+    def _positions(self, tasks: Sequence[TaskInstance], offsets: Positions) -> Positions:  # noqa: ARG002
+        """What the checkpoints say of the inputs, when `offsets` are processed."""
+        return offsets
 
     def _take_offsets(self, tasks: Sequence[TaskInstance]) -> Positions:
         offsets = {task.name: task.committable() for task in tasks}
         reach("commit.1")
         return offsets
 
-    def _serialize(self, tasks: Sequence[TaskInstance]) -> None:
+    @staticmethod
+    def _serialize(tasks: Sequence[TaskInstance]) -> None:
         for task in tasks:
             task.stores.flush()
         reach("commit.2")
 
-    def _acknowledge_outputs(self, tasks: Sequence[TaskInstance], offsets: Positions) -> None:
+    def _outputs(self, tasks: Sequence[TaskInstance], offsets: Positions) -> None:
+        """Wait for what the tasks have sent, except to the system whose transaction waits for it; then the sinks, one
+        after the other: a connection belongs to the thread that has made it."""
+        flushed = set()
         for task in tasks:
             task.collector.hand_over()
-        self._flush_outputs(tasks)
-        self._commit_sinks(tasks, offsets)
-        reach("commit.3")
-
-    @staticmethod
-    def _flush_outputs(tasks: Sequence[TaskInstance], inside: str | None = None) -> None:
-        """Wait for what the tasks have sent, but not to the system `inside`, whose transaction waits for it."""
-        flushed = set()
         for task in tasks:
             for system in sorted(task.collector.systems):
                 producer = task.collector.producer_of(system)
-                if system != inside and id(producer) not in flushed:
+                if system != self._settings.outputs_inside and id(producer) not in flushed:
                     producer.flush()
                     flushed.add(id(producer))
-
-    def _commit_sinks(self, tasks: Sequence[TaskInstance], offsets: Positions) -> None:
-        """One after the other: a connection belongs to the thread that has made it."""
         reach("commit.3a")
         for task in tasks:
             task.commit_sinks(offsets[task.name])
+        reach("commit.3")
 
-    def _acknowledge_changes(self, tasks: Sequence[TaskInstance]) -> None:
-        for task in tasks:
-            task.stores.send_changes(task.producer_of)
-        producers = {
-            id(producer): producer
-            for task in tasks
-            for producer in map(task.producer_of, sorted(self._settings.changelog_systems))
-        }
-        for producer in producers.values():
-            producer.flush()
-        for task in tasks:
-            task.changelog_offsets = task.stores.changelog_offsets(task.producer_of)
-        reach("commit.4")
-
-    def _checkpoints(self, tasks: Sequence[TaskInstance], offsets: Positions) -> dict[str, Checkpoint]:
+    def _checkpoints(self, tasks: Sequence[TaskInstance], positions: Positions) -> dict[str, Checkpoint]:
         self._settings.must_own()
-        now = self._settings.clock.wall_ms()
-        return {task.name: task.checkpoint(offsets[task.name], self._settings.epoch, now) for task in tasks}
-
-    def _apply(self, tasks: Sequence[TaskInstance], offsets: Positions) -> None:
-        for task in tasks:
-            task.stores.apply(task.changelog_offsets, offsets[task.name])
-        reach("commit.6")
+        epoch, now, atomic = self._settings.epoch, self._settings.clock.wall_ms(), self._settings.state.atomic
+        return {task.name: task.checkpoint(positions[task.name], epoch, now, atomic=atomic) for task in tasks}
 
     def _count(self, tasks: Sequence[TaskInstance]) -> None:
         for task in tasks:

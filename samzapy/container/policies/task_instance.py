@@ -8,7 +8,6 @@ from typing import Any
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import SystemProducer
 from samzapy.api.task import StreamTask
 from samzapy.config.error_policy import Stage
 from samzapy.container.identify import OutputIds
@@ -34,12 +33,11 @@ class TolerantTaskInstance(TaskInstance):
         task: StreamTask,
         stores: TaskStores,
         collector: TolerantCollector,
-        producer_of: Callable[[str], SystemProducer],
         offsets: dict[SystemStreamPartition, int],
         *,
         ids: OutputIds | None = None,
     ) -> None:
-        super().__init__(name, task, stores, collector, producer_of, offsets, ids=ids)
+        super().__init__(name, task, stores, collector, offsets, ids=ids)
         self._tolerant = collector
         self._recovery: Recovery = collector.recovery
         self._journal = UndoJournal()

@@ -97,7 +97,7 @@ class Locality:
             logger.warning("Where the tasks' local state lies was not written down: %s", cause)
 
     def _manager(self, stack: ExitStack) -> CheckpointManager:
-        name = f"{self._config.name}-{self._config.id}-locality"
+        name = f"{self._config.key}-locality"
         clients = stack.enter_context(closing(SystemClients(self._config.systems, system_factory, name)))
         return stack.enter_context(closing(manager_for(self._config, clients)))
 

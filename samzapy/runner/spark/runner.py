@@ -54,7 +54,7 @@ class SparkRunner(Runner):
             master.check_slots(containers + standbys)
         token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
         directory = os.getcwd() if master.on_this_machine else None  # noqa: PTH109  # text for the wire
-        spec = JobSpec(prepared.model, config.raw, prepared.ends, directory, prepared.run_id)
+        spec = JobSpec(prepared.model, config.raw, prepared.ends, directory, prepared.run_id, prepared.transactions)
         coordinator = Coordinator(
             config.name,
             spec,
@@ -63,6 +63,7 @@ class SparkRunner(Runner):
             downgrades=prepared.downgrades,
             clocks=prepared.clocks,
             stall_s=config.clock.stall_ms / 1000,
+            epoch=prepared.epoch,
         )
         host = coordinator_host(config, master)
         with ExitStack() as stack:
@@ -94,7 +95,7 @@ class SparkRunner(Runner):
                 config.task.shutdown_ms / 1000,
             )
             stack.enter_context(StopSignals(supervisor.stop, spark.kill))
-            stack.enter_context(OwnershipWatch(config, prepared.run_id, coordinator))
+            stack.enter_context(OwnershipWatch(config, prepared.run_id, coordinator, notes_end=prepared.lease_ms > 0))
             stack.enter_context(ClockKeeper(config, coordinator))
             status = supervisor.run()
         return JobOutcome(status, supervisor.stopped)

@@ -78,7 +78,16 @@ def _run(client: CoordinatorClient, lease: HttpLease, spec: JobSpec, container_i
         model = spec.model.container(container_id)
         if replica_of(container_id):
             return StandbyContainer(config, model, lease, on_lost=_leave).run()
-        return build_container(config, model, lease, ends=spec.ends, on_lost=_leave, run_id=spec.run_id).run()
+        made = build_container(
+            config,
+            model,
+            lease,
+            ends=spec.ends,
+            on_lost=_leave,
+            run_id=spec.run_id,
+            transactions=spec.transactions,
+        )
+        return made.run()
     except SamzapyError as error:
         permanent = isinstance(error, PERMANENT)
         told = _tell(client, container_id, lease.epoch, error, permanent=permanent)

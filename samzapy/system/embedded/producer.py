@@ -35,6 +35,9 @@ class LogWriter(ABC):
     Calls with an owner raise ProducerFenced when a newer producer has taken its id over, or its transaction timed out.
     """
 
+    #: As the producer's.
+    marker_offsets = 0
+
     @abstractmethod
     def topic(self, stream: str) -> Topic:
         """The stream. Raises UnknownStream."""
@@ -71,6 +74,7 @@ class LogProducer(SystemProducer):
     def __init__(
         self, system: str, writer: LogWriter, clock: Clock, transactional_id: str | None, timeout_ms: int
     ) -> None:
+        self.marker_offsets = writer.marker_offsets
         self._system = system
         self._writer = writer
         self._pending = PendingRecords(system, writer.topic, clock)

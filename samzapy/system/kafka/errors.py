@@ -13,6 +13,7 @@ from samzapy.errors import (
     SamzapyError,
     TransactionAborted,
     TransactionIndeterminate,
+    TransactionsRefused,
     UnknownStream,
 )
 
@@ -81,6 +82,9 @@ def general_error(error: KafkaError, system: str, where: str) -> SamzapyError:
     if code in _REFUSED or is_failed_handshake(error):
         what = _REFUSED.get(code, _REFUSED[KafkaError._SSL])  # noqa: SLF001
         return EnvironmentFailure(f"{where}: {what}: {one_line(error)}")
+    if code == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        needed = "the ACLs WRITE and DESCRIBE on this TransactionalId are missing"
+        return TransactionsRefused(f"{where}: not authorised: TransactionalId ({one_line(error)}): {needed}")
     if code in _UNAUTHORISED:
         return EnvironmentFailure(f"{where}: not authorised: {_UNAUTHORISED[code]} ({one_line(error)})")
     if code in UNKNOWN_TOPIC:

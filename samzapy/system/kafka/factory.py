@@ -19,6 +19,8 @@ from samzapy.system.kafka.settings import (
 class KafkaSystemFactory(SystemFactory):
     """Clients of one Kafka cluster; each connects at its first call, so they may be made before a fork."""
 
+    transactional = True
+
     #: How many seconds a transactional call may take.
     transactional_call_s = 30.0
 

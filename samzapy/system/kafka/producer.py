@@ -29,6 +29,9 @@ class KafkaProducer(SystemProducer):
     broker has refused a record: that leaves a gap in the numbers librdkafka gives to records, and the next transaction
     would fail at it, so the aborted producer takes no other."""
 
+    #: The control record that ends a transaction.
+    marker_offsets = 1
+
     def __init__(
         self,
         properties: Mapping[str, str],
@@ -66,6 +69,11 @@ class KafkaProducer(SystemProducer):
 
     def last_offset(self, stream: str, partition: int) -> int | None:
         return self._reports.last_offset(stream, partition)
+
+    def purge(self) -> None:
+        client = self._made
+        if client is not None:
+            client.purge()
 
     def close(self) -> None:
         if not self._calls.closed:

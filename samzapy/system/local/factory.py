@@ -15,6 +15,8 @@ from samzapy.system.local.writer import LocalWriter
 class LocalSystemFactory(SystemFactory):
     """Clients of the file that `systems.NAME.path` names. `clock` dates records and times transactions out."""
 
+    transactional = True
+
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
 

@@ -44,6 +44,8 @@ class MemoryReader(LogReader):
 class MemoryWriter(LogWriter):
     """Writes for the clients of one system, whose name the errors carry."""
 
+    marker_offsets = 1
+
     def __init__(self, cluster: MemoryCluster, system: str) -> None:
         self._cluster = cluster
         self._system = system

@@ -16,6 +16,8 @@ class MemorySystemFactory(SystemFactory):
     Other keys of the system mean nothing here and are ignored, so that a job file for Kafka runs unchanged.
     """
 
+    transactional = True
+
     def kept_on_this_machine(self, settings: SystemSettings) -> str:
         return "the memory of one process"
 

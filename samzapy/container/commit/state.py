@@ -1,0 +1,99 @@
+"""How the state of a commit becomes durable: changelogs and checkpoints in one transaction, or one after the other."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager
+from samzapy.api.system import SystemAdmin, SystemProducer
+from samzapy.container.task_instance import TaskInstance
+from samzapy.container.transaction import TransactionOnDemand
+
+
+class StateWriter(ABC):
+    """Steps 4 and 5 of a commit."""
+
+    #: Whether changelog records and checkpoint become visible together.
+    atomic = False
+
+    def __init__(
+        self,
+        checkpoints: CheckpointManager,
+        producer_of: Callable[[str], SystemProducer],
+        changelog_systems: frozenset[str],
+        admin_of: Callable[[str], SystemAdmin],
+    ) -> None:
+        """`producer_of` gives the producer of changelogs and checkpoints on a system; `changelog_systems` hold the
+        changelogs of the job's stores."""
+        self._checkpoints = checkpoints
+        self._producer_of = producer_of
+        self._changelog_systems = sorted(changelog_systems)
+        self._admin_of = admin_of
+
+    def acknowledge_changes(self, tasks: Sequence[TaskInstance]) -> None:
+        """Send the tasks' changes to their changelogs and wait for every ack. Raises ForeignRecords when somebody else
+        writes there as well."""
+        self._check_ends(tasks)
+        for task in tasks:
+            task.stores.send_changes(self._producer_of)
+        for system in self._changelog_systems:
+            self._producer_of(system).flush()
+        for task in tasks:
+            task.changelog_offsets = task.stores.changelog_offsets(self._producer_of)
+
+    def _check_ends(self, tasks: Sequence[TaskInstance]) -> None:
+        for system in self._changelog_systems:
+            ends = [end for task in tasks for end in task.stores.changelog_ends(system)]
+            logs = self._admin_of(system).offsets([end.ssp for end in ends]) if ends else {}
+            for end in ends:
+                end.check(logs[end.ssp])
+
+    @abstractmethod
+    def write_checkpoints(self, checkpoints: Mapping[str, Checkpoint]) -> None:
+        """Make the checkpoints, by task name, part of the transaction, or durable."""
+
+    def write_ahead(self, checkpoints: Mapping[str, Checkpoint]) -> None:
+        """Make positions durable, outside of any transaction."""
+        self._checkpoints.write(checkpoints)
+
+    @abstractmethod
+    def commit(self, tasks: Sequence[TaskInstance]) -> None:
+        """Make everything durable and visible."""
+
+
+class TransactionalState(StateWriter):
+    """One transaction of one producer holds changelog and checkpoint records of all tasks of the container."""
+
+    atomic = True
+
+    def __init__(
+        self,
+        checkpoints: CheckpointManager,
+        producer_of: Callable[[str], SystemProducer],
+        changelog_systems: frozenset[str],
+        admin_of: Callable[[str], SystemAdmin],
+        transaction: TransactionOnDemand,
+    ) -> None:
+        super().__init__(checkpoints, producer_of, changelog_systems, admin_of)
+        self._transaction = transaction
+
+    def write_checkpoints(self, checkpoints: Mapping[str, Checkpoint]) -> None:
+        self._checkpoints.write(checkpoints, self._transaction)
+
+    def commit(self, tasks: Sequence[TaskInstance]) -> None:
+        self._transaction.commit()
+        for task in tasks:
+            task.stores.changes_committed(self._transaction.marker_offsets)
+
+
+class AwaitedState(StateWriter):
+    """Without transactions: a crash between steps 4 and 5 leaves changes without their positions, so state may hold inputs
+    twice; and an earlier run that is still at work may overwrite what this one writes."""
+
+    def write_checkpoints(self, checkpoints: Mapping[str, Checkpoint]) -> None:
+        self._checkpoints.write(checkpoints)
+
+    def commit(self, tasks: Sequence[TaskInstance]) -> None:
+        for task in tasks:
+            task.stores.changes_committed(0)

@@ -1,0 +1,91 @@
+"""Which transactions carry a job's state, and under which transactional ids.
+
+A job's changelogs and checkpoints are written in one transaction a container, where one system has them all and has
+transactions. Then whoever takes a container over fences its predecessor, and state, changelog and checkpoint never
+disagree. `task.guarantee` says what happens to outputs and positions, not whether state is kept so.
+
+A transactional id is `<job name>-<job id>-<member>`: the member is the container's id, the same in every attempt and on
+every host, or a word for a tool that writes state. No member contains a hyphen, nor does the job's key after its last
+one, so no two jobs share an id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from samzapy.api.system import SystemSettings
+from samzapy.config import checkpoint, task
+from samzapy.config.classes import FILE_CHECKPOINTS
+from samzapy.config.guarantee import Guarantee
+from samzapy.config.job import JobConfig
+from samzapy.config.promises import Downgrade
+from samzapy.errors import ConfigError, ConfigProblem
+
+
+def transactional_id(job_key: str, member: str) -> str:
+    """The id under which a member of the job writes state."""
+    if "-" in member:
+        raise ValueError(f"a member of job {job_key} must not contain a hyphen: {member!r}")
+    return f"{job_key}-{member}"
+
+
+@dataclass(frozen=True)
+class StateTransactions:
+    """`system`: whose transactions carry the job's state; None: none do, and `key` and `reason` say why."""
+
+    system: str | None
+    key: str = ""
+    reason: str = ""
+
+
+def state_transactions(job: JobConfig, has_transactions: Callable[[SystemSettings], bool]) -> StateTransactions:
+    """What the job file and its systems allow. Raises ConfigError where the guarantee needs more than that."""
+    problems = list(_obstacles(job, has_transactions))
+    system = job.task.checkpoint.system if job.task.checkpoint else None
+    if not problems:
+        return StateTransactions(system)
+    if job.task.guarantee.transactional:
+        raise ConfigError(problems)
+    first = problems[0]
+    return StateTransactions(None, first.key, first.message)
+
+
+def refused(system: str, detail: str) -> StateTransactions:
+    """None, since a system does not grant the transactional ids."""
+    return StateTransactions(None, f"systems.{system}.samza.factory", detail)
+
+
+def weakened_state(job: JobConfig, state: StateTransactions) -> tuple[Downgrade, ...]:
+    """What it means for the job's promise that no transaction carries its state; nothing without such state."""
+    if state.system is not None or not any(store.changelog for store in job.stores.values()):
+        return ()
+    message = (
+        f"{state.reason or 'no transactions'}: changelogs and checkpoints are not one transaction, so state may hold "
+        "inputs twice, and may go back while two runs overlap"
+    )
+    return (Downgrade(state.key, message),)
+
+
+def _obstacles(job: JobConfig, has_transactions: Callable[[SystemSettings], bool]) -> Iterator[ConfigProblem]:
+    needs = f"{job.task.guarantee.value} needs " if job.task.guarantee.transactional else ""
+    if not job.task.state_transactions:
+        yield ConfigProblem(task.STATE_TRANSACTIONS.name, "false", f"{needs}transactions")
+        return
+    kept = job.task.checkpoint
+    system = kept.system if kept else None
+    if kept is None or system is None or kept.factory == FILE_CHECKPOINTS:
+        message = f"{needs}checkpoints in a topic, which can be part of a transaction"
+        yield ConfigProblem(checkpoint.FACTORY.name, None, message)
+        return
+    if not has_transactions(job.systems[system]):
+        message = f"{needs}a system with transactions for checkpoints, '{system}' has none"
+        yield ConfigProblem(checkpoint.SYSTEM.name, system, message)
+    for store in job.stores.values():
+        if store.changelog is not None and store.changelog.system != system:
+            message = f"{needs}every changelog on system '{system}', where the checkpoints are"
+            yield ConfigProblem(f"stores.{store.name}.changelog", str(store.changelog), message)
+    letters = job.task.errors.dead_letters
+    if job.task.guarantee is Guarantee.EXACTLY_ONCE and letters is not None and letters.system != system:
+        message = f"{needs}dead letters on system '{system}', where the checkpoints are"
+        yield ConfigProblem("task.dead.letter.stream", str(letters), message)

@@ -1,0 +1,122 @@
+"""How a run becomes the owner of its job, in this order.
+
+    1  read which run owned it before, as far as that can be read without waiting for open transactions
+    2  refuse checkpoints that are another job's
+    3  write this run down as the owner, with its transactional ids: whoever is fenced from now on finds it, and lets go
+    4  with transactions, fence the ids of the run before, and this run's own, until nothing is open in the checkpoints
+    5  where nothing fences the run before, wait as long as its containers may go on unseen, unless it has ended
+    6  see that no checkpoint has a greater epoch than this run's attempts will have
+
+A broker may refuse the transactional ids. A guarantee that needs them is refused then; any other is kept without them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+
+from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
+from samzapy.config.job import JobConfig
+from samzapy.container.clients import SystemClients
+from samzapy.container.ownership import this_run
+from samzapy.container.producers import fence
+from samzapy.errors import EnvironmentFailure, TransactionsRefused
+from samzapy.job.transactions import StateTransactions, refused, transactional_id
+
+logger = logging.getLogger(__name__)
+
+#: A run's attempts have epochs above its own, and below the next run's: nobody starts a container so often.
+_ATTEMPTS = 1 << 20
+#: How often the checkpoints are read while something is open in them that nobody known has opened.
+_MOST_LOOKS = 60
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The run that owns the job now, whose transactions carry its state, and whether a run before was waited for."""
+
+    run: JobRun
+    state: StateTransactions
+    waited: bool = False
+
+
+def take_over(
+    config: JobConfig,
+    clients: SystemClients,
+    checkpoints: CheckpointManager,
+    state: StateTransactions,
+    members: Iterable[str],
+    tasks: Collection[str],
+    wait: Callable[[float], object],
+    *,
+    run: JobRun | None = None,
+) -> Claim:
+    """Own the job; the checkpoints' topic exists. `members` write state under ids of their own: the run's containers, or a
+    tool. `tasks` are the names of the job's tasks; `wait` waits for seconds; `run`: what to write down, else a new one.
+
+    Raises EnvironmentFailure for checkpoints of another job, TransactionsRefused.
+    """
+    # 1  the run before
+    previous, complete = checkpoints.peek_owner()
+    # 2  whose it was
+    refuse_another_job(config, previous)
+    # 3  this run
+    ids = tuple(transactional_id(config.key, member) for member in members)
+    before = 0 if previous is None else previous.epoch
+    mine = replace(run or this_run(), job=(config.name, config.id), epoch=before + _ATTEMPTS, transactional_ids=ids)
+    mine = replace(mine, lease_ms=0 if state.system else config.spark.lease_ms)
+    checkpoints.write_owner(mine)
+    # 4  fences
+    if state.system is not None:
+        try:
+            fence(clients, state.system, [*_ids(config, previous, tasks), *ids])
+            for _ in range(_MOST_LOOKS if not complete else 0):
+                if checkpoints.peek_owner()[1]:
+                    break
+        except TransactionsRefused as cause:
+            if config.task.guarantee.transactional:
+                raise
+            state = refused(state.system, str(cause))
+            mine = replace(mine, lease_ms=config.spark.lease_ms)
+            checkpoints.write_owner(mine)
+    # 5  a run that nothing fences
+    waited = previous is not None and _may_go_on(checkpoints, previous)
+    if previous is not None and waited:
+        logger.warning("Waiting %.0f s, as long as the run before may go on unseen", previous.lease_ms / 1000)
+        wait(previous.lease_ms / 1000)
+    # 6  epochs
+    greatest = max((found.epoch for task in tasks if (found := checkpoints.read(task)) is not None), default=0)
+    if greatest >= mine.epoch:
+        mine = replace(mine, epoch=greatest + _ATTEMPTS)
+        checkpoints.write_owner(mine)
+    return Claim(mine, state, waited)
+
+
+def refuse_another_job(config: JobConfig, owner: JobRun | None) -> None:
+    """Raise EnvironmentFailure if the checkpoints belong to a job of another name or id: Samza spells `a_b` and `a-b`
+    alike in the name of their topic."""
+    if owner is not None and owner.job is not None and owner.job != (config.name, config.id):
+        name, job_id = owner.job
+        raise EnvironmentFailure(
+            f"job.name, job.id: the checkpoints of job {config.name} (id {config.id}) are those of job {name} (id "
+            f"{job_id}), whose checkpoint topic has the same name; choose another job.name or job.id"
+        )
+
+
+def _ids(config: JobConfig, previous: JobRun | None, tasks: Iterable[str]) -> Iterable[str]:
+    """What the run before may still write under; a version that did not say had an id for each task."""
+    if previous is None:
+        return ()
+    if previous.transactional_ids is None:
+        return [f"{config.name}-{config.id}-{task}" for task in tasks]
+    return previous.transactional_ids
+
+
+def _may_go_on(checkpoints: CheckpointManager, previous: JobRun) -> bool:
+    if not previous.lease_ms or (previous.host, previous.pid) == (socket.gethostname(), os.getpid()):
+        return False
+    ended = checkpoints.read_record(JobRecord.ENDED)
+    return ended is None or ended.get("run") != previous.id

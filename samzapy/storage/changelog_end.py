@@ -1,0 +1,100 @@
+"""Sees that nobody but its task writes to a changelog partition.
+
+A task's own records follow one another without a gap, but for the control records that end transactions. So
+
+1. before a commit sends anything, the partition ends where the task's own records ended;
+2. the first record of a commit stands at that end.
+
+Anything between is read, as a reader of committed records reads it. If a record is found, or the reading stands still
+before somebody's open transaction, another writer is at work: its records would become state at the next restore.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OffsetRange, SystemConsumer
+from samzapy.errors import ForeignRecords, StoreError
+
+_POLL_S, _POLLS = 0.1, 50
+_POLL_RECORDS = 100
+
+
+class ChangelogEnd:
+    """Where the own records of one changelog partition end. One thread."""
+
+    __slots__ = ("_consumer_of", "_last", "_store", "end", "found", "ssp")
+
+    def __init__(
+        self, store: str, ssp: SystemStreamPartition, end: int, consumer_of: Callable[[str], SystemConsumer]
+    ) -> None:
+        """`end`: the partition's end at the start; everything before it was looked at."""
+        self.ssp = ssp
+        self.end = end
+        self._store = store
+        self._consumer_of = consumer_of
+        self._last: int | None = None
+        #: Whether another writer was found.
+        self.found = False
+
+    def check(self, log: OffsetRange) -> None:
+        """`log` is the partition as it is before a commit. Raises ForeignRecords."""
+        if log.upcoming > self.end:
+            self._look(log.upcoming)
+
+    def sent(self, last: int, count: int) -> None:
+        """`count` own records were acknowledged, the last of them at offset `last`. Raises ForeignRecords."""
+        first = last - count + 1
+        if first < self.end:
+            raise StoreError(
+                f"store '{self._store}': changelog {self.ssp} ended at offset {self.end}, and a later record got "
+                f"offset {first}: it was deleted or made anew"
+            )
+        if first > self.end:
+            self._look(first)
+        self._last = last
+
+    def committed(self, marker_offsets: int) -> None:
+        """What was sent is durable, and took so many offsets more."""
+        if self._last is not None:
+            self.end = self._last + 1 + marker_offsets
+            self._last = None
+
+    def _look(self, until: int) -> None:
+        """Read what lies between the own end and `until`; only control records may."""
+        first = first_record(self.ssp, self.end, until, self._consumer_of)
+        if first is None:
+            self.end = until
+            return
+        self.found = True
+        raise foreign_records(self._store, self.ssp, self.end, first)
+
+
+def foreign_records(store: str, ssp: SystemStreamPartition, end: int, first: int) -> ForeignRecords:
+    """The error for records that a job has not written: `end` is where its own end, `first` where those begin."""
+    own = f"the job's own records end before offset {end}" if end else "the job has written nothing there"
+    return ForeignRecords(
+        f"{ssp}@{first}: the changelog of store '{store}' holds a record of another writer ({own}); it must not become "
+        f"state. Find the other writer (was a job file copied with its changelogs?), or keep its records as state: "
+        f"samzapy store adopt JOB.properties {store}"
+    )
+
+
+def first_record(
+    ssp: SystemStreamPartition, start: int, until: int, consumer_of: Callable[[str], SystemConsumer]
+) -> int | None:
+    """The offset of the first committed record at or after `start` and before `until`, or of the open transaction that
+    keeps it from being told; None if there is neither."""
+    with closing(consumer_of(ssp.system)) as consumer:
+        consumer.coarse = True
+        consumer.register(ssp, start)
+        consumer.start()
+        for _ in range(_POLLS):
+            if consumer.position(ssp) >= until:
+                return None
+            for batch in consumer.poll(_POLL_S, _POLL_RECORDS):
+                return batch.offsets[0] if batch.offsets[0] < until else None
+        position = consumer.position(ssp)
+        return position if position < until else None
