@@ -87,7 +87,7 @@ class TaskInstance(TaskPosition, UserCalls):
         self.collector = collector
         self._process = self._entry_point(ids)
         self.touched = False
-        self.changelog_offsets: dict[str, int] = stores.offsets()
+        self.changelog_offsets: dict[str, int] = {}
         self.requests = CoordinatorRequests()
         self.sinks: Sequence[Sink] = ()
         self.timing: TaskTiming | None = None
@@ -114,6 +114,7 @@ class TaskInstance(TaskPosition, UserCalls):
 
     def init(self, context: Context) -> None:
         """Call the user's `init`, if there is one."""
+        self.changelog_offsets = self.stores.offsets()
         if isinstance(self.task, InitableTask):
             self._call("init", self.task.init, context)
 

@@ -25,6 +25,7 @@ from samzapy.container.ownership import this_run
 from samzapy.container.producers import fence
 from samzapy.errors import EnvironmentFailure, TransactionsRefused
 from samzapy.job.transactions import StateTransactions, refused, transactional_id
+from samzapy.runner.running import NO_DRIVER
 
 logger = logging.getLogger(__name__)
 
@@ -67,8 +68,10 @@ def take_over(
     ids = tuple(transactional_id(config.key, member) for member in members)
     before = 0 if previous is None else previous.epoch
     mine = replace(run or this_run(), job=(config.name, config.id), epoch=before + _ATTEMPTS, transactional_ids=ids)
-    mine = replace(mine, lease_ms=0 if state.system else config.spark.lease_ms)
-    checkpoints.write_owner(mine)
+    mine = replace(mine, lease_ms=_lease_ms(config, state, mine))
+    # Until the run before has been waited for, whoever comes next has to wait for it as well.
+    unsure = mine if previous is None else replace(mine, lease_ms=max(mine.lease_ms, previous.lease_ms))
+    checkpoints.write_owner(unsure)
     # 4  fences
     if state.system is not None:
         try:
@@ -80,8 +83,7 @@ def take_over(
             if config.task.guarantee.transactional:
                 raise
             state = refused(state.system, str(cause))
-            mine = replace(mine, lease_ms=config.spark.lease_ms)
-            checkpoints.write_owner(mine)
+            mine = replace(mine, lease_ms=_lease_ms(config, state, mine))
     # 5  a run that nothing fences
     waited = previous is not None and _may_go_on(checkpoints, previous)
     if previous is not None and waited:
@@ -91,8 +93,14 @@ def take_over(
     greatest = max((found.epoch for task in tasks if (found := checkpoints.read(task)) is not None), default=0)
     if greatest >= mine.epoch:
         mine = replace(mine, epoch=greatest + _ATTEMPTS)
+    if mine != unsure:
         checkpoints.write_owner(mine)
     return Claim(mine, state, waited)
+
+
+def _lease_ms(config: JobConfig, state: StateTransactions, run: JobRun) -> int:
+    """How long containers of a run may go on unseen: none of them does that is fenced, nor has a tool any."""
+    return 0 if state.system is not None or run.pid == NO_DRIVER else config.spark.lease_ms
 
 
 def refuse_another_job(config: JobConfig, owner: JobRun | None) -> None:

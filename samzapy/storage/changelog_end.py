@@ -25,17 +25,19 @@ _POLL_RECORDS = 100
 class ChangelogEnd:
     """Where the own records of one changelog partition end. One thread."""
 
-    __slots__ = ("_consumer_of", "_last", "_store", "end", "found", "ssp")
+    __slots__ = ("_consumer_of", "_own", "_sent", "_store", "end", "found", "ssp")
 
     def __init__(
         self, store: str, ssp: SystemStreamPartition, end: int, consumer_of: Callable[[str], SystemConsumer]
     ) -> None:
         """`end`: the partition's end at the start; everything before it was looked at."""
         self.ssp = ssp
+        #: Where the next own record is expected: behind the own records and the end of their transaction.
         self.end = end
+        self._own = end
         self._store = store
         self._consumer_of = consumer_of
-        self._last: int | None = None
+        self._sent: int | None = None
         #: Whether another writer was found.
         self.found = False
 
@@ -54,22 +56,24 @@ class ChangelogEnd:
             )
         if first > self.end:
             self._look(first)
-        self._last = last
+        self._sent = last
 
     def committed(self, marker_offsets: int) -> None:
         """What was sent is durable, and took so many offsets more."""
-        if self._last is not None:
-            self.end = self._last + 1 + marker_offsets
-            self._last = None
+        if self._sent is not None:
+            self._own = self._sent + 1
+            self.end = self._own + marker_offsets
+            self._sent = None
 
     def _look(self, until: int) -> None:
-        """Read what lies between the own end and `until`; only control records may."""
-        first = first_record(self.ssp, self.end, until, self._consumer_of)
+        """Read what lies between the own records and `until`; only control records may. What stands in the place of the
+        expected one is looked at, too."""
+        first = first_record(self.ssp, self._own, until, self._consumer_of)
         if first is None:
-            self.end = until
+            self.end = self._own = until
             return
         self.found = True
-        raise foreign_records(self._store, self.ssp, self.end, first)
+        raise foreign_records(self._store, self.ssp, self._own, first)
 
 
 def foreign_records(store: str, ssp: SystemStreamPartition, end: int, first: int) -> ForeignRecords:

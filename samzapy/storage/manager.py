@@ -78,8 +78,8 @@ class TaskStores:
             }
 
     def offsets(self) -> dict[str, int]:
-        """Per store with a changelog, the changelog offset that it is complete up to; -1 for none."""
-        return {name: held.offset for name, held in self._held.items() if held.changelog is not None}
+        """Per store with a changelog, the offset of the last record that the task has written there; -1 for none."""
+        return {name: held.own_offset for name, held in self._held.items() if held.changelog is not None}
 
     def changelog_ends(self, system: str) -> Iterator[ChangelogEnd]:
         """What sees that nobody else writes to the stores' changelogs on that system."""

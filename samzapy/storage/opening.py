@@ -283,6 +283,7 @@ class StoreOpener:
             filling=store.filling,
             backup=self._backups.maker(config, store.engine, factory, settings, self._logged.directory(config.name)),
             end=end,
+            own=None if store.known_end is None else store.known_end - 1,
             directory=self._logged.directory(config.name) if factory.persistent else None,
         )
 
@@ -291,10 +292,10 @@ def _result(store: _Opened, read: Restored) -> RestoreResult:
     found = None if store.ssp is None else read.get(store.ssp)
     records, seconds = found or (0, 0.0)
     if store.snapshot:
-        source = "snapshot + changelog" if found else "snapshot"
+        source = "snapshot + changelog" if records else "snapshot"
     elif store.kept:
         source = "standby" if store.taken_over else "local store"
-        if found:
+        if records:
             source += " + changelog"
     else:
         source = "changelog" if records else "nothing"

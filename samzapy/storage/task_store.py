@@ -35,6 +35,7 @@ class TaskStore:
         "_directory",
         "_flushing",
         "_marked_s",
+        "_own",
         "backup",
         "changelog",
         "end",
@@ -60,17 +61,20 @@ class TaskStore:
         filling: StoreFilling | None = None,
         backup: StoreBackup | None = None,
         end: ChangelogEnd | None = None,
+        own: int | None = None,
         directory: Path | None = None,
     ) -> None:
         """`offset`: the changelog offset up to which the engine is complete, -1 for none. `files`: when it is flushed.
         `view`: what the task gets over the key-value store, None for that itself. `filling`: the streams it is filled
-        from, `backup`: what makes snapshots of it, None for none. `end`: sees that nobody else writes to its changelog.
+        from, `backup`: what makes snapshots of it, None for none. `end`: sees that nobody else writes to its changelog, `own`: the
+        offset of the last record that the task has written there, None if that is not known.
         `directory`: where its files are, None for none."""
         self._flushing = Flushing(engine, files, clock)
         self.view = view
         self.filling = filling
         self.backup = backup
         self.end = end
+        self._own = offset if own is None else own
         self._directory = directory
         self.stack = stack
         self.engine = engine
@@ -108,7 +112,7 @@ class TaskStore:
     def acknowledged_offset(self, producer: SystemProducer) -> int:
         """The changelog offset of this commit: the last acknowledged record's, or the one before if nothing changed."""
         if not self.stack.uncommitted.changes or self.changelog is None:
-            return self.offset
+            return self._own
         last = producer.last_offset(self.changelog.stream, self.changelog.partition)
         if last is None or last <= self.offset:
             raise StoreError(
@@ -117,7 +121,13 @@ class TaskStore:
             )
         if self.end is not None:
             self.end.sent(last, len(self.stack.uncommitted.changes))
+        self._own = last
         return last
+
+    @property
+    def own_offset(self) -> int:
+        """The offset of the last changelog record that the task has written; -1 for none."""
+        return self._own
 
     def apply(self, offset: int, input_offsets: Mapping[SystemStreamPartition, int]) -> None:
         """One write of the changes and their marker; nothing at all if there are none.
@@ -126,7 +136,9 @@ class TaskStore:
         """
         changes = self._with_expired(self.stack.uncommitted.changes)
         if changes or self._clock.monotonic() - self._marked_s >= _MARKER_S:
-            self._write(changes, offset, input_offsets, self._clock.wall_ms())
+            # The end of the transaction is no change: a store that is there needs nothing more of the changelog.
+            complete = offset if self.end is None else max(offset, self.end.end - 1)
+            self._write(changes, complete, input_offsets, self._clock.wall_ms())
             if self.backup is not None:
                 self.backup.committed()
         self.flush_if_due()

@@ -197,7 +197,7 @@ def test_without_transactions_an_unseen_run_is_given_the_time_to_let_go(checkpoi
     from samzapy.cli.surroundings import look_around
 
     write_owner("another-host", 42)
-    config = load_job("job.properties")
+    config = load_job("job.properties", {"task.state.transactions": "false"})
     model: JobModel = look_around(config)[0]
     seen = []
 

@@ -32,7 +32,7 @@ class PlainTask(StreamTask):
 
 
 def instance(task):
-    return TaskInstance("Partition 0", task, None, None, None, {ONE: 0, TWO: 0})
+    return TaskInstance("Partition 0", task, None, None, {ONE: 0, TWO: 0})
 
 
 def bring(task, ssp, *times):

@@ -9,6 +9,7 @@ from samzapy.errors import (
     RetriableError,
     TransactionAborted,
     TransactionIndeterminate,
+    TransactionsRefused,
     UnknownStream,
 )
 from samzapy.system.kafka.errors import delivery_error, general_error, transaction_error
@@ -37,7 +38,7 @@ def test_a_call_in_the_wrong_state_is_a_producer_error():
 def test_a_right_that_is_missing_is_named():
     error = KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     found = transaction_error(error, "init_transactions of the producer 'x'")
-    assert type(found) is EnvironmentFailure
+    assert type(found) is TransactionsRefused
     assert "not authorised: TransactionalId" in str(found)
 
 

@@ -10,7 +10,6 @@ from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord
 from samzapy.checkpoint import manager_for
-from samzapy.container.delivery import transactional_id
 from samzapy.errors import (
     ConfigError,
     EnvironmentFailure,
@@ -27,7 +26,7 @@ from samzapy.runner.prepare import prepare
 from samzapy.spark.bootstrap import Bootstrap, writable_store
 from samzapy.spark.failures import told_by
 from samzapy.spark.ownership import abort_open, own
-from samzapy.spark.partition_writer import PartitionWritten
+from samzapy.spark.partition_writer import PartitionWritten, writer_id
 from samzapy.spark.parts import job_clients
 from samzapy.spark.positions import commit_positions, starting_positions
 from samzapy.spark.tasks import job_tasks
@@ -90,8 +89,8 @@ def test_a_store_that_no_frame_can_fill_is_refused(tmp_path, keys, message):
 
 
 def test_who_writes_owns_the_job_and_writes_down_what_its_first_start_would(job):
-    with opened(job) as (_, checkpoints, tasks):
-        run = own(job.config, checkpoints, tasks, "", never)
+    with opened(job) as (clients, checkpoints, tasks):
+        run = own(job.config, clients, checkpoints, tasks, "", never)
         assert checkpoints.read_owner() == run
         assert checkpoints.read_changelog_partitions() == {name: partition for partition, name in TASKS.items()}
     prepared = prepare(job.config, until_end=True)
@@ -103,15 +102,13 @@ def test_who_writes_owns_the_job_and_writes_down_what_its_first_start_would(job)
 
 def test_a_run_that_cannot_be_seen_gets_the_time_to_notice_unless_transactions_fence_it(tmp_path):
     waited = []
-    for guarantee, expected in (("at-least-once", [10.0]), ("exactly-once", [])):
+    for transactions, expected in (("false", [10.0]), ("true", [])):
         waited.clear()
-        folder = tmp_path / guarantee
+        folder = tmp_path / transactions
         folder.mkdir()
-        job = JobFolder(
-            folder, **{"task.guarantee": guarantee, "job.spark.lease.ms": "10000", "task.commit.ms": "5000"}
-        )
-        with opened(job) as (_, checkpoints, tasks):
-            own(job.config, checkpoints, tasks, "a run elsewhere", waited.append)
+        job = JobFolder(folder, **{"task.state.transactions": transactions, "job.spark.lease.ms": "10000"})
+        with opened(job) as (clients, checkpoints, tasks):
+            own(job.config, clients, checkpoints, tasks, "a run elsewhere", waited.append)
         assert waited == expected
 
 
@@ -143,7 +140,7 @@ def test_the_first_start_begins_at_the_positions_and_an_older_checkpoint_keeps_w
     job.append(0, (b"/a", b"{}"), (b"/a", b"{}"), (b"/a", b"{}"), stream="views")
     written = [PartitionWritten(0, 1, 0, 7), PartitionWritten(1, 0, 0, -1)]
     with opened(job) as (clients, checkpoints, tasks):
-        run = own(job.config, checkpoints, tasks, "", never)
+        run = own(job.config, clients, checkpoints, tasks, "", never)
         checkpoints.write({"Partition 0": Checkpoint({VIEWS[0]: 1}, {"other": 5}, epoch=3)})
         updates = Bootstrap(job.config, job.config.stores["counts"], tasks, clients).checkpoints({VIEWS[1]: 0}, written)
         commit_positions(job.config, clients, checkpoints, run.id, updates)
@@ -160,7 +157,7 @@ def test_a_job_that_was_filled_and_positioned_restores_it_and_processes_what_is_
     job.append(0, *[(b"/a", b"{}")] * 3, stream="views")
     job.append(0, (b"/a", number(40)))
     with opened(job) as (clients, checkpoints, tasks):
-        run = own(job.config, checkpoints, tasks, "", never)
+        run = own(job.config, clients, checkpoints, tasks, "", never)
         updates = Bootstrap(job.config, job.config.stores["counts"], tasks, clients).checkpoints(
             {VIEWS[0]: 1, VIEWS[1]: 0}, [PartitionWritten(0, 1, 0, 0)]
         )
@@ -172,31 +169,34 @@ def test_a_job_that_was_filled_and_positioned_restores_it_and_processes_what_is_
 
 def test_no_position_is_committed_once_a_run_of_the_job_has_started(job):
     with opened(job) as (clients, checkpoints, tasks):
-        run = own(job.config, checkpoints, tasks, "", never)
-        own(job.config, checkpoints, tasks, "", never)
+        run = own(job.config, clients, checkpoints, tasks, "", never)
+        own(job.config, clients, checkpoints, tasks, "", never)
         with pytest.raises(JobTakenOver):
             commit_positions(job.config, clients, checkpoints, run.id, {"Partition 0": Checkpoint({VIEWS[0]: 0})})
         assert checkpoints.read("Partition 0") is None
 
 
 def test_what_failed_attempts_left_open_is_aborted_but_nobody_is_fenced_who_owns_the_job(job):
-    name = transactional_id(job.config, "Partition 0")
-    with opened(job) as (_, checkpoints, tasks), closing(job.factory.producer(job.settings, "t", name)) as attempt:
-        run = own(job.config, checkpoints, tasks, "", never)
+    name = writer_id(job.config, 0)
+    with (
+        opened(job) as (clients, checkpoints, tasks),
+        closing(job.factory.producer(job.settings, "t", name)) as attempt,
+    ):
+        run = own(job.config, clients, checkpoints, tasks, "", never)
         attempt.init_transactions()
         attempt.begin()
         attempt.send_changes("counts-log", 0, [(b"/a", number(1))])
         attempt.flush()
-        abort_open(job.config, run.id, "local", TASKS.values(), 60_000)
+        abort_open(job.config, run.id, "local", TASKS, 60_000)
         with pytest.raises(ProducerFenced):
             attempt.commit()
         assert job.committed(0) == []
-        own(job.config, checkpoints, tasks, "", never)
+        own(job.config, clients, checkpoints, tasks, "", never)
         with closing(job.factory.producer(job.settings, "t", name)) as successor:
             successor.init_transactions()
             successor.begin()
             successor.send_changes("counts-log", 0, [(b"/b", number(1))])
-            abort_open(job.config, run.id, "local", TASKS.values(), 60_000)
+            abort_open(job.config, run.id, "local", TASKS, 60_000)
             successor.commit()
     assert job.committed(0) == [(b"/b", number(1))]
 

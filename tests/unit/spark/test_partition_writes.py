@@ -12,10 +12,9 @@ from pyspark.sql import types as sql
 
 from samzapy.api.checkpoint import JobRun
 from samzapy.checkpoint import manager_for
-from samzapy.container.delivery import transactional_id
 from samzapy.errors import ConfigError, JobTakenOver, ProducerFenced, SerdeError, StoreRefused
 from samzapy.spark.job import TravellingJob
-from samzapy.spark.partition_writer import PartitionWriter, PartitionWritten, merged
+from samzapy.spark.partition_writer import PartitionWriter, PartitionWritten, merged, writer_id
 from samzapy.spark.parts import job_clients
 from samzapy.spark.records import FrameColumns, RecordMaker, last_of_each
 from samzapy.spark.tasks import KeyPlacement
@@ -183,7 +182,7 @@ def test_an_earlier_attempt_that_goes_on_is_fenced(job):
         list(writer(job).write(0, records((b"/a", number(1)))))
         yield from records(*((b"/1%05d" % n, number(n)) for n in range(6_000)))
 
-    with pytest.raises(ProducerFenced, match=transactional_id(job.config, "Partition 0")):
+    with pytest.raises(ProducerFenced, match=writer_id(job.config, 0)):
         list(writer(job).write(0, slow()))
     assert job.committed(0) == [(b"/a", number(1))]
 
@@ -191,7 +190,7 @@ def test_an_earlier_attempt_that_goes_on_is_fenced(job):
 def test_once_a_run_of_the_job_has_started_nothing_is_written_and_the_run_is_not_fenced(job):
     own(job, "us")
     own(job, "a run")
-    with closing(job.factory.producer(job.settings, "run", transactional_id(job.config, "Partition 0"))) as producer:
+    with closing(job.factory.producer(job.settings, "run", writer_id(job.config, 0))) as producer:
         producer.init_transactions()
         producer.begin()
         with pytest.raises(JobTakenOver):
