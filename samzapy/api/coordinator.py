@@ -18,7 +18,8 @@ class TaskCoordinator(ABC):
 
     @abstractmethod
     def commit(self, scope: RequestScope = RequestScope.CURRENT_TASK) -> None:
-        """Commit the current task, or all tasks in the container, before the next message."""
+        """Commit before the next message. The state of all tasks in a container is one transaction, so both scopes commit
+        all of them; asynchronous tasks are waited for together, for `task.commit.max.delay.ms` at most."""
 
     @abstractmethod
     def shutdown(self, scope: RequestScope = RequestScope.CURRENT_TASK) -> None:

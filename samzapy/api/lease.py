@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from samzapy.errors import TaskMigrated
+
 
 class Directive(Enum):
     """What the coordinator answers to a report."""
@@ -75,6 +77,11 @@ class ContainerLease(ABC):
     def checkpoint_clock(self) -> int | None:
         """The greatest checkpoint time that every task of the job has, as far as it is durably known; None before."""
         return None
+
+    def outgrow(self, newest: int) -> None:
+        """Have an epoch greater than `newest`, which something outside the job's systems has seen. Raises TaskMigrated when
+        the container is another attempt's."""
+        raise TaskMigrated(f"this attempt has epoch {self.epoch}, epoch {newest} was seen")
 
     @abstractmethod
     def report(self, report: ContainerReport) -> Directive:

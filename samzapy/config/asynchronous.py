@@ -19,6 +19,7 @@ class AsyncConfig:
     callback_timeout_ms: int = -1
     commit_in_flight: bool = False
     key_order: bool = False
+    commit_max_delay_ms: int = 60_000
 
 
 MAX_CONCURRENCY = Key(
@@ -39,13 +40,23 @@ ASYNC_COMMIT = Key(
 KEY_ORDER = Key(
     "task.async.key.order", BOOLEAN, False, "Start a message only when the one before it with the same key is done."
 )
+COMMIT_MAX_DELAY_MS = Key(
+    "task.commit.max.delay.ms",
+    integer(1),
+    60_000,
+    "Milliseconds that a commit waits for messages in flight; then it is left out, and the next one tries again.",
+)
 KEYS = collect(globals())
 
 
 def parse_async(reader: Reader, guarantee: Guarantee, transaction_timeout_ms: int) -> AsyncConfig:
     """How asynchronous tasks run; notes what the guarantee does not allow."""
     config = AsyncConfig(
-        reader.get(MAX_CONCURRENCY), reader.get(CALLBACK_TIMEOUT_MS), reader.get(ASYNC_COMMIT), reader.get(KEY_ORDER)
+        reader.get(MAX_CONCURRENCY),
+        reader.get(CALLBACK_TIMEOUT_MS),
+        reader.get(ASYNC_COMMIT),
+        reader.get(KEY_ORDER),
+        reader.get(COMMIT_MAX_DELAY_MS),
     )
     if config.commit_in_flight and guarantee is not Guarantee.AT_LEAST_ONCE:
         reader.problem(

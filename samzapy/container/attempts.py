@@ -25,6 +25,7 @@ from samzapy.errors import (
     RecordTooLarge,
     RetriableError,
     SamzapyError,
+    StaleEpoch,
     TaskMigrated,
     TransactionAborted,
     TransactionIndeterminate,
@@ -91,6 +92,8 @@ class Attempts:
                 if in_a_row > len(pauses):
                     raise
                 self._check_lease(container, failure)
+                if isinstance(failure, StaleEpoch):
+                    self._outgrow(failure)
                 self._wait(container, failure, pauses[in_a_row - 1])
 
     def _pauses(self, failure: SamzapyError) -> Sequence[float]:
@@ -120,6 +123,16 @@ class Attempts:
             raise TaskMigrated(f"{failure}; and the coordinator does not answer ({silence})") from failure
         if directive is Directive.ABANDON:
             raise TaskMigrated(f"a newer attempt runs this container ({failure})") from failure
+
+    def _outgrow(self, failure: StaleEpoch) -> None:
+        """Go on under a greater epoch, if the job is this run's. Where nobody can tell, the greater epoch owns it."""
+        try:
+            if not self._ownership.known:
+                raise TaskMigrated(str(failure)) from failure
+            self._ownership.look()
+        finally:
+            self._ownership.close()
+        self._lease.outgrow(failure.newest)
 
     def _check_ownership(self) -> None:
         try:

@@ -8,21 +8,16 @@ from samzapy.api.coordinator import RequestScope, TaskCoordinator
 class CoordinatorRequests(TaskCoordinator):
     """One task's requests. `pending` is looked at after every call into the task."""
 
-    __slots__ = ("commit_all", "commit_task", "pending", "shutdown_all", "shutdown_vote")
+    __slots__ = ("commit_asked", "pending", "shutdown_all", "shutdown_vote")
 
     def __init__(self) -> None:
         self.pending = False
-        self.commit_task = False
-        self.commit_all = False
+        self.commit_asked = False
         self.shutdown_vote = False
         self.shutdown_all = False
 
-    def commit(self, scope: RequestScope = RequestScope.CURRENT_TASK) -> None:
-        self.pending = True
-        if scope is RequestScope.ALL_TASKS_IN_CONTAINER:
-            self.commit_all = True
-        else:
-            self.commit_task = True
+    def commit(self, scope: RequestScope = RequestScope.CURRENT_TASK) -> None:  # noqa: ARG002
+        self.pending = self.commit_asked = True
 
     def shutdown(self, scope: RequestScope = RequestScope.CURRENT_TASK) -> None:
         self.pending = True
@@ -38,5 +33,4 @@ class CoordinatorRequests(TaskCoordinator):
     def done(self) -> None:
         """The loop has obeyed; a vote to shut down stays."""
         self.pending = False
-        self.commit_task = False
-        self.commit_all = False
+        self.commit_asked = False

@@ -11,10 +11,11 @@ from samzapy.api.system import OutgoingRecord, SystemProducer
 class ForwardingProducer(SystemProducer):
     """Does what the producer behind it does."""
 
-    __slots__ = ("_producer",)
+    __slots__ = ("_producer", "marker_offsets")
 
     def __init__(self, producer: SystemProducer) -> None:
         self._producer = producer
+        self.marker_offsets = producer.marker_offsets
 
     def send(self, records: Sequence[OutgoingRecord]) -> None:
         self._producer.send(records)
@@ -29,6 +30,9 @@ class ForwardingProducer(SystemProducer):
 
     def last_offset(self, stream: str, partition: int) -> int | None:
         return self._producer.last_offset(stream, partition)
+
+    def purge(self) -> None:
+        self._producer.purge()
 
     def close(self) -> None:
         self._producer.close()

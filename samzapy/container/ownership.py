@@ -37,6 +37,11 @@ class Ownership:
         self._opened = ExitStack()
         self._checkpoints: CheckpointManager | None = None
 
+    @property
+    def known(self) -> bool:
+        """Whether it is written down which run owns the job."""
+        return self._run_id is not None and self._config.task.checkpoint is not None
+
     def check(self, checkpoints: CheckpointManager) -> None:
         """Raise JobTakenOver if a newer run is written down there."""
         if self._run_id is None:

@@ -223,6 +223,7 @@ class Parts:
         if not asynchronous:
             return RunLoop(tasks, inputs, committer, control, clock, **times)
         times["shutdown_ms"] = task.shutdown_ms
+        times["commit_max_delay_ms"] = task.asynchronous.commit_max_delay_ms
         return AsyncRunLoop(asynchronous, inputs, committer, control, clock, self.events, **times)
 
     def _output_ids(self, task_name: str) -> OutputIds | None:

@@ -114,8 +114,8 @@ class RunLoop:
             self._call_window(task)
 
     def commit(self) -> None:
-        """Commit every task whose code has run, now."""
-        self._commit_tasks(self._tasks)
+        """Commit every task whose code has run, now: the state of all of them is one transaction."""
+        self._committer.commit(self._tasks)
 
     def wind_down(self) -> None:
         """After the last turn: wait for what the tasks have begun."""
@@ -159,7 +159,7 @@ class RunLoop:
             if timing is not None:
                 self._fire(task, timing)
             if task.over_budget():
-                self._commit_tasks([task])
+                self.commit()
             if done < total:
                 self._timers()
             if self._stopping or self._should_stop():
@@ -235,14 +235,11 @@ class RunLoop:
             if not fired or self._should_stop():
                 return
             if task.over_budget():
-                self._commit_tasks([task])
+                self.commit()
 
     def _call_window(self, task: TaskInstance) -> None:
         task.window()
         self._after_call(task)
-
-    def _commit_tasks(self, tasks: Sequence[TaskInstance]) -> None:
-        self._committer.commit(tasks)
 
     def _wait(self) -> float:
         until = self.due_at - self._clock.monotonic()
@@ -256,10 +253,8 @@ class RunLoop:
     def _obey(self, task: TaskInstance) -> None:
         """Commits first, then shutdowns, as the coordinator's contract says."""
         requests = task.requests
-        if requests.commit_all:
-            self._commit_tasks(self._tasks)
-        elif requests.commit_task:
-            self._commit_tasks([task])
+        if requests.commit_asked:
+            self.commit()
         requests.done()
         if requests.shutdown_all or all(each.requests.shutdown_vote for each in self._tasks):
             self._stopping = True

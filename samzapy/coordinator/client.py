@@ -108,7 +108,8 @@ class HttpLease(ContainerLease):
     ) -> None:
         self.predecessor = predecessor
         self._client = client
-        self._path = f"/containers/{quote(container_id, safe='')}/report"
+        container = f"/containers/{quote(container_id, safe='')}"
+        self._path, self._epoch_path = f"{container}/report", f"{container}/epoch"
         self._epoch = epoch
         self._duration_s = duration_s
         self._checkpoint_clock: int | None = None
@@ -131,6 +132,14 @@ class HttpLease(ContainerLease):
     def hear(self, answer: Mapping[str, Any]) -> None:
         """Take what an answer says besides its directive."""
         self._checkpoint_clock = answer.get("checkpoint_clock")
+
+    def outgrow(self, newest: int) -> None:
+        """As the coordinator grants it. Raises RetriableError when it does not answer."""
+        answer = self._client.call("POST", self._epoch_path, {"epoch": self._epoch, "newest": newest})
+        if answer["epoch"] is None:
+            super().outgrow(newest)
+        else:
+            self._epoch = answer["epoch"]
 
     def report(self, report: ContainerReport) -> Directive:
         """Tell the coordinator. Raises RetriableError when it does not answer."""

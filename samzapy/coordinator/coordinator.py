@@ -82,6 +82,11 @@ class Coordinator:
             self._changed.notify_all()
             return epoch
 
+    def outgrow(self, container_id: str, epoch: int, newest: int) -> int | None:
+        """A greater epoch than `newest` for the attempt that has `epoch`; None if the container is another attempt's."""
+        with self._changed:
+            return self._leases.outgrow(container_id, epoch, newest)
+
     def process(self, container_id: str) -> AttemptProcess | None:
         """Where the newest attempt runs; None if there is none, or it has not said."""
         with self._changed:
@@ -222,6 +227,7 @@ class LocalLease(ContainerLease):
         """`confirm` is asked, after a silence longer than the lease, whether the job is still this run's: it raises
         JobTakenOver if not, another SamzapyError if it cannot tell."""
         self._coordinator = coordinator
+        self._container_id = container_id
         self._epoch = coordinator.register(container_id)
         self._confirm = confirm
         self._clock = clock
@@ -242,6 +248,13 @@ class LocalLease(ContainerLease):
     def checkpoint_clock(self) -> int | None:
         """As the coordinator has written it down."""
         return self._coordinator.checkpoint_clocks[1]
+
+    def outgrow(self, newest: int) -> None:
+        grown = self._coordinator.outgrow(self._container_id, self._epoch, newest)
+        if grown is None:
+            super().outgrow(newest)
+        else:
+            self._epoch = grown
 
     def report(self, report: ContainerReport) -> Directive:
         """Tell the coordinator. Raises RetriableError when it cannot tell whether the job is still this run's."""

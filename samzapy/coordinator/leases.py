@@ -72,9 +72,13 @@ class Leases:
         self._released.discard(container_id)
         return self._last_epoch
 
-    def outgrow(self, epoch: int) -> None:
-        """Grant no epoch that is not greater than this one."""
-        self._last_epoch = max(self._last_epoch, epoch)
+    def outgrow(self, container_id: str, epoch: int, newest: int) -> int | None:
+        """Grant the attempt that has `epoch` a greater one than `newest`; None if it was superseded."""
+        grant = self._grants[container_id]
+        if grant is None or grant.epoch != epoch or self._abandoned:
+            return None
+        self._last_epoch = grant.epoch = max(self._last_epoch, newest) + 1
+        return grant.epoch
 
     def owns(self, container_id: str, epoch: int) -> bool:
         """Whether `epoch` is the container's newest. Raises KeyError if the container is unknown."""

@@ -4,6 +4,7 @@
 POST /containers/ID/attempts    register {process}: {version, epoch, lease_ms, spec, predecessor,
                                 checkpoint_clock}
 POST /containers/ID/report      a ContainerReport: {directive, checkpoint_clock}
+POST /containers/ID/epoch       have a greater epoch {epoch, newest}: {epoch}, null if superseded
 POST /containers/ID/failure     {epoch, error, message, exit_code, permanent}: {}
 POST /stop                      stop everything: {}
 GET /status                     JobStatus as JSON
@@ -29,7 +30,7 @@ from starlette.routing import Route
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.guard import Guard
 from samzapy.coordinator.page import STYLE, render
-from samzapy.coordinator.wire import WireError, failure_from_json, process_from_json, report_from_json
+from samzapy.coordinator.wire import WireError, epochs_from_json, failure_from_json, process_from_json, report_from_json
 from samzapy.errors import EnvironmentFailure
 from samzapy.version import VERSION
 
@@ -99,6 +100,10 @@ class _Handlers:
         directive = self._coordinator.report(report)
         return JSONResponse({"directive": directive.value, "checkpoint_clock": self._coordinator.checkpoint_clocks[1]})
 
+    async def epoch(self, request: Request) -> Response:
+        epoch, newest = epochs_from_json(await _body(request))
+        return JSONResponse({"epoch": self._coordinator.outgrow(self._container(request), epoch, newest)})
+
     async def failure(self, request: Request) -> Response:
         self._coordinator.fail(failure_from_json(self._container(request), await _body(request)))
         return JSONResponse({})
@@ -133,6 +138,7 @@ def application(coordinator: Coordinator) -> Starlette:
         "/containers/{id}/attempts": handlers.register,
         "/containers/{id}/report": handlers.report,
         "/containers/{id}/failure": handlers.failure,
+        "/containers/{id}/epoch": handlers.epoch,
         "/stop": handlers.stop,
     }
     gets: dict[str, Handler] = {"/status": handlers.status, "/": handlers.page, "/style.css": handlers.style}

@@ -56,6 +56,12 @@ def failure_from_json(container_id: str, body: Any) -> ContainerFailure:
     )
 
 
+def epochs_from_json(body: Any) -> tuple[int, int]:
+    """An attempt's epoch, and the one that it has to outgrow. Raises WireError."""
+    data = _table("epoch", body)
+    return _integer("epoch", data.get("epoch")), _integer("newest", data.get("newest"))
+
+
 def process_from_json(body: Any) -> AttemptProcess | None:
     """Where an attempt runs, None if it does not say. Raises WireError."""
     told = _table("attempt", body).get("process")

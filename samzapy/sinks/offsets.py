@@ -18,7 +18,7 @@ from typing import Any
 
 from samzapy.api.sink import TaskAttempt
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.errors import EnvironmentFailure, RetriableError, TaskMigrated
+from samzapy.errors import EnvironmentFailure, RetriableError, StaleEpoch, TaskMigrated
 from samzapy.sinks.database import Connection, Database
 from samzapy.sinks.failures import is_database_error, is_transient
 
@@ -58,9 +58,12 @@ class SinkOffsets:
                     raise
 
     def claim(self, cursor: Any) -> dict[SystemStreamPartition, int]:
-        """Lock every earlier attempt out, then read the offsets. Raises TaskMigrated if there is a newer attempt."""
+        """Lock every earlier attempt out, then read the offsets. Raises StaleEpoch if the sink has seen a greater epoch:
+        that of a newer attempt, or of an earlier one whose epoch is written down nowhere else."""
         epoch = self._attempt.epoch
-        self._refuse_if_newer(self._rows(cursor))
+        newest = max((seen for _, _, seen, _ in self._rows(cursor)), default=0)
+        if newest > epoch:
+            raise StaleEpoch(self._newer(newest), newest)
         self._database.end_predecessor(cursor, "/".join(self._key))
         self._execute(cursor, f"UPDATE {TABLE} SET epoch = ? WHERE {_OURS} AND epoch <= ?", epoch, *self._key, epoch)
         rows = self._rows(cursor)
@@ -97,10 +100,13 @@ class SinkOffsets:
     def _refuse_if_newer(self, rows: list[tuple[str, int | None, int, int]]) -> None:
         newest = max((epoch for _, _, epoch, _ in rows), default=0)
         if newest > self._attempt.epoch:
-            raise TaskMigrated(
-                f"{self._attempt}: a newer attempt (epoch {newest}) owns the sink '{self._sink}', "
-                f"this one has epoch {self._attempt.epoch}; nothing was written"
-            )
+            raise TaskMigrated(self._newer(newest))
+
+    def _newer(self, newest: int) -> str:
+        return (
+            f"{self._attempt}: a newer attempt (epoch {newest}) owns the sink '{self._sink}', "
+            f"this one has epoch {self._attempt.epoch}; nothing was written"
+        )
 
     def _explain(self, rows: list[tuple[str, int | None, int, int]], ssp: str) -> None:
         self._refuse_if_newer(rows)

@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 from sink_job import SinkJob, expected, expected_offsets
 
 from samzapy import IncomingMessageEnvelope, SystemStreamPartition, TaskAttempt
-from samzapy.errors import EnvironmentFailure, RetriableError, TaskFailed, TaskMigrated
+from samzapy.errors import EnvironmentFailure, RetriableError, StaleEpoch, TaskFailed, TaskMigrated
 from samzapy.failpoints import arm, disarm
 from samzapy.sinks import SqlSink
 
@@ -101,9 +101,7 @@ def test_a_newer_attempt_does_not_wait_for_an_older_ones_open_transaction(open_s
     arm("sink.2", action=lambda _: newer.append(open_sink(epoch=2)))
     with pytest.raises(RetriableError, match=r"table numbers: the commit failed: .*terminat"):
         write(older, (1, "of the older"))
-    with pytest.raises(
-        TaskMigrated, match=r"a newer attempt \(epoch 2\) owns the sink 'numbers', this one has epoch 1"
-    ):
+    with pytest.raises(StaleEpoch, match=r"a newer attempt \(epoch 2\) owns the sink 'numbers', this one has epoch 1"):
         open_sink(epoch=1)
     write(newer[0], (1, "of the newer"))
     assert database.execute("SELECT * FROM numbers").fetchall() == [(1, "of the newer")]
@@ -112,7 +110,7 @@ def test_a_newer_attempt_does_not_wait_for_an_older_ones_open_transaction(open_s
 
 def test_an_older_attempt_does_not_end_the_session_of_a_newer_one(open_sink, database):
     newer = open_sink(epoch=2)
-    with pytest.raises(TaskMigrated):
+    with pytest.raises(StaleEpoch):
         open_sink(epoch=1)
     write(newer, (1, "one"))
     assert database.execute("SELECT * FROM numbers").fetchall() == [(1, "one")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from samzapy.api.envelope import IncomingMessageEnvelope
@@ -27,9 +28,10 @@ _BUSY_WAIT_S = 0.01
 class AsyncRunLoop(RunLoop):
     """As `RunLoop`, for tasks with messages in flight.
 
-    A commit, a window and the end of a stream wait until nothing of their task is in flight, so what a commit writes
-    is the work of exactly the messages before its offsets; with `task.async.commit` a commit does not wait, and its
-    offsets are those of the contiguous prefix. A stop lets what is in flight end, for `shutdown_ms` at most; longer
+    A window and the end of a stream wait until nothing of their task is in flight. A commit is the container's, so it waits
+    for all tasks together: what it writes is the work of exactly the messages before its offsets. After
+    `commit_max_delay_ms` it is left out, and the next one tries again. With `task.async.commit` a commit does not wait, and
+    its offsets are those of the contiguous prefix. A stop lets what is in flight end, for `shutdown_ms` at most; longer
     than that and the attempt ends without a commit.
     """
 
@@ -45,6 +47,7 @@ class AsyncRunLoop(RunLoop):
         window_ms: int,
         commit_ms: int,
         shutdown_ms: int,
+        commit_max_delay_ms: int,
         idle_ms: int = -1,
     ) -> None:
         super().__init__(
@@ -53,6 +56,7 @@ class AsyncRunLoop(RunLoop):
         self._async_tasks = tasks
         self._events = events
         self._shutdown_ms = shutdown_ms
+        self._commit_max_delay_s = commit_max_delay_ms / 1000
         self._polled_to: dict[SystemStreamPartition, int] = {}
         self._full: set[str] = set()
         self._told_of_end: set[str] = set()
@@ -138,18 +142,22 @@ class AsyncRunLoop(RunLoop):
                 task.timing.done(task.offsets.__getitem__)
                 self._fire(task, task.timing)
             if task.over_budget():
-                self._commit_tasks([task])
+                self.commit()
         # Asked before the wait: what ends in it has sent something that is handed over by the next turn.
         busy = any(task.in_flight or task.waiting.ready for task in self._async_tasks)
         if any(task.unsettled for task in self._async_tasks):
             self._events.run(min(_BUSY_WAIT_S, self._wait()))
         return busy
 
-    def _settle(self, tasks: Sequence[AsyncTaskInstance]) -> None:
-        """Wait until nothing of `tasks` is in flight, and no message was overtaken by one that is done."""
+    def _settle(self, tasks: Sequence[AsyncTaskInstance], longest_s: float = math.inf) -> bool:
+        """Wait until nothing of `tasks` is in flight, and no message was overtaken by one that is done; False if that has
+        lasted for `longest_s`."""
         stop_asked_at: float | None = None
+        began = self._clock.monotonic()
         while any(task.unsettled for task in tasks):
             now = self._clock.monotonic()
+            if now - began > longest_s and not self._stopping:
+                return False
             if self._should_stop() or self._stopping:
                 stop_asked_at = now if stop_asked_at is None else stop_asked_at
                 self._check_patience(tasks, now - stop_asked_at)
@@ -160,6 +168,7 @@ class AsyncRunLoop(RunLoop):
             self._events.run(MAX_WAIT_S)
         for task in tasks:
             task.check(self._clock.monotonic())
+        return True
 
     def _check_patience(self, tasks: Sequence[AsyncTaskInstance], waited_s: float) -> None:
         if waited_s * 1000 <= self._shutdown_ms:
@@ -169,10 +178,13 @@ class AsyncRunLoop(RunLoop):
             f"messages are still in flight {self._shutdown_ms} ms (task.shutdown.ms) after the stop: {waiting}"
         )
 
-    def _commit_tasks(self, tasks: Sequence[TaskInstance]) -> None:
-        named = {task.name for task in tasks}
-        self._settle([task for task in self._async_tasks if task.name in named and not task.commits_in_flight])
-        super()._commit_tasks(tasks)
+    def commit(self) -> None:
+        waited_for = [task for task in self._async_tasks if not task.commits_in_flight]
+        if self._settle(waited_for, self._commit_max_delay_s):
+            super().commit()
+        else:
+            busy = ", ".join(f"{task.name} ({task.in_flight})" for task in waited_for if task.unsettled)
+            self._committer.leave_out(f"messages are in flight for longer than task.commit.max.delay.ms: {busy}")
 
     def _call_window(self, task: TaskInstance) -> None:
         self._settle([each for each in self._async_tasks if each is task])

@@ -16,6 +16,7 @@ the state, steps 4 and 5 are awaited one after the other (`state` has both ways)
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,8 @@ from samzapy.clock import Clock
 from samzapy.container.commit.state import StateWriter
 from samzapy.container.task_instance import TaskInstance
 from samzapy.failpoints import reach
+
+logger = logging.getLogger(__name__)
 
 #: Next offsets to process, by task name.
 Positions = Mapping[str, Mapping[SystemStreamPartition, int]]
@@ -75,6 +78,11 @@ class CommitProtocol:
             self._commit_time.update(self._settings.clock.monotonic() - started)
         for task in tasks:
             task.keep_checkpoint()
+
+    def leave_out(self, why: str) -> None:
+        """Count a commit that cannot be made now."""
+        logger.warning("A commit is left out: %s", why)
+        self._settings.metrics.counter("commit", "commits-skipped").inc()
 
     def before(self, tasks: Sequence[TaskInstance], ends: Mapping[SystemStreamPartition, int]) -> None:
         """Called with every poll before it is processed: `ends` are the offsets after its last messages."""

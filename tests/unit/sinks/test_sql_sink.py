@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from samzapy import IncomingMessageEnvelope, SystemStreamPartition, TaskAttempt
-from samzapy.errors import EnvironmentFailure, RetriableError, TaskFailed, TaskMigrated
+from samzapy.errors import EnvironmentFailure, RetriableError, StaleEpoch, TaskFailed, TaskMigrated
 from samzapy.sinks import SqlSink
 
 A, B = SystemStreamPartition("sys", "in", 0), SystemStreamPartition("sys", "more", 0)
@@ -127,8 +127,9 @@ def test_an_attempt_that_was_overtaken_commits_nothing(table):
 
 def test_an_attempt_older_than_the_owner_cannot_open(table):
     table.open(epoch=2).commit({A: 1})
-    with pytest.raises(TaskMigrated, match="this one has epoch 1"):
+    with pytest.raises(StaleEpoch, match="this one has epoch 1") as stale:
         table.open(epoch=1)
+    assert stale.value.newest == 2
     assert table.open(epoch=2).held == {A: 1}
 
 
