@@ -134,7 +134,11 @@ class StaleEpoch(RetriableError):
 
 
 class ForeignRecords(EnvironmentFailure):
-    """Raised when a changelog partition holds records that the job has not written: they must not become state."""
+    """Raised when a changelog partition (`ssp`) holds records that the job has not written: they must not become state."""
+
+    def __init__(self, message: str, ssp: object) -> None:
+        self.ssp = ssp
+        super().__init__(message)
 
 
 class SerdeError(SamzapyError):

@@ -139,7 +139,7 @@ class Container:
             parts.init(task, checkpoints[task.name], epoch, self._clock)
         reach("start.6")
         # 7  inputs
-        self._committer = parts.committer(epoch, self._clock, self._heartbeat.should_stop)
+        self._committer = parts.committer(epoch, self._clock, self._heartbeat.should_stop, self._must_own)
         self._committer.commit([task for task in self._tasks if self._never_committed(task, checkpoints)], force=True)
         self._inputs = parts.inputs(self._ends, self._clock, self._tasks, side)
         self._inputs.start(self._first_offsets())

@@ -276,16 +276,19 @@ class Parts:
             lacking = open_sinks(self.config, task, attempt, checkpoint, context.moved)
             self.metrics.counter(GUARANTEE, "sink-offsets-missing").inc(lacking)
 
-    def committer(self, epoch: int, clock: Clock, must_own: Callable[[], object]) -> CommitProtocol:
-        """What commits the container's tasks; `must_own` raises when they are no longer the container's."""
+    def committer(
+        self, epoch: int, clock: Clock, must_own: Callable[[], object], confirm: Callable[[], object]
+    ) -> CommitProtocol:
+        """What commits the container's tasks; `must_own` raises when it is known that they are somebody else's, `confirm`
+        asks."""
         guarantee = self.config.task.guarantee
         inside = self._producers.system if guarantee is Guarantee.EXACTLY_ONCE else None
-        settings = CommitSettings(self._state_writer(), epoch, clock, self.metrics, must_own, inside)
+        settings = CommitSettings(self._state_writer(confirm), epoch, clock, self.metrics, must_own, inside)
         return AtMostOnce(settings) if guarantee is Guarantee.AT_MOST_ONCE else CommitProtocol(settings)
 
-    def _state_writer(self) -> StateWriter:
+    def _state_writer(self, confirm: Callable[[], object]) -> StateWriter:
         changelogs = frozenset(store.changelog.system for store in self.config.stores.values() if store.changelog)
-        common = (self._checkpoints, self._producers.state, changelogs, self._clients.admin)
+        common = (self._checkpoints, self._producers.state, changelogs, self._clients.admin, confirm)
         transaction = self._producers.transaction
         return AwaitedState(*common) if transaction is None else TransactionalState(*common, transaction)
 

@@ -25,7 +25,7 @@ _POLL_RECORDS = 100
 class ChangelogEnd:
     """Where the own records of one changelog partition end. One thread."""
 
-    __slots__ = ("_consumer_of", "_own", "_sent", "_store", "end", "found", "ssp")
+    __slots__ = ("_consumer_of", "_own", "_sent", "_store", "end", "ssp")
 
     def __init__(
         self, store: str, ssp: SystemStreamPartition, end: int, consumer_of: Callable[[str], SystemConsumer]
@@ -38,8 +38,6 @@ class ChangelogEnd:
         self._store = store
         self._consumer_of = consumer_of
         self._sent: int | None = None
-        #: Whether another writer was found.
-        self.found = False
 
     def check(self, log: OffsetRange) -> None:
         """`log` is the partition as it is before a commit. Raises ForeignRecords."""
@@ -72,7 +70,6 @@ class ChangelogEnd:
         if first is None:
             self.end = self._own = until
             return
-        self.found = True
         raise foreign_records(self._store, self.ssp, self._own, first)
 
 
@@ -82,7 +79,8 @@ def foreign_records(store: str, ssp: SystemStreamPartition, end: int, first: int
     return ForeignRecords(
         f"{ssp}@{first}: the changelog of store '{store}' holds a record of another writer ({own}); it must not become "
         f"state. Find the other writer (was a job file copied with its changelogs?), or keep its records as state: "
-        f"samzapy store adopt JOB.properties {store}"
+        f"samzapy store adopt JOB.properties {store}",
+        ssp,
     )
 
 

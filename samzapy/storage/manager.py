@@ -87,6 +87,12 @@ class TaskStores:
             if held.end is not None and held.end.ssp.system == system:
                 yield held.end
 
+    def distrust(self, changelog: object) -> None:
+        """Set the files of the store with that changelog aside when it is closed."""
+        for held in self._held.values():
+            if held.changelog == changelog:
+                held.distrust()
+
     def changes_committed(self, marker_offsets: int) -> None:
         """What `send_changes` has sent is durable; the end of its transaction took so many offsets more."""
         for held in self._held.values():

@@ -33,6 +33,7 @@ class TaskStore:
     __slots__ = (
         "_clock",
         "_directory",
+        "_distrusted",
         "_flushing",
         "_marked_s",
         "_own",
@@ -76,6 +77,7 @@ class TaskStore:
         self.end = end
         self._own = offset if own is None else own
         self._directory = directory
+        self._distrusted = False
         self.stack = stack
         self.engine = engine
         self.identity = identity
@@ -180,6 +182,10 @@ class TaskStore:
         """Go back to the last commit."""
         self.stack.discard()
 
+    def distrust(self) -> None:
+        """Set the files aside at the end: somebody else has written to the changelog."""
+        self._distrusted = True
+
     def close(self) -> None:
         """Close the stack, then the engine."""
         if self.backup is not None:
@@ -188,7 +194,7 @@ class TaskStore:
             self.stack.store.close()
         finally:
             self.engine.close()
-        if self.end is not None and self.end.found and self._directory is not None:
+        if self._distrusted and self._directory is not None:
             set_aside(self._directory, "foreign", self._clock.wall_ms())
 
     def metrics(self) -> dict[str, float]:

@@ -9,6 +9,7 @@ from samzapy.api.checkpoint import Checkpoint, CheckpointManager
 from samzapy.api.system import SystemAdmin, SystemProducer
 from samzapy.container.task_instance import TaskInstance
 from samzapy.container.transaction import TransactionOnDemand
+from samzapy.errors import ForeignRecords
 
 
 class StateWriter(ABC):
@@ -23,9 +24,11 @@ class StateWriter(ABC):
         producer_of: Callable[[str], SystemProducer],
         changelog_systems: frozenset[str],
         admin_of: Callable[[str], SystemAdmin],
+        confirm: Callable[[], object],
     ) -> None:
         """`producer_of` gives the producer of changelogs and checkpoints on a system; `changelog_systems` hold the
-        changelogs of the job's stores."""
+        changelogs of the job's stores. `confirm` asks whose the container is, and raises when it is somebody else's."""
+        self._confirm = confirm
         self._checkpoints = checkpoints
         self._producer_of = producer_of
         self._changelog_systems = sorted(changelog_systems)
@@ -34,13 +37,20 @@ class StateWriter(ABC):
     def acknowledge_changes(self, tasks: Sequence[TaskInstance]) -> None:
         """Send the tasks' changes to their changelogs and wait for every ack. Raises ForeignRecords when somebody else
         writes there as well."""
-        self._check_ends(tasks)
-        for task in tasks:
-            task.stores.send_changes(self._producer_of)
-        for system in self._changelog_systems:
-            self._producer_of(system).flush()
-        for task in tasks:
-            task.changelog_offsets = task.stores.changelog_offsets(self._producer_of)
+        try:
+            self._check_ends(tasks)
+            for task in tasks:
+                task.stores.send_changes(self._producer_of)
+            for system in self._changelog_systems:
+                self._producer_of(system).flush()
+            for task in tasks:
+                task.changelog_offsets = task.stores.changelog_offsets(self._producer_of)
+        except ForeignRecords as found:
+            # A successor's records are no stranger's: then this attempt only has to let go.
+            self._confirm()
+            for task in tasks:
+                task.stores.distrust(found.ssp)
+            raise
 
     def _check_ends(self, tasks: Sequence[TaskInstance]) -> None:
         for system in self._changelog_systems:
@@ -73,9 +83,10 @@ class TransactionalState(StateWriter):
         producer_of: Callable[[str], SystemProducer],
         changelog_systems: frozenset[str],
         admin_of: Callable[[str], SystemAdmin],
+        confirm: Callable[[], object],
         transaction: TransactionOnDemand,
     ) -> None:
-        super().__init__(checkpoints, producer_of, changelog_systems, admin_of)
+        super().__init__(checkpoints, producer_of, changelog_systems, admin_of, confirm)
         self._transaction = transaction
 
     def write_checkpoints(self, checkpoints: Mapping[str, Checkpoint]) -> None:

@@ -127,14 +127,15 @@ class MemoryJob:
         )
         self.producer.flush()
 
-    def container(self, until_end=True, clock=SYSTEM_CLOCK, **overrides):
-        """A container with every task of the job, and the coordinator it reports to."""
+    def container(self, until_end=True, clock=SYSTEM_CLOCK, *, owned=False, **overrides):
+        """A container with every task of the job, and the coordinator it reports to; `owned`: it knows its run."""
         config = load_job(self.flat | overrides)
         prepared = prepare(config, until_end=until_end)
         model = replace(prepared.model.containers[0], tasks=prepared.model.tasks)
         coordinator = Coordinator(config.name, JobSpec(prepared.model, config.raw, prepared.ends), 5.0)
         lease = LocalLease(coordinator, "0")
-        return build_container(config, model, lease, ends=prepared.ends, clock=clock), coordinator
+        run_id = prepared.run_id if owned else None
+        return build_container(config, model, lease, ends=prepared.ends, clock=clock, run_id=run_id), coordinator
 
     def run(self, **overrides):
         """Run a container to the ends of the inputs; returns its last report."""
