@@ -191,7 +191,7 @@ class SystemProducer(ABC):
         Records whose partition the system chose (by key, or spread) need not be counted.
         """
 
-    def purge(self) -> None:  # noqa: B027
+    def purge(self) -> None:
         """Throw away what is queued and not yet sent, from any thread: the lease is lost, and a successor may write by now.
         The producer is finished. A system that queues nothing has nothing to do."""
 

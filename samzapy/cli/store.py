@@ -144,3 +144,22 @@ def rebuild(job: Path, store: str, directory: Path, texts: tuple[str, ...], task
     results = rebuild_store(load_job(job, pairs(texts)), store, directory, tasks)
     rows = [(task, f"{found.records:,}", f"{found.seconds:.2f}", path) for task, (found, path) in results.items()]
     table(f"Store '{store}' below {directory}", ("task", "records", "seconds", "directory"), rows)
+
+
+@store.command()
+@click.argument("job", type=click.Path(path_type=Path), metavar="JOB.properties")
+@click.argument("stores", nargs=-1, metavar="[STORE]...")
+@click.option("--config", "-c", "texts", multiple=True, metavar="KEY=VALUE", help="Override a key of the job file.")
+@click.option("--take-over", is_flag=True, help="Also if a run that cannot be seen from here may be going on.")
+def adopt(job: Path, stores: tuple[str, ...], texts: tuple[str, ...], *, take_over: bool) -> None:
+    """Make what the changelogs of STOREs hold now the job's own state (of all stores, if none is named).
+
+    A job refuses to start on a changelog that holds records it has not written, such as those of a job file that was
+    copied with its changelogs. Find the other writer first; this says that its records are right.
+    """
+    from samzapy.config.loader import load_job
+    from samzapy.runner.adoption import adopt as adopt_records
+
+    for name, ends in adopt_records(load_job(job, pairs(texts)), stores, take_over=take_over).items():
+        places = ", ".join(f"[{partition}]@{end}" for partition, end in sorted(ends.items()))
+        click.echo(f"{name}: what its changelog holds before {places} is state of this job")

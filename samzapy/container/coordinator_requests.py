@@ -16,7 +16,7 @@ class CoordinatorRequests(TaskCoordinator):
         self.shutdown_vote = False
         self.shutdown_all = False
 
-    def commit(self, scope: RequestScope = RequestScope.CURRENT_TASK) -> None:  # noqa: ARG002
+    def commit(self, scope: RequestScope = RequestScope.CURRENT_TASK) -> None:
         self.pending = self.commit_asked = True
 
     def shutdown(self, scope: RequestScope = RequestScope.CURRENT_TASK) -> None:

@@ -18,7 +18,7 @@ from samzapy.container.attempts import Attempts
 from samzapy.container.clients import SystemClients
 from samzapy.container.lifecycle import Container
 from samzapy.container.ownership import Ownership
-from samzapy.container.parts import Parts
+from samzapy.container.parts import Parts, Plugins
 from samzapy.container.reporting import Reporting
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.failpoints import arm_from_environment
@@ -51,8 +51,7 @@ def build_container(
     arm_from_environment(os.environ)
     task_class = load_task_class(config.task.task_class)
     name = f"{config.key}-{model.id}"
-    engines = load_engines(config)
-    serdes = serde_registry(config)
+    plugins = Plugins(load_engines(config), serde_registry(config), task_class)
     ownership = Ownership(config, run_id)
     metrics = Registry()
     state = state_transactions(config, has_transactions) if transactions else StateTransactions(None, "task.guarantee")
@@ -61,7 +60,7 @@ def build_container(
     def build() -> Container:
         clients = SystemClients(config.systems, system_factory, name, config.task.transaction_timeout_ms)
         checkpoints = manager_for(config, clients)
-        parts = Parts(config, model, clients, checkpoints, engines, serdes, task_class, metrics, state.system)
+        parts = Parts(config, model, clients, checkpoints, plugins, metrics, state.system)
         return Container(parts, lease, ends or {}, clock, ownership, on_lost)
 
     produce = config.task.errors.policies[Stage.PRODUCE]

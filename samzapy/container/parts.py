@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import cached_property
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
@@ -49,8 +50,8 @@ from samzapy.container.policies.policy_log import PolicyLog
 from samzapy.container.policies.raw_records import RawRecords
 from samzapy.container.policies.recovery import Recovery
 from samzapy.container.policies.task_instance import TolerantTaskInstance
-from samzapy.container.producers import TaskProducers
 from samzapy.container.positions import Offsets, committed_changelogs, count_moves, own_changelog_ends
+from samzapy.container.producers import TaskProducers
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.sinks import open_sinks
 from samzapy.container.sources.filling import fill_stores
@@ -64,6 +65,15 @@ from samzapy.storage.manager import OpeningStores, TaskStores, begin_task_stores
 from samzapy.storage.opening import TaskSettings
 
 
+@dataclass(frozen=True)
+class Plugins:
+    """What the job file names: its stores' engines, its serdes, by name, and its task."""
+
+    engines: Mapping[str, StorageEngineFactory]
+    serdes: Mapping[str, Serde]
+    task_class: type[AnyTask]
+
+
 class Parts:
     """Makes the tasks, stores, inputs and the committer of one container, and closes the clients they share."""
 
@@ -73,9 +83,7 @@ class Parts:
         model: ContainerModel,
         clients: SystemClients,
         checkpoints: CheckpointManager,
-        engines: Mapping[str, StorageEngineFactory],
-        serdes: Mapping[str, Serde],
-        task_class: type[AnyTask],
+        plugins: Plugins,
         metrics: MetricsRegistry,
         transactions: str | None,
     ) -> None:
@@ -85,9 +93,9 @@ class Parts:
         self.metrics = metrics
         self._clients = clients
         self._checkpoints = checkpoints
-        self._engines = engines
-        self._serdes = serdes
-        self._task_class = task_class
+        self._engines = plugins.engines
+        self._serdes = plugins.serdes
+        self._task_class = plugins.task_class
         self._control = ControlSender(config, clients, model.tasks_of_job or len(model.tasks))
         self._producers = TaskProducers(config, model.id, clients, metrics, transactions)
         self._followed: dict[str, dict[SystemStreamPartition, str]] = {}

@@ -20,8 +20,8 @@ from samzapy.config.job import JobConfig
 from samzapy.config.promises import downgrades
 from samzapy.config.stores import StoreConfig
 from samzapy.container.clients import SystemClients
-from samzapy.container.producers import check_transaction_timeout
 from samzapy.container.factory import check_timers, load_task_class
+from samzapy.container.producers import check_transaction_timeout
 from samzapy.container.sources.processors import load_processors
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import ConfigError, ConfigProblem, UnknownStream

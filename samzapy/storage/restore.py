@@ -12,8 +12,8 @@ from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.clock import Clock
 from samzapy.errors import RestoreError, StoreError
 from samzapy.failpoints import reach
-from samzapy.storage.kv.expiring import Expiry
 from samzapy.storage.changelog_end import foreign_records
+from samzapy.storage.kv.expiring import Expiry
 from samzapy.storage.last_values import LastValues
 from samzapy.storage.marker import Marker, StoreIdentity
 
@@ -57,7 +57,7 @@ class StoreRestore:
         "_chunk_bytes", "_engine", "_expiry", "_gathered", "_identity", "_known_end", "_last", "_load", "_memory_bytes", "bound", "label", "needs_times", "records", "ssp", "start",
     )  # fmt: skip
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # from where to where, and what it means
         self,
         engine: StorageEngine,
         identity: StoreIdentity,

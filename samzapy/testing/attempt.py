@@ -15,7 +15,7 @@ from samzapy.container.clients import SystemClients
 from samzapy.container.factory import load_task_class
 from samzapy.container.lifecycle import Container
 from samzapy.container.ownership import Ownership
-from samzapy.container.parts import Parts
+from samzapy.container.parts import Parts, Plugins
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.task_instance import TaskInstance
 from samzapy.failpoints import FailPointReached
@@ -79,9 +79,7 @@ class Attempt:
             ContainerModel("0", prepared.model.tasks),
             clients,
             manager_for(job, clients),
-            load_engines(job),
-            serde_registry(job),
-            load_task_class(job.task.task_class),
+            Plugins(load_engines(job), serde_registry(job), load_task_class(job.task.task_class)),
             Registry(),
             state_transactions(job, has_transactions).system,
         )

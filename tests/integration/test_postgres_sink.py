@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 from sink_job import SinkJob, expected, expected_offsets
 
 from samzapy import IncomingMessageEnvelope, SystemStreamPartition, TaskAttempt
-from samzapy.errors import EnvironmentFailure, RetriableError, StaleEpoch, TaskFailed, TaskMigrated
+from samzapy.errors import EnvironmentFailure, RetriableError, StaleEpoch, TaskFailed
 from samzapy.failpoints import arm, disarm
 from samzapy.sinks import SqlSink
 

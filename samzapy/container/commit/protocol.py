@@ -116,7 +116,7 @@ class CommitProtocol:
         # 7  count it
         self._count(tasks)
 
-    def _positions(self, tasks: Sequence[TaskInstance], offsets: Positions) -> Positions:  # noqa: ARG002
+    def _positions(self, tasks: Sequence[TaskInstance], offsets: Positions) -> Positions:
         """What the checkpoints say of the inputs, when `offsets` are processed."""
         return offsets
 

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from memory_job import MemoryJob
@@ -16,6 +17,7 @@ from samzapy.errors import ForeignRecords
 from samzapy.failpoints import arm, disarm
 from samzapy.runner.adoption import adopt
 from samzapy.runner.prepare import prepare
+from samzapy.runner.running import NO_DRIVER
 from samzapy.system.factories import system_factory
 
 GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]
@@ -38,6 +40,16 @@ def job_with(folder, guarantee="at-least-once", **keys):
 def write_as_somebody_else(job, key="a", value=100):
     job.producer.send([OutgoingRecord("counts-changelog", key.encode(), json.dumps(value).encode(), 0)])
     job.producer.flush()
+
+
+def end_run(job):
+    """As if the last run's process were gone, so that tools may work on the job."""
+    with (
+        closing(SystemClients(job.config.systems, system_factory, "test")) as clients,
+        closing(manager_for(job.config, clients)) as checkpoints,
+    ):
+        owner = checkpoints.read_owner()
+        checkpoints.write_owner(replace(owner, pid=NO_DRIVER))
 
 
 def end(job):
@@ -108,6 +120,7 @@ def test_adopted_foreign_records_become_state(tmp_path):
     job = job_with(tmp_path)
     job.run()
     write_as_somebody_else(job, value=100)
+    end_run(job)
     assert adopt(job.config, ["counts"]) == {"counts": {0: end(job)}}
     job.send((0, "a", {"id": 3}))
     job.run()
@@ -121,6 +134,7 @@ def test_what_was_adopted_of_a_changelog_says_nothing_of_one_that_was_made_anew(
     job = job_with(tmp_path, **{"task.checkpoint.factory": "topic"})
     prepare(job.config)
     write_as_somebody_else(job)
+    end_run(job)
     adopt(job.config, [])
     job.admin.delete("counts-changelog")
     job.container()

@@ -275,10 +275,10 @@ def test_a_job_without_transactions_runs_and_says_what_that_weakens(tmp_path, ke
 @pytest.mark.parametrize("guarantee", ["effectively-once", "exactly-once"])
 def test_a_guarantee_that_needs_transactions_is_refused_without_them(tmp_path, guarantee):
     job = MemoryJob(tmp_path, **{"task.guarantee": guarantee, **COMMIT_MS})
-    with pytest.raises(ConfigError, match="task.state.transactions: must be true"):
+    with pytest.raises(ConfigError, match=r"task\.state\.transactions: must be true"):
         load_job(job.flat | {"task.state.transactions": "false"})
     own = load_job(job.flat | {"systems.mem.samza.factory": f"{__name__}:WithoutTransactions"})
-    with pytest.raises(ConfigError, match="task.checkpoint.system: .*-once needs a system with transactions"):
+    with pytest.raises(ConfigError, match=r"task\.checkpoint\.system: .*-once needs a system with transactions"):
         state_transactions(own, has_transactions)
     with pytest.raises(TransactionsRefused):
         prepare(load_job(job.flat | {"systems.mem.samza.factory": f"{__name__}:RefusesIds"}))
