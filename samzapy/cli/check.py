@@ -20,7 +20,7 @@ from samzapy.job.model import JobModel
 @click.command()
 @click.argument("job", type=click.Path(path_type=Path), metavar="JOB.properties")
 @click.option("--config", "-c", "texts", multiple=True, metavar="KEY=VALUE", help="Override a key of the job file.")
-@click.option("--strict", is_flag=True, help="Refuse unknown keys.")
+@click.option("--strict", is_flag=True, help="Refuse unknown keys, and keys set twice.")
 @click.option("--show", is_flag=True, help="List every key in force, defaults included.")
 @click.option("--offline", is_flag=True, help="Ask no system: leaves the job model out.")
 def check(job: Path, texts: tuple[str, ...], *, strict: bool, show: bool, offline: bool) -> None:
