@@ -47,7 +47,7 @@ from samzapy.container.policies.policy_log import PolicyLog
 from samzapy.container.policies.raw_records import RawRecords
 from samzapy.container.policies.recovery import Recovery
 from samzapy.container.policies.task_instance import TolerantTaskInstance
-from samzapy.container.positions import Offsets, committed_changelogs, count_moves
+from samzapy.container.positions import Offsets, committed_changelogs, count_moves, of_todays_inputs
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.sinks import open_sinks
 from samzapy.container.sources.filling import fill_stores
@@ -96,7 +96,8 @@ class Parts:
     def read_checkpoints(self, ownership: Ownership) -> dict[str, Checkpoint | None]:
         """The last checkpoint of every task, None where there is none. Raises JobTakenOver."""
         ownership.check(self._checkpoints)
-        return {task.name: self._checkpoints.read(task.name) for task in self.model.tasks}
+        names = [task.name for task in self.model.tasks]
+        return {name: of_todays_inputs(self.config, name, self._checkpoints.read(name)) for name in names}
 
     def starting_offsets(self, checkpoints: Mapping[str, Checkpoint | None], now_ms: int) -> dict[str, Offsets]:
         """Where every task starts; what that skips or repeats is counted. Raises OffsetOutOfRange, UnknownStream."""
