@@ -19,6 +19,7 @@ from samzapy.config import (
     job,
     job_clock,
     metrics,
+    own_streams,
     placement,
     rocksdb,
     serializers,
@@ -90,6 +91,7 @@ def load_job(
     reader.problems += [*read.problems, *references.problems]
     reader.warnings += [*read.warnings, *renamed.warnings]
     config = _parse(reader, read.values, variables)
+    own_streams.check_changelogs(reader, config)
     _check_unknown(reader, config, strict=strict)
     if reader.problems:
         raise ConfigError(reader.problems)
