@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 
-Headers = Sequence[tuple[str, bytes]]
+#: Names and values, in order; names may repeat, and Kafka lets a value be null.
+Headers = Sequence[tuple[str, bytes | None]]
 
 
 class IncomingMessageEnvelope(NamedTuple):
@@ -37,7 +38,7 @@ class OutgoingMessageEnvelope:
     """One output message: `OutgoingMessageEnvelope(SystemStream("kafka", "out"), message, key=key)`.
 
     `partition_key` chooses the partition where it is given (an int names the partition itself), else `key` does, else
-    the system spreads. `headers` are (name, bytes) pairs; `timestamp` is milliseconds since 1970, None for now.
+    the system spreads. `headers` are (name, bytes or None) pairs; `timestamp` is milliseconds since 1970, None for now.
     A None message is a tombstone.
     """
 

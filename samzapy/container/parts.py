@@ -39,6 +39,7 @@ from samzapy.container.input_parts import InputParts, heads_of, logs_of
 from samzapy.container.inputs import Inputs
 from samzapy.container.limits import RecordLimits
 from samzapy.container.loop_control import LoopControl
+from samzapy.container.outputs import serdes_of_outputs
 from samzapy.container.ownership import Ownership
 from samzapy.container.policies.collectors import SizingCollector, TolerantCollector
 from samzapy.container.policies.dead_letters import DeadLetters
@@ -86,6 +87,7 @@ class Parts:
         self._control = ControlSender(config, clients, model.tasks_of_job or len(model.tasks))
         self._delivery = Delivery(config, clients, metrics)
         self._followed: dict[str, dict[SystemStreamPartition, str]] = {}
+        self._output_serdes = serdes_of_outputs(config, self._stream_serdes)
         self._raw = RawRecords() if config.task.errors.writes_letters else None
 
     def take_over(self, must_own: Callable[[], object]) -> None:
@@ -167,7 +169,7 @@ class Parts:
         outputs, state = self._delivery.output_producer(name), self._delivery.state_producer(name)
         task = self._task_class()
         if self.config.task.errors.only_fails and isinstance(task, StreamTask):
-            collector = BufferingCollector(self._stream_serdes, outputs)
+            collector = BufferingCollector(self._output_serdes, outputs)
             collector.control = self._control.of_task(name)
             return TaskInstance(name, task, stores, collector, state, offsets, ids=ids)
         tolerant = self._tolerant_collector(outputs, self._recovery(name, offsets, clock, should_stop))
@@ -226,9 +228,9 @@ class Parts:
         self, producer_of: Callable[[str], SystemProducer], recovery: Recovery
     ) -> TolerantCollector:
         if recovery.policy(Stage.PRODUCE).then is Action.FAIL:
-            return TolerantCollector(self._stream_serdes, producer_of, recovery)
+            return TolerantCollector(self._output_serdes, producer_of, recovery)
         limits = RecordLimits(self.config, self._clients)
-        return SizingCollector(self._stream_serdes, producer_of, recovery, limits.of)
+        return SizingCollector(self._output_serdes, producer_of, recovery, limits.of)
 
     def clocks(self, task: TaskInstance, checkpoint: Checkpoint | None, lease: ContainerLease, clock: Clock) -> None:
         """Give the task its clock's past, the startpoints it follows, and the checkpoints of a state of its own."""
