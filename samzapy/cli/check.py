@@ -31,8 +31,10 @@ def check(job: Path, texts: tuple[str, ...], *, strict: bool, show: bool, offlin
     """
     from samzapy.config.loader import load_job
     from samzapy.config.promises import downgrades
+    from samzapy.runner.folders import check_folders
     from samzapy.runner.import_path import add_import_paths
     from samzapy.runner.spark.reach import check_reach
+    from samzapy.storage.manager import load_engines
 
     config = load_job(job, pairs(texts), strict=strict)
     for warning in config.warnings:
@@ -41,6 +43,7 @@ def check(job: Path, texts: tuple[str, ...], *, strict: bool, show: bool, offlin
     task_class = _check_plugins(config)
     for warning in check_reach(config):
         warn(warning)
+    check_folders(config, load_engines(config))
     model, kept = (None, ()) if offline else _look_around(config, task_class)
     _show_job(config)
     _show_promises((*downgrades(config, task_class), *kept))

@@ -30,7 +30,8 @@ from samzapy.job.planner import changelog_partition_count, keeps_state, plan
 from samzapy.metrics import Registry
 from samzapy.runner.base import PreparedJob
 from samzapy.runner.clock_keeper import read_clocks
-from samzapy.runner.durability import weakly_kept
+from samzapy.runner.durability import check_copies, weakly_kept
+from samzapy.runner.folders import check_folders
 from samzapy.storage.changelog import ensure_access_log, ensure_changelog, find_changelog
 from samzapy.storage.manager import load_engines
 from samzapy.system.choosers.stack import load_chooser
@@ -43,7 +44,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     """Check and set up, in this order.
 
     1  the guarantee can be kept with these systems, the task class and the stores' engines can be imported, the
-       systems and engines take their settings
+       systems and engines take their settings, the folders that the job writes to can be written to
     2  every input exists, those that fill stores and the stream of dead letters too; the inputs' partitions are counted
     3  with transactions, this run takes the job over: it is written down as the owner of a checkpoint topic that exists,
        then what an earlier run left open is aborted, and its tasks are fenced
@@ -58,17 +59,19 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     """
     transaction_system(config)
     task_class = load_task_class(config.task.task_class)
-    load_engines(config)
+    engines = load_engines(config)
     check_timers(config, task_class)
     load_processors(config)
     _check_own_state(config, task_class)
     load_chooser(config)
     for settings in config.systems.values():
         system_factory(settings).check(settings)
+    check_folders(config, engines)
     clients = SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-driver")
     try:
         counts = _partition_counts(config, clients)
         check_transaction_timeout(config, clients)
+        check_copies(config, clients.admin)
         run = this_run()
         model, inputs, clocks = _plan(config, clients, counts, run, task_class)
         ends = _ends(config, clients, model, until_end)
