@@ -48,7 +48,7 @@ from samzapy.container.policies.policy_log import PolicyLog
 from samzapy.container.policies.raw_records import RawRecords
 from samzapy.container.policies.recovery import Recovery
 from samzapy.container.policies.task_instance import TolerantTaskInstance
-from samzapy.container.positions import Offsets, committed_changelogs, count_moves, of_todays_inputs
+from samzapy.container.positions import Offsets, committed_changelogs, count_moves, of_inputs
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.sinks import open_sinks
 from samzapy.container.sources.filling import fill_stores
@@ -98,8 +98,7 @@ class Parts:
     def read_checkpoints(self, ownership: Ownership) -> dict[str, Checkpoint | None]:
         """The last checkpoint of every task, None where there is none. Raises JobTakenOver."""
         ownership.check(self._checkpoints)
-        names = [task.name for task in self.model.tasks]
-        return {name: of_todays_inputs(self.config, name, self._checkpoints.read(name)) for name in names}
+        return {t.name: of_inputs(self.config, t.name, self._checkpoints.read(t.name)) for t in self.model.tasks}
 
     def starting_offsets(self, checkpoints: Mapping[str, Checkpoint | None], now_ms: int) -> dict[str, Offsets]:
         """Where every task starts; what that skips or repeats is counted. Raises OffsetOutOfRange, UnknownStream."""
@@ -121,6 +120,7 @@ class Parts:
         starts: Mapping[str, Offsets],
         clock: Clock,
         on_restore: Callable[[str, int, int], None],
+        should_stop: Callable[[], bool],
     ) -> dict[str, TaskStores]:
         """The stores of every task, restored; `on_restore` hears of `task/store`, offsets read, offsets to read."""
         openings: list[OpeningStores] = []
@@ -143,7 +143,7 @@ class Parts:
                 failing.callback(opening.abandon)
                 openings.append(opening)
             failing.pop_all()
-        stores = restore_together(openings, self._clients.consumer, clock, on_restore)
+        stores = restore_together(openings, self._clients.consumer, clock, on_restore, should_stop)
         sweep_in_background(self.config, [task.name for task in self.model.tasks], clock)
         self.metrics.gauge("restore", "seconds").set(clock.monotonic() - began)
         rebuilt = sum(bool(result.reason) for opened in stores for result in opened.restored.values())
@@ -151,7 +151,11 @@ class Parts:
         return {task.name: opened for task, opened in zip(self.model.tasks, stores, strict=True)}
 
     def fill_stores(
-        self, stores: Mapping[str, TaskStores], clock: Clock, on_restore: Callable[[str, int, int], None]
+        self,
+        stores: Mapping[str, TaskStores],
+        clock: Clock,
+        on_restore: Callable[[str, int, int], None],
+        should_stop: Callable[[], bool],
     ) -> SideInputs | None:
         """Fill the stores that have streams instead of a changelog; what follows them from then on, None if none does."""
 
@@ -159,7 +163,7 @@ class Parts:
             decoder = Decoder(*self._stream_serdes(stream))
             return ControlDecoder(decoder) if self.config.stream(stream).intermediate else decoder
 
-        return fill_stores(self.config, stores, decoder_of, self._clients.consumer, clock, on_restore)
+        return fill_stores(self.config, stores, decoder_of, self._clients.consumer, clock, on_restore, should_stop)
 
     def task(
         self, model: TaskModel, stores: TaskStores, offsets: Offsets, clock: Clock, should_stop: Callable[[], bool]
@@ -229,8 +233,7 @@ class Parts:
     ) -> TolerantCollector:
         if recovery.policy(Stage.PRODUCE).then is Action.FAIL:
             return TolerantCollector(self._output_serdes, producer_of, recovery)
-        limits = RecordLimits(self.config, self._clients)
-        return SizingCollector(self._output_serdes, producer_of, recovery, limits.of)
+        return SizingCollector(self._output_serdes, producer_of, recovery, RecordLimits(self.config, self._clients).of)
 
     def clocks(self, task: TaskInstance, checkpoint: Checkpoint | None, lease: ContainerLease, clock: Clock) -> None:
         """Give the task its clock's past, the startpoints it follows, and the checkpoints of a state of its own."""
@@ -293,5 +296,5 @@ class Parts:
 
     def _stream_serdes(self, stream: SystemStream) -> tuple[Serde | None, Serde | None]:
         config = self.config.stream(stream)
-        key = self._serdes[config.key_serde] if config.key_serde else None
-        return key, self._serdes[config.msg_serde] if config.msg_serde else None
+        key, message = config.key_serde, config.msg_serde
+        return self._serdes[key] if key else None, self._serdes[message] if message else None

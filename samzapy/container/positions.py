@@ -54,7 +54,7 @@ def still_true(
     }
 
 
-def of_todays_inputs(config: JobConfig, task: str, checkpoint: Checkpoint | None) -> Checkpoint | None:
+def of_inputs(config: JobConfig, task: str, checkpoint: Checkpoint | None) -> Checkpoint | None:
     """The checkpoint without the positions in streams that are no inputs of the job any more, which a warning names."""
     if checkpoint is None:
         return None

@@ -6,7 +6,7 @@ from memory_job import MemoryJob
 
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.container.positions import committed_changelogs, of_todays_inputs
+from samzapy.container.positions import committed_changelogs, of_inputs
 
 
 def without_system(flat, system):
@@ -33,7 +33,7 @@ def test_a_system_that_was_renamed_since_the_last_checkpoint_starts_at_its_defau
 def test_the_positions_of_inputs_that_stay_are_kept_with_the_changelogs(tmp_path):
     job = MemoryJob(tmp_path, partitions=1)
     stays, gone = SystemStreamPartition("mem", "in", 0), SystemStreamPartition("gone", "in", 0)
-    found = of_todays_inputs(job.config, "Partition 0", Checkpoint({stays: 3, gone: 4}, {"counts": 7}))
+    found = of_inputs(job.config, "Partition 0", Checkpoint({stays: 3, gone: 4}, {"counts": 7}))
     assert found == Checkpoint({stays: 3}, {"counts": 7})
     assert committed_changelogs(job.config, found) == {"counts": 7}
-    assert of_todays_inputs(job.config, "Partition 0", None) is None
+    assert of_inputs(job.config, "Partition 0", None) is None
