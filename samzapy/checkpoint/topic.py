@@ -12,7 +12,7 @@ from samzapy.checkpoint import codec, samza
 from samzapy.checkpoint.keys import Kind, RecordKey, decode_key, encode_key
 from samzapy.checkpoint.samza import SamzaRecords
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.errors import EnvironmentFailure, RestoreError
+from samzapy.errors import EnvironmentFailure, RestoreStalled
 
 _POLL_RECORDS = 5_000
 _POLL_SECONDS = 0.2
@@ -136,7 +136,7 @@ class TopicCheckpointManager(CheckpointManager):
             if batches or self._reader.position(self._ssp) > position:
                 deadline = now + self.patience_s
             elif now > deadline:
-                raise RestoreError(
+                raise RestoreStalled(
                     f"{self._ssp}@{position}: no record for {self.patience_s:.0f} s before the end {bound.upcoming}"
                 )
 

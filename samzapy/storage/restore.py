@@ -10,7 +10,7 @@ from samzapy.api.engine import Load, StorageEngine
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.clock import Clock
-from samzapy.errors import RestoreError, SamzapyError, StoreError
+from samzapy.errors import RestoreError, RestoreStalled, SamzapyError, StoreError
 from samzapy.failpoints import reach
 from samzapy.storage.kv.expiring import Expiry
 from samzapy.storage.last_values import LastValues
@@ -180,7 +180,7 @@ def run_restores(
     """Read the partitions of one system with a consumer that was not started yet, until each is at its bound.
 
     A partition is done when the consumer's position has reached the bound: what lies between may be control records
-    or holes. Returns (records, seconds) by partition. Raises RestoreError when nothing moved for `stall_s` seconds,
+    or holes. Returns (records, seconds) by partition. Raises RestoreStalled when nothing moved for `stall_s` seconds,
     RestoreStopped once it `should_stop`.
     """
     began = moved = clock.monotonic()
@@ -209,7 +209,7 @@ def run_restores(
             del active[restore.ssp]
             results[restore.ssp] = (restore.records, clock.monotonic() - began)
         if active and now - moved > stall_s:
-            raise RestoreError(_stalled(active.values(), positions, stall_s))
+            raise RestoreStalled(_stalled(active.values(), positions, stall_s))
     return results
 
 

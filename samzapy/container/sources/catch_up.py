@@ -8,7 +8,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemConsumer
 from samzapy.clock import Clock
 from samzapy.container.sources.filler import StoreFiller
-from samzapy.errors import RestoreError
+from samzapy.errors import RestoreStalled
 from samzapy.storage.restore import ProgressCallback, RestoreStopped, ShouldStop, never
 
 _POLL_S = 0.1
@@ -29,7 +29,7 @@ def catch_up(
 ) -> None:
     """Read every store's streams to their bounds, with one consumer a system, and keep what was read.
 
-    `on_progress` hears of `task/store`, offsets read, offsets to read. Raises RestoreError when nothing moved for
+    `on_progress` hears of `task/store`, offsets read, offsets to read. Raises RestoreStalled when nothing moved for
     `stall_s` seconds, RestoreStopped once it `should_stop`, and what a processor or a decoder raises.
     """
     behind = readers(fillers, lambda filler, ssp: filler.positions[ssp] < filler.spans[ssp].bound)
@@ -85,7 +85,7 @@ class _Reading:
             if self._advance():
                 moved = now
             if self._active and now - moved > stall_s:
-                raise RestoreError(f"stores made no progress for {stall_s:g} s: {self._where()}")
+                raise RestoreStalled(f"stores made no progress for {stall_s:g} s: {self._where()}")
 
     def _advance(self) -> bool:
         advanced = False
