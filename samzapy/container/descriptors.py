@@ -6,8 +6,9 @@ socket that it cannot open for a broker that does not answer.
 
 from __future__ import annotations
 
-import os
 import resource
+
+import psutil
 
 from samzapy.config.classes import BYTE_ENGINES, ENGINES, SYSTEMS
 from samzapy.config.guarantee import Guarantee
@@ -32,7 +33,7 @@ def provide_descriptors(config: JobConfig, model: ContainerModel) -> None:
     The estimate is a floor: a store with many tables needs more. Raises TooFewFiles.
     """
     limit = _raised()
-    opened = _open_now()
+    opened = psutil.Process().num_fds()
     stores = len(model.tasks) * sum(map(_is_rocksdb, config.stores.values()))
     files, clients = stores * STORE_FILES, _clients(config, len(model.tasks))
     if limit is not None and opened + files + clients > limit:
@@ -54,14 +55,6 @@ def _raised() -> int | None:
             return soft
         return wanted
     return None if soft == resource.RLIM_INFINITY else soft
-
-
-def _open_now() -> int:
-    try:
-        return len(os.listdir("/proc/self/fd"))
-    except OSError:
-        # Elsewhere than on Linux.
-        return 0
 
 
 def _is_rocksdb(store: StoreConfig) -> bool:

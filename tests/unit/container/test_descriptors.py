@@ -1,6 +1,5 @@
 """The limit of open files, in a process of its own."""
 
-import os
 import subprocess
 import sys
 from contextlib import closing
@@ -99,7 +98,7 @@ def test_a_store_with_one_table_has_open_what_is_counted_on(tmp_path):
         opened.store.put("a", "b")
         opened.commit()
         opened.stores.flush_engines()
-        links = [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if os.path.lexists(link)]
+        links = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
     # One more while the next table is being written.
     assert len([link for link in links if link.startswith(str(tmp_path))]) == STORE_FILES - 1
 
