@@ -9,7 +9,7 @@ import pytest
 
 from samzapy.config.loader import load_job
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner.folders import LEAST_FREE_BYTES, Place, check_folders, look_at, refusal
+from samzapy.runner.folders import STORE_BYTES, Place, check_folders, look_at, refusal
 from samzapy.storage.manager import load_engines
 
 JOB = {
@@ -32,7 +32,7 @@ def check(**keys):
 @contextmanager
 def full_disk(folder):
     """A file system with hardly any room at `folder`."""
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", folder], capture_output=True, check=False)
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", folder], capture_output=True, check=False)
     if made.returncode:
         pytest.skip("needs the right to mount a tmpfs")
     try:
@@ -74,16 +74,19 @@ def test_a_folder_without_room_is_named_with_what_there_is(tmp_path):
     with full_disk(tmp_path), pytest.raises(EnvironmentFailure) as caught:
         check(**{"job.logged.store.base.dir": tmp_path})
     assert str(caught.value).startswith(f"job.logged.store.base.dir: {tmp_path} has ")
-    assert f" B free, expected at least {LEAST_FREE_BYTES:,}, got '{tmp_path}'" in str(caught.value)
+    assert f" B free, expected at least {STORE_BYTES:,}, got '{tmp_path}'" in str(caught.value)
 
 
 def test_what_is_refused_says_why(tmp_path):
-    place = Place(tmp_path, is_folder=True, writable=True, owner=0, free_bytes=LEAST_FREE_BYTES, files=None)
-    assert refusal(place, 0) is None
-    assert refusal(replace(place, files=0), 0) == f"{tmp_path} is on a file system that takes no more files"
+    place = Place(tmp_path, is_folder=True, writable=True, owner=0, free_bytes=STORE_BYTES, files=None)
+    assert refusal(place, 0, STORE_BYTES) is None
+    assert (
+        refusal(replace(place, files=0), 0, STORE_BYTES) == f"{tmp_path} is on a file system that takes no more files"
+    )
+    assert refusal(replace(place, free_bytes=None), 0, STORE_BYTES) is None
     closed = replace(place, writable=False)
-    assert refusal(closed, 0) == f"user root may not write to {tmp_path}"
-    assert refusal(closed, 99_999) == f"user 99999 may not write to {tmp_path}, it belongs to user root"
+    assert refusal(closed, 0, STORE_BYTES) == f"user root may not write to {tmp_path}"
+    assert refusal(closed, 99_999, STORE_BYTES) == f"user 99999 may not write to {tmp_path}, it belongs to user root"
 
 
 def test_the_nearest_folder_that_exists_is_looked_at(tmp_path):
