@@ -1,6 +1,22 @@
-"""`python -m samzapy`: the command of this very Python."""
+"""`samzapy` and `python -m samzapy`: the command, and a Ctrl-C that comes before it is imported."""
 
-from samzapy.cli.main import main
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+#: What a shell reports of a process that SIGINT ended.
+_INTERRUPTED = 130
+
+
+def main() -> NoReturn:
+    """Run the command line and exit."""
+    try:
+        from samzapy.cli.main import main as run  # noqa: PLC0415  # an import takes a while, and may be interrupted
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+    run()
+
 
 if __name__ == "__main__":
     main()

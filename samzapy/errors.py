@@ -61,6 +61,14 @@ class EnvironmentFailure(SamzapyError):
     exit_code = 3
 
 
+class Unreachable(EnvironmentFailure):
+    """Raised when a system does not answer within a call's time; it may do so later."""
+
+
+class TooFewFiles(EnvironmentFailure):
+    """Raised when a process may have fewer files open than its container needs; starting it again changes nothing."""
+
+
 class UnknownStream(EnvironmentFailure):
     """Raised when a stream does not exist on its system; streams are never created by accident."""
 
@@ -169,6 +177,10 @@ class StoreCorrupted(StoreError):
 
 class RestoreError(SamzapyError):
     """Raised when a changelog cannot be read to its bound in time, or holds what it must not hold."""
+
+
+class RestoreStalled(RestoreError):
+    """Raised when a changelog or a stream brings nothing more for too long; it may do so later."""
 
 
 class TaskFailed(SamzapyError):

@@ -27,7 +27,7 @@ class OutputId(NamedTuple):
         """The id among a message's headers, None if it carries none. Raises ValueError on a malformed one."""
         for name, value in headers or ():
             if name == ID_HEADER:
-                stream, partition, offset, rest = value.decode().rsplit("/", 3)
+                stream, partition, offset, rest = (value or b"").decode().rsplit("/", 3)
                 number, _, task = rest.partition("@")
                 return cls(stream, int(partition), int(offset), int(number), unquote(task))
         return None

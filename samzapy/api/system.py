@@ -265,6 +265,10 @@ class SystemAdmin(ABC):
         """The longest transaction time-out the system grants; None for a system without a limit, or that does not say."""
         return None
 
+    def most_replicas(self) -> int | None:
+        """The most copies that the system can keep of a stream, which is its brokers; None where streams have no copies."""
+        return None
+
     @abstractmethod
     def close(self) -> None:
         """Release the client; closing twice is allowed."""

@@ -5,9 +5,9 @@ from samzapy.checkpoint.factories import (
     Clients,
     FileCheckpointManagerFactory,
     TopicCheckpointManagerFactory,
-    checkpoint_topic,
     manager_for,
 )
+from samzapy.config.own_streams import checkpoint_topic
 
 __all__ = [
     "CheckpointManagerFactory",

@@ -14,6 +14,7 @@ from samzapy.checkpoint.samza import SamzaRecords
 from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.config.checkpoint import CheckpointConfig
 from samzapy.config.job import JobConfig
+from samzapy.config.own_streams import checkpoint_topic
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import PluginError, load_class
 
@@ -40,11 +41,6 @@ class CheckpointManagerFactory(ABC):
     @abstractmethod
     def manager(self, job: JobConfig, checkpoint: CheckpointConfig, clients: Clients) -> CheckpointManager:
         """A manager for the job; connects to nothing yet."""
-
-
-def checkpoint_topic(job_name: str, job_id: str) -> str:
-    """The topic's name, as Samza spells it."""
-    return f"__samza_checkpoint_ver_1_for_{job_name.replace('_', '-')}_{job_id.replace('_', '-')}"
 
 
 class TopicCheckpointManagerFactory(CheckpointManagerFactory):

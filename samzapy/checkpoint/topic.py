@@ -12,7 +12,7 @@ from samzapy.checkpoint import codec, samza
 from samzapy.checkpoint.keys import Kind, RecordKey, decode_key, encode_key
 from samzapy.checkpoint.samza import SamzaRecords
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.errors import EnvironmentFailure, RestoreError
+from samzapy.errors import EnvironmentFailure, RestoreStalled
 
 _POLL_RECORDS = 5_000
 _POLL_SECONDS = 0.2
@@ -125,7 +125,7 @@ class TopicCheckpointManager(CheckpointManager):
         stuck = self._read_on(self.patience_s)
         if stuck is not None:
             position, end = stuck
-            raise RestoreError(f"{self._ssp}@{position}: no record for {self.patience_s:.0f} s before the end {end}")
+            raise RestoreStalled(f"{self._ssp}@{position}: no record for {self.patience_s:.0f} s before the end {end}")
 
     def _read_on(self, patience_s: float) -> tuple[int, int] | None:
         """As `_catch_up`; position and end of a reading that has made no progress for so long, None at the end."""

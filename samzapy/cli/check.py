@@ -20,7 +20,7 @@ from samzapy.job.model import JobModel
 @click.command()
 @click.argument("job", type=click.Path(path_type=Path), metavar="JOB.properties")
 @click.option("--config", "-c", "texts", multiple=True, metavar="KEY=VALUE", help="Override a key of the job file.")
-@click.option("--strict", is_flag=True, help="Refuse unknown keys.")
+@click.option("--strict", is_flag=True, help="Refuse unknown keys, and keys set twice.")
 @click.option("--show", is_flag=True, help="List every key in force, defaults included.")
 @click.option("--offline", is_flag=True, help="Ask no system: leaves the job model out.")
 def check(job: Path, texts: tuple[str, ...], *, strict: bool, show: bool, offline: bool) -> None:
@@ -32,8 +32,10 @@ def check(job: Path, texts: tuple[str, ...], *, strict: bool, show: bool, offlin
     from samzapy.config.loader import load_job
     from samzapy.config.promises import downgrades
     from samzapy.job.transactions import state_transactions, weakened_state
+    from samzapy.runner.folders import check_folders
     from samzapy.runner.import_path import add_import_paths
     from samzapy.runner.spark.reach import check_reach
+    from samzapy.storage.manager import load_engines
     from samzapy.system.factories import has_transactions
 
     config = load_job(job, pairs(texts), strict=strict)
@@ -43,6 +45,7 @@ def check(job: Path, texts: tuple[str, ...], *, strict: bool, show: bool, offlin
     task_class = _check_plugins(config)
     for warning in check_reach(config):
         warn(warning)
+    check_folders(config, load_engines(config))
     model, kept = (None, ()) if offline else _look_around(config, task_class)
     _show_job(config)
     weaker = weakened_state(config, state_transactions(config, has_transactions))

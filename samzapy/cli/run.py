@@ -35,7 +35,7 @@ class RunFlags:
 @click.option("--runner", type=click.Choice(["spark", "local"]), default="spark", show_default=True, help="Where.")
 @click.option("--until-end", is_flag=True, help="Stop at the ends the inputs have now.")
 @click.option("--py-files", metavar="A.py,B.zip", help="Code of the job, also for the executors (job.spark.py.files).")
-@click.option("--strict", is_flag=True, help="Refuse unknown keys.")
+@click.option("--strict", is_flag=True, help="Refuse unknown keys, and keys set twice.")
 @click.option("--verbose", is_flag=True, help="Show the log of Spark, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as a line of JSON.")
 def run(job: Path, overrides: tuple[str, ...], **given: Any) -> None:

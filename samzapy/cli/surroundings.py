@@ -27,7 +27,7 @@ from samzapy.job.copartitioning import check_copartitioned
 from samzapy.job.expansion import InputPartitions, follow_growth, from_json
 from samzapy.job.model import JobModel
 from samzapy.job.planner import changelog_partition_count, keeps_state, plan
-from samzapy.runner.durability import weakly_kept
+from samzapy.runner.durability import check_copies, weakly_kept
 from samzapy.storage.changelog import check_changelog
 from samzapy.system.factories import system_factory
 
@@ -55,6 +55,7 @@ def look_around(config: JobConfig, task_class: type[AnyTask] | None = None) -> t
             if ssp.partition >= counts[ssp.system_stream]:
                 message = f"{ssp.system_stream} has partitions 0 to {counts[ssp.system_stream] - 1}"
                 raise ConfigError([ConfigProblem("task.broadcast.inputs", str(ssp), message)])
+        _check_copies(config, admins)
         if config.task.errors.dead_letters is not None:
             _existing(admins, config.task.errors.dead_letters)
         read = {stream: counts[stream] for stream in config.task.inputs}
@@ -104,6 +105,13 @@ def _existing(admins: dict[str, SystemAdmin], stream: SystemStream) -> StreamDes
 def _describe(admins: dict[str, SystemAdmin], stream: SystemStream) -> StreamDescription | None:
     try:
         return admins[stream.system].describe(stream.stream)
+    except (EnvironmentFailure, RetriableError) as cause:
+        raise NotReachable(str(cause)) from cause
+
+
+def _check_copies(config: JobConfig, admins: dict[str, SystemAdmin]) -> None:
+    try:
+        check_copies(config, admins.__getitem__)
     except (EnvironmentFailure, RetriableError) as cause:
         raise NotReachable(str(cause)) from cause
 

@@ -19,6 +19,7 @@ from samzapy.config import (
     job,
     job_clock,
     metrics,
+    own_streams,
     placement,
     rocksdb,
     serializers,
@@ -80,24 +81,25 @@ def load_job(
     """The checked job of a `.properties` file (by path) or of flat pairs, `overrides` on top.
 
     `environ` (default: the process's) is what `${env:NAME}` looks in. Nothing is imported, opened or connected to but
-    the file itself. Unknown keys are warnings, or problems when `strict`. Raises ConfigError with all problems.
+    the file itself. Unknown keys and keys set twice are warnings, or problems when `strict`. Raises ConfigError with all problems.
     """
     variables = os.environ if environ is None else environ
-    read = _read(source, overrides or {})
+    read = _read(source, overrides or {}, strict=strict)
     references = References(read.values, variables)
     renamed = with_todays_names(references.values, references.secret)
     reader = Reader(renamed.values, renamed.secret, references.broken)
     reader.problems += [*read.problems, *references.problems]
     reader.warnings += [*read.warnings, *renamed.warnings]
     config = _parse(reader, read.values, variables)
+    own_streams.check_changelogs(reader, config)
     _check_unknown(reader, config, strict=strict)
     if reader.problems:
         raise ConfigError(reader.problems)
     return replace(config, warnings=tuple(reader.warnings))
 
 
-def _read(given: Path | str | Mapping[str, str], overrides: Mapping[str, str]) -> source.Source:
-    read = source.read(given)
+def _read(given: Path | str | Mapping[str, str], overrides: Mapping[str, str], *, strict: bool) -> source.Source:
+    read = source.read(given, strict=strict)
     on_top = source.read(overrides).values
     return source.Source({**read.values, **on_top}, read.warnings, read.problems)
 

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import javaproperties
 
+from samzapy.config.secrets import MASK, is_secret
 from samzapy.errors import ConfigError, ConfigProblem
 
 _STORE_FACTORY = re.compile(r"stores\.(.+)\.factory")
+#: A `=` or `:` that is not part of the key.
+_SEPARATOR = re.compile(r"(?<!\\)(?:\\\\)*[=:]")
 
 
 @dataclass(frozen=True)
@@ -23,8 +26,11 @@ class Source:
     problems: tuple[ConfigProblem, ...] = ()
 
 
-def read(source: Path | str | Mapping[str, str]) -> Source:
+def read(source: Path | str | Mapping[str, str], *, strict: bool = False) -> Source:
     """The pairs of a file (by path) or of a mapping; blanks around keys and values do not count.
+
+    A key alone on its line is a problem: Java reads it as an empty value, and nobody means that. A key that is set twice
+    is a warning, or a problem when `strict`.
 
     Raises ConfigError for a file that cannot be read or whose text is not in the grammar.
     """
@@ -44,10 +50,10 @@ def read(source: Path | str | Mapping[str, str]) -> Source:
     except UnicodeDecodeError as cause:
         line = data.count(b"\n", 0, cause.start) + 1
         raise _unreadable(f"{path}: cannot read (not UTF-8: byte 0x{data[cause.start]:02x}) line {line}") from cause
-    return _pairs(path, text)
+    return _pairs(path, text, strict=strict)
 
 
-def _pairs(path: Path, text: str) -> Source:
+def _pairs(path: Path, text: str, *, strict: bool) -> Source:
     values: dict[str, str] = {}
     seen: dict[str, int] = {}
     warnings: list[str] = []
@@ -57,19 +63,37 @@ def _pairs(path: Path, text: str) -> Source:
         for element in javaproperties.parse(text):
             if isinstance(element, javaproperties.KeyValue):
                 key = element.key.strip()
-                store = _STORE_FACTORY.fullmatch(key)
-                if key in seen and store:
-                    problems.append(
-                        ConfigProblem(key, None, f"store {store[1]!r} defined twice (lines {seen[key]} and {line})")
-                    )
-                elif key in seen:
-                    warnings.append(f"{key}: set twice in {path} (lines {seen[key]} and {line}); the last one counts")
-                values[key] = element.value.strip()
-                seen[key] = line
+                if _is_key_alone(element):
+                    problems.append(_key_alone(path, line, key))
+                else:
+                    if key in seen:
+                        twice = _twice(path, key, seen[key], line)
+                        if strict or _STORE_FACTORY.fullmatch(key):
+                            problems.append(twice)
+                        else:
+                            warnings.append(f"{twice}; the last one counts")
+                    values[key] = element.value.strip()
+                    seen[key] = line
             line += _lines(element.source)
     except javaproperties.InvalidUEscapeError as cause:
         raise _unreadable(f"{path}: cannot read (bad escape {cause.escape}) line {line}") from cause
     return Source(values, tuple(warnings), tuple(problems))
+
+
+def _is_key_alone(pair: javaproperties.KeyValue) -> bool:
+    return bool(pair.key) and not pair.value and not _SEPARATOR.search(pair.source)
+
+
+def _key_alone(path: Path, line: int, key: str) -> ConfigProblem:
+    message = "expected key=value (key= for an empty value)"
+    return ConfigProblem(f"{path} line {line}", MASK if is_secret(key) else key, message)
+
+
+def _twice(path: Path, key: str, first: int, second: int) -> ConfigProblem:
+    store = _STORE_FACTORY.fullmatch(key)
+    if store:
+        return ConfigProblem(key, None, f"store {store[1]!r} defined twice (lines {first} and {second})")
+    return ConfigProblem(key, None, f"set twice in {path} (lines {first} and {second})")
 
 
 def _lines(text: str) -> int:

@@ -40,7 +40,7 @@ MAX_RESUBMITS = Key(
     "job.spark.max.resubmits",
     integer(0, 1_000_000),
     8,
-    "How often the driver submits a container again that Spark gave up.",
+    "How often the driver submits a container again that Spark gave up, or `--runner local` starts again what may pass.",
 )
 RESUBMIT_BACKOFF_MS = Key(
     "job.spark.resubmit.backoff.ms",

@@ -26,6 +26,11 @@ _record = partial(tuple.__new__, OutgoingRecord)
 _bytes_only: Encode = b"".__add__
 
 
+def no_envelope(given: object) -> TypeError:
+    """The error for something else than an envelope."""
+    return TypeError(f"expected an OutgoingMessageEnvelope to send, got {type(given).__name__} {given!r}")
+
+
 class BufferingCollector(MessageCollector):
     """One task's collector. `hand_over` gives the gathered records to the producers, without waiting for their acks."""
 
@@ -54,7 +59,10 @@ class BufferingCollector(MessageCollector):
         return self._gathered
 
     def send(self, envelope: OutgoingMessageEnvelope) -> None:
-        stream = envelope.system_stream
+        try:
+            stream = envelope.system_stream
+        except AttributeError:
+            raise no_envelope(envelope) from None
         if stream is not self._stream:
             self._choose(stream)
         name, encode_key, encode_message, records = self._route  # type: ignore[misc]
@@ -93,7 +101,8 @@ class BufferingCollector(MessageCollector):
             records.clear()
 
     def _choose(self, stream: SystemStream) -> None:
-        route = self._routes.get(stream)
+        # What is no stream may not be hashable either.
+        route = self._routes.get(stream) if isinstance(stream, SystemStream) else None
         if route is None:
             key, message = self._serdes_of(stream)
             records = self._gathered.setdefault(stream.system, [])

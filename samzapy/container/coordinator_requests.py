@@ -5,6 +5,10 @@ from __future__ import annotations
 from samzapy.api.coordinator import RequestScope, TaskCoordinator
 
 
+def _no_scope(given: object) -> TypeError:
+    return TypeError(f"expected one of {', '.join(map(str, RequestScope))}, got {given!r}")
+
+
 class CoordinatorRequests(TaskCoordinator):
     """One task's requests. `pending` is looked at after every call into the task."""
 
@@ -17,14 +21,18 @@ class CoordinatorRequests(TaskCoordinator):
         self.shutdown_all = False
 
     def commit(self, scope: RequestScope = RequestScope.CURRENT_TASK) -> None:
+        if not isinstance(scope, RequestScope):
+            raise _no_scope(scope)
         self.pending = self.commit_asked = True
 
     def shutdown(self, scope: RequestScope = RequestScope.CURRENT_TASK) -> None:
         self.pending = True
         if scope is RequestScope.ALL_TASKS_IN_CONTAINER:
             self.shutdown_all = True
-        else:
+        elif scope is RequestScope.CURRENT_TASK:
             self.shutdown_vote = True
+        else:
+            raise _no_scope(scope)
 
     def interrupt(self) -> None:
         """Let the task return after the message at hand, for something else that is to be done first."""

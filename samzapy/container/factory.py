@@ -16,6 +16,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.promises import downgrades
 from samzapy.container.attempts import Attempts
 from samzapy.container.clients import SystemClients
+from samzapy.container.descriptors import provide_descriptors
 from samzapy.container.lifecycle import Container
 from samzapy.container.ownership import Ownership
 from samzapy.container.parts import Parts, Plugins
@@ -46,9 +47,10 @@ def build_container(
 
     `ends`: the offset before which each partition ends in a bounded run. `on_lost` is called, on the heartbeat's
     thread, when the lease is gone and the run loop has not let go a lease later (a stuck `process`). `run_id`: the run that the container is part of, whose successors it gives way to. `transactions`: False where a system has refused the job's transactional ids.
-    Raises ConfigError.
+    Raises ConfigError, TooFewFiles.
     """
     arm_from_environment(os.environ)
+    provide_descriptors(config, model)
     task_class = load_task_class(config.task.task_class)
     name = f"{config.key}-{model.id}"
     plugins = Plugins(load_engines(config), serde_registry(config), task_class)

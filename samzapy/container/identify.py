@@ -19,6 +19,7 @@ from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelop
 from samzapy.api.identity import ID_HEADER
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import StreamTask
+from samzapy.container.collector import no_envelope
 
 
 class OutputIds:
@@ -53,6 +54,8 @@ class IdentifyingCollector(MessageCollector):
         self._number = 0
 
     def send(self, envelope: OutgoingMessageEnvelope) -> None:
+        if not isinstance(envelope, OutgoingMessageEnvelope):
+            raise no_envelope(envelope)
         header = (ID_HEADER, self._input + str(self._number).encode() + self._task)
         self._number += 1
         headers = (header, *envelope.headers) if envelope.headers else (header,)

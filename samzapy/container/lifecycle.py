@@ -36,6 +36,7 @@ from samzapy.container.state_parts import progress_of
 from samzapy.container.task_instance import TaskInstance
 from samzapy.failpoints import reach
 from samzapy.storage.manager import TaskStores
+from samzapy.storage.restore import RestoreStopped
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +71,8 @@ class Container:
         self._heartbeat.request_stop()
 
     def run(self) -> ContainerReport:
-        """Run until the inputs end, the tasks vote to stop, or a stop is asked for; returns the last report.
+        """Run until the inputs end, the tasks vote to stop, or a stop is asked for; returns the last report. A stop is
+        heard during a restore as well, which goes on at the next start.
 
         Raises whatever ended the attempt otherwise (TaskFailed, TaskMigrated, StoreError, ProducerError, ...), after
         everything is closed; nothing is committed then.
@@ -79,6 +81,11 @@ class Container:
             with tuned_for_messages():
                 self.start().run()
             return self.finish()
+        except RestoreStopped as stopped:
+            # No task was made, so there is nothing to commit.
+            logger.info("%s", stopped)
+            self._close_all(self._closers())
+            return self._heartbeat.finish("done")
         except BaseException:
             self.abandon()
             raise
@@ -126,10 +133,10 @@ class Container:
         # 4, 5  stores
         self._heartbeat.phase("restoring")
         starts = parts.starting_offsets(checkpoints, self._clock.wall_ms())
-        self._stores = parts.open_stores(checkpoints, starts, self._clock, self._on_restore)
-        side = parts.fill_stores(self._stores, self._clock, self._on_restore)
+        should_stop = self._heartbeat.should_stop
+        self._stores = parts.open_stores(checkpoints, starts, self._clock, self._on_restore, should_stop)
+        side = parts.fill_stores(self._stores, self._clock, self._on_restore, should_stop)
         for model in parts.model.tasks:
-            should_stop = self._heartbeat.should_stop
             stores = self._stores[model.name]
             self._tasks.append(parts.task(model, stores, starts[model.name], self._clock, should_stop))
         reach("start.5")

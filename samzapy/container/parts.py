@@ -42,6 +42,7 @@ from samzapy.container.input_parts import InputParts, heads_of, logs_of
 from samzapy.container.inputs import Inputs
 from samzapy.container.limits import RecordLimits
 from samzapy.container.loop_control import LoopControl
+from samzapy.container.outputs import serdes_of_outputs
 from samzapy.container.ownership import Ownership
 from samzapy.container.policies.collectors import SizingCollector, TolerantCollector
 from samzapy.container.policies.dead_letters import DeadLetters
@@ -50,7 +51,7 @@ from samzapy.container.policies.policy_log import PolicyLog
 from samzapy.container.policies.raw_records import RawRecords
 from samzapy.container.policies.recovery import Recovery
 from samzapy.container.policies.task_instance import TolerantTaskInstance
-from samzapy.container.positions import Offsets, committed_changelogs, count_moves, own_changelog_ends
+from samzapy.container.positions import Offsets, committed_changelogs, count_moves, of_inputs, own_changelog_ends
 from samzapy.container.producers import TaskProducers
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.sinks import open_sinks
@@ -99,6 +100,7 @@ class Parts:
         self._control = ControlSender(config, clients, model.tasks_of_job or len(model.tasks))
         self._producers = TaskProducers(config, model.id, clients, metrics, transactions)
         self._followed: dict[str, dict[SystemStreamPartition, str]] = {}
+        self._output_serdes = serdes_of_outputs(config, self._stream_serdes)
         self._raw = RawRecords() if config.task.errors.writes_letters else None
 
     def take_over(self, must_own: Callable[[], object]) -> None:
@@ -113,7 +115,7 @@ class Parts:
     def read_checkpoints(self, ownership: Ownership) -> dict[str, Checkpoint | None]:
         """The last checkpoint of every task, None where there is none. Raises JobTakenOver."""
         ownership.check(self._checkpoints)
-        return {task.name: self._checkpoints.read(task.name) for task in self.model.tasks}
+        return {t.name: of_inputs(self.config, t.name, self._checkpoints.read(t.name)) for t in self.model.tasks}
 
     def starting_offsets(self, checkpoints: Mapping[str, Checkpoint | None], now_ms: int) -> dict[str, Offsets]:
         """Where every task starts; what that skips or repeats is counted. Raises OffsetOutOfRange, UnknownStream."""
@@ -135,6 +137,7 @@ class Parts:
         starts: Mapping[str, Offsets],
         clock: Clock,
         on_restore: Callable[[str, int, int], None],
+        should_stop: Callable[[], bool],
     ) -> dict[str, TaskStores]:
         """The stores of every task, restored; `on_restore` hears of `task/store`, offsets read, offsets to read."""
         adopted = Adopted.from_json(self._checkpoints.read_record(JobRecord.ADOPTED))
@@ -166,7 +169,7 @@ class Parts:
                 failing.callback(opening.abandon)
                 openings.append(opening)
             failing.pop_all()
-        stores = restore_together(openings, self._clients.consumer, clock, on_restore)
+        stores = restore_together(openings, self._clients.consumer, clock, on_restore, should_stop)
         sweep_in_background(self.config, [task.name for task in self.model.tasks], clock)
         self.metrics.gauge("restore", "seconds").set(clock.monotonic() - began)
         rebuilt = sum(bool(result.reason) for opened in stores for result in opened.restored.values())
@@ -174,7 +177,11 @@ class Parts:
         return {task.name: opened for task, opened in zip(self.model.tasks, stores, strict=True)}
 
     def fill_stores(
-        self, stores: Mapping[str, TaskStores], clock: Clock, on_restore: Callable[[str, int, int], None]
+        self,
+        stores: Mapping[str, TaskStores],
+        clock: Clock,
+        on_restore: Callable[[str, int, int], None],
+        should_stop: Callable[[], bool],
     ) -> SideInputs | None:
         """Fill the stores that have streams instead of a changelog; what follows them from then on, None if none does."""
 
@@ -182,7 +189,7 @@ class Parts:
             decoder = Decoder(*self._stream_serdes(stream))
             return ControlDecoder(decoder) if self.config.stream(stream).intermediate else decoder
 
-        return fill_stores(self.config, stores, decoder_of, self._clients.consumer, clock, on_restore)
+        return fill_stores(self.config, stores, decoder_of, self._clients.consumer, clock, on_restore, should_stop)
 
     def task(
         self, model: TaskModel, stores: TaskStores, offsets: Offsets, clock: Clock, should_stop: Callable[[], bool]
@@ -192,7 +199,7 @@ class Parts:
         outputs = self._producers.outputs
         task = self._task_class()
         if self.config.task.errors.only_fails and isinstance(task, StreamTask):
-            collector = BufferingCollector(self._stream_serdes, outputs)
+            collector = BufferingCollector(self._output_serdes, outputs)
             collector.control = self._control.of_task(name)
             return TaskInstance(name, task, stores, collector, offsets, ids=ids)
         tolerant = self._tolerant_collector(outputs, self._recovery(name, offsets, clock, should_stop))
@@ -251,9 +258,8 @@ class Parts:
         self, producer_of: Callable[[str], SystemProducer], recovery: Recovery
     ) -> TolerantCollector:
         if recovery.policy(Stage.PRODUCE).then is Action.FAIL:
-            return TolerantCollector(self._stream_serdes, producer_of, recovery)
-        limits = RecordLimits(self.config, self._clients)
-        return SizingCollector(self._stream_serdes, producer_of, recovery, limits.of)
+            return TolerantCollector(self._output_serdes, producer_of, recovery)
+        return SizingCollector(self._output_serdes, producer_of, recovery, RecordLimits(self.config, self._clients).of)
 
     def clocks(self, task: TaskInstance, checkpoint: Checkpoint | None, lease: ContainerLease, clock: Clock) -> None:
         """Give the task its clock's past, the startpoints it follows, and the checkpoints of a state of its own."""
@@ -325,5 +331,5 @@ class Parts:
 
     def _stream_serdes(self, stream: SystemStream) -> tuple[Serde | None, Serde | None]:
         config = self.config.stream(stream)
-        key = self._serdes[config.key_serde] if config.key_serde else None
-        return key, self._serdes[config.msg_serde] if config.msg_serde else None
+        key, message = config.key_serde, config.msg_serde
+        return self._serdes[key] if key else None, self._serdes[message] if message else None

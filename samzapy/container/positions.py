@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from samzapy.api.checkpoint import Checkpoint
@@ -12,6 +14,8 @@ from samzapy.config.job import JobConfig
 from samzapy.config.promises import GUARANTEE
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 #: Starting offsets of one task.
 Offsets = dict[SystemStreamPartition, int]
@@ -56,3 +60,20 @@ def still_true(
     return {
         ssp: value for ssp, value in kept.items() if ssp in offsets and offsets[ssp] >= committed.get(ssp, offsets[ssp])
     }
+
+
+def of_inputs(config: JobConfig, task: str, checkpoint: Checkpoint | None) -> Checkpoint | None:
+    """The checkpoint without the positions in streams that are no inputs of the job any more, which a warning names."""
+    if checkpoint is None:
+        return None
+    inputs = {*config.task.inputs, *(ssp.system_stream for ssp in config.task.broadcast_inputs)}
+    former = sorted({ssp.system_stream for ssp in checkpoint.input_offsets} - inputs)
+    if not former:
+        return checkpoint
+    logger.warning(
+        "%s: the checkpoint has positions in %s, no inputs of the job any more: they are dropped",
+        task,
+        ", ".join(map(str, former)),
+    )
+    kept = {ssp: offset for ssp, offset in checkpoint.input_offsets.items() if ssp.system_stream in inputs}
+    return replace(checkpoint, input_offsets=kept)

@@ -7,7 +7,7 @@ from inspect import isawaitable, iscoroutine
 from typing import NoReturn
 
 from samzapy.api.envelope import IncomingMessageEnvelope
-from samzapy.errors import SamzapyError, TaskFailed
+from samzapy.errors import SamzapyError, StoreRefused, TaskFailed
 
 
 class UserCalls:
@@ -40,8 +40,11 @@ class UserCalls:
         )
 
     def _raise(self, envelope: IncomingMessageEnvelope, cause: BaseException) -> NoReturn:
-        """End the attempt over a message: what samzapy raised speaks for itself, the rest is the task's failure."""
+        """End the attempt over a message: what samzapy raised speaks for itself, but a store does not know which message
+        it was; the rest is the task's failure."""
         if isinstance(cause, SamzapyError):
+            if isinstance(cause, StoreRefused):
+                cause.args = (f"{self.name}: process of {envelope.position}: {cause}",)
             raise cause
         raise self._failed(f"process of {envelope.position}", cause) from cause
 

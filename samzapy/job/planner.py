@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.job import JobConfig
-from samzapy.errors import EnvironmentFailure
+from samzapy.config.task import BROADCAST_INPUTS, INPUTS
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.job.expansion import InputPartitions, home, is_late
 from samzapy.job.groupers import GROUPERS, Groups
 from samzapy.job.model import ContainerModel, JobModel, TaskModel, standby_id
@@ -28,7 +29,7 @@ def plan(
     `partitions` gives the partition count of every input (broadcast inputs need none). `previous` is the changelog
     partition of every task that had one before; those are kept, new tasks get the numbers after the largest.
     `known` says which inputs have grown (`follow_growth`). Raises EnvironmentFailure for one that grew out of a broadcast
-    partition.
+    partition, ConfigError if there is nothing to make a task of.
     """
     inputs = [
         SystemStreamPartition(stream.system, stream.stream, number)
@@ -37,6 +38,8 @@ def plan(
     ]
     broadcast = config.task.broadcast_inputs
     groups = _grouped(config, [ssp for ssp in inputs if ssp not in broadcast], known or {})
+    if not groups:
+        raise ConfigError([_no_task(inputs)])
     owned = changelog_partitions(groups, previous or {})
     late = {ssp for ssp in inputs if is_late(ssp, known or {})}
     tasks = [TaskModel(name, ssps | broadcast, owned[name], ssps & late) for name, ssps in groups.items()]
@@ -44,6 +47,16 @@ def plan(
     count = max(1, min(config.container_count, len(tasks)))
     containers = tuple(ContainerModel(str(i), tuple(tasks[i::count]), len(tasks)) for i in range(count))
     return JobModel(containers, _standbys(config, containers))
+
+
+def _no_task(inputs: Sequence[SystemStreamPartition]) -> ConfigProblem:
+    if not inputs:
+        return ConfigProblem(
+            INPUTS.name, None, "expected an input with partitions: they have none, so there is no task"
+        )
+    return ConfigProblem(
+        BROADCAST_INPUTS.name, None, f"takes every partition of {INPUTS.name}, so there is no task: leave one out"
+    )
 
 
 def _standbys(config: JobConfig, containers: Sequence[ContainerModel]) -> tuple[ContainerModel, ...]:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from contextlib import closing
 
+from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.placement import COPIES
+from samzapy.container.attempts import Attempts
 from samzapy.container.factory import build_container
 from samzapy.container.ownership import Ownership
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
-from samzapy.coordinator.progress import JobStatus
-from samzapy.errors import JobTakenOver, TaskMigrated
+from samzapy.coordinator.progress import ContainerFailure, JobStatus
+from samzapy.errors import JobTakenOver, SamzapyError, TaskMigrated
 from samzapy.job.model import ContainerModel, JobModel
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
 from samzapy.runner.clock_keeper import ClockKeeper
 from samzapy.runner.feed import StatusFeed
 from samzapy.runner.ownership_watch import OwnershipWatch
+from samzapy.runner.restarts import Restarts
 from samzapy.runner.signals import STOPPING, StopSignals
+from samzapy.runner.spark.backoff import Backoff
 
 
 class _Listener:
@@ -37,8 +41,12 @@ class _Listener:
 class LocalRunner(Runner):
     """Runs the job here, whatever `job.container.count` says: one process has one core's worth of Python anyway.
 
-    Nothing is retried: the first failure is raised, and a restart begins at the last commit.
+    What may pass, as a broker that does not answer, is tried again from the last commit, as often as Spark's runner
+    submits again; any other failure is raised at once.
     """
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
 
     def run(self, prepared: PreparedJob, options: RunOptions) -> JobOutcome:
         """Run to the end or to a signal. Raises what the container does; JobTakenOver, whoever hears of it first."""
@@ -63,21 +71,43 @@ class LocalRunner(Runner):
             epoch=prepared.epoch,
         )
         ownership = Ownership(config, prepared.run_id)
-        lease = LocalLease(coordinator, model.id, ownership.look)
-        container = build_container(
-            config, model, lease, ends=prepared.ends, run_id=prepared.run_id, transactions=prepared.transactions
-        )
+        restarts = self._restarts(prepared, model, coordinator, ownership, options)
         with (
-            StopSignals(container.stop) as signals,
+            StopSignals(restarts.stop) as signals,
             StatusFeed(coordinator, _Listener(options, signals)),
             closing(ownership),
             OwnershipWatch(config, prepared.run_id, coordinator, notes_end=prepared.lease_ms > 0),
             ClockKeeper(config, coordinator),
         ):
             try:
-                container.run()
+                restarts.run()
             except TaskMigrated as cause:
                 if coordinator.abandoned is None or isinstance(cause, JobTakenOver):
                     raise
                 raise JobTakenOver(coordinator.abandoned) from cause
         return JobOutcome(coordinator.status(), signals.received)
+
+    def _restarts(
+        self,
+        prepared: PreparedJob,
+        model: ContainerModel,
+        coordinator: Coordinator,
+        ownership: Ownership,
+        options: RunOptions,
+    ) -> Restarts:
+        config, spark = prepared.config, prepared.config.spark
+
+        def build() -> Attempts:
+            ownership.close()
+            lease = LocalLease(coordinator, model.id, ownership.look)
+            return build_container(
+                config, model, lease, ends=prepared.ends, run_id=prepared.run_id, transactions=prepared.transactions
+            )
+
+        def tell(failure: SamzapyError, next_start: str) -> None:
+            epoch = coordinator.status().containers[0].epoch or 0
+            coordinator.fail(ContainerFailure(model.id, epoch, type(failure).__name__, str(failure), failure.exit_code))
+            options.on_event(f"container {model.id} failed: {failure}; {next_start}")
+
+        backoff = Backoff(spark.max_resubmits, spark.resubmit_backoff_ms / 1000, spark.resubmit_backoff_max_ms / 1000)
+        return Restarts(build, backoff, self._clock, tell, lambda: coordinator.abandoned is None)

@@ -33,7 +33,8 @@ from samzapy.job.transactions import StateTransactions, state_transactions, tran
 from samzapy.runner.adoption import refuse_foreign
 from samzapy.runner.base import PreparedJob
 from samzapy.runner.clock_keeper import read_clocks
-from samzapy.runner.durability import weakly_kept
+from samzapy.runner.durability import check_copies, weakly_kept
+from samzapy.runner.folders import check_folders
 from samzapy.runner.take_over import Claim, take_over
 from samzapy.storage.changelog import ensure_access_log, ensure_changelog, find_changelog
 from samzapy.storage.manager import load_engines
@@ -45,7 +46,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     """Check and set up, in this order.
 
     1  the guarantee can be kept with these systems, the task class and the stores' engines can be imported, the
-       systems and engines take their settings
+       systems and engines take their settings, the folders that the job writes to can be written to
     2  every input exists, those that fill stores and the stream of dead letters too; the inputs' partitions are counted
     3  the job's checkpoints exist already: this run takes the job over, as `take_over` has it
     4  the tasks keep the changelog partitions they had, and with state the inputs' new partitions come to them;
@@ -60,17 +61,19 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     """
     state = state_transactions(config, has_transactions)
     task_class = load_task_class(config.task.task_class)
-    load_engines(config)
+    engines = load_engines(config)
     check_timers(config, task_class)
     load_processors(config)
     _check_own_state(config, task_class)
     load_chooser(config)
     for settings in config.systems.values():
         system_factory(settings).check(settings)
+    check_folders(config, engines)
     clients = SystemClients(config.systems, system_factory, f"{config.key}-driver")
     try:
         counts = _partition_counts(config, clients)
         check_transaction_timeout(config, clients, state.system)
+        check_copies(config, clients.admin)
         planned = _Planning(config, clients, counts, state, task_class).planned()
         model, inputs, claim = planned.model, planned.inputs, planned.claim
         ends = _ends(config, clients, model, until_end)

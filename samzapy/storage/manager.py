@@ -22,7 +22,7 @@ from samzapy.storage.backup import BackupUnavailable, check_folder
 from samzapy.storage.changelog_end import ChangelogEnd
 from samzapy.storage.kv.read_only import ReadOnlyStore
 from samzapy.storage.opening import Restored, StoreOpener, TaskSettings
-from samzapy.storage.restore import ProgressCallback, RestoreResult, StoreRestore, run_restores
+from samzapy.storage.restore import ProgressCallback, RestoreResult, ShouldStop, StoreRestore, never, run_restores
 from samzapy.storage.task_store import TaskStore
 from samzapy.storage.views.engine import ViewEngineFactory, serde_problems
 
@@ -244,16 +244,18 @@ def restore_together(
     consumer_of: Callable[[str], SystemConsumer],
     clock: Clock,
     on_progress: ProgressCallback | None = None,
+    should_stop: ShouldStop = never,
 ) -> list[TaskStores]:
     """Restore the stores of several tasks, in order, with one consumer a system for all of them.
 
     `on_progress` hears of `task/store`, offsets read, offsets to read. If one fails, none stays open. Raises
-    RestoreError when a changelog cannot be read to its end.
+    RestoreError when a changelog cannot be read to its end, RestoreStopped once it `should_stop`.
     """
     with ExitStack() as failing:
         for opening in openings:
             failing.callback(opening.abandon)
-        read = _read([restore for opening in openings for restore in opening.behind()], consumer_of, clock, on_progress)
+        behind = [restore for opening in openings for restore in opening.behind()]
+        read = _read(behind, consumer_of, clock, on_progress, should_stop)
         restored = []
         for opening in openings:
             restored.append(opening.finish(read, consumer_of))
@@ -267,11 +269,12 @@ def _read(
     consumer_of: Callable[[str], SystemConsumer],
     clock: Clock,
     on_progress: ProgressCallback | None,
+    should_stop: ShouldStop,
 ) -> dict[SystemStreamPartition, tuple[int, float]]:
     """The records and seconds of every changelog partition, read system by system."""
     read: dict[SystemStreamPartition, tuple[int, float]] = {}
     for system in dict.fromkeys(restore.ssp.system for restore in restores):
         with closing(consumer_of(system)) as consumer:
             of_system = [restore for restore in restores if restore.ssp.system == system]
-            read.update(run_restores(of_system, consumer, clock, on_progress))
+            read.update(run_restores(of_system, consumer, clock, on_progress, should_stop=should_stop))
     return read

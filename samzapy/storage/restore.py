@@ -10,7 +10,7 @@ from samzapy.api.engine import Load, StorageEngine
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.clock import Clock
-from samzapy.errors import RestoreError, StoreError
+from samzapy.errors import RestoreError, RestoreStalled, SamzapyError, StoreError
 from samzapy.failpoints import reach
 from samzapy.storage.changelog_end import foreign_records
 from samzapy.storage.kv.expiring import Expiry
@@ -19,6 +19,9 @@ from samzapy.storage.marker import Marker, StoreIdentity
 
 #: Called with (store as `task/store`, records read so far in offsets, offsets to read).
 ProgressCallback = Callable[[str, int, int], None]
+
+#: Asked between two polls; true to give a restore up, and it may raise a reason of its own.
+ShouldStop = Callable[[], bool]
 
 #: Bytes of memory in which a container gathers what it restores: enough for a million entries of 100 bytes in a
 #: dictionary, so that a store of that size is written once, however often its keys occur.
@@ -29,6 +32,18 @@ MANY_OFFSETS = 100_000
 _POLL_S = 0.1
 #: So few that what was read is still in the processor's cache when it is gathered.
 _POLL_RECORDS = 5_000
+
+
+class RestoreStopped(SamzapyError):
+    """Raised when a restore is given up because the job is to stop; the chunks it has written stay."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(f"{where}: stopped before it was restored")
+
+
+def never() -> bool:
+    """Nobody asks a restore to stop."""
+    return False
 
 
 @dataclass(frozen=True)
@@ -168,11 +183,13 @@ def run_restores(
     on_progress: ProgressCallback | None = None,
     stall_s: float = 60.0,
     poll_records: int = _POLL_RECORDS,
+    should_stop: ShouldStop = never,
 ) -> dict[SystemStreamPartition, tuple[int, float]]:
     """Read the partitions of one system with a consumer that was not started yet, until each is at its bound.
 
     A partition is done when the consumer's position has reached the bound: what lies between may be control records
-    or holes. Returns (records, seconds) by partition. Raises RestoreError when nothing moved for `stall_s` seconds.
+    or holes. Returns (records, seconds) by partition. Raises RestoreStalled when nothing moved for `stall_s` seconds,
+    RestoreStopped once it `should_stop`.
     """
     began = moved = clock.monotonic()
     as_of_ms = clock.wall_ms()
@@ -186,6 +203,8 @@ def run_restores(
     results: dict[SystemStreamPartition, tuple[int, float]] = {}
     positions: dict[SystemStreamPartition, int] = {}
     while active:
+        if should_stop():
+            raise RestoreStopped(", ".join(restore.label for restore in active.values()))
         for batch in consumer.poll(_POLL_S, poll_records):
             if batch.ssp in active:
                 active[batch.ssp].add(batch)
@@ -198,7 +217,7 @@ def run_restores(
             del active[restore.ssp]
             results[restore.ssp] = (restore.records, clock.monotonic() - began)
         if active and now - moved > stall_s:
-            raise RestoreError(_stalled(active.values(), positions, stall_s))
+            raise RestoreStalled(_stalled(active.values(), positions, stall_s))
     return results
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from samzapy.api.engine import EngineSettings
-from samzapy.checkpoint.factories import checkpoint_topic
+from samzapy.checkpoint import checkpoint_topic
 from samzapy.storage.directory import store_directory
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.verify.evidence import Evidence, Record

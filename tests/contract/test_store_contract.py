@@ -99,6 +99,29 @@ def test_none_is_no_value(store):
         store.put("a", None)
 
 
+@pytest.mark.parametrize("call", ["get_all", "delete_all", "put_all"])
+@pytest.mark.parametrize("given", [None, 5])
+def test_what_is_no_collection_is_refused_by_name(store, call, given):
+    with pytest.raises(StoreRefused, match=r"^store 's': expected .*, got (None|int 5)$"):
+        getattr(store, call)(given)
+
+
+@pytest.mark.parametrize("entries", [[("a", 1), 2], [("a", 1), ("b", 2, 3)], "ab"])
+def test_entries_that_are_no_pairs_are_refused_by_name(store, entries):
+    with pytest.raises(StoreRefused, match=r"^store 's': expected \(key, value\) pairs, got .* among them$"):
+        store.put_all(entries)
+    assert store.get("a") is None
+
+
+def test_text_that_no_encoding_knows_is_refused_by_name(store):
+    def put():
+        store.put("\ud800", 1)
+        store.flush()
+
+    with pytest.raises(SerdeError, match=r"^store 's': key '\\ud800': "):
+        put()
+
+
 def test_a_key_must_be_hashable(job, tmp_path):
     with open_store(job(key="json"), "s", tmp_path) as opened, pytest.raises(StoreError, match="must be hashable"):
         opened.store.put([1], 1)

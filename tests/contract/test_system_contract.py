@@ -156,7 +156,7 @@ def test_nulls_and_empty_bytes_are_kept_apart(system, key, value):
 
 def test_headers_come_back_in_order_with_their_repeats(system):
     stream = system.create()
-    headers = [("a", b"1"), ("b", b""), ("a", b"2"), ("\N{GREEK SMALL LETTER MU}", bytes(range(256)))]
+    headers = [("a", b"1"), ("b", b""), ("a", b"2"), ("null", None), ("\N{GREEK SMALL LETTER MU}", bytes(range(256)))]
     producer = system.producer()
     producer.send([OutgoingRecord(stream, b"k", b"v", 0, headers=headers), OutgoingRecord(stream, b"k", b"w", 0)])
     producer.flush()

@@ -208,7 +208,7 @@ def test_a_message_that_fails_leaves_nothing_where_a_policy_goes_on(subject, tmp
     config = properties(subject, **{"object.cache.size": cache}) | {"task.error.process.policy": "skip"}
     with open_store(config, "s", tmp_path) as opened:
         journal = UndoJournal()
-        stores = {"s": JournaledStore(opened.stores.stores["s"], journal)}
+        stores = {"s": JournaledStore("s", opened.stores.stores["s"], journal)}
         view = opened.stores.as_seen(stores)["s"]
         subject.change(view, 1)
         one = subject.read(view)

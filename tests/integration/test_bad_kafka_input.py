@@ -245,3 +245,32 @@ def test_check_neither_waits_for_nor_ends_a_transaction_that_a_crashed_job_has_l
     crashed.commit()
     crashed.close()
     kafka_admin.delete(checkpoints)
+
+
+@pytest.mark.kafka
+@both_commands
+def test_more_copies_than_brokers_are_refused_before_any_topic_is_made(job, command, kafka, kafka_admin):
+    kafka_admin.create(StreamSpec("copies-in", 1))
+    before = kafka_admin.list_streams()
+    changes = {
+        "job.name": "copies",
+        "systems.kafka.consumer.bootstrap.servers": kafka,
+        "task.inputs": "kafka.copies-in",
+        "task.checkpoint.replication.factor": "3",
+        "stores.s.factory": "inmemory",
+        "stores.s.key.serde": "string",
+        "stores.s.msg.serde": "string",
+        "stores.s.changelog": "kafka.copies-s",
+        "stores.s.changelog.replication.factor": "2",
+    }
+    code, lines, _ = job(command, changes)
+    limit = "must be at most 1, the number of brokers of system 'kafka', got"
+    assert (code, lines) == (
+        2,
+        [
+            f"error: stores.s.changelog.replication.factor: {limit} '2'",
+            f"error: task.checkpoint.replication.factor: {limit} '3'",
+        ],
+    )
+    assert kafka_admin.list_streams() == before
+    assert kafka_admin.describe(checkpoint_topic("copies", "1")) is None

@@ -12,6 +12,7 @@ from samzapy.checkpoint.factories import Clients
 from samzapy.checkpoint.states.files import FileCheckpointStore
 from samzapy.checkpoint.states.topic import TopicCheckpointStore
 from samzapy.config.job import JobConfig
+from samzapy.config.own_streams import state_checkpoint_topic
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import PluginError, load_class
 
@@ -35,7 +36,7 @@ class TopicCheckpointStoreFactory(CheckpointStoreFactory):
         if system is None:
             message = "required for state checkpoints in a topic (or set job.default.system)"
             raise ConfigError([ConfigProblem("state.checkpoint.system", None, message)])
-        name = f"__samzapy_state_checkpoints_for_{job.name}_{job.id}"
+        name = state_checkpoint_topic(job.name, job.id)
         spec = StreamSpec(name, _PARTITIONS, {"cleanup.policy": "compact"}, job.state_checkpoint.replication_factor)
         return TopicCheckpointStore(
             system,

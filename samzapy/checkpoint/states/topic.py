@@ -20,7 +20,7 @@ from samzapy.api.state_checkpoint import CheckpointStore
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.errors import EnvironmentFailure, RestoreError
+from samzapy.errors import EnvironmentFailure, RestoreError, RestoreStalled
 
 PART_BYTES = 524_288
 _POLL_RECORDS = 100
@@ -135,7 +135,7 @@ class TopicCheckpointStore(CheckpointStore):
                 if consumer.position(ssp) > position:
                     deadline = now + self.patience_s
                 elif now > deadline:
-                    raise RestoreError(
+                    raise RestoreStalled(
                         f"{ssp}@{position}: no record for {self.patience_s:.0f} s before the end {bound.upcoming}"
                     )
         finally:

@@ -12,6 +12,7 @@ from samzapy.api.control import ControlMessage
 from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
 from samzapy.api.stream import SystemStream
 from samzapy.api.task import TaskCallback
+from samzapy.container.collector import no_envelope
 from samzapy.container.policies.undecodable import Undecodable
 
 
@@ -45,6 +46,8 @@ class MessageOutputs(MessageCollector):
         self.closed = False
 
     def send(self, envelope: OutgoingMessageEnvelope) -> None:
+        if not isinstance(envelope, OutgoingMessageEnvelope):
+            raise no_envelope(envelope)
         self._gather(envelope)
 
     def send_control(self, stream: SystemStream, message: ControlMessage) -> None:

@@ -88,7 +88,7 @@ class AsyncTaskInstance(TaskInstance):
         self._journal = UndoJournal() if alone else None
         self._visible = {
             store: LoopThreadStore(
-                store, JournaledStore(held, self._journal) if self._journal else held, events.is_here
+                store, JournaledStore(store, held, self._journal) if self._journal else held, events.is_here
             )
             for store, held in stores.stores.items()
         }

@@ -43,7 +43,7 @@ def is_control(headers: Headers | None) -> bool:
 
 def decode(value: bytes | None, headers: Headers, position: str) -> SentControl:
     """The inverse of `encode`. Raises SerdeError, naming the position, for anything else."""
-    name = headers[0][1]
+    name = headers[0][1] or b""
     try:
         data = json.loads(value or b"")
         message: ControlMessage

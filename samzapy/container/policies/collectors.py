@@ -10,7 +10,7 @@ from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.config.error_policy import Stage
-from samzapy.container.collector import BufferingCollector
+from samzapy.container.collector import BufferingCollector, no_envelope
 from samzapy.container.policies.recovery import Recovery
 from samzapy.errors import RecordTooLarge, SerdeError
 
@@ -84,6 +84,8 @@ class SizingCollector(TolerantCollector):
         self._limits: dict[SystemStream, int | None] = {}
 
     def send(self, envelope: OutgoingMessageEnvelope) -> None:
+        if not isinstance(envelope, OutgoingMessageEnvelope):
+            raise no_envelope(envelope)
         stream = envelope.system_stream
         records = self._records_of(stream)
         before = len(records)
@@ -105,4 +107,4 @@ class SizingCollector(TolerantCollector):
 
 def _size(record: OutgoingRecord) -> int:
     size = len(record.key or b"") + len(record.value or b"")
-    return size + sum(len(name.encode()) + len(held) for name, held in record.headers or ())
+    return size + sum(len(name.encode()) + len(held or b"") for name, held in record.headers or ())

@@ -43,7 +43,7 @@ class TolerantTaskInstance(TaskInstance):
         self._journal = UndoJournal()
         journaled = not self._recovery.policy(Stage.PROCESS).only_fails
         self._visible = (
-            {store: JournaledStore(held, self._journal) for store, held in stores.stores.items()}
+            {store: JournaledStore(store, held, self._journal) for store, held in stores.stores.items()}
             if journaled
             else stores.stores
         )

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
+from samzapy.storage.kv.arguments import entry_list, key_list
 
 Store = KeyValueStore[Any, Any]
 
@@ -45,9 +46,10 @@ class UndoJournal:
 class JournaledStore(KeyValueStore[Any, Any]):
     """A task's store whose changes can be undone."""
 
-    __slots__ = ("_journal", "_store")
+    __slots__ = ("_journal", "_name", "_store")
 
-    def __init__(self, store: Store, journal: UndoJournal) -> None:
+    def __init__(self, name: str, store: Store, journal: UndoJournal) -> None:
+        self._name = name
         self._store = store
         self._journal = journal
 
@@ -62,7 +64,7 @@ class JournaledStore(KeyValueStore[Any, Any]):
         self._store.put(key, value)
 
     def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
-        pairs = list(entries.items() if isinstance(entries, Mapping) else entries)
+        pairs = entry_list(self._name, entries)
         for key, _ in pairs:
             self._journal.note(self._store, key)
         self._store.put_all(pairs)
@@ -72,7 +74,7 @@ class JournaledStore(KeyValueStore[Any, Any]):
         self._store.delete(key)
 
     def delete_all(self, keys: Iterable[Any]) -> None:
-        unwanted = list(keys)
+        unwanted = key_list(self._name, keys)
         for key in unwanted:
             self._journal.note(self._store, key)
         self._store.delete_all(unwanted)

@@ -8,8 +8,8 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemConsumer
 from samzapy.clock import Clock
 from samzapy.container.sources.filler import StoreFiller
-from samzapy.errors import RestoreError
-from samzapy.storage.restore import ProgressCallback
+from samzapy.errors import RestoreStalled
+from samzapy.storage.restore import ProgressCallback, RestoreStopped, ShouldStop, never
 
 _POLL_S = 0.1
 _POLL_RECORDS = 20_000
@@ -24,19 +24,20 @@ def catch_up(
     consumer_of: Callable[[str], SystemConsumer],
     clock: Clock,
     on_progress: ProgressCallback | None = None,
+    should_stop: ShouldStop = never,
     stall_s: float = _STALL_S,
 ) -> None:
     """Read every store's streams to their bounds, with one consumer a system, and keep what was read.
 
-    `on_progress` hears of `task/store`, offsets read, offsets to read. Raises RestoreError when nothing moved for
-    `stall_s` seconds, and what a processor or a decoder raises.
+    `on_progress` hears of `task/store`, offsets read, offsets to read. Raises RestoreStalled when nothing moved for
+    `stall_s` seconds, RestoreStopped once it `should_stop`, and what a processor or a decoder raises.
     """
     behind = readers(fillers, lambda filler, ssp: filler.positions[ssp] < filler.spans[ssp].bound)
     for system in sorted({ssp.system for ssp in behind}):
         consumer = consumer_of(system)
         try:
             of_system = {ssp: found for ssp, found in behind.items() if ssp.system == system}
-            _Reading(of_system, consumer, clock, on_progress).run(stall_s)
+            _Reading(of_system, consumer, clock, on_progress).run(stall_s, should_stop)
         finally:
             consumer.close()
     for filler in fillers:
@@ -71,10 +72,12 @@ class _Reading:
         consumer.start()
         self._positions = {ssp: consumer.position(ssp) for ssp in active}
 
-    def run(self, stall_s: float) -> None:
+    def run(self, stall_s: float, should_stop: ShouldStop) -> None:
         """Read to the bounds."""
         moved = self._clock.monotonic()
         while self._active:
+            if should_stop():
+                raise RestoreStopped(self._where())
             for batch in self._consumer.poll(_POLL_S, _POLL_RECORDS):
                 for filler in self._active.get(batch.ssp, ()):
                     filler.take(batch, filler.spans[batch.ssp].bound)
@@ -82,7 +85,7 @@ class _Reading:
             if self._advance():
                 moved = now
             if self._active and now - moved > stall_s:
-                raise RestoreError(f"stores made no progress for {stall_s:g} s: {self._where()}")
+                raise RestoreStalled(f"stores made no progress for {stall_s:g} s: {self._where()}")
 
     def _advance(self) -> bool:
         advanced = False

@@ -15,7 +15,7 @@ from samzapy.container.sources.filler import StoreFiller
 from samzapy.container.sources.processors import load_processors
 from samzapy.container.sources.side_inputs import SideInputs
 from samzapy.storage.manager import TaskStores
-from samzapy.storage.restore import ProgressCallback
+from samzapy.storage.restore import ProgressCallback, ShouldStop, never
 
 
 def fill_stores(
@@ -25,11 +25,12 @@ def fill_stores(
     consumer_of: Callable[[str], SystemConsumer],
     clock: Clock,
     on_progress: ProgressCallback | None = None,
+    should_stop: ShouldStop = never,
 ) -> SideInputs | None:
     """Read the streams of the stores that have some, `stores` being by task, and add what was read to `restored`.
 
     Returns what follows side inputs, None if there are none. Raises TaskFailed or SerdeError for a message that cannot
-    be processed, RestoreError when a stream cannot be read to its bound.
+    be processed, RestoreError when a stream cannot be read to its bound, RestoreStopped once it `should_stop`.
     """
     if not any(opened.sourced for opened in stores.values()):
         return None
@@ -44,7 +45,7 @@ def fill_stores(
     job, began = JobContext(config.name, config.id, config.resolved), clock.monotonic()
     for filler in fillers.values():
         filler.init(job)
-    catch_up(list(fillers.values()), consumer_of, clock, on_progress)
+    catch_up(list(fillers.values()), consumer_of, clock, on_progress, should_stop)
     seconds = clock.monotonic() - began
     for (task, name), filler in fillers.items():
         stores[task].restored[name] = filler.told(stores[task].restored[name], seconds)

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
 from samzapy.clock import Clock
+from samzapy.storage.kv.arguments import entry_list, key_list
 from samzapy.storage.kv.codec import EntryCodec
 
 K = TypeVar("K")
@@ -86,7 +87,7 @@ class AccessLoggedStore(KeyValueStore[K, V]):
 
     def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
         """As the store below."""
-        wanted = list(keys)
+        wanted = key_list(self._codec.store, keys)
         return self._told("get", self._inner.get_all, wanted, wanted)
 
     def put(self, key: K, value: V) -> None:
@@ -95,7 +96,7 @@ class AccessLoggedStore(KeyValueStore[K, V]):
 
     def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
         """As the store below."""
-        pairs = list(entries.items() if isinstance(entries, Mapping) else entries)
+        pairs = entry_list(self._codec.store, entries)
         self._told("put", self._inner.put_all, pairs, [key for key, _ in pairs])
 
     def delete(self, key: K) -> None:
@@ -104,7 +105,7 @@ class AccessLoggedStore(KeyValueStore[K, V]):
 
     def delete_all(self, keys: Iterable[K]) -> None:
         """As the store below."""
-        unwanted = list(keys)
+        unwanted = key_list(self._codec.store, keys)
         self._told("delete", self._inner.delete_all, unwanted, unwanted)
 
     def range(self, from_key: K, to_key: K) -> KeyValueIterator[K, V]:

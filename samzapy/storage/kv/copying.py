@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
 from samzapy.api.serde import Serde
+from samzapy.storage.kv.arguments import entry_list
 from samzapy.storage.kv.codec import EntryCodec
 
 K = TypeVar("K")
@@ -59,7 +60,7 @@ class CopyingStore(KeyValueStore[K, V]):
 
     def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
         """Set many, or none if one of them is refused."""
-        pairs = entries.items() if isinstance(entries, Mapping) else entries
+        pairs = entry_list(self._codec.store, entries)
         encode = self._codec.encode_value
         self._inner.put_all([(key, encode(key, value)) for key, value in pairs])
 

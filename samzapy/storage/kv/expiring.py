@@ -22,6 +22,7 @@ from samzapy.api.engine import StorageEngine
 from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
 from samzapy.api.serde import Serde
 from samzapy.clock import Clock
+from samzapy.storage.kv.arguments import entry_list
 from samzapy.storage.kv.codec import EntryCodec, Origin
 
 K = TypeVar("K")
@@ -118,7 +119,7 @@ class ExpiringStore(KeyValueStore[K, V]):
 
     def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
         """Set many, or none if one of them is refused."""
-        pairs = list(entries.items() if isinstance(entries, Mapping) else entries)
+        pairs = entry_list(self._codec.store, entries)
         for key, value in pairs:
             self._codec.check_value(key, value)
         now = self._clock()

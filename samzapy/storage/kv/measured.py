@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from samzapy.api.kv import KeyValueStore
 from samzapy.errors import StoreRefused
+from samzapy.storage.kv.arguments import entry_list
 from samzapy.storage.kv.codec import EntryCodec
 from samzapy.storage.kv.copying import CopyingStore
 
@@ -55,7 +56,7 @@ class MeasuredStore(CopyingStore[K, V]):
 
     def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
         """Set many, without the large ones if those are left out; or none if one of them is refused."""
-        pairs = entries.items() if isinstance(entries, Mapping) else entries
+        pairs = entry_list(self._codec.store, entries)
         encoded = [(key, self._codec.encode_value(key, value)) for key, value in pairs]
         self._inner.put_all([(key, data) for key, data in encoded if self._fits(key, data)])
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
 from samzapy.errors import StoreClosed, StoreError
+from samzapy.storage.kv.arguments import entry_list, key_list
 from samzapy.storage.kv.codec import EntryCodec
 from samzapy.storage.kv.entries import EntryIterator, EntrySnapshot
 from samzapy.storage.kv.uncommitted import UncommittedStore
@@ -93,7 +94,7 @@ class ScanningStore(KeyValueStore[K, V]):
     def checked_entries(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> tuple[list[K], list[V]]:
         """The keys and the values of a `put_all`, each one that the store takes."""
         self.check_open()
-        pairs = list(entries.items()) if isinstance(entries, Mapping) else list(entries)
+        pairs = entry_list(self._codec.store, entries)
         keys, values = [key for key, _ in pairs], [value for _, value in pairs]
         self._check_keys(keys)
         if _NONE in set(map(type, values)):
@@ -104,7 +105,7 @@ class ScanningStore(KeyValueStore[K, V]):
     def checked_keys(self, keys: Iterable[K]) -> list[K]:
         """The keys of a `get_all` or `delete_all`, each one that the store takes."""
         self.check_open()
-        checked = list(keys)
+        checked = key_list(self._codec.store, keys)
         self._check_keys(checked)
         return checked
 

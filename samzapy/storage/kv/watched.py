@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
 from samzapy.errors import StoreError
+from samzapy.storage.kv.arguments import entry_list, key_list
 from samzapy.storage.kv.codec import EntryCodec
 
 K = TypeVar("K")
@@ -55,7 +56,7 @@ class WatchedStore(KeyValueStore[K, V]):
 
     def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
         """As the store below."""
-        pairs = list(entries.items() if isinstance(entries, Mapping) else entries)
+        pairs = entry_list(self._codec.store, entries)
         self._inner.put_all(pairs)
         for key, value in pairs:
             self._renew(key, value)
@@ -67,7 +68,7 @@ class WatchedStore(KeyValueStore[K, V]):
 
     def delete_all(self, keys: Iterable[K]) -> None:
         """As the store below."""
-        unwanted = list(keys)
+        unwanted = key_list(self._codec.store, keys)
         self._inner.delete_all(unwanted)
         for key in unwanted:
             self._seen.pop((type(key), key), None)

@@ -132,5 +132,5 @@ def _plain_size(key: bytes | None, value: bytes | None) -> int:
 def _size(key: bytes | None, value: bytes | None, headers: Headers | None) -> int:
     size = _plain_size(key, value)
     if headers:
-        size += sum(len(name.encode()) + len(content) for name, content in headers)
+        size += sum(len(name.encode()) + len(content or b"") for name, content in headers)
     return size

@@ -171,6 +171,9 @@ class KafkaAdmin(SystemAdmin):
             return None
         return None if entry is None or entry.value is None else int(entry.value)
 
+    def most_replicas(self) -> int | None:
+        return len(reach(self._client, self._alarms).brokers)
+
     def close(self) -> None:
         self._closed = True
         self._made = None

@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SamzapyError
+from samzapy.errors import ConfigError, ConfigProblem, SamzapyError, Unreachable
 from samzapy.system.kafka.arenas import give_threads_arenas
 from samzapy.system.kafka.errors import error_of, general_error, is_failed_handshake, is_refused, one_line
 
@@ -75,7 +75,7 @@ class Alarms:
     def unreachable(self, waited_s: float) -> SamzapyError:
         """The error for a cluster that did not answer in time."""
         reason = f" ({self.last})" if self.last else ""
-        return EnvironmentFailure(f"cannot reach {self.servers} within {waited_s:.0f} s{reason}")
+        return Unreachable(f"cannot reach {self.servers} within {waited_s:.0f} s{reason}")
 
 
 def make_client(kind: type, properties: Mapping[str, str], alarms: Alarms) -> Any:

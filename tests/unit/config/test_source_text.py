@@ -48,6 +48,31 @@ def test_a_store_defined_twice_is_a_problem(write):
     assert [str(problem) for problem in found.problems] == ["stores.s.factory: store 's' defined twice (lines 1 and 2)"]
 
 
+def test_a_key_set_twice_is_a_problem_when_strict(write):
+    path = write(b"a=1\na=3\n")
+    found = read(path, strict=True)
+    assert [str(problem) for problem in found.problems] == [f"a: set twice in {path} (lines 1 and 2)"]
+    assert not found.warnings
+
+
+def test_a_key_alone_on_its_line_is_a_problem_that_names_file_and_line(write):
+    path = write(b"a=1\n\n  task.guaranteeexactly-once  \nmy.password\\=hunter2\nlast\\:one")
+    found = read(path)
+    allowed = "expected key=value (key= for an empty value), got"
+    assert [str(problem) for problem in found.problems] == [
+        f"{path} line 3: {allowed} 'task.guaranteeexactly-once'",
+        f"{path} line 4: {allowed} '********'",
+        f"{path} line 5: {allowed} 'last:one'",
+    ]
+    assert found.values == {"a": "1"}
+
+
+def test_an_empty_value_and_a_blank_as_separator_are_legal(write):
+    found = read(write(b"a=\nb:\nc =\nd value\ne\\=f=\ng\\\\=\n"))
+    assert found.values == {"a": "", "b": "", "c": "", "d": "value", "e=f": "", "g\\": ""}
+    assert not found.problems
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.job import JobConfig
 from samzapy.config.task import TaskConfig
+from samzapy.errors import ConfigError
 from samzapy.job.model import JobModel
 from samzapy.job.planner import changelog_partition_count, plan
 
@@ -93,3 +94,11 @@ def test_a_model_survives_its_json_form():
     assert model.container("1").id == "1"
     with pytest.raises(StopIteration):
         replace(model, containers=()).container("1")
+
+
+def test_a_job_without_a_task_is_refused():
+    with pytest.raises(ConfigError, match=r"^task\.inputs: expected an input with partitions: they have none, "):
+        plan(job(ORDERS, USERS), {ORDERS: 0, USERS: 0})
+    everything = [SystemStreamPartition("kafka", "orders", number) for number in range(2)]
+    with pytest.raises(ConfigError, match=r"^task\.broadcast\.inputs: takes every partition of task\.inputs, "):
+        plan(job(ORDERS, broadcast=everything), {ORDERS: 2})

@@ -364,6 +364,6 @@ def test_closing_a_producer_compacts_a_log_that_has_grown_a_lot(local):
 
 
 def test_headers_survive_their_encoding():
-    headers = [("", b""), ("a", b"\0\xff"), ("a", b"x" * 300), ("\N{SNOWMAN}", b"1")]
+    headers = [("", b""), ("a", b"\0\xff"), ("a", b"x" * 300), ("null", None), ("\N{SNOWMAN}", b"1"), ("last", None)]
     assert decode(encode(headers)) == headers
     assert decode(encode([])) == []

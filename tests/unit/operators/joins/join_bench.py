@@ -65,7 +65,7 @@ class JoinBench:
     def _start(self) -> None:
         self.registry = Registry()
         self._journal = UndoJournal()
-        self.join = self._make(context(JournaledStore(self.opened.store, self._journal), self.registry))
+        self.join = self._make(context(JournaledStore("s", self.opened.store, self._journal), self.registry))
 
     def read(self, source: int) -> bool:
         """Process the next message of a source; whether there was one."""

@@ -1,0 +1,102 @@
+"""The streams that a job keeps for itself, its changelogs and checkpoints, and what else the job file takes them for.
+
+A changelog that is an input feeds itself without end; one that is also written as an output, or by another store, is
+restored into a store that never held those entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from samzapy.api.stream import SystemStream
+from samzapy.config.access_log import access_log_stream
+from samzapy.config.changelogs import CHANGELOG
+from samzapy.config.classes import TOPIC_STATE_CHECKPOINTS
+from samzapy.config.errors import DEAD_LETTER_STREAM
+from samzapy.config.job import JobConfig
+from samzapy.config.metrics import STREAM as REPORTER_STREAM
+from samzapy.config.reader import Reader
+from samzapy.config.store_sources import RESTORE_INPUTS, SIDE_INPUTS
+from samzapy.config.task import BROADCAST_INPUTS, INPUTS
+
+
+def checkpoint_topic(job_name: str, job_id: str) -> str:
+    """The topic of a job's checkpoints, as Samza spells it."""
+    return f"__samza_checkpoint_ver_1_for_{job_name.replace('_', '-')}_{job_id.replace('_', '-')}"
+
+
+def state_checkpoint_topic(job_name: str, job_id: str) -> str:
+    """The topic of the states that a job's tasks keep by checkpoints of their own."""
+    return f"__samzapy_state_checkpoints_for_{job_name}_{job_id}"
+
+
+def own_streams(config: JobConfig) -> Mapping[SystemStream, str]:
+    """What only the runtime may write to, and what each is: `the changelog of store 's'`."""
+    found = dict(_checkpoints(config))
+    for store in config.stores.values():
+        if store.changelog is not None:
+            found[store.changelog] = f"the changelog of store '{store.name}'"
+    return found
+
+
+def check_changelogs(reader: Reader, config: JobConfig) -> None:
+    """Note every changelog that is something else besides; two stores with the same one are noted with the stores."""
+    taken: dict[SystemStream, str] = {}
+    for stream, what in _others(reader, config):
+        taken.setdefault(stream, what)
+    for store in config.stores.values():
+        if store.changelog is not None and store.changelog in taken:
+            key = CHANGELOG.at(store=store.name)
+            reader.problem(key, f"expected a stream of its own, but {taken[store.changelog]}", str(store.changelog))
+
+
+def _checkpoints(config: JobConfig) -> Iterator[tuple[SystemStream, str]]:
+    checkpoint, states = config.task.checkpoint, config.state_checkpoint
+    if checkpoint is not None and checkpoint.system is not None:
+        topic = checkpoint_topic(config.name, config.id)
+        yield SystemStream(checkpoint.system, topic), "the job's checkpoint topic"
+    if states.factory == TOPIC_STATE_CHECKPOINTS and states.system is not None:
+        topic = state_checkpoint_topic(config.name, config.id)
+        yield SystemStream(states.system, topic), "the topic of the job's state checkpoints"
+
+
+def _others(reader: Reader, config: JobConfig) -> Iterator[tuple[SystemStream, str]]:
+    for stream, key in _named(reader, config):
+        yield stream, f"{key} names it too"
+    for stream, what in _checkpoints(config):
+        yield stream, f"it is {what}"
+    for store in config.stores.values():
+        if store.changelog is not None and store.access_log_percent is not None:
+            yield access_log_stream(store.changelog), f"it is the access log of store '{store.name}'"
+
+
+def _named(reader: Reader, config: JobConfig) -> Iterator[tuple[SystemStream, str]]:
+    """The streams that the file names, each with the key."""
+    task = config.task
+    yield from ((stream, INPUTS.name) for stream in task.inputs)
+    yield from ((ssp.system_stream, BROADCAST_INPUTS.name) for ssp in task.broadcast_inputs)
+    for store in config.stores.values():
+        if store.source is not None:
+            key = (RESTORE_INPUTS if store.source.replayed else SIDE_INPUTS).at(store=store.name)
+            yield from ((stream, key) for stream in store.source.all_streams)
+    if task.errors.dead_letters is not None:
+        yield task.errors.dead_letters, DEAD_LETTER_STREAM.name
+    for reporter in config.metrics_reporters:
+        if reporter.stream is not None:
+            yield reporter.stream, REPORTER_STREAM.at(reporter=reporter.name)
+    yield from ((stream, f"streams.{stream_id}") for stream_id, stream in config.stream_ids.items())
+    yield from _outputs(reader, config)
+
+
+def _outputs(reader: Reader, config: JobConfig) -> Iterator[tuple[SystemStream, str]]:
+    """What the user's own keys call an output, where it reads as a stream."""
+    for key, value in reader.values.items():
+        if not key.endswith((".output", ".outputs")):
+            continue
+        for name in filter(None, map(str.strip, value.split(","))):
+            try:
+                stream = config.stream_ids.get(name) or SystemStream.parse(name, config.default_system)
+            except ValueError:
+                continue
+            if stream.system in config.systems:
+                yield stream, key

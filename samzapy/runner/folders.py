@@ -1,0 +1,104 @@
+"""The folders of this machine that a job writes to, looked at before anything is started or created."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from samzapy.api.engine import StorageEngineFactory
+from samzapy.config import checkpoint, state_checkpoint
+from samzapy.config.job import BASE_DIR_VARIABLE, LOGGED_STORE_BASE_DIR, NON_LOGGED_STORE_BASE_DIR, JobConfig
+from samzapy.errors import EnvironmentFailure
+from samzapy.runner.spark.master import Master
+
+#: Free bytes with which a store gets through no more than a few commits, and a checkpoint through none.
+STORE_BYTES, CHECKPOINT_BYTES = 1024 * 1024, 64 * 1024
+
+
+@dataclass(frozen=True)
+class Place:
+    """What the file system says of a folder, or of the nearest one above it that exists: `there`. `files`: how many more
+    can be made; None, as for `free_bytes`, where the file system does not say."""
+
+    there: Path
+    is_folder: bool
+    writable: bool
+    owner: int
+    free_bytes: int | None
+    files: int | None
+
+
+def check_folders(config: JobConfig, engines: Mapping[str, StorageEngineFactory]) -> None:
+    """Raise EnvironmentFailure, with a line for each, for folders that cannot be written to. Changes nothing.
+
+    Those of stores are left to the executors where these are on other machines.
+    """
+    found = []
+    for key, base, least in _folders(config, engines):
+        reason = _reason(base.expanduser() / config.key, least)
+        if reason is not None:
+            found.append(f"{key}: {reason}, got '{base}'")
+    if found:
+        raise EnvironmentFailure("\n".join(found))
+
+
+def refusal(place: Place, user: int, least: int) -> str | None:
+    """Why `user` cannot write `least` bytes at the place, None for no reason known here."""
+    if not place.is_folder:
+        return f"expected a folder, {place.there} is none"
+    if not place.writable:
+        whose = "" if place.owner == user else f", it belongs to {_name(place.owner)}"
+        return f"{_name(user)} may not write to {place.there}{whose}"
+    if place.free_bytes is not None and place.free_bytes < least:
+        return f"{place.there} has {place.free_bytes:,} B free, expected at least {least:,}"
+    if place.files == 0:
+        return f"{place.there} is on a file system that takes no more files"
+    return None
+
+
+def _folders(config: JobConfig, engines: Mapping[str, StorageEngineFactory]) -> Iterator[tuple[str, Path, int]]:
+    if config.spark.master is None or Master.parse(config.spark.master).on_this_machine:
+        local = [store for store in config.stores.values() if engines[store.name].persistent]
+        if any(store.changelog is not None for store in local):
+            by_variable = os.environ.get(BASE_DIR_VARIABLE) == str(config.logged_store_base_dir)
+            key = BASE_DIR_VARIABLE if by_variable else LOGGED_STORE_BASE_DIR.name
+            yield key, config.logged_store_base_dir, STORE_BYTES
+        if any(store.changelog is None for store in local):
+            yield NON_LOGGED_STORE_BASE_DIR.name, config.non_logged_store_base_dir, STORE_BYTES
+    if config.task.checkpoint is not None and config.task.checkpoint.path is not None:
+        yield checkpoint.PATH.name, Path(config.task.checkpoint.path), CHECKPOINT_BYTES
+    if config.state_checkpoint.path is not None:
+        yield state_checkpoint.PATH.name, Path(config.state_checkpoint.path), CHECKPOINT_BYTES
+
+
+def _reason(path: Path, least: int) -> str | None:
+    try:
+        return refusal(look_at(path), os.geteuid(), least)
+    except OSError as cause:
+        return f"cannot look at {path} ({cause.strerror})"
+
+
+def look_at(path: Path) -> Place:
+    """What can be told of the folder, which need not exist yet. Raises OSError."""
+    there = path
+    while not os.path.lexists(there) and there != there.parent:
+        there = there.parent
+    stat, system = there.stat(), os.statvfs(there)
+    return Place(
+        there,
+        there.is_dir(),
+        os.access(there, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids),
+        stat.st_uid,
+        system.f_bavail * system.f_frsize if system.f_blocks else None,
+        system.f_favail if system.f_files else None,
+    )
+
+
+def _name(user: int) -> str:
+    try:
+        return f"user {pwd.getpwuid(user).pw_name}"
+    except KeyError:
+        return f"user {user}"

@@ -1,0 +1,97 @@
+"""Starting a job's container in this process again after a trouble that may pass, such as a broker that does not answer.
+
+The container itself starts again at once, and for some seconds (`Attempts`). What outlasts that is tried again here, with
+the pauses and the limit of a Spark job that is submitted again: `job.spark.max.resubmits`, `job.spark.resubmit.backoff.*`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from samzapy.clock import Clock
+from samzapy.errors import (
+    JobTakenOver,
+    ProducerError,
+    RecordTooLarge,
+    RestoreStalled,
+    RetriableError,
+    SamzapyError,
+    TaskMigrated,
+    Unreachable,
+)
+from samzapy.runner.base import JobFailed
+from samzapy.runner.spark.backoff import Backoff
+
+#: After these another start may succeed. A lease can be lost to the same silence that a producer fails at.
+_MAY_PASS = (RetriableError, ProducerError, Unreachable, RestoreStalled, TaskMigrated)
+#: Of those, what the next start would only meet again.
+_STAYS = (RecordTooLarge, JobTakenOver)
+
+
+class Startable(Protocol):
+    """A container that was not started yet."""
+
+    def run(self) -> object:
+        """Run it to its end."""
+
+    def stop(self) -> None:
+        """Ask it to stop."""
+
+
+class Restarts:
+    """Runs what `build` makes until one of them ends as it should. `stop` is for a signal handler or another thread."""
+
+    def __init__(
+        self,
+        build: Callable[[], Startable],
+        backoff: Backoff,
+        clock: Clock,
+        on_failure: Callable[[SamzapyError, str], None],
+        may_restart: Callable[[], bool] = lambda: True,
+        wait: Callable[[float], object] | None = None,
+    ) -> None:
+        """`on_failure` hears of each failure after which there is another start, and in words of when that is.
+        `may_restart` says whether the job is still this run's. `wait` passes the seconds between two starts, and returns
+        early after a stop."""
+        self._build = build
+        self._backoff = backoff
+        self._clock = clock
+        self._on_failure = on_failure
+        self._may_restart = may_restart
+        self._stopped = threading.Event()
+        self._wait = wait or self._stopped.wait
+        self._current: Startable | None = None
+
+    def stop(self) -> None:
+        """Ask for a commit and a graceful stop, and for no further start."""
+        self._stopped.set()
+        if self._current is not None:
+            self._current.stop()
+
+    def run(self) -> None:
+        """Run to the end, or to a stop. Raises what a container raises, JobFailed after too many starts in a row."""
+        while not self._stopped.is_set():
+            container = self._current = self._build()
+            if self._stopped.is_set():
+                return
+            began = self._clock.monotonic()
+            try:
+                container.run()
+            except _MAY_PASS as failure:
+                if isinstance(failure, _STAYS) or self._stopped.is_set() or not self._may_restart():
+                    raise
+                self._pause(failure, self._clock.monotonic() - began)
+            else:
+                return
+
+    def _pause(self, failure: SamzapyError, lasted_s: float) -> None:
+        delay = self._backoff.after(lasted_s)
+        if delay is None:
+            if not self._backoff.limit:
+                raise failure
+            message = f"gave up after {self._backoff.failures + 1} failed starts in a row: {failure}"
+            raise JobFailed(message, failure.exit_code) from failure
+        self._on_failure(failure, f"starting again in {delay:g} s ({self._backoff.failures} of {self._backoff.limit})")
+        self._wait(delay)

@@ -1,0 +1,128 @@
+"""The limit of open files, in a process of its own."""
+
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
+from samzapy.config.loader import load_job
+from samzapy.container.descriptors import KAFKA_FILES, STORE_FILES, TRANSACTION_FILES, provide_descriptors
+from samzapy.errors import TooFewFiles
+from samzapy.job.model import ContainerModel, TaskModel
+from samzapy.system.local.factory import LocalSystemFactory
+from samzapy.testing import open_store
+
+PARTITIONS = 16
+JOB = """\
+job.name=files
+task.class=tasks_of_files:Keep
+task.inputs=local.in
+systems.local.samza.factory=local
+systems.local.path=log.db
+systems.local.samza.key.serde=string
+systems.local.samza.msg.serde=string
+systems.local.samza.offset.default=oldest
+stores.s.factory=rocksdb
+stores.s.key.serde=string
+stores.s.msg.serde=string
+stores.s.changelog=local.s-log
+"""
+TASKS = """\
+from samzapy.api.task import InitableTask, StreamTask
+
+class Keep(StreamTask, InitableTask):
+    def init(self, context):
+        self.store = context.get_store("s")
+
+    def process(self, envelope, collector, coordinator):
+        self.store.put(envelope.key, envelope.message)
+"""
+#: `samzapy run` in a process that may have so many files open, and may allow itself so many.
+RUN = """\
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
+from samzapy.cli.main import cli
+cli.main(["run", "job.properties", "--runner", "local", "--until-end"])
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    (tmp_path / "tasks_of_files.py").write_text(TASKS)
+    (tmp_path / "job.properties").write_text(JOB)
+    settings = SystemSettings("local", "local", properties={"path": str(tmp_path / "log.db")})
+    with closing(LocalSystemFactory().admin(settings, "test")) as admin:
+        admin.create(StreamSpec("in", PARTITIONS))
+    with closing(LocalSystemFactory().producer(settings, "test")) as producer:
+        producer.send([OutgoingRecord("in", b"k", b"v", number) for number in range(PARTITIONS)])
+        producer.flush()
+
+    def call(soft, hard):
+        command = [sys.executable, "-c", RUN, str(soft), str(hard)]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+
+    return call
+
+
+def test_a_soft_limit_is_raised_to_the_hard_one(run):
+    done = run(64, 4096)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("16 messages")
+
+
+def test_a_limit_that_is_too_low_is_refused_at_once_with_the_numbers(run, tmp_path):
+    done = run(100, 100)
+    assert done.returncode == 3
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert line.startswith("error: container 0: expected a limit of at least ")
+    assert f" open files, got 100: {16 * STORE_FILES} for 16 stores (16 tasks), 0 for clients, " in line
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_store_with_one_table_has_open_what_is_counted_on(tmp_path):
+    properties = {
+        "job.name": "files",
+        "task.class": "a:B",
+        "task.inputs": "memory.in",
+        "systems.memory.samza.factory": "memory",
+        "stores.s.factory": "rocksdb",
+        "stores.s.key.serde": "string",
+        "stores.s.msg.serde": "string",
+        "stores.s.changelog": "memory.s",
+    }
+    with open_store(properties, "s", tmp_path) as opened:
+        opened.store.put("a", "b")
+        opened.commit()
+        opened.stores.flush_engines()
+        links = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    # One more while the next table is being written.
+    assert len([link for link in links if link.startswith(str(tmp_path))]) == STORE_FILES - 1
+
+
+def test_the_need_of_a_container_is_that_of_its_stores_and_clients():
+    pairs = {
+        "job.name": "files",
+        "task.class": "a:B",
+        "task.inputs": "kafka.in",
+        "task.guarantee": "exactly-once",
+        "task.commit.ms": "1000",
+        "systems.kafka.samza.factory": "kafka",
+        **{
+            f"stores.{name}.{key}": value
+            for name, factory in (("r", "rocksdb"), ("h", "heap"), ("m", "inmemory"))
+            for key, value in {"factory": factory, "key.serde": "string", "msg.serde": "string"}.items()
+        },
+    }
+    pairs["stores.h.heap.capacity"] = "3"
+    tasks = 400_000
+    model = ContainerModel("0", tuple(TaskModel(str(n), frozenset(), n) for n in range(tasks)))
+    with pytest.raises(TooFewFiles) as caught:
+        provide_descriptors(load_job(pairs), model)
+    clients = KAFKA_FILES + tasks * TRANSACTION_FILES
+    assert f"{2 * tasks * STORE_FILES:,} for {2 * tasks:,} stores (400,000 tasks), {clients:,} for clients" in str(
+        caught.value
+    )

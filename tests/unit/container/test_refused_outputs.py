@@ -1,0 +1,106 @@
+"""What a task cannot send, and what it is told."""
+
+import pytest
+from memory_job import MemoryJob
+
+from samzapy import AsyncStreamTask, InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream
+from samzapy.errors import StoreRefused, TaskFailed
+
+#: What the task under test sends.
+SENT = {
+    "unknown": OutgoingMessageEnvelope(SystemStream("nope", "x"), 1),
+    "changelog": OutgoingMessageEnvelope(SystemStream("mem", "counts-changelog"), 1),
+    "checkpoints": OutgoingMessageEnvelope(SystemStream("mem", "__samza_checkpoint_ver_1_for_counting_1"), 1),
+    "text": OutgoingMessageEnvelope("mem.out", 1),
+    "list": OutgoingMessageEnvelope([], 1),
+    "none": None,
+    "message": {"a": 1},
+    "headers": lambda: OutgoingMessageEnvelope(SystemStream("mem", "out"), 1, headers={"a": b"1"}),
+    "text header": lambda: OutgoingMessageEnvelope(SystemStream("mem", "out"), 1, headers=[("a", "1")]),
+    "time": lambda: OutgoingMessageEnvelope(SystemStream("mem", "out"), 1, timestamp=1.5),
+}
+REASONS = {
+    "unknown": "ValueError: cannot send to nope.x: system 'nope' is not configured; known: mem",
+    "changelog": "ValueError: cannot send to mem.counts-changelog: it is the changelog of store 'counts', which only the "
+    "runtime writes",
+    "checkpoints": "ValueError: cannot send to mem.__samza_checkpoint_ver_1_for_counting_1: it is the job's checkpoint "
+    "topic, which only the runtime writes",
+    "text": "TypeError: expected a SystemStream to send to, got str 'mem.out'",
+    "list": "TypeError: expected a SystemStream to send to, got list []",
+    "none": "TypeError: expected an OutgoingMessageEnvelope to send, got NoneType None",
+    "message": "TypeError: expected an OutgoingMessageEnvelope to send, got dict {'a': 1}",
+    "headers": "TypeError: headers: expected (str, bytes or None) pairs, got {'a': b'1'}",
+    "text header": "TypeError: headers: expected (str, bytes or None) pairs, got [('a', '1')]",
+    "time": "TypeError: timestamp: expected whole milliseconds since 1970, got 1.5",
+}
+
+
+def sent(what):
+    given = SENT[what]
+    return given() if callable(given) else given
+
+
+class SendingTask(StreamTask):
+    """Sends what the message names."""
+
+    def process(self, envelope, collector, coordinator):
+        collector.send(sent(envelope.message["id"]))
+
+
+class AsyncSendingTask(AsyncStreamTask):
+    """Sends what the message names."""
+
+    def process_async(self, envelope, collector, coordinator, callback):
+        collector.send(sent(envelope.message["id"]))
+        callback.complete()
+
+
+COLLECTORS = {
+    "plain": (SendingTask, {}),
+    "with ids": (SendingTask, {"task.guarantee": "effectively-once", "task.commit.ms": "1000"}),
+    "tolerant": (SendingTask, {"task.error.serialize.policy": "skip"}),
+    "sizing": (SendingTask, {"task.error.produce.policy": "skip"}),
+    "asynchronous": (AsyncSendingTask, {}),
+}
+
+
+@pytest.mark.parametrize("collector", COLLECTORS)
+@pytest.mark.parametrize("what", SENT)
+def test_what_cannot_be_sent_is_told_at_send_with_the_input(tmp_path, collector, what):
+    task, keys = COLLECTORS[collector]
+    job = MemoryJob(tmp_path, 1, task, **keys)
+    job.send((0, "a", {"id": what}))
+    with pytest.raises(TaskFailed) as caught:
+        job.run()
+    assert str(caught.value) == f"Partition 0: process of mem.in[0]@0 failed: {REASONS[what]}"
+
+
+class RefusedTask(StreamTask, InitableTask):
+    """Does what the message names, wrongly."""
+
+    def init(self, context):
+        self.store = context.get_store("counts")
+
+    def process(self, envelope, collector, coordinator):
+        order = envelope.message["id"]
+        if order == "key":
+            self.store.put(None, 1)
+        else:
+            getattr(coordinator, order)("all")
+
+
+def test_a_store_that_refuses_says_at_which_input(tmp_path):
+    job = MemoryJob(tmp_path, 1, RefusedTask)
+    job.send((0, "a", {"id": "key"}))
+    with pytest.raises(StoreRefused) as caught:
+        job.run()
+    assert str(caught.value) == "Partition 0: process of mem.in[0]@0: store 'counts': key must not be None"
+
+
+@pytest.mark.parametrize("call", ["commit", "shutdown"])
+def test_a_request_for_what_is_no_scope_is_refused(tmp_path, call):
+    job = MemoryJob(tmp_path, 1, RefusedTask)
+    job.send((0, "a", {"id": call}))
+    expected = r"TypeError: expected one of RequestScope\.CURRENT_TASK, .*, got 'all'$"
+    with pytest.raises(TaskFailed, match=expected):
+        job.run()

@@ -1,0 +1,63 @@
+"""More copies than there are brokers."""
+
+import pytest
+
+from samzapy.api.system import StreamSpec
+from samzapy.config.loader import load_job
+from samzapy.errors import ConfigError
+from samzapy.runner.durability import check_copies
+from samzapy.system.memory.admin import MemoryAdmin
+from samzapy.system.memory.cluster import MemoryCluster
+
+JOB = {
+    "job.name": "copies",
+    "task.class": "a:B",
+    "task.inputs": "memory.in",
+    "job.default.system": "memory",
+    "systems.memory.samza.factory": "memory",
+    **{
+        f"stores.{name}.{key}": value
+        for name in "ab"
+        for key, value in {"factory": "inmemory", "key.serde": "string", "msg.serde": "string"}.items()
+    },
+    "stores.a.changelog": "memory.a",
+    "stores.a.changelog.replication.factor": "3",
+    "stores.b.changelog": "memory.b",
+    "stores.default.changelog.replication.factor": "2",
+    "task.checkpoint.replication.factor": "4",
+    "state.checkpoint.replication.factor": "1",
+}
+
+
+class OneBroker(MemoryAdmin):
+    """Says what a cluster of one broker says."""
+
+    def most_replicas(self):
+        return 1
+
+
+@pytest.fixture
+def cluster():
+    return MemoryCluster("copies")
+
+
+def test_every_key_that_asks_for_too_many_copies_is_named(cluster):
+    with pytest.raises(ConfigError) as caught:
+        check_copies(load_job(JOB), lambda _: OneBroker(cluster, "memory"))
+    limit = "must be at most 1, the number of brokers of system 'memory', got"
+    assert [str(problem) for problem in caught.value.problems] == [
+        f"stores.a.changelog.replication.factor: {limit} '3'",
+        f"stores.default.changelog.replication.factor: {limit} '2'",
+        f"task.checkpoint.replication.factor: {limit} '4'",
+    ]
+
+
+def test_a_stream_that_exists_keeps_the_copies_it_has(cluster):
+    admin = OneBroker(cluster, "memory")
+    for stream in ("a", "b", "__samza_checkpoint_ver_1_for_copies_1"):
+        admin.create(StreamSpec(stream, 1))
+    check_copies(load_job(JOB), lambda _: admin)
+
+
+def test_a_system_without_copies_takes_any_number(cluster):
+    check_copies(load_job(JOB), lambda _: MemoryAdmin(cluster, "memory"))

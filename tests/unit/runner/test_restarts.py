@@ -1,0 +1,148 @@
+"""The local runner's ladder: how often, and after which failures, a container is started again."""
+
+import pytest
+
+from samzapy.errors import (
+    ConfigError,
+    EnvironmentFailure,
+    JobTakenOver,
+    ProducerError,
+    RecordTooLarge,
+    RestoreError,
+    RestoreStalled,
+    RetriableError,
+    SamzapyError,
+    TaskFailed,
+    TaskMigrated,
+    UnknownStream,
+    Unreachable,
+)
+from samzapy.runner.base import JobFailed
+from samzapy.runner.restarts import Restarts
+from samzapy.runner.spark.backoff import Backoff
+from samzapy.testing.clock import ManualClock
+
+UNREACHABLE = Unreachable("cannot reach b:9092 within 10 s")
+
+
+class Container:
+    """Lasts for some seconds, and then ends, or fails."""
+
+    def __init__(self, clock, lasts_s, failure):
+        self._clock, self._lasts_s, self._failure = clock, lasts_s, failure
+        self.stopped = False
+
+    def run(self):
+        self._clock.advance(self._lasts_s)
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self):
+        self.stopped = True
+
+
+class Ladder:
+    """Starts the containers of a script, one after another; `told` is what is heard, `waited` the pauses."""
+
+    def __init__(self, *script, limit=8, owned=True):
+        self.clock = ManualClock()
+        self.told, self.waited = [], []
+        self.script = [Container(self.clock, *each) for each in script]
+        self.left = list(self.script)
+        self.restarts = Restarts(
+            lambda: self.left.pop(0),
+            Backoff(limit, 1.0, 30.0),
+            self.clock,
+            lambda failure, words: self.told.append((failure, words)),
+            lambda: owned,
+            self._wait,
+        )
+
+    def _wait(self, seconds):
+        self.waited.append(seconds)
+        self.clock.advance(seconds)
+
+    def run(self):
+        self.restarts.run()
+
+
+def test_a_broker_that_freezes_for_a_while_is_outlasted_with_doubling_pauses():
+    ladder = Ladder((20, ProducerError("not acknowledged")), *[(10, UNREACHABLE)] * 4, (5, None))
+    ladder.run()
+    assert ladder.waited == [1, 2, 4, 8, 16]
+    assert ladder.told[0][1] == "starting again in 1 s (1 of 8)"
+    assert ladder.told[1] == (UNREACHABLE, "starting again in 2 s (2 of 8)")
+    assert not ladder.left
+
+
+def test_it_gives_up_after_as_many_starts_as_sparks_runner():
+    ladder = Ladder(*[(10, UNREACHABLE)] * 9)
+    with pytest.raises(JobFailed, match=r"^gave up after 9 failed starts in a row: cannot reach b:9092 ") as caught:
+        ladder.run()
+    assert caught.value.exit_code == 3
+    assert ladder.waited == [1, 2, 4, 8, 16, 30, 30, 30]
+
+
+def test_a_start_that_was_sound_for_long_begins_the_pauses_anew():
+    ladder = Ladder((10, UNREACHABLE), (10, UNREACHABLE), (300, UNREACHABLE), (1, None))
+    ladder.run()
+    assert ladder.waited == [1, 2, 1]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [RetriableError("timed out"), UNREACHABLE, RestoreStalled("no record"), TaskMigrated("the lease has run out")],
+    ids=lambda failure: type(failure).__name__,
+)
+def test_what_may_pass_is_tried_again(failure):
+    ladder = Ladder((1, failure), (1, None))
+    ladder.run()
+    assert [told for told, _ in ladder.told] == [failure]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        TaskFailed("process failed"),
+        ConfigError([]),
+        EnvironmentFailure("not authorised"),
+        UnknownStream("kafka", "gone"),
+        RestoreError("not a checkpoint"),
+        RecordTooLarge("kafka.out", 2, 1),
+        JobTakenOver("another run has taken over"),
+        SamzapyError("anything"),
+        KeyError("a bug"),
+    ],
+    ids=lambda failure: type(failure).__name__,
+)
+def test_what_the_next_start_would_meet_again_is_raised_at_once(failure):
+    ladder = Ladder((1, failure))
+    with pytest.raises(type(failure)):
+        ladder.run()
+    assert not ladder.told
+
+
+def test_without_resubmissions_the_failure_itself_is_raised():
+    with pytest.raises(Unreachable):
+        Ladder((1, UNREACHABLE), limit=0).run()
+
+
+def test_a_job_that_is_another_runs_is_not_started_again():
+    with pytest.raises(Unreachable):
+        Ladder((1, UNREACHABLE), owned=False).run()
+
+
+def test_a_stop_between_two_starts_is_the_end():
+    ladder = Ladder((1, UNREACHABLE), (1, None))
+    ladder.restarts._wait = lambda _: ladder.restarts.stop()
+    ladder.run()
+    assert len(ladder.left) == 1
+
+
+def test_a_stop_reaches_the_container_that_runs_and_its_failure_is_raised():
+    ladder = Ladder((1, UNREACHABLE))
+    container = ladder.script[0]
+    container.run = lambda: (ladder.restarts.stop(), Container.run(container))
+    with pytest.raises(Unreachable):
+        ladder.run()
+    assert container.stopped
