@@ -188,7 +188,12 @@ def test_a_message_that_is_not_done_in_time_ends_the_attempt_with_its_position(t
 
 def test_a_message_that_never_ends_is_not_done_in_time_however_steadily_others_are(tmp_path, monkeypatch):
     clock = ManualClock()
-    monkeypatch.setattr(GatedTask, "order", lambda *_: clock.advance(0.02))
+
+    def order(self, message, collector, coordinator):
+        clock.advance(0.02)
+        assert message["id"] < 100, "it is long over time"
+
+    monkeypatch.setattr(GatedTask, "order", order)
     job = AsyncJob(tmp_path, 2, **{"task.callback.timeout.ms": "1000"})
     job.send({"id": 0}, {"id": 1, "wait": "never"}, *[{"id": i} for i in range(2, 200)])
     container, _ = job.container(clock=clock)
