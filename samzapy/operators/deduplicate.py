@@ -16,7 +16,7 @@ By a key of the user's own (a message's UUID) the last `capacity` keys are kept.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from samzapy.api.collector import MessageCollector
@@ -72,16 +72,17 @@ class SeenIds:
             return True
         first, end = entry[4:_HEAD]
         chunks = (self._store.get(_chunk(source, number)) or () for number in range(end - 1, first - 1, -1))
-        return position in _ids(entry[_HEAD:]) or any(position in _ids(chunk) for chunk in chunks)
+        pair = (position[0], position[1])
+        return pair in _pairs(entry[_HEAD:]) or any(pair in _pairs(chunk) for chunk in chunks)
 
     def _sealed(self, source: str, entry: list[Any]) -> list[Any]:
         """The entry with its ids moved into a chunk of their own, and chunks beyond the window forgotten."""
         store, (first, end) = self._store, entry[4:_HEAD]
-        floor = None if entry[2] is None else entry[2:4]
+        floor = None if entry[2] is None else (entry[2], entry[3])
         store.put(_chunk(source, end), entry[_HEAD:])
         while end + 1 - first > self._chunks:
-            forgotten = max(_ids(store.get(_chunk(source, first)) or ()), default=floor)
-            floor = forgotten if floor is None or forgotten is None else max(floor, forgotten)
+            forgotten = _pairs(store.get(_chunk(source, first)) or ())
+            floor = max([floor, *forgotten] if floor else forgotten, default=None)
             store.delete(_chunk(source, first))
             first += 1
         return [*entry[:2], *(floor or (None, 0)), first, end + 1]
@@ -91,8 +92,8 @@ def _chunk(source: str, number: int) -> str:
     return f"ids/{number}/{source}"
 
 
-def _ids(flat: Sequence[int]) -> list[list[int]]:
-    return [list(pair) for pair in zip(flat[::2], flat[1::2], strict=True)]
+def _pairs(flat: Sequence[int]) -> Iterator[tuple[int, int]]:
+    return zip(flat[::2], flat[1::2], strict=True)
 
 
 class Deduplicator:

@@ -133,8 +133,7 @@ class AsyncTaskInstance(TaskInstance):
         return len(envelopes)
 
     def skip(self, ssp: SystemStreamPartition, offset: int) -> None:
-        prefix = self._prefixes.setdefault(ssp, ContiguousPrefix(self.offsets[ssp]))
-        prefix.take(offset)
+        self._prefixes.setdefault(ssp, ContiguousPrefix(self.offsets[ssp])).take(offset)
         self._complete(ssp, offset, self._order.mark())
         self.touched = True
 
@@ -143,7 +142,7 @@ class AsyncTaskInstance(TaskInstance):
         for _ in range(max(self._config.max_concurrency, _MOST_STARTS)):
             if self._failure is not None or (self.requests.pending and not only_overtaken):
                 return
-            work = self.waiting.due(now) or (self._next(only_overtaken) if self._has_room() else None)
+            work = self.waiting.due(now) or self._next(only_overtaken)
             if work is None:
                 return
             self.touched = True
@@ -152,11 +151,10 @@ class AsyncTaskInstance(TaskInstance):
             else:
                 self._begin(work, now)
 
-    def _has_room(self) -> bool:
-        """A message that waits to be tried again holds its place."""
-        return len(self._in_flight) + self.waiting.repeating < self._config.max_concurrency
-
     def _next(self, only_overtaken: bool) -> Work | None:
+        """The message to begin with, None if there is no room: one that waits to be tried again holds its place."""
+        if len(self._in_flight) + self.waiting.repeating >= self._config.max_concurrency:
+            return None
         return self.waiting.released() if only_overtaken or self._order.full else self.waiting.next()
 
     def check(self, now: float) -> None:
@@ -229,22 +227,20 @@ class AsyncTaskInstance(TaskInstance):
                 failure = failure_in(then)
             message.outputs.closed = True
             if failure is None:
-                mark = self._order.mark()
-                self._send(message)
-                self._done(message.work, mark)
+                self._finish(message)
             else:
                 self._recover(message.work, failure)
         except BaseException as fatal:  # noqa: BLE001  # raised by `check`: this may be asyncio's stack
             self._failure = self._failure_of(message.work, fatal)
 
-    def _send(self, message: MessageInFlight) -> None:
-        envelope = message.work.envelope
-        self._recovery.input = envelope
-        collector = self._identifying or self.collector
+    def _finish(self, message: MessageInFlight) -> None:
+        self._recovery.input = message.work.envelope
         if self._identifying is not None:
-            self._identifying.begin(envelope)
-        message.outputs.send_to(collector)
+            self._identifying.begin(message.work.envelope)
+        mark = self._order.mark()
+        message.outputs.send_to(self._identifying or self.collector)
         self._recovery.input = None
+        self._done(message.work, mark)
 
     def _recover(self, work: Work, failure: BaseException) -> None:
         if not is_about_its_message(failure):
@@ -285,11 +281,9 @@ class AsyncTaskInstance(TaskInstance):
         recovery.input = None
         return True
 
-    def _done(self, work: Work, mark: Mark) -> None:
-        """The message is settled, and what it sent, its letter included, was gathered since `mark`."""
-        envelope = work.envelope
-        self._complete(envelope.ssp, envelope.offset, mark)
-        self.advance_clock(envelope)
+    def _done(self, work: Work, mark: Mark) -> None:  # what it sent, a letter included, was gathered since `mark`
+        self._complete(work.envelope.ssp, work.envelope.offset, mark)
+        self.advance_clock(work.envelope)
         self.touched = True
         self.processed += work.undecodable is None
         self.waiting.done(work)
