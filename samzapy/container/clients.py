@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 
+from samzapy.api.stream import SystemStream
 from samzapy.api.system import SystemAdmin, SystemConsumer, SystemFactory, SystemProducer, SystemSettings
+from samzapy.errors import UnknownStream
 
 
 class SystemClients:
@@ -28,12 +30,23 @@ class SystemClients:
         self._admins: dict[str, SystemAdmin] = {}
         self._producers: dict[str, SystemProducer] = {}
         self._consumers: list[SystemConsumer] = []
+        self._stream_ids: dict[SystemStream, str] = {}
 
     def admin(self, system: str) -> SystemAdmin:
         """The admin of a system."""
         if system not in self._admins:
             self._admins[system] = self._factory(system).admin(self._settings[system], f"{self._client_id}-admin")
         return self._admins[system]
+
+    def stream_id(self, stream: SystemStream) -> str:
+        """The id that tells a stream from others that had or will have its name; asked once. Raises UnknownStream."""
+        found = self._stream_ids.get(stream)
+        if found is None:
+            described = self.admin(stream.system).describe(stream.stream)
+            if described is None:
+                raise UnknownStream(stream.system, stream.stream)
+            found = self._stream_ids[stream] = described.stream_id
+        return found
 
     def producer(self, system: str) -> SystemProducer:
         """The producer of a system."""

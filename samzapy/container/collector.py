@@ -31,6 +31,12 @@ def no_envelope(given: object) -> TypeError:
     return TypeError(f"expected an OutgoingMessageEnvelope to send, got {type(given).__name__} {given!r}")
 
 
+class EncodedKey(bytes):
+    """A partition key that no serde has to make bytes of."""
+
+    __slots__ = ()
+
+
 class BufferingCollector(MessageCollector):
     """One task's collector. `hand_over` gives the gathered records to the producers, without waiting for their acks."""
 
@@ -76,7 +82,7 @@ class BufferingCollector(MessageCollector):
             if partition_key is not None:
                 if type(partition_key) is int:
                     partition, partition_key = partition_key, None
-                else:
+                elif type(partition_key) is not EncodedKey:
                     partition_key = encode_key(partition_key)
         except Exception as cause:  # noqa: BLE001  # whatever a serde raises is about this message
             self._refuse(envelope, cause)

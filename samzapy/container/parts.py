@@ -244,7 +244,8 @@ class Parts:
     def _output_ids(self, task_name: str) -> OutputIds | None:
         if self.config.task.guarantee is not Guarantee.EFFECTIVELY_ONCE:
             return None
-        return OutputIds(task_name, self.config.task.broadcast_inputs)
+        job = self.config.name, self.config.id
+        return OutputIds(job, task_name, self.config.task.broadcast_inputs, self._clients.stream_id)
 
     def _recovery(self, name: str, offsets: Offsets, clock: Clock, should_stop: Callable[[], bool]) -> Recovery:
         errors, letters = self.config.task.errors, None

@@ -1,13 +1,22 @@
 """Dropping repetitions: the receiving side of effectively-once.
 
-What was seen is kept in a store, so it is restored with the task and committed with its offsets. By the ids that an
-effectively-once job puts on its outputs one high mark per source partition (and task, of a broadcast one) is enough, as
-a producer repeats the ids of a partition in order; by a key of the user's own (a message's UUID) the last `capacity` keys are kept.
+What was seen is kept in a store, so it is restored with the task and committed with its offsets: for that the receiver
+needs `task.guarantee=effectively-once` or `exactly-once` itself.
+
+By the ids that an effectively-once job puts on its outputs, memory is by source and receiving partition: the greatest
+(offset, number) that came, and the last `window` ids one by one. A greater id is new. So is a lower one that is not
+among the remembered ones, unless more than `window` messages of its source came after the first greater one; what is
+below everything remembered is a repetition. A sender of this version sends in order, so the window matters only where
+order is lost: see `samzapy.container.identify`. An input without outputs leaves a hole that costs nothing, since what is
+remembered is what came, not what is missing.
+
+By a key of the user's own (a message's UUID) the last `capacity` keys are kept.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from samzapy.api.collector import MessageCollector
@@ -19,32 +28,93 @@ from samzapy.api.kv import KeyValueStore
 from samzapy.api.task import InitableTask, StreamTask
 
 _COUNT = "count"
+#: So many ids are written again with every message; older ones lie in entries of so many each.
+_CHUNK = 32
+#: A source's entry is [greatest offset, its number, floor's offset, its number, first chunk, next chunk, *recent ids].
+_HEAD = 6
+
+
+class SeenIds:
+    """The ids that came, by source: bounded for each.
+
+    The last up to 32 ids are in the source's own entry, earlier ones in numbered chunks. When a chunk is forgotten the
+    floor rises to its greatest id, and what is not above the floor counts as seen. Every change puts new objects, so the
+    store can take it back if the message fails.
+    """
+
+    def __init__(self, store: KeyValueStore[str, Any], window: int) -> None:
+        self._store = store
+        self._chunks = -(-window // _CHUNK)
+
+    def add(self, source: str, offset: int, number: int) -> bool:
+        """Remember an id; whether it is new."""
+        key = f"id/{source}"
+        entry = self._store.get(key)
+        if entry is None:
+            self._store.put(key, [offset, number, None, 0, 0, 0, offset, number])
+            return True
+        if len(entry) < _HEAD:  # as a receiver of the version before left it: what is not greater was seen
+            entry = [*entry, *entry, 0, 0]
+        position = [offset, number]
+        if position > entry[:2]:
+            entry = [*position, *entry[2:], *position]
+        elif self._was_seen(source, entry, position):
+            return False
+        else:
+            entry = [*entry, *position]
+        if len(entry) >= _HEAD + 2 * _CHUNK:
+            entry = self._sealed(source, entry)
+        self._store.put(key, entry)
+        return True
+
+    def _was_seen(self, source: str, entry: list[Any], position: list[int]) -> bool:
+        if entry[2] is not None and position <= entry[2:4]:
+            return True
+        first, end = entry[4:_HEAD]
+        chunks = (self._store.get(_chunk(source, number)) or () for number in range(end - 1, first - 1, -1))
+        pair = (position[0], position[1])
+        return pair in _pairs(entry[_HEAD:]) or any(pair in _pairs(chunk) for chunk in chunks)
+
+    def _sealed(self, source: str, entry: list[Any]) -> list[Any]:
+        """The entry with its ids moved into a chunk of their own, and chunks beyond the window forgotten."""
+        store, (first, end) = self._store, entry[4:_HEAD]
+        floor = None if entry[2] is None else (entry[2], entry[3])
+        store.put(_chunk(source, end), entry[_HEAD:])
+        while end + 1 - first > self._chunks:
+            forgotten = _pairs(store.get(_chunk(source, first)) or ())
+            floor = max([floor, *forgotten] if floor else forgotten, default=None)
+            store.delete(_chunk(source, first))
+            first += 1
+        return [*entry[:2], *(floor or (None, 0)), first, end + 1]
+
+
+def _chunk(source: str, number: int) -> str:
+    return f"ids/{number}/{source}"
+
+
+def _pairs(flat: Sequence[int]) -> Iterator[tuple[int, int]]:
+    return zip(flat[::2], flat[1::2], strict=True)
 
 
 class Deduplicator:
     """Tells new messages from repeated ones. `store` has string keys and json (or msgpack) values, and is used for
-    nothing else; it holds one entry per source partition, and two per remembered key."""
+    nothing else; it holds the last `window` ids of each source, 32 an entry, and two entries per remembered key."""
 
-    def __init__(self, store: KeyValueStore[str, Any], capacity: int = 100_000) -> None:
-        if capacity < 1:
-            raise ValueError(f"capacity must be at least 1, got {capacity}")
+    def __init__(self, store: KeyValueStore[str, Any], capacity: int = 100_000, window: int = 1_000) -> None:
+        for name, value in (("capacity", capacity), ("window", window)):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
         self._store = store
         self._capacity = capacity
+        self._ids = SeenIds(store, window)
 
     def is_new_id(self, envelope: IncomingMessageEnvelope) -> bool:
-        """Whether the message's output id was not seen before on its partition; a message without an id is new."""
+        """Whether the message's output id was not seen before on its partition; a message without an id is new.
+
+        Raises ValueError for an id that is malformed or of a later version.
+        """
         output = OutputId.of(envelope.headers)
-        if output is None:
-            return True
-        source = f"id/{envelope.ssp}/{output.stream}/{output.partition}"
-        if output.task:
-            source += f"@{output.task}"
-        position = [output.offset, output.number]
-        mark = self._store.get(source)
-        if mark is not None and position <= mark:
-            return False
-        self._store.put(source, position)
-        return True
+        return output is None or self._ids.add(f"{envelope.ssp}/{output.source}", output.offset, output.number)
 
     def is_new_key(self, key: str) -> bool:
         """Whether `key` is not among the last `capacity` different keys."""
@@ -73,11 +143,12 @@ class DeduplicatingTask(StreamTask, InitableTask):
 
     deduplication_store = "deduplication"
     deduplication_capacity = 100_000
+    deduplication_window = 1_000
 
     def init(self, context: Context) -> None:
         """Find the store; the counter is `deduplication.dropped` in the task's metrics."""
         store = context.get_store(self.deduplication_store)
-        self._deduplicator = Deduplicator(store, self.deduplication_capacity)
+        self._deduplicator = Deduplicator(store, self.deduplication_capacity, self.deduplication_window)
         self._dropped = context.task.metrics.counter("deduplication", "dropped")
 
     def message_key(self, envelope: IncomingMessageEnvelope) -> str | None:

@@ -10,12 +10,15 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from samzapy.config.guarantee import Guarantee
 from samzapy.verify.evidence import Evidence, Record, committed, replay
 from samzapy.verify.murmur2 import partition_of
 from samzapy.verify.oracle import Oracle
 
+#: How many fields the header `samzapy-id` has.
+_ID_FIELDS = 11
 EXACT_STATE = {Guarantee.EFFECTIVELY_ONCE, Guarantee.EXACTLY_ONCE}
 
 
@@ -127,18 +130,30 @@ def running_sums(oracle: Oracle, echoes: Sequence[Echo], guarantee: Guarantee) -
 
 
 def output_ids(evidence: Evidence, oracle: Oracle, echoes: Sequence[Echo]) -> Finding:
-    """Outputs whose id header is not the position of their input: a receiver could not drop repetitions by it."""
+    """Outputs whose id header does not name their input, or names another sender than the others do: a receiver could
+    not drop repetitions by it."""
 
     def wrong() -> Iterator[str]:
+        first: tuple[str, ...] | None = None
         for echo in echoes:
             due = oracle.applied.get(echo.id)
             if due is None:
                 continue
-            expected = f"{evidence.input_stream}/{due.partition}/{due.offset}/0".encode()
-            if echo.record.id != expected:
+            version, *sender, stream, stream_id, partition, task, kind, offset, number = _id_fields(echo.record)
+            first = first or (*sender, stream_id)
+            named = (version, *sender, stream_id, stream, partition, task, kind, offset, number)
+            at = (str(due.partition), "", "out", str(due.offset), "0")
+            if named != ("2", *first, evidence.input_stream, *at):
+                expected = ":".join(("2", *first[:-1], evidence.input_stream, first[-1], *at))
                 yield f"{echo}: header samzapy-id is {echo.record.id!r}, expected {expected!r}"
 
     return found("output-id", wrong())
+
+
+def _id_fields(record: Record) -> list[str]:
+    """The eleven fields of an id; empty ones where there is none."""
+    fields = [unquote(field) for field in (record.id or b"").decode().split(":")]
+    return fields if len(fields) == _ID_FIELDS else [""] * _ID_FIELDS
 
 
 def partitions(evidence: Evidence) -> Finding:

@@ -82,3 +82,17 @@ def test_a_batch_that_the_broker_finds_too_large_names_the_property_that_makes_i
     smaller.send(records)
     smaller.flush()
     assert count(kafka_settings, kafka_admin, topic) - before == 500
+
+
+@pytest.mark.parametrize("later", ["flush", "send"])
+def test_nothing_overtakes_a_record_that_the_broker_refuses_so_what_is_there_is_a_prefix_effectively_once(
+    kafka_settings, kafka_admin, topic, producer, later
+):
+    writer = producer(**{"batch.num.messages": "1", "linger.ms": "0"})
+    sizes = [2 * LIMIT if number == 10 else 10 for number in range(60)]
+    writer.send([OutgoingRecord(topic, b"k", b"x" * size, 0) for size in sizes])
+    calls = {"flush": writer.flush, "send": lambda: writer.send([OutgoingRecord(topic, b"k", b"later", 0)])}
+    with pytest.raises(RecordTooLarge, match=rf"kafka\.{topic}\[0\]: record of 40,001 B: larger than the system takes"):
+        list(iter(calls[later], "never"))
+    writer.close()
+    assert count(kafka_settings, kafka_admin, topic) == 10

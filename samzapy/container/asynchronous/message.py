@@ -36,7 +36,7 @@ class ControlOutput(NamedTuple):
 
 
 class MessageOutputs(MessageCollector):
-    """Gathers the outputs of one message; they are serialized and sent when it is done, and dropped if it fails."""
+    """Gathers the outputs of one message; they are serialized when it is done, and dropped if it fails."""
 
     __slots__ = ("_position", "closed", "gathered")
 

@@ -16,10 +16,11 @@ from samzapy.config.error_policy import Stage
 from samzapy.container.asynchronous.event_loop import EventLoop
 from samzapy.container.asynchronous.loop_thread_store import LoopThreadStore
 from samzapy.container.asynchronous.message import MessageInFlight, Work, failure_in
+from samzapy.container.asynchronous.output_order import AsReady, InOffsetOrder, OutputOrder
 from samzapy.container.asynchronous.prefix import ContiguousPrefix
 from samzapy.container.asynchronous.waiting import WaitingMessages
 from samzapy.container.identify import IdentifyingCollector, OutputIds
-from samzapy.container.policies.collectors import TolerantCollector
+from samzapy.container.policies.collectors import Mark, TolerantCollector
 from samzapy.container.policies.recovery import is_about_its_message
 from samzapy.container.policies.undecodable import Undecodable
 from samzapy.container.policies.undo_journal import JournaledStore, UndoJournal
@@ -41,7 +42,7 @@ class AsyncTaskInstance(TaskInstance):
     """`process` accepts messages, `start` begins with as many as may be in flight, `check` raises what went wrong.
 
     Everything happens on the run loop's thread; callbacks of other threads are handed over to it. `offsets` is the
-    contiguous prefix of what is done, partition by partition. A message that failed has its outputs and what it wrote to
+    contiguous prefix of what is done, partition by partition; with ids outputs leave in the order of it. A message that failed has its outputs and what it wrote to
     sinks dropped; its store changes are undone if no other message was in flight with it (`task.max.concurrency=1`), and stay otherwise.
     """
 
@@ -54,6 +55,7 @@ class AsyncTaskInstance(TaskInstance):
         "_identifying",
         "_in_flight",
         "_journal",
+        "_order",
         "_prefixes",
         "_recovery",
         "_visible",
@@ -79,6 +81,7 @@ class AsyncTaskInstance(TaskInstance):
         self._clock = clock
         self._recovery = collector.recovery
         self._identifying = None if ids is None else IdentifyingCollector(collector, ids)
+        self._order: OutputOrder = AsReady() if ids is None else InOffsetOrder(collector)
         self._prefixes: dict[SystemStreamPartition, ContiguousPrefix] = {}
         self._in_flight: dict[int, MessageInFlight] = {}
         self.waiting = WaitingMessages(key_order=config.key_order)
@@ -128,9 +131,8 @@ class AsyncTaskInstance(TaskInstance):
         return len(envelopes)
 
     def skip(self, ssp: SystemStreamPartition, offset: int) -> None:
-        prefix = self._prefixes.setdefault(ssp, ContiguousPrefix(self.offsets[ssp]))
-        prefix.take(offset)
-        self.offsets[ssp] = prefix.complete(offset)
+        self._prefixes.setdefault(ssp, ContiguousPrefix(self.offsets[ssp])).take(offset)
+        self._complete(ssp, offset, self._order.mark())
         self.touched = True
 
     def start(self, now: float, *, only_overtaken: bool = False) -> None:
@@ -138,7 +140,7 @@ class AsyncTaskInstance(TaskInstance):
         for _ in range(max(self._config.max_concurrency, _MOST_STARTS)):
             if self._failure is not None or (self.requests.pending and not only_overtaken):
                 return
-            work = self.waiting.due(now) or (self._next(only_overtaken) if self._has_room() else None)
+            work = self.waiting.due(now) or self._next(only_overtaken)
             if work is None:
                 return
             self.touched = True
@@ -147,12 +149,11 @@ class AsyncTaskInstance(TaskInstance):
             else:
                 self._begin(work, now)
 
-    def _has_room(self) -> bool:
-        """A message that waits to be tried again holds its place."""
-        return len(self._in_flight) + self.waiting.repeating < self._config.max_concurrency
-
     def _next(self, only_overtaken: bool) -> Work | None:
-        return self.waiting.released() if only_overtaken else self.waiting.next()
+        """The message to begin with, None if there is no room: one that waits to be tried again holds its place."""
+        if len(self._in_flight) + self.waiting.repeating >= self._config.max_concurrency:
+            return None
+        return self.waiting.released() if only_overtaken or self._order.full else self.waiting.next()
 
     def check(self, now: float) -> None:
         """Raise what has ended the attempt: a failure, or a message that takes longer than it may."""
@@ -224,21 +225,20 @@ class AsyncTaskInstance(TaskInstance):
                 failure = failure_in(then)
             message.outputs.closed = True
             if failure is None:
-                self._send(message)
-                self._done(message.work)
+                self._finish(message)
             else:
                 self._recover(message.work, failure)
         except BaseException as fatal:  # noqa: BLE001  # raised by `check`: this may be asyncio's stack
             self._failure = self._failure_of(message.work, fatal)
 
-    def _send(self, message: MessageInFlight) -> None:
-        envelope = message.work.envelope
-        self._recovery.input = envelope
-        collector = self._identifying or self.collector
+    def _finish(self, message: MessageInFlight) -> None:
+        self._recovery.input = message.work.envelope
         if self._identifying is not None:
-            self._identifying.begin(envelope)
-        message.outputs.send_to(collector)
+            self._identifying.begin(message.work.envelope)
+        mark = self._order.mark()
+        message.outputs.send_to(self._identifying or self.collector)
         self._recovery.input = None
+        self._done(message.work, mark)
 
     def _recover(self, work: Work, failure: BaseException) -> None:
         if not is_about_its_message(failure):
@@ -266,26 +266,29 @@ class AsyncTaskInstance(TaskInstance):
 
     def _dealt_with(self, stage: Stage, work: Work, failure: Exception) -> bool:
         """Have the message tried again, skip it, or write its dead letter; False if the attempt is to end."""
-        recovery = self._recovery
+        recovery, mark = self._recovery, self._order.mark()
         recovery.input = work.envelope
         pause_s = None if recovery.policy(stage).ignores(failure) else next(work.pauses, None)
         if pause_s is not None:
             recovery.retrying(stage, failure, pause_s)
             self.waiting.repeat(work, self._clock.monotonic() + pause_s)
         elif recovery.give_up(stage, failure):
-            self._done(work)
+            self._done(work, mark)
         else:
             return False
         recovery.input = None
         return True
 
-    def _done(self, work: Work) -> None:
-        envelope = work.envelope
-        self.offsets[envelope.ssp] = self._prefixes[envelope.ssp].complete(envelope.offset)
-        self.advance_clock(envelope)
+    def _done(self, work: Work, mark: Mark) -> None:  # what it sent, a letter included, was gathered since `mark`
+        self._complete(work.envelope.ssp, work.envelope.offset, mark)
+        self.advance_clock(work.envelope)
         self.touched = True
         self.processed += work.undecodable is None
         self.waiting.done(work)
+
+    def _complete(self, ssp: SystemStreamPartition, offset: int, mark: Mark) -> None:
+        position = self.offsets[ssp] = self._prefixes[ssp].complete(offset)
+        self._order.done(ssp, offset, position, mark)
 
     def _failure_of(self, work: Work, failure: BaseException) -> BaseException:
         if isinstance(failure, SamzapyError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
 from samzapy.api.envelope import OutgoingMessageEnvelope
@@ -16,6 +16,8 @@ from samzapy.errors import RecordTooLarge, SerdeError
 
 #: How many records had been gathered for each system.
 Mark = tuple[int, ...]
+#: Records that were taken out again, by system.
+Taken = Sequence[tuple[str, list[OutgoingRecord]]]
 SerdesOf = Callable[[SystemStream], tuple[Serde | None, Serde | None]]
 
 
@@ -36,8 +38,22 @@ class TolerantCollector(BufferingCollector):
 
     def back_to(self, mark: Mark) -> None:
         """Drop what was sent since `mark`."""
-        for records, length in zip_longest(self._gathered.values(), mark, fillvalue=0):
-            del records[length:]  # type: ignore[union-attr]  # a mark is never longer than what it marks
+        self.take_since(mark)
+        self.recovery.taken_back()
+
+    def take_since(self, mark: Mark) -> Taken:
+        """Take out what was sent since `mark`, also to systems that nothing was sent to before."""
+        taken = []
+        for (system, records), length in zip_longest(self._gathered.items(), mark, fillvalue=0):  # type: ignore[misc]
+            if len(records) > length:
+                taken.append((system, records[length:]))
+                del records[length:]
+        return taken
+
+    def put_back(self, taken: Taken) -> None:
+        """Send what was taken out."""
+        for system, records in taken:
+            self._gathered[system] += records
 
     def append(self, system: str, record: OutgoingRecord) -> None:
         """Gather a record that is serialized already."""
@@ -97,7 +113,7 @@ class SizingCollector(TolerantCollector):
         limit = self._limits[stream]
         if limit is None:
             return
-        size = _size(records[-1])
+        size = size_of(records[-1])
         if size > limit:
             records.pop()
             failure = self.recovery.recover(Stage.PRODUCE, RecordTooLarge(str(stream), size, limit))
@@ -105,6 +121,7 @@ class SizingCollector(TolerantCollector):
                 raise failure
 
 
-def _size(record: OutgoingRecord) -> int:
+def size_of(record: OutgoingRecord) -> int:
+    """The bytes of a record's key, value and headers."""
     size = len(record.key or b"") + len(record.value or b"")
     return size + sum(len(name.encode()) + len(held or b"") for name, held in record.headers or ())

@@ -36,7 +36,7 @@ class DeadLetters:
     def __init__(
         self, stream: SystemStream, task_name: str, raw: RawRecords, clock: Clock, *, ids: OutputIds | None = None
     ) -> None:
-        """With `ids` letters carry the id of their input, as the task's outputs do."""
+        """With `ids` letters carry ids of their own kind, as the task's outputs do of theirs."""
         self.stream = stream
         self._task_name = task_name
         self._raw = raw
@@ -46,7 +46,7 @@ class DeadLetters:
     def letter(
         self, stage: Stage, failure: BaseException, envelope: IncomingMessageEnvelope | None, number: int = 0
     ) -> OutgoingRecord:
-        """The letter about `envelope` (None: no input), its `number`-th."""
+        """The letter about `envelope` (None: no input), its `number`-th; under `ids` no two have the same id."""
         kind = type(failure)
         about = {
             "stage": stage.value,
@@ -66,11 +66,13 @@ class DeadLetters:
             key, value = self._bytes(stage, envelope)
             original = envelope.headers or ()
         headers = [*original, *((PREFIX + name, text.encode(errors="replace")) for name, text in about.items())]
+        place: bytes | None = None
         if self._ids is not None and envelope is not None:
-            before, behind = self._ids.around(envelope)
-            identity = before + str(number).encode() + behind
-            headers = [(name, held) for name, held in headers if name != ID_HEADER] + [(ID_HEADER, identity)]
-        return OutgoingRecord(self.stream.stream, key, value, headers=headers)
+            headers = [(name, held) for name, held in headers if name != ID_HEADER]
+            headers.append((ID_HEADER, self._ids.letter(envelope, number)))
+            if key is None:
+                place = b"%d:%d" % (envelope.offset, number)  # a repeated letter belongs where the first one went
+        return OutgoingRecord(self.stream.stream, key, value, partition_key=place, headers=headers)
 
     def _bytes(self, stage: Stage, envelope: IncomingMessageEnvelope) -> Pair:
         if stage is Stage.DESERIALIZE:

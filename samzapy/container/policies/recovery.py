@@ -98,6 +98,10 @@ class Recovery:
         self._note(stage, _DONE[action], failure, _DONE[action])
         return True
 
+    def taken_back(self) -> None:
+        """What the message at hand has sent is dropped, its letters as well: they are numbered anew."""
+        self._numbered = (None, 0)
+
     def _number(self) -> int:
         envelope, number = self._numbered
         number = number + 1 if envelope is self.input else 0

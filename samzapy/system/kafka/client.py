@@ -23,6 +23,8 @@ _ATTEMPT_S = 1.0
 _PAUSE_S = 0.1
 #: librdkafka's names for its lines about lost connections and requests without an answer.
 _DISTURBANCES = frozenset({"FAIL", "REQTMOUT"})
+#: What librdkafka calls experimental, at every start, and is set here all the same.
+_ON_PURPOSE = "enable.gapless.guarantee"
 #: What such a line says when the first request of a connection went unanswered.
 _FIRST_WORD = "in state APIVERSION_QUERY"
 
@@ -59,6 +61,8 @@ class Alarms:
             self.disturbed = True
             if _FIRST_WORD in line:
                 self.last = f"it closes connections at once; is systems.{self.system}.consumer.security.protocol right?"
+        if facility == "CONFWARN" and _ON_PURPOSE in line:
+            level = logging.DEBUG
         LOGGER.log(level, form, facility, client, line)
 
     def check(self) -> None:

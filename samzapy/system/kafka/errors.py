@@ -116,7 +116,7 @@ def transaction_error(error: KafkaError, call: str) -> SamzapyError:
         return general_error(error, "", call)
     if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
         return EnvironmentFailure(f"{text}: more than the broker's transaction.max.timeout.ms (900000 unless changed)")
-    if code in _FENCED or error.fatal():
+    if code in _FENCED or error.fatal() or code == KafkaError._FATAL:  # noqa: SLF001
         return ProducerFenced(text)
     if error.txn_requires_abort():
         return TransactionAborted(text)

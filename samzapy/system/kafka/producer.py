@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from math import ceil
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
@@ -13,6 +14,7 @@ from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import (
     ProducerError,
+    ProducerFenced,
     SamzapyError,
     TransactionAborted,
     TransactionIndeterminate,
@@ -22,6 +24,11 @@ from samzapy.system.kafka.errors import TOO_LARGE, delivery_error, error_of, tra
 from samzapy.system.kafka.queue import RecordQueue
 from samzapy.system.kafka.reports import DeliveryReports
 from samzapy.system.producer_calls import ProducerCalls
+
+#: A fatal error is raised by the call that delivers it, which delivers no reports then: the next ones do.
+_REPORT_CALLS, _REPORT_S = 20, 0.05
+#: A flush raises a fatal error when it returns, so it is made in so many seconds each.
+_FLUSH_S = 1.0
 
 
 class KafkaProducer(SystemProducer):
@@ -150,16 +157,24 @@ class KafkaProducer(SystemProducer):
 
     @contextmanager
     def _abortable(self) -> Iterator[None]:
-        """Inside a transaction, an error that has no reaction of its own is one that an abort heals."""
+        """Inside a transaction, an error that has no reaction of its own is one that an abort heals. Outside of one a
+        fatal error may be the news of a record that was refused: its own error says more."""
         try:
             yield
+        except ProducerFenced as error:
+            refused = None if self._calls.transactional else self._too_large()
+            if refused is None:
+                raise
+            raise refused from error
         except ProducerError as error:
             if self._calls.in_transaction and type(error) is ProducerError:
                 raise TransactionAborted(str(error)) from error
             raise
 
     def _flush(self, timeout_s: float) -> None:
-        left = self._call("flush", lambda client: client.flush(timeout_s))
+        left, times = 1, max(1, ceil(timeout_s / _FLUSH_S))
+        while left and times:
+            left, times = self._call("flush", lambda client: client.flush(min(timeout_s, _FLUSH_S))), times - 1
         failure = next(self._reports.failures(), None)
         if failure is not None:
             raise self._undelivered(*failure)
@@ -177,6 +192,17 @@ class KafkaProducer(SystemProducer):
         size = len(message.value() or b"") + len(message.key() or b"")
         self._refused = error.code() in TOO_LARGE
         return self._after_a_failure(delivery_error(error, self._alarms.system, where, size))
+
+    def _too_large(self) -> SamzapyError | None:
+        """The error of a record that the broker found too large, None if there is none. The client has a fatal error, so
+        it reports at once what became of the records."""
+        for _ in range(_REPORT_CALLS):
+            failure = next((each for each in self._reports.failures() if each[0].code() in TOO_LARGE), None)
+            if failure is not None:
+                return self._undelivered(*failure)
+            with suppress(KafkaException, SystemError):
+                self._client.poll(_REPORT_S)
+        return None
 
     def _after_a_failure(self, found: SamzapyError) -> SamzapyError:
         """What a failed record means to an open transaction: a fenced producer's records fail for many reasons."""

@@ -131,7 +131,7 @@ class RecordQueue:
 
     def _refused(self, error: KafkaError, stream: str, partition: int, size: int) -> SamzapyError:
         where = f"{self._alarms.system}.{stream}" + (f"[{partition}]" if partition >= 0 else "")
-        if error.fatal():
+        if error.fatal() or error.code() == KafkaError._FATAL:  # noqa: SLF001
             return transaction_error(error, where)
         limit = int(self._properties.get("message.max.bytes", _LARGEST_RECORD))
         return delivery_error(error, self._alarms.system, where, size, limit)

@@ -18,6 +18,7 @@ _CARRIES_A_GUARANTEE = {
     "client.id": "set by samzapy",
     "enable.auto.commit": "always false: offsets are in samzapy's checkpoints",
     "enable.auto.offset.store": "always false: offsets are in samzapy's checkpoints",
+    "enable.gapless.guarantee": "always true without transactions: no record may overtake one that is refused",
     "enable.idempotence": "always true",
     "enable.partition.eof": "always false",
     "group.id": "set by samzapy: partitions are assigned by the job model",
@@ -56,6 +57,12 @@ _PRODUCER = {
     "queue.buffering.max.kbytes": "131072",
     "reconnect.backoff.max.ms": "1000",
 }
+#: Without transactions nothing takes back what lies behind a record that could not be delivered, and a receiver of ids
+#: takes the lower ones for seen. So nothing is delivered behind it: a refusal ends the producer, and a record does not
+#: time out by itself, as what was queued later would overtake it; a flush ends after its own time-out. In a transaction
+#: an abort takes everything back, and these would make a fatal error of what it heals.
+_IN_ORDER = {"message.timeout.ms": "0"}
+_IN_ORDER_FIXED = {"enable.gapless.guarantee": "true"}
 _PRODUCER_FIXED = {"acks": "all", "enable.idempotence": "true", "partitioner": "murmur2_random"}
 _ADMIN = {"reconnect.backoff.max.ms": "1000"}
 #: An admin connects as the consumer or the producer does; of their properties it takes these.
@@ -92,16 +99,17 @@ def producer_properties(
 ) -> dict[str, str]:
     """For an idempotent producer, transactional if it is given an id. Raises ConfigError for refused keys."""
     _raise_if_any(_refused(settings.name, "producer", settings.producer))
-    transactional = {}
+    in_order, fixed = _IN_ORDER, _IN_ORDER_FIXED
     if transactional_id is not None:
-        transactional = {"transactional.id": transactional_id, "transaction.timeout.ms": str(timeout_ms)}
+        in_order, fixed = {}, {"transactional.id": transactional_id, "transaction.timeout.ms": str(timeout_ms)}
     return {
         **_PRODUCER,
+        **in_order,
         **_passed(settings.producer),
         "bootstrap.servers": bootstrap_servers(settings),
         "client.id": client_id,
         **_PRODUCER_FIXED,
-        **transactional,
+        **fixed,
     }
 
 

@@ -23,6 +23,7 @@ from samzapy.api.system import StreamSpec
 from samzapy.container.asynchronous import run_loop
 from samzapy.container.asynchronous.task_instance import AsyncTaskInstance
 from samzapy.errors import ConfigError, SerdeError, TaskFailed, TaskMigrated
+from samzapy.testing import ManualClock
 
 GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]
 
@@ -183,6 +184,22 @@ def test_a_message_that_is_not_done_in_time_ends_the_attempt_with_its_position(t
     with pytest.raises(TaskFailed, match=message):
         job.run()
     assert job.changelog() == {}
+
+
+def test_a_message_that_never_ends_is_not_done_in_time_however_steadily_others_are(tmp_path, monkeypatch):
+    clock = ManualClock()
+
+    def order(self, message, collector, coordinator):
+        clock.advance(0.02)
+        assert message["id"] < 100, "it is long over time"
+
+    monkeypatch.setattr(GatedTask, "order", order)
+    job = AsyncJob(tmp_path, 2, **{"task.callback.timeout.ms": "1000"})
+    job.send({"id": 0}, {"id": 1, "wait": "never"}, *[{"id": i} for i in range(2, 200)])
+    container, _ = job.container(clock=clock)
+    with pytest.raises(TaskFailed, match=r"process of mem\.in\[0\]@1 was not completed within 1000 ms"):
+        container.run()
+    assert 40 <= len(job.ended()) <= 60
 
 
 def test_commits_with_messages_in_flight_cover_the_contiguous_prefix_only(tmp_path):

@@ -28,6 +28,7 @@ from samzapy.errors import (
     UnknownStream,
 )
 from samzapy.failpoints import FailPointReached, arm, disarm
+from samzapy.system.factories import system_factory
 
 GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]
 STAGES = ["deserialize", "process", "serialize", "produce"]
@@ -39,6 +40,13 @@ EXCEPTIONS = {
     "process": "ValueError",
     "serialize": "samzapy.errors.SerdeError",
     "produce": "samzapy.errors.RecordTooLarge",
+}
+
+
+SECOND = {
+    "samza.factory": "memory",
+    "default.stream.samza.key.serde": "string",
+    "default.stream.samza.msg.serde": "json",
 }
 
 
@@ -183,7 +191,9 @@ def test_a_message_that_fails_is_skipped_or_becomes_a_dead_letter_and_the_others
     assert b"\n" not in headers["samzapy-error-reason"]
     assert headers["samzapy-error-reason"]
     if guarantee == "effectively-once":
-        assert OutputId.of(list(headers.items())) == OutputId("in", 0, 2, 0)
+        identity = OutputId.of(list(headers.items()))
+        assert (identity.origin.stream, identity.origin.kind) == ("in", "letter")
+        assert (identity.origin.partition, identity.offset, identity.number) == (0, 2, 0)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -243,6 +253,42 @@ def test_store_changes_of_a_skipped_message_are_undone_deletions_included(tmp_pa
     job.send((0, "k", {"id": 1, "do": "fail"}))
     job.run()
     assert job.changelog() == {"gone": 1}
+
+
+class SecondSystemTask(StreamTask):
+    """Sends to a second system what comes after the first message, and fails at what it is told to."""
+
+    calls: ClassVar[list] = []
+
+    def process(self, envelope, collector, coordinator):
+        if envelope.offset > 0:
+            collector.send(OutgoingMessageEnvelope(SystemStream("second", "out"), envelope.offset, key="k"))
+        collector.send(OutgoingMessageEnvelope(OUT, envelope.offset, key="k"))
+        if envelope.message.get("do") == "fail":
+            raise ValueError("told to")
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "effectively-once"])
+@pytest.mark.parametrize("then", ["skip", "dead-letter", "retry(2, 0) then skip"])
+def test_a_message_that_fails_leaves_nothing_on_a_system_that_it_was_the_first_to_send_to(tmp_path, guarantee, then):
+    settings = {f"systems.second.{key}": value for key, value in SECOND.items()} | {
+        "systems.second.cluster": str(tmp_path)
+    }
+    keys = {"task.error.process.policy": then, "task.dead.letter.stream": "mem.dead", "task.guarantee": guarantee}
+    folder = tmp_path / "state"
+    job = MemoryJob(folder, 1, SecondSystemTask, **settings, **keys, **{"task.commit.ms": "50000"})
+    job.admin.create(StreamSpec("dead", 1))
+    factory = system_factory(job.config.systems["second"])
+    admin = factory.admin(job.config.systems["second"], "test")
+    admin.create(StreamSpec("out", 1))
+    job.send((0, "k", {}), (0, "k", {"do": "fail"}))
+    job.run()
+    out = SystemStreamPartition("second", "out", 0)
+    assert admin.offsets([out])[out].upcoming == 0
+    assert job.outputs() == [("k", 0)]
+    job.send((0, "k", {}))
+    job.run()
+    assert admin.offsets([out])[out].upcoming == 1
 
 
 def test_a_key_that_no_store_takes_is_the_message_s_failure(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 from memory_job import OUT, MemoryJob
 
 from samzapy import OutgoingMessageEnvelope, StreamTask
-from samzapy.api.identity import OutputId
+from samzapy.api.identity import Origin, OutputId
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import StreamSpec
 from samzapy.config.error_policy import Stage
@@ -52,12 +52,16 @@ def test_what_two_tasks_make_of_a_broadcast_message_are_two_messages(job):
     job.send((0, "a", {"id": 1}), (1, "b", {"id": 2}))
     job.send((0, "r", {"id": 3}), stream="rates")
     job.run()
-    assert sorted(ids(job, "out")) == [
-        OutputId("in", 0, 0, 0),
-        OutputId("in", 1, 0, 0),
-        OutputId("rates", 0, 0, 0, "Partition 0"),
-        OutputId("rates", 0, 0, 0, "Partition 1"),
+    stream_id = {name: job.admin.describe(name).stream_id for name in ("in", "rates")}
+    sender = ("counting", "1", "mem")
+    found = ids(job, "out")
+    assert sorted(each.origin for each in found) == [
+        Origin(*sender, "in", stream_id["in"], 0),
+        Origin(*sender, "in", stream_id["in"], 1),
+        Origin(*sender, "rates", stream_id["rates"], 0, "Partition 0"),
+        Origin(*sender, "rates", stream_id["rates"], 0, "Partition 1"),
     ]
+    assert {each[1:] for each in found} == {(0, 0)}
 
 
 def test_dead_letters_of_a_broadcast_message_name_their_tasks_too(job):
@@ -68,4 +72,4 @@ def test_dead_letters_of_a_broadcast_message_name_their_tasks_too(job):
             "task.dead.letter.stream": "mem.letters",
         }
     )
-    assert sorted(found.task for found in ids(job, "letters")) == ["Partition 0", "Partition 1"]
+    assert sorted(found.origin.task for found in ids(job, "letters")) == ["Partition 0", "Partition 1"]

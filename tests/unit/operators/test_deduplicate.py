@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samzapy import IncomingMessageEnvelope, SystemStreamPartition
-from samzapy.api.identity import ID_HEADER, OutputId
+from samzapy.api.identity import ID_HEADER, Origin, OutputId
+from samzapy.container.policies.undo_journal import JournaledStore, UndoJournal
 from samzapy.operators import Deduplicator
 from samzapy.testing import open_store
 
@@ -34,8 +35,33 @@ def message(identity, partition=0):
 
 
 def test_an_output_id_is_read_from_the_headers():
-    assert OutputId.of(message(b"a/b/topic/3/17/0").headers) == OutputId("a/b/topic", 3, 17, 0)
+    origin = Origin("a:b", "1/2", "kafka", "in put", "x==", 3, "Partition 3", "letter")
+    text = b"2:a%3Ab:1%2F2:kafka:in%20put:x%3D%3D:3:Partition%203:letter"
+    assert origin.source.encode() == text
+    found = OutputId.of(message(text + b":17:2").headers)
+    assert found == OutputId(origin.source, 17, 2)
+    assert found.origin == origin
     assert OutputId.of(None) is None
+
+
+names = st.text(st.sampled_from("ab:/%@2 "), max_size=4)
+
+
+@given(left=st.tuples(*[names] * 5), right=st.tuples(*[names] * 5))
+def test_two_origins_are_never_spelled_alike(left, right):
+    assert (Origin(*left, 0).source == Origin(*right, 0).source) == (left == right)
+
+
+def test_an_output_id_of_the_version_before_is_understood_with_a_source_of_its_own():
+    found = OutputId.of(message(b"a/b/topic/3/17/0").headers)
+    assert found == OutputId("a/b/topic/3", 17, 0)
+    assert found.origin == Origin("", "", "", "a/b/topic", "", 3)
+    assert OutputId.of(message(b"rates/0/5/1@Partition%201").headers).origin.task == "Partition 1"
+
+
+def test_an_output_id_of_a_later_version_is_refused_and_not_dropped(seen):
+    with pytest.raises(ValueError, match="header samzapy-id has version '3': this samzapy knows 1 and 2"):
+        Deduplicator(seen.store).is_new_id(message(b"3:a:b:c"))
 
 
 def test_an_id_is_new_once_per_source_and_receiving_partition(seen):
@@ -85,4 +111,64 @@ def test_outputs_of_a_broadcast_input_are_told_apart_by_their_tasks(seen):
     both = (b"rates/0/5/0@Partition%200", b"rates/0/5/0@Partition%201")
     assert [seen_before.is_new_id(message(i)) for i in both] == [True, True]
     assert [seen_before.is_new_id(message(i)) for i in both] == [False, False]
-    assert OutputId.of(message(both[1]).headers) == OutputId("rates", 0, 5, 0, "Partition 1")
+
+
+def new(deduplicator, ids):
+    """Which of the (offset, number) pairs are new, in the order they come."""
+    return [each for each in ids if deduplicator.is_new_id(message(b"2:j:1:s:t:x:0::out:%d:%d" % each))]
+
+
+@settings(deadline=None)
+@given(
+    start=st.integers(0, 3),
+    order=st.lists(st.tuples(st.integers(0, 300), st.integers(0, 2)), max_size=120),
+    window=st.sampled_from([64, 120]),
+)
+def test_ids_in_any_order_are_new_once_if_no_more_than_the_window_came_since(start, order, window, tmp_path_factory):
+    with open_store(JOB, "seen", tmp_path_factory.mktemp("seen")) as opened:
+        # Enough in order before, so that chunks are forgotten: what is late is so by less than the window.
+        before = [(offset, 0) for offset in range(start * 100)]
+        after = [(offset + 1_000, number) for offset, number in order[:window]]
+        deduplicator = Deduplicator(opened.store, window=window)
+        assert new(deduplicator, before) == before
+        assert new(deduplicator, after) == list(dict.fromkeys(after))
+        assert new(deduplicator, [*before, *after]) == []
+
+
+@settings(deadline=None)
+@given(ids=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 1)), max_size=300), window=st.integers(1, 70))
+def test_an_id_is_never_new_twice_whatever_the_window(ids, window, tmp_path_factory):
+    with open_store(JOB, "seen", tmp_path_factory.mktemp("seen")) as opened:
+        taken = new(Deduplicator(opened.store, window=window), ids)
+        assert len(taken) == len(set(taken))
+
+
+def test_holes_cost_nothing_and_memory_stays_bounded(seen):
+    deduplicator = Deduplicator(seen.store, window=100)
+    assert len(new(deduplicator, [(offset * 1_000, 0) for offset in range(2_000)])) == 2_000
+    with seen.store.all() as entries:
+        held = dict(entries)
+    assert len(held) <= 2 + 100 // 32 + 1
+    assert max(map(len, held.values())) <= 6 + 2 * 32
+
+
+def test_what_a_receiver_of_the_version_before_has_seen_stays_seen(seen):
+    seen.store.put("id/mem.in[0]/t/0", [5, 1])
+    deduplicator = Deduplicator(seen.store)
+    ids = (b"t/0/4/0", b"t/0/5/1", b"t/0/5/2", b"t/0/9/0", b"t/0/7/0")
+    assert [deduplicator.is_new_id(message(each)) for each in ids] == [False, False, True, True, True]
+
+
+def test_a_message_that_is_taken_back_is_new_again(seen):
+    journal = UndoJournal()
+    deduplicator = Deduplicator(JournaledStore(seen.store, journal), window=40)
+    for number in range(100):
+        journal.begin()
+        assert new(deduplicator, [(number, 0)])
+        journal.undo()
+        assert new(deduplicator, [(number, 0)])
+
+
+def test_a_window_below_one_is_refused(seen):
+    with pytest.raises(ValueError, match="window must be at least 1, got 0"):
+        Deduplicator(seen.store, window=0)

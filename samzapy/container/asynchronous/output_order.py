@@ -1,0 +1,76 @@
+"""When the outputs of messages in flight leave.
+
+Messages end in any order. With ids their outputs leave in the order of the input: a receiver then needs to remember no
+more of a partition than how far it has come, and a crash leaves a prefix. What is ready early is held. It is not covered
+by a commit either, since a commit covers a message only with every one before it. Without ids outputs leave as they are
+ready; nobody compares them, and no message waits for another.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import Protocol
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.container.policies.collectors import Mark, Taken, TolerantCollector, size_of
+
+#: While a task holds so much it starts no new messages, so one that takes long does not fill the memory.
+_MOST_HELD_BYTES = 16 * 1024 * 1024
+#: What a held message, and each of its records, takes beside its bytes.
+_OVERHEAD_BYTES = 200
+
+
+class OutputOrder(Protocol):
+    """Decides about the outputs of one task. They are serialized already: what becomes of those that fail is settled
+    when their message ends."""
+
+    @property
+    def full(self) -> bool:
+        """Whether no new message may start."""
+
+    def mark(self) -> Mark:
+        """A message ends; what the collector gathers from here on is its."""
+
+    def done(self, ssp: SystemStreamPartition, offset: int, position: int, mark: Mark) -> None:
+        """The message at `offset` is done, and with it everything before `position`."""
+
+
+class AsReady:
+    """Outputs leave when their message is done."""
+
+    full = False
+
+    def mark(self) -> Mark:
+        return ()
+
+    def done(self, ssp: SystemStreamPartition, offset: int, position: int, mark: Mark) -> None:
+        """Nothing is held."""
+
+
+class InOffsetOrder:
+    """Outputs leave when every message before theirs on its partition is done."""
+
+    def __init__(self, collector: TolerantCollector) -> None:
+        self._collector = collector
+        self._held: dict[SystemStreamPartition, list[tuple[int, int, Taken]]] = {}
+        self._bytes = 0
+
+    @property
+    def full(self) -> bool:
+        return self._bytes >= _MOST_HELD_BYTES
+
+    def mark(self) -> Mark:
+        return self._collector.mark()
+
+    def done(self, ssp: SystemStreamPartition, offset: int, position: int, mark: Mark) -> None:
+        if position <= offset:
+            taken = self._collector.take_since(mark)
+            size = _OVERHEAD_BYTES + sum(_OVERHEAD_BYTES + size_of(each) for _, records in taken for each in records)
+            heappush(self._held.setdefault(ssp, []), (offset, size, taken))
+            self._bytes += size
+            return
+        held = self._held.get(ssp)
+        while held and held[0][0] < position:
+            _, size, taken = heappop(held)
+            self._collector.put_back(taken)
+            self._bytes -= size

@@ -1,0 +1,328 @@
+"""Effectively-once from end to end on the memory system: nothing is sent that a receiver would drop, nothing twice."""
+
+import asyncio
+import json
+import random
+from collections import Counter
+from dataclasses import replace
+from typing import ClassVar
+
+import pytest
+from memory_job import OUT, MemoryJob
+
+from samzapy import CoroutineTask, OutgoingMessageEnvelope, StreamTask, SystemStream, SystemStreamPartition
+from samzapy.api.identity import ID_HEADER, OutputId
+from samzapy.api.serde import Serde
+from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.config.loader import load_job
+from samzapy.container.asynchronous import output_order
+from samzapy.container.factory import build_container
+from samzapy.coordinator.coordinator import Coordinator, LocalLease
+from samzapy.coordinator.model import JobSpec
+from samzapy.errors import TaskFailed
+from samzapy.failpoints import FailPointReached, arm, disarm
+from samzapy.operators import DeduplicatingTask
+from samzapy.runner.prepare import prepare
+
+UNIQUE = SystemStream("mem", "unique")
+EFFECTIVELY = {"task.guarantee": "effectively-once", "task.commit.ms": "50000"}
+SEEN = {
+    "stores.deduplication.factory": "inmemory",
+    "stores.deduplication.key.serde": "string",
+    "stores.deduplication.msg.serde": "json",
+    "stores.deduplication.changelog": "mem.deduplication-changelog",
+}
+
+
+class Sending(StreamTask):
+    """Sends as many outputs as the message says, to the stream it names."""
+
+    calls: ClassVar[list] = []
+
+    def process(self, envelope, collector, coordinator):
+        send(envelope, collector)
+        if envelope.message.get("commit"):
+            coordinator.commit()
+
+
+class SendingAsync(CoroutineTask):
+    """As `Sending`, after so many turns of the event loop as the message says; `failures`: how often each fails first."""
+
+    calls: ClassVar[list] = []
+    failures: ClassVar[Counter] = Counter()
+
+    async def process(self, envelope, collector, coordinator):
+        for _ in range(envelope.message.get("turns", 0)):
+            await asyncio.sleep(0)
+        send(envelope, collector)
+        self.calls.append(envelope.offset)
+        if self.failures[envelope.offset] > 0:
+            self.failures[envelope.offset] -= 1
+            raise ValueError("told to")
+        await asyncio.sleep(0)
+
+
+def send(envelope, collector):
+    message = envelope.message
+    for number in range(message.get("outputs", 1)):
+        output = {"id": message["id"], "number": number}
+        collector.send(OutgoingMessageEnvelope(OUT, output, key=envelope.key if message.get("keyed", True) else None))
+
+
+class Receiving(DeduplicatingTask):
+    """Passes on what is new."""
+
+    calls: ClassVar[list] = []
+
+    def process_new(self, envelope, collector, coordinator):
+        collector.send(OutgoingMessageEnvelope(UNIQUE, envelope.message, key="k"))
+
+
+class Pipeline:
+    """Senders from `in` to `out`, and a receiver from `out` to `unique`."""
+
+    def __init__(self, folder, task=Sending, partitions=1, outs=1, **keys):
+        self.sender = MemoryJob(folder / "sender", partitions, task, **EFFECTIVELY | keys)
+        self.cluster = self.sender.flat["systems.mem.cluster"]
+        if outs != partitions:
+            self.sender.admin.delete("out")
+            self.sender.admin.create(StreamSpec("out", outs))
+        self.receiver = self.another(folder, "receiving", Receiving, **SEEN, **{"task.inputs": "mem.out"})
+        self.sender.admin.create(StreamSpec("unique", 1))
+        self.sender.admin.create(StreamSpec("letters", 1))
+
+    def another(self, folder, name, task=Sending, **keys):
+        """One more job on the cluster."""
+        names = {"job.name": name, "systems.mem.cluster": self.cluster, "stores.counts.changelog": f"mem.{name}-counts"}
+        return MemoryJob(folder / name, task=task, **EFFECTIVELY | names | keys)
+
+    def received(self):
+        """What the receiver has passed on, sorted."""
+        self.receiver.run()
+        return sorted((m["id"], m["number"]) for m in map(json.loads, self.receiver.values("unique")))
+
+    def sent(self, stream="out"):
+        """(partition, id) of every record of a stream, in order per partition."""
+        partitions = self.sender.admin.describe(stream).partitions
+        ssps = [SystemStreamPartition("mem", stream, number) for number in range(partitions)]
+        ranges, consumer, found = self.sender.admin.offsets(ssps), self.sender._new_consumer(), []
+        for ssp in ssps:
+            consumer.register(ssp, 0)
+        consumer.start()
+        while any(consumer.position(ssp) < ranges[ssp].upcoming for ssp in ssps):
+            for batch in consumer.poll(0.1, 1_000):
+                found += [(batch.ssp.partition, OutputId.of(headers)) for headers in batch.headers]
+        consumer.close()
+        return found
+
+    def crash(self, step, job=None, nth=1):
+        """Run the sender, or another job, into a crash right after a step of its commit. It has run before: the commit
+        of a first start has no outputs."""
+        arm(step, nth)
+        try:
+            with pytest.raises(FailPointReached):
+                (job or self.sender).run()
+        finally:
+            disarm()
+
+
+def messages(seed, count=40, partitions=1):
+    """Messages with random numbers of turns and outputs, and what a receiver is to get of them."""
+    drawn = random.Random(seed)
+    made = [{"id": i, "turns": drawn.randrange(12), "outputs": drawn.choice([0, 1, 1, 2])} for i in range(count)]
+    due = sorted((m["id"], number) for m in made for number in range(m["outputs"]))
+    return [(i % partitions, f"key-{i % 7}", m) for i, m in enumerate(made)], due
+
+
+@pytest.fixture(autouse=True)
+def no_failures():
+    SendingAsync.failures.clear()
+
+
+@pytest.mark.parametrize("concurrency", ["4", "16"])
+@pytest.mark.parametrize("seed", range(4))
+def test_effectively_once_loses_nothing_of_messages_that_end_in_any_order(tmp_path, seed, concurrency):
+    pipeline = Pipeline(tmp_path, SendingAsync, 2, **{"task.max.concurrency": concurrency})
+    inputs, due = messages(seed, partitions=2)
+    pipeline.sender.send(*inputs)
+    pipeline.sender.run()
+    assert pipeline.sender.task.calls != sorted(pipeline.sender.task.calls)
+    assert pipeline.received() == due
+
+
+@pytest.mark.parametrize("policy", ["skip", "retry(2, 0) then dead-letter"])
+def test_effectively_once_sends_in_the_order_of_offsets_whatever_ends_and_fails_when(tmp_path, policy):
+    keys = {"task.error.process.policy": policy, "task.dead.letter.stream": "mem.letters"}
+    pipeline = Pipeline(tmp_path, SendingAsync, **{"task.max.concurrency": "8"}, **keys)
+    inputs, _ = messages(1)
+    SendingAsync.failures.update({offset: 1 + offset % 4 for offset in range(0, 40, 3)})
+    pipeline.sender.send(*inputs)
+    pipeline.sender.run()
+    for stream in ("out", "letters"):
+        places = [(each.source, each.offset, each.number) for _, each in pipeline.sent(stream)]
+        assert places == sorted(set(places))
+    lost = {offset for offset in range(0, 40, 3) if policy == "skip" or offset % 4 == 3 or offset % 4 == 2}
+    assert {i for i, _ in pipeline.received()} == {
+        m["id"] for _, _, m in inputs if m["outputs"] and m["id"] not in lost
+    }
+
+
+@pytest.mark.parametrize("task", [Sending, SendingAsync])
+@pytest.mark.parametrize("step", ["commit.3", "commit.4", "commit.5", "commit.6"])
+def test_effectively_once_after_a_crash_of_the_sender_and_one_of_the_receiver(tmp_path, task, step):
+    pipeline = Pipeline(tmp_path, task, 2, **({"task.max.concurrency": "8"} if task is SendingAsync else {}))
+    inputs, due = messages(2, partitions=2)
+    pipeline.sender.send(*inputs[:15])
+    pipeline.sender.run()
+    pipeline.received()
+    pipeline.sender.send(*inputs[15:])
+    pipeline.crash(step)
+    pipeline.crash(step, pipeline.receiver)
+    pipeline.sender.run()
+    pipeline.receiver.run()
+    unique = Counter((m["id"], m["number"]) for m in map(json.loads, pipeline.receiver.values("unique")))
+    assert sorted(unique) == due
+
+
+def test_effectively_once_with_two_jobs_that_write_to_one_stream(tmp_path):
+    pipeline = Pipeline(tmp_path)
+    other = pipeline.another(tmp_path, "other")
+    third = pipeline.another(tmp_path, "third", **{"job.name": "other", "job.id": "2"})
+    pipeline.sender.send(*[(0, "k", {"id": i}) for i in range(10)])
+    for job in (pipeline.sender, other, third):
+        job.run()
+    assert pipeline.received() == sorted([(i, 0) for i in range(10)] * 3)
+
+
+def test_effectively_once_with_two_containers(tmp_path):
+    pipeline = Pipeline(tmp_path, Sending, 4, outs=2)
+    inputs, due = messages(3, partitions=4)
+    pipeline.sender.send(*inputs)
+    config = load_job(pipeline.sender.flat | {"job.container.count": "2"})
+    prepared = prepare(config, until_end=True)
+    for model in prepared.model.containers:
+        coordinator = Coordinator(config.name, JobSpec(prepared.model, config.raw, prepared.ends), 5.0)
+        build_container(config, replace(model), LocalLease(coordinator, model.id), ends=prepared.ends).run()
+    assert len(prepared.model.containers) == 2
+    assert pipeline.received() == due
+
+
+def test_effectively_once_with_a_topic_that_is_deleted_and_made_anew(tmp_path):
+    pipeline = Pipeline(tmp_path, **{"systems.mem.streams.in.samza.reset.offset": "true"})
+    pipeline.sender.send(*[(0, "k", {"id": i}) for i in range(10)])
+    pipeline.sender.run()
+    pipeline.sender.admin.delete("in")
+    pipeline.sender.admin.create(StreamSpec("in", 1))
+    pipeline.sender.send(*[(0, "k", {"id": i}) for i in range(100, 105)])
+    pipeline.sender.run()
+    assert pipeline.received() == [(i, 0) for i in [*range(10), *range(100, 105)]]
+
+
+def test_effectively_once_with_a_broadcast_input_that_every_task_answers(tmp_path):
+    pipeline = Pipeline(tmp_path, Sending, 2, outs=1, **{"task.broadcast.inputs": "mem.rates#0"})
+    pipeline.sender.admin.create(StreamSpec("rates", 1))
+    pipeline.sender.run()
+    pipeline.sender.send(*[(0, "k", {"id": i}) for i in range(5)], stream="rates")
+    pipeline.crash("commit.4")
+    pipeline.sender.run()
+    assert pipeline.received() == sorted([(i, 0) for i in range(5)] * 2)
+
+
+def test_effectively_once_repeats_an_output_without_a_key_where_it_was_before(tmp_path):
+    pipeline = Pipeline(tmp_path, outs=3)
+    pipeline.sender.run()
+    # The producer has sent one record before those of the attempt that crashes, and none before they are repeated.
+    pipeline.sender.send((0, "k", {"id": 0, "keyed": False, "commit": True}))
+    pipeline.sender.send(*[(0, "k", {"id": i, "keyed": False, "outputs": 2}) for i in range(1, 30)])
+    pipeline.crash("commit.4", nth=2)
+    pipeline.sender.run()
+    sent = pipeline.sent()
+    assert len(sent) > len(set(sent))
+    assert len(set(sent)) == len({identity for _, identity in sent}) == 59
+    assert {partition for partition, _ in sent} == {0, 1, 2}
+    assert len(pipeline.received()) == 59
+
+
+class Moody(Serde):
+    """JSON that does not take the output of message 5, while it is told to."""
+
+    angry = True
+
+    def to_bytes(self, value):
+        if Moody.angry and value["id"] == 5:
+            raise ValueError("not now")
+        return json.dumps(value).encode()
+
+    def from_bytes(self, data):
+        return json.loads(data)
+
+
+MOODY = {"serializers.registry.moody.class": f"{__name__}:Moody", "systems.mem.streams.out.samza.msg.serde": "moody"}
+
+
+@pytest.mark.parametrize("then", ["skip", "dead-letter"])
+def test_effectively_once_takes_what_one_attempt_gave_up_and_the_next_one_did_not(tmp_path, then):
+    keys = {"task.error.serialize.policy": then, "task.dead.letter.stream": "mem.letters"}
+    pipeline = Pipeline(tmp_path, **MOODY, **keys)
+    pipeline.sender.run()
+    pipeline.sender.send(*[(0, "k", {"id": i}) for i in range(12)])
+    Moody.angry = True
+    pipeline.crash("commit.4")
+    assert [i for i, _ in pipeline.received()] == [i for i in range(12) if i != 5]
+    Moody.angry = False
+    pipeline.sender.run()
+    assert [i for i, _ in pipeline.received()] == list(range(12))
+
+
+def test_effectively_once_drops_nothing_of_a_sender_of_the_version_before(tmp_path):
+    pipeline = Pipeline(tmp_path)
+    pipeline.sender.send(*[(0, "k", {"id": i}) for i in range(10)])
+    pipeline.sender.run()
+    offsets = [3, 0, 1, 7, 2, 6, 9, 5, 4, 8]
+    older = [
+        OutgoingRecord("out", b"k", b'{"id": %d, "number": 0}' % (100 + i), 0, headers=[(ID_HEADER, b"in/0/%d/0" % i)])
+        for i in [*offsets, *offsets]
+    ]
+    pipeline.sender.producer.send(older)
+    pipeline.sender.producer.flush()
+    assert pipeline.received() == [(i, 0) for i in [*range(10), *range(100, 110)]]
+
+
+class Garbling(StreamTask):
+    """Sends three outputs, of which two do not serialize."""
+
+    calls: ClassVar[list] = []
+
+    def process(self, envelope, collector, coordinator):
+        for output in (object(), {"id": envelope.message["id"], "number": 1}, object()):
+            collector.send(OutgoingMessageEnvelope(OUT, output, key="k"))
+        if envelope.message.get("fails"):
+            raise ValueError("told to")
+
+
+@pytest.mark.parametrize("letters", ["letters", "out"])
+def test_effectively_once_gives_two_letters_of_one_input_two_ids_and_neither_is_an_output_s(tmp_path, letters):
+    keys = {"task.error.serialize.policy": "dead-letter", "task.error.process.policy": "dead-letter"}
+    pipeline = Pipeline(tmp_path, Garbling, **keys, **{"task.dead.letter.stream": f"mem.{letters}"})
+    pipeline.sender.run()
+    pipeline.sender.send((0, "k", {"id": 0, "number": 7}), (0, "k", {"id": 1, "number": 8, "fails": True}))
+    pipeline.crash("commit.4")
+    pipeline.sender.run()
+    sent = [identity for _, identity in pipeline.sent(letters)]
+    found = {(each.origin.kind, each.offset, each.number) for each in sent}
+    # The message that failed took its outputs and their letters back, and has one of its own.
+    assert {each for each in found if each[0] == "letter"} == {("letter", 0, 0), ("letter", 0, 1), ("letter", 1, 0)}
+    assert len(sent) == 2 * len(found)
+    if letters == "out":
+        assert pipeline.received() == [(0, 1), (0, 7), (0, 7), (1, 8)]
+
+
+def test_effectively_once_starts_no_new_messages_while_one_that_takes_long_holds_back_much(tmp_path, monkeypatch):
+    monkeypatch.setattr(output_order, "_MOST_HELD_BYTES", 4_000)
+    keys = {"task.max.concurrency": "4", "task.callback.timeout.ms": "300"}
+    pipeline = Pipeline(tmp_path, SendingAsync, **keys)
+    pipeline.sender.send((0, "k", {"id": 0, "turns": 10**9}), *[(0, "k", {"id": i}) for i in range(1, 300)])
+    with pytest.raises(TaskFailed, match=r"mem\.in\[0\]@0 was not completed"):
+        pipeline.sender.run()
+    assert 4 <= len(pipeline.sender.task.calls) <= 20
+    assert pipeline.sent() == []
