@@ -14,7 +14,7 @@ def test_there_is_something_to_check():
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_module_fits_in_the_head(path):
-    assert len(path.read_text().splitlines()) <= 300
+    assert len(path.read_text().splitlines()) <= 400
 
 
 def test_no_module_is_a_heap_of_leftovers():
