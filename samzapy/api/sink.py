@@ -11,7 +11,7 @@ task), they are in the sink exactly once under every guarantee but at-most-once:
 guarantee         rows of each input          what the rows say, where it comes from a store
 ================  ==========================  ================================================================
 at-most-once      once, or not after a crash  follows the store: may miss what was lost
-at-least-once     once                        follows the store: it may hold an input twice after a crash
+at-least-once     once                        each input applied once
 effectively-once  once                        each input applied once
 exactly-once      once                        each input applied once
 ================  ==========================  ================================================================

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from typing import TypeVar
 
-from samzapy.api.checkpoint import JobRecord
+from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription, SystemAdmin
 from samzapy.api.task import AnyTask
@@ -27,9 +28,13 @@ from samzapy.job.copartitioning import check_copartitioned
 from samzapy.job.expansion import InputPartitions, follow_growth, from_json
 from samzapy.job.model import JobModel
 from samzapy.job.planner import changelog_partition_count, keeps_state, plan
+from samzapy.runner.adoption import refuse_foreign
 from samzapy.runner.durability import check_copies, weakly_kept
+from samzapy.runner.take_over import refuse_another_job
 from samzapy.storage.changelog import check_changelog
 from samzapy.system.factories import system_factory
+
+Found = TypeVar("Found")
 
 #: How long a look waits for a transaction that somebody has open.
 _PATIENCE_S = 2.0
@@ -64,23 +69,46 @@ def look_around(config: JobConfig, task_class: type[AnyTask] | None = None) -> t
             check_copartitioned(config, partitions, task_class)
         model = plan(config, read, known=partitions)
         _check_changelogs(config, admins, changelog_partition_count(model))
+        _refuse_what_is_others(config, model)
         return model, weakly_kept(config, lambda stream: _describe(admins, stream))
 
 
 def _known(config: JobConfig) -> dict[SystemStream, InputPartitions]:
     """What the job's runs have written down of its inputs."""
+
+    def read(checkpoints: CheckpointManager, _: SystemClients) -> dict[SystemStream, InputPartitions]:
+        return from_json(checkpoints.read_record(JobRecord.INPUTS))
+
+    found = _from_checkpoints(config, read, "what earlier runs knew of the inputs")
+    return {} if found is None else found
+
+
+def _refuse_what_is_others(config: JobConfig, model: JobModel) -> None:
+    """Raise EnvironmentFailure for checkpoints of another job, ForeignRecords for changelogs that hold another's records."""
+
+    def look(checkpoints: CheckpointManager, clients: SystemClients) -> None:
+        refuse_another_job(config, checkpoints.read_owner())
+        refuse_foreign(config, model, checkpoints, clients)
+
+    _from_checkpoints(config, look, "whose the checkpoints and changelogs are")
+
+
+def _from_checkpoints(
+    config: JobConfig, look: Callable[[CheckpointManager, SystemClients], Found], what: str
+) -> Found | None:
+    """What `look` finds there; None, with a warning, where an open transaction keeps it from being read."""
     try:
         with (
             closing(SystemClients(config.systems, system_factory, f"{config.key}-check")) as clients,
             closing(manager_for(config, clients)) as checkpoints,
         ):
             checkpoints.patience_s = _PATIENCE_S
-            return from_json(checkpoints.read_record(JobRecord.INPUTS))
+            return look(checkpoints, clients)
     except RetriableError as cause:
         raise NotReachable(str(cause)) from cause
     except RestoreError as cause:
-        warn(f"left out what earlier runs knew of the inputs, is a transaction open? {cause}")
-        return {}
+        warn(f"left out {what}, is a transaction open? {cause}")
+        return None
 
 
 @contextmanager

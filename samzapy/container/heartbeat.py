@@ -5,9 +5,10 @@ the length of the lease the container must let go, because another attempt may h
 
 A process that is stopped and goes on after its lease has run out sees that by the clock, before its next slice and before
 any checkpoint: it asks, and writes nothing more once it has heard of a successor. That is all a lease can do: what it had
-handed to the producer before it was stopped is sent by the producer's own thread the moment it goes on. In exactly-once the broker
-refuses that (the successor has fenced the producer); effectively-once refuses state and offsets, and repeats outputs
-under the same ids; at-least-once and at-most-once may repeat one batch of outputs and changelog records.
+handed to the producer before it was stopped is sent by the producer's own thread the moment it goes on, unless the loss of the
+lease is known first: then what is queued is thrown away. The broker refuses state and checkpoints in every guarantee, since the
+successor has fenced the container's transactional producer, and outputs in exactly-once; the other guarantees may repeat one
+batch of outputs (effectively-once under the same ids). Without transactions changelog records may be repeated, too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Records that somebody else writes to a changelog never become state without a word."""
 
 import json
+import sys
 from contextlib import closing
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord
 from samzapy.checkpoint import manager_for
+from samzapy.cli.main import main
 from samzapy.config.loader import load_job
 from samzapy.container.clients import SystemClients
 from samzapy.errors import ForeignRecords
@@ -187,3 +189,22 @@ def test_a_checkpoint_that_no_transaction_holds_says_nothing_of_foreign_records(
     job.send((0, "a", {"id": 3}))
     job.run(**{"job.logged.store.base.dir": str(tmp_path / "elsewhere")})
     assert job.changelog() == {"a": 101}
+
+
+def test_check_names_the_foreign_records_and_the_command_that_adopts_them(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    job = job_with(tmp_path)
+    job.run()
+    copied = tmp_path / "copied.properties"
+    copied.write_text("".join(f"{key}={value}\n" for key, value in {**job.flat, "job.name": "copied"}.items()))
+    monkeypatch.setattr(sys, "argv", ["samzapy", "check", str(copied)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 3
+    assert "samzapy store adopt JOB.properties counts" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", ["samzapy", "store", "adopt", str(copied), "counts"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    assert "counts: what its changelog holds before [0]@" in capsys.readouterr().out
+    prepare(load_job(job.flat | {"job.name": "copied"}))
