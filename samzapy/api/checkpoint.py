@@ -31,7 +31,8 @@ class Checkpoint:
     `clock`: the task's event-time clock in milliseconds, None where it keeps none. `startpoints`: the ids of those that
     were followed, by partition, the newest of each. `event_times`: what the clock of its timers is made of, the latest
     event time of each partition, empty where it keeps none. `senders`: what the senders of each intermediate partition
-    have said before its offset, by their names.
+    have said before its offset, by their names. `serdes`: per store with a changelog, what its keys and its values are
+    written with, as names that say the same whatever the job file calls them; empty in records of older versions.
     """
 
     input_offsets: Mapping[SystemStreamPartition, int]
@@ -42,6 +43,7 @@ class Checkpoint:
     startpoints: Mapping[SystemStreamPartition, str] = field(default_factory=dict)
     event_times: Mapping[SystemStreamPartition, int] = field(default_factory=dict)
     senders: Mapping[SystemStreamPartition, Mapping[str, SenderState]] = field(default_factory=dict)
+    serdes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

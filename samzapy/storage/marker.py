@@ -5,24 +5,56 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from samzapy.api.system import OffsetRange
+from samzapy.strict_json import check_format, flag, mapping, parsed, text, whole
 
 FORMAT = 1
 
 
 @dataclass(frozen=True)
 class StoreIdentity:
-    """Whose state it is: the job (`name-id`), the store, the changelog's partition, and the changelog topic's id
-    (which changes when a topic is deleted and made again; empty without a changelog, the streams' ids and the processor's
-    name where a store is filled from streams). `stamped`: its values carry the
-    time of their put (`rocksdb.ttl.ms`)."""
+    """Whose state it is, and how it is kept: what every marker of a store says, however far the store has got.
+
+    The job (`name-id`), the store, the changelog's partition, and the changelog topic's id (which changes when a topic is
+    deleted and made again; empty without a changelog, the streams' ids and the processor's name where a store is filled
+    from streams). `stamped`: its values carry the time of their put (`rocksdb.ttl.ms`). `key_serde`, `msg_serde`: what its
+    entries are written with, as `serde_identity` says it. `deletions_kept_ms`: the lowest `delete.retention.ms` that its
+    changelog has had during its life. The last three are empty in markers of versions that did not write them.
+    """
 
     job: str
     store: str
     partition: int
     topic_id: str = ""
     stamped: bool = False
+    key_serde: str = ""
+    msg_serde: str = ""
+    deletions_kept_ms: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields; those that older versions do not know are left out where they are empty."""
+        fields = asdict(self)
+        return {name: fields[name] for name in fields if name not in _LATER_FIELDS or fields[name] not in {"", None}}
+
+    @classmethod
+    def from_json(cls, read: dict[str, Any]) -> StoreIdentity:
+        """The inverse of `to_json`, from an object that has other fields, too. Raises ValueError, KeyError."""
+        kept_ms = read.get("deletions_kept_ms")
+        return cls(
+            text(read["job"]),
+            text(read["store"]),
+            whole(read["partition"]),
+            text(read["topic_id"]),
+            flag(read.get("stamped", False)),
+            text(read.get("key_serde", "")),
+            text(read.get("msg_serde", "")),
+            None if kept_ms is None else whole(kept_ms),
+        )
+
+
+_LATER_FIELDS = frozenset({"key_serde", "msg_serde", "deletions_kept_ms"})
 
 
 @dataclass(frozen=True)
@@ -32,6 +64,9 @@ class Marker:
     `changelog_offset`: every changelog record up to it is in the store (-1: none). `input_offsets`: the inputs' next
     offsets at the commit that wrote it, by `system.stream[partition]`; empty after a restore. They may lag behind the
     checkpoint: a commit that changed nothing writes no marker. `time_ms`: no record after `changelog_offset` is older.
+
+    The bytes are one JSON object of format 1. Fields that came later are optional, so versions before and after them read
+    each other's markers; an empty one is left out, so a marker of a version before is written back as it was read.
     """
 
     identity: StoreIdentity
@@ -45,7 +80,7 @@ class Marker:
         return json.dumps(
             {
                 "format": self.format,
-                **asdict(self.identity),
+                **self.identity.to_json(),
                 "changelog_offset": self.changelog_offset,
                 "input_offsets": dict(self.input_offsets),
                 "time_ms": self.time_ms,
@@ -55,21 +90,16 @@ class Marker:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Marker:
-        """The inverse of `to_bytes`. Raises ValueError if it is not that."""
+        """The inverse of `to_bytes`. Raises ValueError, and nothing else, for whatever is not that."""
         try:
-            read = json.loads(data)
-            if read["format"] != FORMAT:
-                raise ValueError(f"format {read['format']!r}, this version reads {FORMAT}")
-            identity = StoreIdentity(
-                str(read["job"]),
-                str(read["store"]),
-                int(read["partition"]),
-                str(read["topic_id"]),
-                bool(read.get("stamped", False)),
+            read = parsed(data)
+            check_format(read, FORMAT)
+            inputs = {ssp: whole(offset) for ssp, offset in mapping(read["input_offsets"]).items()}
+            return cls(
+                StoreIdentity.from_json(read), whole(read["changelog_offset"], -1), whole(read["time_ms"]), inputs
             )
-            return cls(identity, int(read["changelog_offset"]), int(read["time_ms"]), dict(read["input_offsets"]))
-        except (KeyError, TypeError) as cause:
-            raise ValueError(f"not a marker: {data[:80]!r}") from cause
+        except KeyError as cause:
+            raise ValueError(f"not a marker, it has no {cause}: {data[:80]!r}") from cause
 
 
 def refusal(marker: Marker, identity: StoreIdentity, log: OffsetRange, retention_ms: int, now_ms: int) -> str | None:
