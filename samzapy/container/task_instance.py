@@ -200,6 +200,7 @@ class TaskInstance(TaskPosition, UserCalls):
             startpoints=self.startpoints,
             event_times={} if self.timing is None else dict(self.timing.event_clock.marks),
             senders={} if self.upstream is None else self.upstream.state,
+            serdes=self.stores.serdes,
         )
 
     def watermark(self, time_ms: int) -> None:

@@ -33,6 +33,11 @@ class StoreIdentity:
     msg_serde: str = ""
     deletions_kept_ms: int | None = None
 
+    @property
+    def serdes(self) -> tuple[str, str]:
+        """Of its keys and its values."""
+        return self.key_serde, self.msg_serde
+
     def to_json(self) -> dict[str, Any]:
         """Its fields; those that older versions do not know are left out where they are empty."""
         fields = asdict(self)
@@ -105,11 +110,14 @@ class Marker:
 def refusal(marker: Marker, identity: StoreIdentity, log: OffsetRange, retention_ms: int, now_ms: int) -> str | None:
     """Why a local store with that marker must not be used, as half a sentence; None if it may.
 
-    `log` is the changelog's range now, `retention_ms` its `delete.retention.ms`: a store that is older may hold keys
-    whose deletions the changelog no longer tells, unless there is nothing left to read.
+    `log` is the changelog's range now, `retention_ms` its `delete.retention.ms`.
     """
-    other_log = f"its changelog (id {marker.identity.topic_id}) was replaced by another one (id {identity.topic_id})"
-    reason = foreign(marker.identity, identity, other_log)
+    return misfit(marker, identity, log) or doubt(marker, log, retention_ms, now_ms)
+
+
+def misfit(marker: Marker, identity: StoreIdentity, log: OffsetRange) -> str | None:
+    """Why a store with that marker is not the one that is wanted, or not one of this changelog; None if it is."""
+    reason = of_another(marker.identity, identity)
     if reason:
         return reason
     offset = marker.changelog_offset
@@ -117,10 +125,36 @@ def refusal(marker: Marker, identity: StoreIdentity, log: OffsetRange, retention
         return f"it is at changelog offset {offset}, the changelog ends before {log.upcoming}"
     if offset < log.oldest - 1:
         return f"it is at changelog offset {offset}, the changelog begins at {log.oldest}"
-    age_ms = now_ms - marker.time_ms
-    if age_ms >= retention_ms and offset + 1 < log.upcoming:
-        return f"it is {age_ms} ms old, deletions are kept for {retention_ms} ms (delete.retention.ms)"
     return None
+
+
+def doubt(marker: Marker, log: OffsetRange, retention_ms: int, now_ms: int) -> str | None:
+    """Why a store with that marker must not be used if there is any record behind it; None if it may.
+
+    A store that is older than deletions are kept may hold keys whose deletions the changelog no longer tells. What counts
+    is the shortest time for which they were kept since the store was made.
+    """
+    if marker.changelog_offset + 1 >= log.upcoming:
+        return None
+    kept_ms = lowest(marker.identity, retention_ms)
+    age_ms = now_ms - marker.time_ms
+    if age_ms < kept_ms:
+        return None
+    are = "are" if kept_ms == retention_ms else "were"
+    return f"it is {age_ms} ms old, deletions {are} kept for {kept_ms} ms (delete.retention.ms)"
+
+
+def lowest(identity: StoreIdentity, retention_ms: int) -> int:
+    """The lowest `delete.retention.ms` in the life of a store of that identity, whose changelog has `retention_ms` now."""
+    known = identity.deletions_kept_ms
+    return retention_ms if known is None else min(known, retention_ms)
+
+
+def of_another(found: StoreIdentity, wanted: StoreIdentity) -> str | None:
+    """Why the store of identity `found` is not of the changelog of the one that is wanted; None if it is."""
+    return foreign(
+        found, wanted, f"its changelog (id {found.topic_id}) was replaced by another one (id {wanted.topic_id})"
+    )
 
 
 def foreign(found: StoreIdentity, wanted: StoreIdentity, other_log: str) -> str | None:
