@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from samzapy.api.checkpoint import JobRecord
+from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription, SystemAdmin
 from samzapy.api.task import AnyTask
@@ -29,6 +29,8 @@ from samzapy.job.model import JobModel
 from samzapy.job.planner import changelog_partition_count, keeps_state, plan
 from samzapy.runner.durability import weakly_kept
 from samzapy.storage.changelog import check_changelog
+from samzapy.storage.manager import load_engines
+from samzapy.storage.written_with import check_checkpoints
 from samzapy.system.factories import system_factory
 
 #: How long a look waits for a transaction that somebody has open.
@@ -66,20 +68,34 @@ def look_around(config: JobConfig, task_class: type[AnyTask] | None = None) -> t
         return model, weakly_kept(config, lambda stream: _describe(admins, stream))
 
 
+def check_serdes(config: JobConfig, model: JobModel) -> None:
+    """Raise ConfigError if a store was written with other serdes, as the checkpoints of the job's tasks say; NotReachable
+    when a system does not answer."""
+    with _checkpoints(config, "what stores were written with") as checkpoints:
+        check_checkpoints(config, load_engines(config), [checkpoints.read(task.name) for task in model.tasks])
+
+
 def _known(config: JobConfig) -> dict[SystemStream, InputPartitions]:
     """What the job's runs have written down of its inputs."""
+    with _checkpoints(config, "what earlier runs knew of the inputs") as checkpoints:
+        return from_json(checkpoints.read_record(JobRecord.INPUTS))
+    return {}
+
+
+@contextmanager
+def _checkpoints(config: JobConfig, sought: str) -> Iterator[CheckpointManager]:
+    """What the job has written down, to be looked at; a warning that `sought` is left out where it cannot be read."""
     try:
         with (
             closing(SystemClients(config.systems, system_factory, f"{config.name}-{config.id}-check")) as clients,
             closing(manager_for(config, clients)) as checkpoints,
         ):
             checkpoints.patience_s = _PATIENCE_S
-            return from_json(checkpoints.read_record(JobRecord.INPUTS))
+            yield checkpoints
     except RetriableError as cause:
         raise NotReachable(str(cause)) from cause
     except RestoreError as cause:
-        warn(f"left out what earlier runs knew of the inputs, is a transaction open? {cause}")
-        return {}
+        warn(f"left out {sought}, is a transaction open? {cause}")
 
 
 @contextmanager

@@ -33,6 +33,7 @@ from samzapy.runner.clock_keeper import read_clocks
 from samzapy.runner.durability import weakly_kept
 from samzapy.storage.changelog import ensure_access_log, ensure_changelog, find_changelog
 from samzapy.storage.manager import load_engines
+from samzapy.storage.written_with import check_checkpoints
 from samzapy.system.choosers.stack import load_chooser
 from samzapy.system.factories import system_factory
 
@@ -137,6 +138,7 @@ def _plan(
         check_copartitioned(config, inputs, task_class)
         model = plan(config, counts, previous, inputs)
         clocks = read_clocks(checkpoints, model)
+        check_checkpoints(config, load_engines(config), (checkpoints.read(task.name) for task in model.tasks))
         partitions = changelog_partition_count(model)
         changelogs = [(store, store.changelog.system) for store in config.stores.values() if store.changelog]
         for store, system in changelogs:
