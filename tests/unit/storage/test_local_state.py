@@ -144,6 +144,35 @@ def test_a_damaged_store_that_would_start_empty_is_set_aside(stores):
     assert [path.name for path in set_asides(directory(stores))] == ["Partition_0.corrupt-17"]
 
 
+def snapshot_at(marker):
+    """Puts a store with that marker where a snapshot is downloaded to, whatever the index says."""
+
+    def fetch(path):
+        engine = FACTORY.open(path, SETTINGS)
+        engine.write({b"a": b"1"}, marker)
+        engine.close()
+        return Marker.from_bytes(MARKER)
+
+    return fetch
+
+
+def test_a_snapshot_at_the_marker_of_its_index_is_used(stores):
+    local = stores.replace_empty(FACTORY, SETTINGS, opened(stores), snapshot_at(MARKER))
+    assert (local.marker, local.snapshot) == (Marker.from_bytes(MARKER), True)
+    assert local.engine.get(b"a") == b"1"
+    local.engine.close()
+
+
+@pytest.mark.parametrize("found", [Marker(StoreIdentity("job-1", "s", 0, "t"), 4, 1).to_bytes(), b"no marker"])
+def test_a_snapshot_that_is_not_at_the_marker_of_its_index_gives_an_empty_store(stores, found, caplog):
+    local = stores.replace_empty(FACTORY, SETTINGS, opened(stores), snapshot_at(found))
+    assert (local.marker, local.snapshot) == (None, False)
+    assert local.engine.is_empty()
+    assert local.engine.marker() is None
+    local.engine.close()
+    assert "it holds something else than its index says" in caplog.text
+
+
 def test_a_store_is_closed_when_what_judges_it_raises(stores):
     filled(stores)
 
