@@ -37,7 +37,7 @@ from samzapy.container.state_checkpoints import KeptStateCheckpoints
 from samzapy.container.task_position import TaskPosition
 from samzapy.container.timing import TaskTiming
 from samzapy.container.user_calls import UserCalls
-from samzapy.errors import SamzapyError
+from samzapy.errors import SamzapyError, SerdeError
 from samzapy.storage.manager import TaskStores
 from samzapy.storage.views.timers import Timer
 
@@ -114,6 +114,7 @@ class TaskInstance(TaskPosition, UserCalls):
     def started(self, replayed: Mapping[SystemStreamPartition, int]) -> None:
         """`init` is over. For a state of its own the task starts before the offsets `replayed`, which were committed."""
         self.replay(replayed)
+        self.note_serialized()
         if self.checkpoints is not None:
             self.checkpoints.started()
 
@@ -165,6 +166,14 @@ class TaskInstance(TaskPosition, UserCalls):
             sent = self.collector.sent
             self.checkpoints.take(self.task, TaskClock(self.clock.now, self.idle), self.collector)
             self.touched |= self.collector.sent != sent
+
+    def serialize(self) -> None:
+        """Have the stores serialize their objects. Raises SerdeError, naming what messages may have put a bad one."""
+        try:
+            self.stores.flush()
+        except SerdeError as failure:
+            raise self._placed(failure, "in a commit") from failure
+        self.note_serialized()
 
     def keep_checkpoint(self) -> None:
         """The commit is durable: persist what was taken."""

@@ -82,7 +82,7 @@ class CommitProtocol(ABC):
 
     def _serialize(self, tasks: Sequence[TaskInstance]) -> None:
         for task in tasks:
-            task.stores.flush()
+            task.serialize()
         reach("commit.2")
 
     def _acknowledge_outputs(self, tasks: Sequence[TaskInstance], offsets: Positions) -> None:
