@@ -150,7 +150,15 @@ class ForeignRecords(EnvironmentFailure):
 
 
 class SerdeError(SamzapyError):
-    """Raised when bytes do not decode or an object does not encode; the message names serde and cause."""
+    """Raised when bytes do not decode or an object does not encode; the message names serde and cause.
+
+    `store`: the store whose key or value it is, empty for a stream's. `late`: the task put it earlier, at any time since its
+    last commit, since objects are serialized in batches; else it is about the call that raises.
+    """
+
+    def __init__(self, message: str, *, store: str = "", late: bool = False) -> None:
+        self.store, self.late = store, late
+        super().__init__(message)
 
 
 class StoreError(SamzapyError):

@@ -32,7 +32,8 @@ class Checkpoint:
     were followed, by partition, the newest of each. `event_times`: what the clock of its timers is made of, the latest
     event time of each partition, empty where it keeps none. `senders`: what the senders of each intermediate partition
     have said before its offset, by their names. `atomic`: the changelog offsets were committed in the transaction of a
-    checkpoint, so nothing of the job's lies behind them.
+    checkpoint, so nothing of the job's lies behind them. `serdes`: per store with a changelog, what its keys and its values
+    are written with, as names that say the same whatever the job file calls them; empty in records of older versions.
     """
 
     input_offsets: Mapping[SystemStreamPartition, int]
@@ -44,6 +45,7 @@ class Checkpoint:
     event_times: Mapping[SystemStreamPartition, int] = field(default_factory=dict)
     senders: Mapping[SystemStreamPartition, Mapping[str, SenderState]] = field(default_factory=dict)
     atomic: bool = False
+    serdes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

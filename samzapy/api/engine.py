@@ -67,6 +67,14 @@ class StorageEngine(ABC):
         Raises StoreCorrupted, never ends early, when a block cannot be read.
         """
 
+    def is_empty(self) -> bool:
+        """Whether there is no entry at all, whoever wrote it; the marker is none. Looks for the first one only.
+
+        Raises StoreCorrupted when that cannot be read.
+        """
+        with self.iterate(None, None) as pairs:
+            return next(pairs, None) is None
+
     @abstractmethod
     def snapshot(self) -> EngineSnapshot:
         """The contents as they are now."""

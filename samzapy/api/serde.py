@@ -31,6 +31,13 @@ class Serde(ABC):
     def from_bytes(self, data: bytes) -> Any:
         """Deserialize. Raises SerdeError or ValueError if `data` is not what `to_bytes` writes."""
 
+    def refusal(self, value: Any, cause: Exception) -> str:
+        """Why `to_bytes` has refused `value` with `cause`, as an error says it: `long serde takes an int, got str 'x'`.
+
+        For a `to_bytes` that is a C library's, whose exceptions know neither the serde nor what it takes.
+        """
+        return str(cause) or type(cause).__name__
+
 
 class SerdeFactory(ABC):
     """Makes a serde from its configuration, for serdes that take any (`serializers.registry.NAME.*`)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_SSP = re.compile(r"^([^.]+)\.(.+)\[(\d+)\]$")
+_SSP = re.compile(r"([^.]+)\.(.+)\[([0-9]+)\]")
 
 
 class SystemStream(NamedTuple):
@@ -43,7 +43,7 @@ class SystemStreamPartition(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> SystemStreamPartition:
         """Read `system.stream[3]`. Raises ValueError otherwise."""
-        match = _SSP.match(text)
+        match = _SSP.fullmatch(text)
         if match is None:
             raise ValueError(f"expected system.stream[partition], got {text!r}")
         return cls(match[1], match[2], int(match[3]))

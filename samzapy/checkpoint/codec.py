@@ -4,30 +4,37 @@ checkpoint  {"format": 1, "epoch": 7, "time-ms": 1700000000000, "clock": null,
              "inputs": {"kafka.orders[0]": 481}, "changelogs": {"counts": 92},
              "startpoints": {"kafka.orders[0]": "5f0c..."},
              "event-times": {"kafka.orders[0]": 1699999999000},
-             "senders": {"kafka.orders[0]": {"shop-1/Partition 0": [1699999999000, 8, false, false]}}}
-             "atomic": true}
-             (the last four are left out if there are none)
+             "senders": {"kafka.orders[0]": {"shop-1/Partition 0": [1699999999000, 8, false, false]}},
+             "atomic": true, "serdes": {"counts": ["string", "json"]}}
+             (the last five are left out if there are none)
 partitions  {"format": 1, "partitions": {"Partition 0": 0}}
 owner       {"format": 1, "run": "5f0c...", "started-ms": 1700000000000, "host": "a", "pid": 42,
              "job": ["orders", "1"], "epoch": 1048576, "transactional-ids": ["orders-1-0"], "lease-ms": 0}
 
 `inputs` are the next offsets to process, `changelogs` the last offsets of the commit's changelog records,
 `event-times` the latest event time of each input, `senders` the watermark, number,
-end and drain of each sender of an intermediate input; either is left out if there are none. The owner is
-the run that was started last. The job's other records are JSON objects with a format, too, and their owners' fields.
+end and drain of each sender of an intermediate input, `serdes` what each store's keys and values are written with. The
+owner is the run that was started last. The job's other records are JSON objects with a format, too, and their owners'
+fields.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from samzapy.api.checkpoint import Checkpoint, JobRun, SenderState
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.errors import RestoreError
+from samzapy.strict_json import check_format, flag, listed, mapping, parsed, text, whole
+
+T = TypeVar("T")
 
 FORMAT = 1
+#: Event times may be before 1970.
+_FIRST_MS = -(2**63)
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
@@ -51,31 +58,53 @@ def encode(checkpoint: Checkpoint) -> bytes:
         }
     if checkpoint.atomic:
         data["atomic"] = True
+    if checkpoint.serdes:
+        data["serdes"] = {store: list(pair) for store, pair in checkpoint.serdes.items()}
     return json.dumps(data).encode()
 
 
 def decode(value: bytes, where: str) -> Checkpoint:
     """A record value as a checkpoint. Raises RestoreError, naming `where`, on anything but format 1."""
-    try:
-        data = json.loads(value)
-        if data["format"] != FORMAT:
-            raise RestoreError(f"{where}: checkpoint of format {data['format']}; this version reads format {FORMAT}")
+    with _named(where, "not a checkpoint", value):
+        data = parsed(value)
+        check_format(data, FORMAT)
         return Checkpoint(
-            {SystemStreamPartition.parse(ssp): int(offset) for ssp, offset in data["inputs"].items()},
-            {store: int(offset) for store, offset in data["changelogs"].items()},
-            int(data["epoch"]),
-            int(data["time-ms"]),
-            data["clock"],
-            {SystemStreamPartition.parse(ssp): str(name) for ssp, name in data.get("startpoints", {}).items()},
-            {SystemStreamPartition.parse(ssp): int(time) for ssp, time in data.get("event-times", {}).items()},
-            {
-                SystemStreamPartition.parse(ssp): {name: SenderState(*state) for name, state in senders.items()}
-                for ssp, senders in data.get("senders", {}).items()
-            },
-            data.get("atomic", False) is True,
+            _by_partition(data["inputs"], whole),
+            {store: whole(offset, -1) for store, offset in mapping(data["changelogs"]).items()},
+            whole(data["epoch"]),
+            whole(data["time-ms"]),
+            _time(data["clock"]),
+            _by_partition(data.get("startpoints", {}), text),
+            _by_partition(data.get("event-times", {}), _some_time),
+            _by_partition(data.get("senders", {}), _senders),
+            flag(data.get("atomic", False)),
+            {store: _serdes(pair) for store, pair in mapping(data.get("serdes", {})).items()},
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as cause:
-        raise RestoreError(f"{where}: not a checkpoint ({type(cause).__name__}: {cause}): {value[:80]!r}") from cause
+
+
+def _by_partition(value: object, read: Callable[[Any], T]) -> dict[SystemStreamPartition, T]:
+    return {SystemStreamPartition.parse(ssp): read(each) for ssp, each in mapping(value).items()}
+
+
+def _some_time(value: object) -> int:
+    return whole(value, _FIRST_MS)
+
+
+def _time(value: object) -> int | None:
+    return None if value is None else _some_time(value)
+
+
+def _senders(value: object) -> dict[str, SenderState]:
+    return {name: _sender(*listed(state)) for name, state in mapping(value).items()}
+
+
+def _sender(time_ms: object, senders: object, ended: object = False, drained: object = False) -> SenderState:
+    return SenderState(_time(time_ms), whole(senders), flag(ended), flag(drained))
+
+
+def _serdes(pair: object) -> tuple[str, str]:
+    key, message = listed(pair)
+    return text(key), text(message)
 
 
 def encode_partitions(partitions: Mapping[str, int]) -> bytes:
@@ -85,10 +114,10 @@ def encode_partitions(partitions: Mapping[str, int]) -> bytes:
 
 def decode_partitions(value: bytes, where: str) -> dict[str, int]:
     """The inverse of `encode_partitions`. Raises RestoreError, naming `where`."""
-    try:
-        return {str(task): int(number) for task, number in json.loads(value)["partitions"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as cause:
-        raise RestoreError(f"{where}: not a changelog mapping ({cause}): {value[:80]!r}") from cause
+    with _named(where, "not a changelog mapping", value):
+        data = parsed(value)
+        check_format(data, FORMAT)
+        return {task: whole(number) for task, number in mapping(data["partitions"]).items()}
 
 
 def encode_record(value: Mapping[str, Any]) -> bytes:
@@ -98,14 +127,11 @@ def encode_record(value: Mapping[str, Any]) -> bytes:
 
 def decode_record(value: bytes, where: str) -> dict[str, Any]:
     """The inverse of `encode_record`. Raises RestoreError, naming `where`, for another format or no object."""
-    try:
-        data = json.loads(value)
-        if data.pop("format") == FORMAT:
-            return dict(data)
-        cause: Exception = ValueError(f"this version reads format {FORMAT}")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        cause = error
-    raise RestoreError(f"{where}: not a record of this job ({cause}): {value[:80]!r}") from cause
+    with _named(where, "not a record of this job", value):
+        data = parsed(value)
+        check_format(data, FORMAT)
+        del data["format"]
+        return data
 
 
 def encode_owner(run: JobRun) -> bytes:
@@ -127,18 +153,33 @@ def encode_owner(run: JobRun) -> bytes:
 
 def decode_owner(value: bytes, where: str) -> JobRun:
     """The inverse of `encode_owner`. Raises RestoreError, naming `where`."""
-    try:
-        data = json.loads(value)
-        job, ids = data.get("job"), data.get("transactional-ids")
+    with _named(where, "not the record of a run", value):
+        data = parsed(value)
+        check_format(data, FORMAT)
+        ids = data.get("transactional-ids")
         return JobRun(
-            str(data["run"]),
-            int(data["started-ms"]),
-            str(data["host"]),
-            int(data["pid"]),
-            None if job is None else (str(job[0]), str(job[1])),
-            int(data.get("epoch", 0)),
-            None if ids is None else tuple(map(str, ids)),
-            int(data.get("lease-ms", 0)),
+            text(data["run"]),
+            whole(data["started-ms"]),
+            text(data["host"]),
+            whole(data["pid"]),
+            _job(data.get("job")),
+            whole(data.get("epoch", 0)),
+            None if ids is None else tuple(map(text, listed(ids))),
+            whole(data.get("lease-ms", 0)),
         )
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as cause:
-        raise RestoreError(f"{where}: not the record of a run ({cause}): {value[:80]!r}") from cause
+
+
+def _job(value: object) -> tuple[str, str] | None:
+    if value is None:
+        return None
+    name, job_id = listed(value)
+    return text(name), text(job_id)
+
+
+@contextmanager
+def _named(where: str, what: str, value: bytes) -> Iterator[None]:
+    """Anything that is wrong with a record as a RestoreError."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError) as cause:
+        raise RestoreError(f"{where}: {what} ({type(cause).__name__}: {cause}): {value[:80]!r}") from cause

@@ -67,7 +67,7 @@ def decode_key(key: bytes | None, grouper: str, where: str) -> RecordKey | None:
     """
     try:
         data = json.loads(key or b"")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     kind = _KINDS.get(str(data.get("type"))) if isinstance(data, dict) else None
     if kind is None:

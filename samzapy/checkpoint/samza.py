@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.errors import RestoreError
+from samzapy.strict_json import mapping, parsed, text, whole
 
 
 @dataclass(frozen=True)
@@ -46,18 +47,24 @@ def encode(checkpoint: Checkpoint) -> bytes:
 def decode(value: bytes, where: str) -> Checkpoint:
     """A record value as a checkpoint of epoch 0. Raises RestoreError, naming `where`."""
     try:
-        entries = json.loads(value).values()
+        entries = map(mapping, parsed(value).values())
         return Checkpoint(
             {
-                SystemStreamPartition(entry["system"], entry["stream"], int(entry["partition"])): int(offset) + 1
+                SystemStreamPartition(text(entry["system"]), text(entry["stream"]), _number(entry["partition"])): (
+                    _number(offset) + 1
+                )
                 for entry in entries
-                if (offset := entry["offset"]) is not None and ":" not in offset
+                if (offset := entry["offset"]) is not None and ":" not in text(offset)
             },
             {},
             0,
             0,
             None,
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as cause:
+    except (ValueError, KeyError) as cause:
         shown = f"{type(cause).__name__}: {cause}): {value[:80]!r}"
         raise RestoreError(f"{where}: not a version 1 checkpoint of Samza ({shown}") from cause
+
+
+def _number(digits: object) -> int:
+    return whole(int(text(digits)))

@@ -17,6 +17,7 @@ from typing import Any
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.errors import RestoreError
+from samzapy.strict_json import listed, mapping, text, whole
 
 #: How long one is good for, as in Samza.
 EXPIRY_MS = 12 * 3_600_000
@@ -56,18 +57,21 @@ def to_json(startpoints: Iterable[Startpoint]) -> dict[str, Any]:
 def from_json(data: Mapping[str, Any] | None) -> tuple[Startpoint, ...]:
     """The inverse; none for None. Raises RestoreError."""
     try:
-        return tuple(
-            Startpoint(
-                str(each["id"]),
-                SystemStreamPartition.parse(each["input"]),
-                str(each["position"]),
-                int(each["created-ms"]),
-                None if each["task"] is None else str(each["task"]),
-            )
-            for each in (() if data is None else data["startpoints"])
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as cause:
-        raise RestoreError(f"the job's record of its startpoints cannot be read ({type(cause).__name__})") from cause
+        return tuple(_startpoint(mapping(each)) for each in ([] if data is None else listed(data["startpoints"])))
+    except (KeyError, ValueError) as cause:
+        raise RestoreError(
+            f"the job's record of its startpoints cannot be read ({type(cause).__name__}: {cause})"
+        ) from cause
+
+
+def _startpoint(read: dict[str, Any]) -> Startpoint:
+    return Startpoint(
+        text(read["id"]),
+        SystemStreamPartition.parse(text(read["input"])),
+        text(read["position"]),
+        whole(read["created-ms"]),
+        None if read["task"] is None else text(read["task"]),
+    )
 
 
 def is_followed(startpoint: Startpoint, checkpoint: Checkpoint | None) -> bool:

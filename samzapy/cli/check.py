@@ -86,14 +86,16 @@ def _serdes(config: JobConfig) -> list[str]:
 
 def _look_around(config: JobConfig, task_class: type[AnyTask]) -> tuple[JobModel | None, tuple[Downgrade, ...]]:
     """The job model, and what its topics do not survive; neither, with a warning, if a system does not answer.
-    Raises what is wrong with inputs and changelogs."""
-    from samzapy.cli.surroundings import NotReachable, look_around
+    Raises what is wrong with inputs, changelogs and serdes."""
+    from samzapy.cli.surroundings import NotReachable, check_serdes, look_around
 
     try:
-        return look_around(config, task_class)
+        found = look_around(config, task_class)
+        check_serdes(config, found[0])
     except NotReachable as error:
         warn(f"the job model is left out: {error}")
         return None, ()
+    return found
 
 
 def _show_job(config: JobConfig) -> None:

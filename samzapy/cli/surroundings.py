@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import TypeVar
 
 from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStream
@@ -32,9 +31,9 @@ from samzapy.runner.adoption import refuse_foreign
 from samzapy.runner.durability import check_copies, weakly_kept
 from samzapy.runner.take_over import refuse_another_job
 from samzapy.storage.changelog import check_changelog
+from samzapy.storage.manager import load_engines
+from samzapy.storage.written_with import check_checkpoints
 from samzapy.system.factories import system_factory
-
-Found = TypeVar("Found")
 
 #: How long a look waits for a transaction that somebody has open.
 _PATIENCE_S = 2.0
@@ -73,42 +72,42 @@ def look_around(config: JobConfig, task_class: type[AnyTask] | None = None) -> t
         return model, weakly_kept(config, lambda stream: _describe(admins, stream))
 
 
+def check_serdes(config: JobConfig, model: JobModel) -> None:
+    """Raise ConfigError if a store was written with other serdes, as the checkpoints of the job's tasks say; NotReachable
+    when a system does not answer."""
+    with _checkpoints(config, "what stores were written with") as (checkpoints, _):
+        check_checkpoints(config, load_engines(config), [checkpoints.read(task.name) for task in model.tasks])
+
+
 def _known(config: JobConfig) -> dict[SystemStream, InputPartitions]:
     """What the job's runs have written down of its inputs."""
-
-    def read(checkpoints: CheckpointManager, _: SystemClients) -> dict[SystemStream, InputPartitions]:
+    with _checkpoints(config, "what earlier runs knew of the inputs") as (checkpoints, _):
         return from_json(checkpoints.read_record(JobRecord.INPUTS))
-
-    found = _from_checkpoints(config, read, "what earlier runs knew of the inputs")
-    return {} if found is None else found
+    return {}
 
 
 def _refuse_what_is_others(config: JobConfig, model: JobModel) -> None:
     """Raise EnvironmentFailure for checkpoints of another job, ForeignRecords for changelogs that hold another's records."""
-
-    def look(checkpoints: CheckpointManager, clients: SystemClients) -> None:
+    with _checkpoints(config, "whose the checkpoints and changelogs are") as (checkpoints, clients):
         refuse_another_job(config, checkpoints.read_owner())
         refuse_foreign(config, model, checkpoints, clients)
 
-    _from_checkpoints(config, look, "whose the checkpoints and changelogs are")
 
-
-def _from_checkpoints(
-    config: JobConfig, look: Callable[[CheckpointManager, SystemClients], Found], what: str
-) -> Found | None:
-    """What `look` finds there; None, with a warning, where an open transaction keeps it from being read."""
+@contextmanager
+def _checkpoints(config: JobConfig, sought: str) -> Iterator[tuple[CheckpointManager, SystemClients]]:
+    """What the job has written down, to be looked at, and clients; a warning that `sought` is left out where it cannot be
+    read."""
     try:
         with (
             closing(SystemClients(config.systems, system_factory, f"{config.key}-check")) as clients,
             closing(manager_for(config, clients)) as checkpoints,
         ):
             checkpoints.patience_s = _PATIENCE_S
-            return look(checkpoints, clients)
+            yield checkpoints, clients
     except RetriableError as cause:
         raise NotReachable(str(cause)) from cause
     except RestoreError as cause:
-        warn(f"left out {what}, is a transaction open? {cause}")
-        return None
+        warn(f"left out {sought}, is a transaction open? {cause}")
 
 
 @contextmanager

@@ -36,7 +36,7 @@ from samzapy.container.state_checkpoints import KeptStateCheckpoints
 from samzapy.container.task_position import TaskPosition
 from samzapy.container.timing import TaskTiming
 from samzapy.container.user_calls import UserCalls
-from samzapy.errors import SamzapyError
+from samzapy.errors import SamzapyError, SerdeError
 from samzapy.storage.manager import TaskStores
 from samzapy.storage.views.timers import Timer
 
@@ -109,6 +109,7 @@ class TaskInstance(TaskPosition, UserCalls):
     def started(self, replayed: Mapping[SystemStreamPartition, int]) -> None:
         """`init` is over. For a state of its own the task starts before the offsets `replayed`, which were committed."""
         self.replay(replayed)
+        self.note_serialized()
         if self.checkpoints is not None:
             self.checkpoints.started()
 
@@ -162,6 +163,14 @@ class TaskInstance(TaskPosition, UserCalls):
             self.checkpoints.take(self.task, TaskClock(self.clock.now, self.idle), self.collector)
             self.touched |= self.collector.sent != sent
 
+    def serialize(self) -> None:
+        """Have the stores serialize their objects. Raises SerdeError, naming what messages may have put a bad one."""
+        try:
+            self.stores.flush()
+        except SerdeError as failure:
+            raise self._placed(failure, "in a commit") from failure
+        self.note_serialized()
+
     def keep_checkpoint(self) -> None:
         """The commit is durable: persist what was taken."""
         if self.checkpoints is not None:
@@ -199,6 +208,7 @@ class TaskInstance(TaskPosition, UserCalls):
             event_times={} if self.timing is None else dict(self.timing.event_clock.marks),
             senders={} if self.upstream is None else self.upstream.state,
             atomic=atomic,
+            serdes=self.stores.serdes,
         )
 
     def watermark(self, time_ms: int) -> None:

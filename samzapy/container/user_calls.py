@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from inspect import isawaitable, iscoroutine
 from typing import NoReturn
 
 from samzapy.api.envelope import IncomingMessageEnvelope
-from samzapy.errors import SamzapyError, StoreRefused, TaskFailed
+from samzapy.errors import SamzapyError, SerdeError, StoreRefused, TaskFailed
 
 
 class UserCalls:
@@ -22,6 +23,8 @@ class UserCalls:
         """Call a method of the user's. Raises TaskFailed naming it, unless samzapy raised something of its own."""
         try:
             returned = method(*arguments)
+        except SerdeError as failure:
+            raise self._placed(failure, f"in {where}") from failure
         except SamzapyError:
             raise
         except BaseException as cause:
@@ -40,13 +43,35 @@ class UserCalls:
         )
 
     def _raise(self, envelope: IncomingMessageEnvelope, cause: BaseException) -> NoReturn:
-        """End the attempt over a message: what samzapy raised speaks for itself, but a store does not know which message
-        it was; the rest is the task's failure."""
-        if isinstance(cause, SamzapyError):
-            if isinstance(cause, StoreRefused):
-                cause.args = (f"{self.name}: process of {envelope.position}: {cause}",)
-            raise cause
-        raise self._failed(f"process of {envelope.position}", cause) from cause
+        """End the attempt over a message."""
+        raise self._failure_of(envelope, cause)
+
+    def _failure_of(self, envelope: IncomingMessageEnvelope, cause: BaseException) -> SamzapyError:
+        """What the attempt ends with over a message: what samzapy raised speaks for itself, the rest is the task's failure."""
+        failure: SamzapyError
+        if isinstance(cause, SerdeError):
+            failure = self._placed(cause, f"while processing {envelope.position}", envelope)
+        elif isinstance(cause, StoreRefused):
+            # A store does not know which message it was.
+            cause.args = (f"{self.name}: process of {envelope.position}: {cause}",)
+            return cause
+        elif isinstance(cause, SamzapyError):
+            return cause
+        else:
+            failure = self._failed(f"process of {envelope.position}", cause)
+        failure.__cause__ = cause
+        return failure
+
+    def _placed(self, failure: SerdeError, where: str, envelope: IncomingMessageEnvelope | None = None) -> SerdeError:
+        """The failure, with where the task was if it is about a key or value of a store: in the call that raises, or
+        somewhere since the objects of the stores were last serialized. `envelope`: the message at hand."""
+        if not failure.store:
+            return SerdeError(str(failure))
+        return SerdeError(f"{failure} ({self._unserialized(envelope) if failure.late else where})")
+
+    @abstractmethod
+    def _unserialized(self, envelope: IncomingMessageEnvelope | None) -> str:
+        """Which messages an object may come from that a store has not serialized yet, for people."""
 
     def _failed(self, where: str, cause: BaseException) -> TaskFailed:
         return TaskFailed(f"{self.name}: {where} failed: {type(cause).__name__}: {cause}")

@@ -38,6 +38,7 @@ from samzapy.runner.folders import check_folders
 from samzapy.runner.take_over import Claim, take_over
 from samzapy.storage.changelog import ensure_access_log, ensure_changelog, find_changelog
 from samzapy.storage.manager import load_engines
+from samzapy.storage.written_with import check_checkpoints
 from samzapy.system.choosers.stack import load_chooser
 from samzapy.system.factories import has_transactions, system_factory
 
@@ -179,6 +180,7 @@ class _Planning:
         check_copartitioned(config, inputs, self._task_class)
         model = plan(config, self._counts, previous, inputs)
         clocks = read_clocks(checkpoints, model)
+        check_checkpoints(config, load_engines(config), (checkpoints.read(task.name) for task in model.tasks))
         self._check_changelogs(model, checkpoints)
         # 5  checkpoints
         checkpoints.start()

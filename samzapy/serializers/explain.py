@@ -19,6 +19,13 @@ def encode_failure(serde_name: str, where: str, part: str, value: object, cause:
     return SerdeError(f"{where}: {part}: {serde_name} serde does not take {_shown(value)} ({_reason(cause)})")
 
 
+def as_refusal(takes: str, value: object, cause: Exception, *, fits: bool) -> str:
+    """For `Serde.refusal`: what a serde takes and what it got; with the cause where the value is of a type that `fits`, so
+    that only the cause says what is wrong in it."""
+    kind = type(value).__name__
+    return f"{takes}, got {kind} ({_reason(cause)})" if fits else f"{takes}, got {kind}"
+
+
 def _reason(cause: Exception) -> str:
     text = " ".join(str(cause).split())
     return text or type(cause).__name__

@@ -8,8 +8,11 @@ import orjson
 
 from samzapy.api.serde import Serde, SerdeFactory
 from samzapy.errors import SerdeError
+from samzapy.serializers.explain import as_refusal
 
 _dumps = orjson.dumps
+#: Of values that are refused for what is in them, or for their size.
+_TYPES = (dict, list, tuple, str, int)
 
 
 class JsonSerde(Serde):
@@ -23,6 +26,10 @@ class JsonSerde(Serde):
 
     to_bytes = staticmethod(orjson.dumps)  # type: ignore[assignment]
     from_bytes = staticmethod(orjson.loads)  # type: ignore[assignment]
+
+    def refusal(self, value: Any, cause: Exception) -> str:
+        """See `Serde.refusal`."""
+        return as_refusal("json serde takes a value of JSON", value, cause, fits=isinstance(value, _TYPES))
 
 
 class _JsonSerdeWithOptions(JsonSerde):

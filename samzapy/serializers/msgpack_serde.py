@@ -7,8 +7,11 @@ from typing import Any
 import msgpack
 
 from samzapy.api.serde import Serde
+from samzapy.serializers.explain import as_refusal
 
 _unpackb = msgpack.unpackb
+#: Of values that are refused for what is in them, or for their size.
+_TYPES = (dict, list, tuple, str, int)
 
 
 class MsgpackSerde(Serde):
@@ -29,3 +32,7 @@ class MsgpackSerde(Serde):
     def from_bytes(self, data: bytes) -> Any:
         """Raises ValueError for bytes that are not one message, TypeError for a map with a list as key."""
         return _unpackb(data, strict_map_key=False)
+
+    def refusal(self, value: Any, cause: Exception) -> str:
+        """See `Serde.refusal`."""
+        return as_refusal("msgpack serde takes a value of MessagePack", value, cause, fits=isinstance(value, _TYPES))

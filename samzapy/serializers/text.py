@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from samzapy.api.serde import Serde
+from samzapy.serializers.explain import as_refusal
 
 
 class StringSerde(Serde):
@@ -12,3 +15,7 @@ class StringSerde(Serde):
     allocates_exactly = True
     to_bytes = staticmethod(str.encode)  # type: ignore[assignment]
     from_bytes = staticmethod(bytes.decode)  # type: ignore[assignment]
+
+    def refusal(self, value: Any, cause: Exception) -> str:
+        """See `Serde.refusal`."""
+        return as_refusal("string serde takes a str", value, cause, fits=isinstance(value, str))

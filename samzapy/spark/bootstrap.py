@@ -31,6 +31,7 @@ from samzapy.storage.inspection import store_of
 from samzapy.storage.manager import load_engines
 from samzapy.storage.scan import first_value, scan
 from samzapy.storage.views.engine import ViewEngineFactory
+from samzapy.storage.written_with import entry_serde_names
 
 #: What a partition's transaction may take, unless its system grants less: Kafka's limit, unless it is set otherwise.
 _LONGEST_MS = 900_000
@@ -130,9 +131,13 @@ class Bootstrap:
     def checkpoints(self, starts: Positions, written: Sequence[PartitionWritten]) -> dict[str, Checkpoint]:
         """What is new in each task's checkpoint: where its inputs start, and what its changelog holds."""
         last = {part.partition: {self._store.name: part.last_offset} for part in written if part.last_offset >= 0}
+        factory = load_engines(self._config)[self._store.name]
+        serdes = {self._store.name: entry_serde_names(self._config, self._store, factory)}
         return {
             task.name: Checkpoint(
-                {ssp: starts[ssp] for ssp in task.ssps if ssp in starts}, last.get(task.changelog_partition, {})
+                {ssp: starts[ssp] for ssp in task.ssps if ssp in starts},
+                last.get(task.changelog_partition, {}),
+                serdes=serdes,
             )
             for task in self._tasks.model.tasks
         }

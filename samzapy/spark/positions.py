@@ -66,5 +66,6 @@ def _merged(old: Checkpoint | None, new: Checkpoint) -> Checkpoint:
         old,
         input_offsets={**old.input_offsets, **new.input_offsets},
         changelog_offsets={**old.changelog_offsets, **new.changelog_offsets},
+        serdes={**old.serdes, **new.serdes},
         time_ms=SYSTEM_CLOCK.wall_ms(),
     )

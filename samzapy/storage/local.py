@@ -15,6 +15,7 @@ from samzapy.storage.marker import Marker
 
 _LOG = logging.getLogger(__name__)
 _LOCK_RETRY_S = 0.1
+_NO_MARKER = "it holds data without a marker, so nobody knows whose they are and how old"
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class LocalStores:
         refuse: Callable[[Marker], str | None],
         now_ms: int,
     ) -> LocalStore:
-        """The store as an earlier attempt left it, or a new one where that is damaged or `refuse` gives a reason."""
+        """The store as an earlier attempt left it, or a new one where that is damaged, has data without a marker, or
+        `refuse` gives a reason. What `refuse` raises ends it, and nothing is set aside."""
         if not factory.persistent:
             return LocalStore(factory.open(None, settings), None)
         path = self.directory(settings.store)
@@ -52,20 +54,23 @@ class LocalStores:
         try:
             engine = self._open(factory, path, settings)
             data = engine.marker()
-            if data is None:
+            if data is None and engine.is_empty():
                 return LocalStore(engine, None)
-            marker = Marker.from_bytes(data)
-            kind, reason = "stale", refuse(marker) or ""
+            marker = None if data is None else Marker.from_bytes(data)
+            kind, reason = "stale", _NO_MARKER if marker is None else refuse(marker) or ""
             if not reason:
                 return LocalStore(engine, marker)
         except StoreCorrupted as damage:
             kind, reason = "corrupt", f"it is damaged ({damage})"
         except ValueError as cause:
             kind, reason = "stale", f"its marker cannot be read ({cause})"
+        except BaseException:
+            if engine is not None:
+                engine.close()
+            raise
         if engine is not None:
             engine.close()
-        aside = set_aside(path, kind, now_ms)
-        _LOG.warning("The local store %s is not used: %s. It was set aside as %s.", path, reason, aside.name)
+        _put_out_of_the_way(path, kind, reason, now_ms)
         return LocalStore(self._open(factory, path, settings), None, reason)
 
     def replace_empty(
@@ -95,20 +100,28 @@ class LocalStores:
         wipe(path)
         return replace(empty, engine=self._open(factory, path, settings))
 
-    def open_empty(self, factory: StorageEngineFactory, settings: EngineSettings) -> StorageEngine:
-        """An empty store, whatever an earlier attempt left."""
+    def open_empty(self, factory: StorageEngineFactory, settings: EngineSettings, now_ms: int) -> StorageEngine:
+        """An empty store. What an earlier attempt left is deleted; what nobody knows, damaged or without a marker, is set
+        aside."""
         if not factory.persistent:
             return factory.open(None, settings)
         path = self.directory(settings.store)
+        engine: StorageEngine | None = None
         try:
             # Opened before it is wiped: whoever has it open now holds its lock.
             engine = self._open(factory, path, settings)
-            if engine.marker() is None:
+            marked = engine.marker() is not None
+            if not marked and engine.is_empty():
                 return engine
+            kind, reason = "stale", "" if marked else _NO_MARKER
+        except StoreCorrupted as damage:
+            kind, reason = "corrupt", f"it is damaged ({damage})"
+        if engine is not None:
             engine.close()
-        except StoreCorrupted:
-            _LOG.warning("The local store %s is damaged; it has no changelog and starts empty.", path)
-        wipe(path)
+        if reason:
+            _put_out_of_the_way(path, kind, reason, now_ms)
+        else:
+            wipe(path)
         return self._open(factory, path, settings)
 
     def directory(self, store: str) -> Path:
@@ -124,3 +137,8 @@ class LocalStores:
             except StoreLocked:
                 pause.wait(_LOCK_RETRY_S)
         return factory.open(path, settings)
+
+
+def _put_out_of_the_way(path: Path, kind: str, reason: str, now_ms: int) -> None:
+    aside = set_aside(path, kind, now_ms)
+    _LOG.warning("The local store %s is not used: %s. It was set aside as %s.", path, reason, aside.name)

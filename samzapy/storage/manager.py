@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
@@ -23,6 +23,7 @@ from samzapy.storage.changelog_end import ChangelogEnd
 from samzapy.storage.kv.read_only import ReadOnlyStore
 from samzapy.storage.opening import Restored, StoreOpener, TaskSettings
 from samzapy.storage.restore import ProgressCallback, RestoreResult, ShouldStop, StoreRestore, never, run_restores
+from samzapy.storage.tails import Tail, with_records
 from samzapy.storage.task_store import TaskStore
 from samzapy.storage.views.engine import ViewEngineFactory, serde_problems
 
@@ -42,6 +43,8 @@ class TaskStores:
         self.sourced: Mapping[str, TaskStore] = {
             name: held for name, held in stores.items() if held.filling is not None
         }
+        #: Of each store with a changelog, what its keys and values are written with.
+        self.serdes = {name: held.identity.serdes for name, held in stores.items() if held.changelog is not None}
         self._held = dict(stores)
         self._own = {name: held for name, held in stores.items() if not held.read_only}
         self._failure: BaseException | None = None
@@ -205,6 +208,14 @@ class OpeningStores:
     def __init__(self, opener: StoreOpener) -> None:
         self._opener = opener
 
+    def doubtful(self) -> list[Tail]:
+        """Tails of changelogs that decide whether a store is too old: see `settle`."""
+        return self._opener.doubtful()
+
+    def settle(self, changed: Collection[SystemStreamPartition]) -> None:
+        """Before `behind`: set aside the stores that are too old, since there are records in the tails `changed`."""
+        self._opener.settle(changed)
+
     def behind(self) -> list[StoreRestore]:
         """What has to be read from changelogs, up to the ends they had at the opening."""
         return self._opener.behind()
@@ -235,7 +246,7 @@ def begin_task_stores(
     EnvironmentFailure when a changelog is missing or not compacted.
     """
     opener = StoreOpener(config, task, admin_of, engines, serdes, clock, lock_wait_s)
-    opener.begin()
+    opener.begin(provisional=True)
     return OpeningStores(opener)
 
 
@@ -254,6 +265,7 @@ def restore_together(
     with ExitStack() as failing:
         for opening in openings:
             failing.callback(opening.abandon)
+        _settle(openings, consumer_of, clock)
         behind = [restore for opening in openings for restore in opening.behind()]
         read = _read(behind, consumer_of, clock, on_progress, should_stop)
         restored = []
@@ -262,6 +274,17 @@ def restore_together(
             failing.callback(restored[-1].close)
         failing.pop_all()
     return restored
+
+
+def _settle(openings: Sequence[OpeningStores], consumer_of: Callable[[str], SystemConsumer], clock: Clock) -> None:
+    """Look into the tails that decide whether stores are too old, all those of a system with one consumer."""
+    tails = [tail for opening in openings for tail in opening.doubtful()]
+    changed: set[SystemStreamPartition] = set()
+    for system in dict.fromkeys(tail.ssp.system for tail in tails):
+        with closing(consumer_of(system)) as consumer:
+            changed |= with_records([tail for tail in tails if tail.ssp.system == system], consumer, clock)
+    for opening in openings:
+        opening.settle(changed)
 
 
 def _read(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
@@ -16,6 +16,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.store_sources import StoreSource
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import EnvironmentFailure
+from samzapy.storage.acceptance import Acceptance
 from samzapy.storage.backup import TaskBackups
 from samzapy.storage.changelog import (
     check_beginning,
@@ -28,13 +29,15 @@ from samzapy.storage.changelog_end import ChangelogEnd
 from samzapy.storage.kv.expiring import Expiry
 from samzapy.storage.kv.stack import build_stack
 from samzapy.storage.local import LocalStore, LocalStores
-from samzapy.storage.marker import Marker, StoreIdentity, refusal
+from samzapy.storage.marker import StoreIdentity
 from samzapy.storage.origin import ChangelogOrigin
 from samzapy.storage.restore import RestoreResult, StoreRestore
 from samzapy.storage.sources import SourcePlan, SourceTask, StoreFilling
+from samzapy.storage.tails import Tail
 from samzapy.storage.take_over import take_over_standby
 from samzapy.storage.task_store import TaskStore
 from samzapy.storage.views.engine import changes_in_place, entry_serdes, view_of
+from samzapy.storage.written_with import entry_serde_names
 
 #: Of a changelog that is followed: larger than any offset.
 _NO_END = 2**63 - 1
@@ -85,6 +88,7 @@ class _Opened:
     snapshot: bool = False
     reason: str = ""
     taken_over: bool = False
+    doubt: str | None = None
     max_record_bytes: int | None = None
     filling: StoreFilling | None = None
     known_end: int | None = None
@@ -121,16 +125,29 @@ class StoreOpener:
         self._cleanup = ExitStack()
         self._non_logged = LocalStores(config.non_logged_store_base_dir, self._job, task.name, lock_wait_s)
 
-    def begin(self) -> None:
-        """Open the engines and take the changelogs' ends. If one fails, none stays open."""
+    def begin(self, *, provisional: bool = False) -> None:
+        """Open the engines and take the changelogs' ends. If one fails, none stays open. With `provisional` a store of
+        which only its age is held against it stays open until `settle`."""
         for config in self._config.stores.values():
             try:
-                opened = self._open(config)
+                opened = self._open(config, provisional=provisional)
             except BaseException:
                 self.abandon()
                 raise
             self._cleanup.callback(opened.engine.close)
             self._opened.append(opened)
+
+    def doubtful(self) -> list[Tail]:
+        """The changelogs' tails in which there must be no record, or a store is too old to be used."""
+        return [Tail(store.ssp, store.start, store.bound) for store in self._opened if store.ssp and store.doubt]
+
+    def settle(self, changed: Collection[SystemStreamPartition]) -> None:
+        """There are records in the tails `changed`: set the doubtful stores of these aside, and go on with empty ones."""
+        for index, store in enumerate(self._opened):
+            if store.doubt and store.ssp in changed:
+                store.engine.close()
+                self._opened[index] = self._open(store.config, provisional=False)
+                self._cleanup.callback(self._opened[index].engine.close)
 
     def behind(self) -> list[StoreRestore]:
         """What has to be read from changelogs."""
@@ -172,7 +189,7 @@ class StoreOpener:
         """Close what `begin` has opened, unless `finish` has given it away."""
         self._cleanup.close()
 
-    def _open(self, config: StoreConfig) -> _Opened:
+    def _open(self, config: StoreConfig, *, provisional: bool) -> _Opened:
         factory = self._engines[config.name]
         settings = EngineSettings(config.name, config.properties, self._task.tasks_in_container)
         if config.source is not None:
@@ -181,8 +198,9 @@ class StoreOpener:
             identity = StoreIdentity(
                 self._job, config.name, self._task.changelog_partition, stamped=config.ttl_ms is not None
             )
-            return _Opened(config, self._non_logged.open_empty(factory, settings), identity)
-        return self._open_logged(config, factory, settings)
+            engine = self._non_logged.open_empty(factory, settings, self._clock.wall_ms())
+            return _Opened(config, engine, identity)
+        return self._open_logged(config, factory, settings, provisional=provisional)
 
     def _open_sourced(
         self, config: StoreConfig, source: StoreSource, factory: StorageEngineFactory, settings: EngineSettings
@@ -192,7 +210,7 @@ class StoreOpener:
         identity = StoreIdentity(self._job, config.name, self._task.changelog_partition, plan.stamp)
         now_ms = self._clock.wall_ms()
         if config.clean_on_start:
-            local = LocalStore(self._non_logged.open_empty(factory, settings), None)
+            local = LocalStore(self._non_logged.open_empty(factory, settings, now_ms), None)
         else:
             local = self._non_logged.open_kept(
                 factory, settings, lambda marker: plan.refusal(marker, identity, now_ms), now_ms
@@ -202,34 +220,22 @@ class StoreOpener:
             config, local.engine, identity, kept=kept, reason=local.reason, filling=plan.filling(local.marker)
         )
 
-    def _open_logged(self, config: StoreConfig, factory: StorageEngineFactory, settings: EngineSettings) -> _Opened:
+    def _open_logged(
+        self, config: StoreConfig, factory: StorageEngineFactory, settings: EngineSettings, *, provisional: bool
+    ) -> _Opened:
         partition = self._task.changelog_partition
         stream = config.changelog
         assert stream is not None
         admin = self._admin_of(stream.system)
         topic = described_changelog(admin, config, partition)
-        identity = StoreIdentity(self._job, config.name, partition, topic.stream_id, config.ttl_ms is not None)
+        serdes = entry_serde_names(self._config, config, factory)
+        identity = StoreIdentity(self._job, config.name, partition, topic.stream_id, config.ttl_ms is not None, *serdes)
         ssp = SystemStreamPartition(stream.system, stream.stream, partition)
         log = admin.offsets([ssp])[ssp]
         committed = self._task.committed.get(config.name, -1)
         check_end(ssp, log, committed)
-        retention_ms, now_ms = delete_retention_ms(topic, config), self._clock.wall_ms()
-
-        def refuse(marker: Marker) -> str | None:
-            return refusal(marker, identity, log, retention_ms, now_ms)
-
-        taken_over = False
-        if config.clean_on_start:
-            local = LocalStore(self._logged.open_empty(factory, settings), None)
-        else:
-            if factory.persistent:
-                path = self._logged.directory(config.name)
-                taken_over = take_over_standby(path, factory, settings, refuse, now_ms)
-            local = self._logged.open_kept(factory, settings, refuse, now_ms)
-            if local.marker is None and log.upcoming > log.oldest:
-                fetch = self._backups.reader(config, refuse)
-                if fetch is not None:
-                    local = self._logged.replace_empty(factory, settings, local, fetch)
+        accepted = Acceptance(config, identity, log, delete_retention_ms(topic, config), self._clock.wall_ms())
+        local, taken_over = self._local(factory, settings, accepted, provisional=provisional)
         kept = local.marker is not None
         if not kept and config.ttl_ms is None:
             # Where entries expire, the beginning of the changelog is deleted as they do.
@@ -241,7 +247,7 @@ class StoreOpener:
         return _Opened(
             config,
             local.engine,
-            identity,
+            accepted.identity_from(local.marker),
             ssp,
             start=log.oldest if local.marker is None else local.marker.changelog_offset + 1,
             bound=log.upcoming,
@@ -249,6 +255,7 @@ class StoreOpener:
             snapshot=local.snapshot,
             reason=local.reason,
             taken_over=taken_over,
+            doubt=None if local.marker is None else accepted.doubt(local.marker),
             max_record_bytes=max_record_bytes(topic),
             known_end=self._known_end(config.name, ssp, topic, log),
         )
@@ -258,6 +265,25 @@ class StoreOpener:
     ) -> int | None:
         known = self._task.known_end(store, ssp, topic)
         return None if known is None else max(known, log.oldest)
+
+    def _local(
+        self, factory: StorageEngineFactory, settings: EngineSettings, accepted: Acceptance, *, provisional: bool
+    ) -> tuple[LocalStore, bool]:
+        """The best there is to begin with: files of this machine, a snapshot, or nothing; and whether a standby's were
+        taken over."""
+        config, log, now_ms = accepted.config, accepted.log, accepted.now_ms
+        if config.clean_on_start:
+            return LocalStore(self._logged.open_empty(factory, settings, now_ms), None), False
+        taken_over = factory.persistent and take_over_standby(
+            self._logged.directory(config.name), factory, settings, accepted.refusal, now_ms
+        )
+        refuse = accepted.misfit if provisional else accepted.refusal
+        local = self._logged.open_kept(factory, settings, refuse, now_ms)
+        if local.marker is None and log.upcoming > log.oldest:
+            fetch = self._backups.reader(config, accepted.refusal)
+            if fetch is not None:
+                local = self._logged.replace_empty(factory, settings, local, fetch)
+        return local, taken_over
 
     def _task_store(self, store: _Opened, consumer_of: Callable[[str], SystemConsumer]) -> TaskStore:
         config, factory = store.config, self._engines[store.config.name]

@@ -29,6 +29,18 @@ def test_a_new_engine_is_empty_and_has_no_marker(engine):
     assert pairs(engine.iterate(None, None)) == []
 
 
+def test_an_engine_is_empty_until_it_has_an_entry_and_again_when_all_are_deleted(engine):
+    assert engine.is_empty()
+    engine.write({}, b"marker alone")
+    assert engine.is_empty()
+    engine.write({b"": b""}, b"m")
+    assert not engine.is_empty()
+    engine.flush()
+    assert not engine.is_empty()
+    engine.write({b"": None}, b"m")
+    assert engine.is_empty()
+
+
 def test_a_write_brings_values_deletions_and_the_marker(engine):
     engine.write({b"a": b"1", b"b": b"2"}, b"first")
     engine.write({b"a": None, b"c": b"", b"never": None}, b"second")
@@ -154,6 +166,7 @@ def test_every_call_after_close_says_that_the_store_is_closed(engine):
         engine.snapshot,
         lambda: engine.write({}, b"m"),
         engine.marker,
+        engine.is_empty,
         engine.flush,
         engine.begin_flush,
         lambda: snapshot.iterate(None, None),

@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -14,7 +15,7 @@ KEYS = st.sampled_from(["", "a", "b", "ba", "bb", "c", "ä", "\U0001f600", "\x00
 VALUES = st.one_of(st.integers(-3, 3), st.text(max_size=3), st.lists(st.integers(0, 2), max_size=2), st.booleans())
 
 
-def properties(engine: str, cache: int, batch: int, mode: str) -> dict[str, str]:
+def properties(engine: str, cache: int, batch: int, mode: str, serde: str = "json") -> dict[str, str]:
     return {
         "job.name": "machine",
         "task.class": "some.module:Task",
@@ -22,7 +23,7 @@ def properties(engine: str, cache: int, batch: int, mode: str) -> dict[str, str]
         "systems.memory.samza.factory": "memory",
         "stores.s.factory": engine,
         "stores.s.key.serde": "string",
-        "stores.s.msg.serde": "json",
+        "stores.s.msg.serde": serde,
         "stores.s.changelog": "memory.s-changelog",
         "stores.s.object.cache.size": str(cache),
         "stores.s.write.batch.size": str(batch),
@@ -48,15 +49,25 @@ class StoreMachine(RuleBasedStateMachine):
         self.half_committed = False
         self.views: list = []
 
-    @initialize(cache=st.integers(0, 4), batch=st.integers(1, 3), mode=st.sampled_from(["reference", "copy"]))
-    def open(self, cache, batch, mode):
-        config = properties(self.engine, cache, min(batch, cache) or 1, mode)
+    @initialize(
+        cache=st.integers(0, 4),
+        batch=st.integers(1, 3),
+        mode=st.sampled_from(["reference", "copy"]),
+        serde=st.sampled_from(["json", "string"]),
+    )
+    def open(self, cache, batch, mode, serde):
+        self.serde = serde
+        config = properties(self.engine, cache, min(batch, cache) or 1, mode, serde)
         self.context = open_store(config, "s", self.path)
         self.opened: OpenStore = self.context.__enter__()
 
     @property
     def store(self):
         return self.opened.store
+
+    def meant(self, value):
+        """The value, as text where the store has that: then there are some of no bytes at all."""
+        return value if self.serde == "json" or isinstance(value, str) else str(value or "")
 
     @rule(key=KEYS)
     def get(self, key):
@@ -69,12 +80,13 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.half_committed)
     @rule(key=KEYS, value=VALUES)
     def put(self, key, value):
-        self.store.put(key, value)
-        self.now[key] = value
+        self.store.put(key, self.meant(value))
+        self.now[key] = self.meant(value)
 
     @precondition(lambda self: not self.half_committed)
     @rule(entries=st.lists(st.tuples(KEYS, VALUES), max_size=6), as_mapping=st.booleans())
     def put_all(self, entries, as_mapping):
+        entries = [(key, self.meant(value)) for key, value in entries]
         self.store.put_all(dict(entries) if as_mapping else entries)
         self.now.update(entries)
 
@@ -203,3 +215,19 @@ MemoryStoreMachine.TestCase.settings = settings(QUICK, max_examples=50)
 
 TestRocksDbStore = StoreMachine.TestCase
 TestInMemoryStore = MemoryStoreMachine.TestCase
+
+
+@pytest.mark.parametrize("engine", ["rocksdb", "inmemory"])
+@pytest.mark.parametrize("cache", [0, 2])
+def test_a_value_of_no_bytes_that_is_not_committed_is_in_every_range(engine, cache, tmp_path):
+    with open_store(properties(engine, cache, 1, "reference", "string"), "s", tmp_path) as opened:
+        store = opened.store
+        store.put_all({"a": "", "b": "old"})
+        opened.commit()
+        store.put_all({"b": "", "ba": "", "c": "x"})
+        expected = [("a", ""), ("b", ""), ("ba", ""), ("c", "x")]
+        assert list(store.all()) == expected
+        assert list(store.snapshot("a", "z").iterator()) == expected
+        assert list(store.range("b", "c")) == [("b", ""), ("ba", "")]
+        assert list(store.prefix("b")) == [("b", ""), ("ba", "")]
+        assert store.get_all(["b", "ba", "bb"]) == {"b": "", "ba": "", "bb": None}

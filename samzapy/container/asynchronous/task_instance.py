@@ -25,7 +25,7 @@ from samzapy.container.policies.recovery import is_about_its_message
 from samzapy.container.policies.undecodable import Undecodable
 from samzapy.container.policies.undo_journal import JournaledStore, UndoJournal
 from samzapy.container.task_instance import Process, TaskInstance
-from samzapy.errors import SamzapyError, SerdeError, TaskFailed
+from samzapy.errors import SerdeError, TaskFailed
 from samzapy.storage.manager import TaskStores
 
 logger = logging.getLogger(__name__)
@@ -192,7 +192,7 @@ class AsyncTaskInstance(TaskInstance):
             task.process_async(work.envelope, message.outputs, self.requests, message)
         except BaseException as failure:  # noqa: BLE001  # sorted out by kind
             if message.ended:
-                self._failure = self._failure_of(work, failure)
+                self._failure = self._failure_of(work.envelope, failure)
             else:
                 self._settle(message, failure, None)
 
@@ -229,7 +229,7 @@ class AsyncTaskInstance(TaskInstance):
             else:
                 self._recover(message.work, failure)
         except BaseException as fatal:  # noqa: BLE001  # raised by `check`: this may be asyncio's stack
-            self._failure = self._failure_of(message.work, fatal)
+            self._failure = self._failure_of(message.work.envelope, fatal)
 
     def _finish(self, message: MessageInFlight) -> None:
         self._recovery.input = message.work.envelope
@@ -290,9 +290,8 @@ class AsyncTaskInstance(TaskInstance):
         position = self.offsets[ssp] = self._prefixes[ssp].complete(offset)
         self._order.done(ssp, offset, position, mark)
 
-    def _failure_of(self, work: Work, failure: BaseException) -> BaseException:
-        if isinstance(failure, SamzapyError):
-            return failure
-        named = self._failed(f"process of {work.envelope.position}", failure)
-        named.__cause__ = failure
-        return named
+    def _unserialized(self, envelope: IncomingMessageEnvelope | None) -> str:
+        # Messages end in any order, so nobody knows how far.
+        return "put since the last commit, at " + ", ".join(
+            f"{ssp}@{at} or later" for ssp, at in self._serialized.items()
+        )

@@ -128,7 +128,7 @@ class CommitProtocol:
     @staticmethod
     def _serialize(tasks: Sequence[TaskInstance]) -> None:
         for task in tasks:
-            task.stores.flush()
+            task.serialize()
         reach("commit.2")
 
     def _outputs(self, tasks: Sequence[TaskInstance], offsets: Positions) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from samzapy.storage.marker import Marker
+from samzapy.strict_json import check_format, mapping, parsed, text, whole
 
 FORMAT = 1
 _CHUNK_BYTES = 1_048_576
@@ -68,12 +69,14 @@ class SnapshotIndex:
         if hashlib.blake2b(body, digest_size=20).hexdigest().encode() != digest:
             raise ValueError("not a whole index")
         try:
-            read = json.loads(body)
-            if read["format"] != FORMAT:
-                raise ValueError(f"format {read['format']!r}, this version reads {FORMAT}")
-            files = {_plain(name): SnapshotFile(str(of), int(size)) for name, (of, size) in read["files"].items()}
-            return cls(Marker.from_bytes(read["marker"].encode()), files)
-        except (KeyError, TypeError, AttributeError) as cause:
+            read = parsed(body)
+            check_format(read, FORMAT)
+            files = {
+                _plain(name): SnapshotFile(text(digest), whole(size))
+                for name, (digest, size) in mapping(read["files"]).items()
+            }
+            return cls(Marker.from_bytes(text(read["marker"]).encode()), files)
+        except (KeyError, TypeError) as cause:
             raise ValueError(f"not an index: {body[:80]!r}") from cause
 
 

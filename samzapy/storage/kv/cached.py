@@ -6,6 +6,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from itertools import chain, filterfalse, islice
 from typing import Any, TypeVar
 
+from samzapy.errors import SerdeError
 from samzapy.storage.kv.codec import EntryCodec
 from samzapy.storage.kv.scanning import ScanningStore
 from samzapy.storage.kv.uncommitted import UncommittedStore
@@ -230,8 +231,12 @@ class CachedStore(ScanningStore[K, V]):
 
     def _serialize(self, entries: Collection[Any]) -> None:
         values = list(map(self._held.__getitem__, entries))
-        keys = self._entry_bytes(entries)
-        self._uncommitted.put_all(keys, self._codec.encode_values(entries, values, self._deleted))
+        try:
+            keys = self._entry_bytes(entries)
+            data = self._codec.encode_values(entries, values, self._deleted)
+        except SerdeError as failure:
+            raise SerdeError(str(failure), store=self._codec.store, late=True) from failure
+        self._uncommitted.put_all(keys, data)
 
     def discard(self) -> None:
         """Forget every object."""

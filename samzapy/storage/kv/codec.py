@@ -31,8 +31,10 @@ class EntryCodec:
 
     __slots__ = (
         "_exact",
+        "_key_serde",
         "_keys_stay",
         "_origin",
+        "_value_serde",
         "_values_stay",
         "keeps_prefixes",
         "key_bytes",
@@ -47,6 +49,7 @@ class EntryCodec:
         """`origin` is called for the text of an error: where in the changelog these bytes are."""
         self.store = store
         self._origin = origin
+        self._key_serde, self._value_serde = key_serde, value_serde
         self.key_bytes: Callable[[Any], bytes] = key_serde.to_bytes
         self.key_object: Callable[[bytes], Any] = key_serde.from_bytes
         self.value_bytes: Callable[[Any], bytes] = value_serde.to_bytes
@@ -70,7 +73,7 @@ class EntryCodec:
         try:
             data = self.key_bytes(key)
         except Exception as cause:
-            raise self._failure("key", key, cause) from cause
+            raise self._refused("key", key, self._key_serde, key, cause) from cause
         if type(data) is not bytes:
             raise self._not_bytes("key", key, data)
         return data
@@ -94,7 +97,7 @@ class EntryCodec:
         try:
             data = self.value_bytes(value)
         except Exception as cause:
-            raise self._failure("value of key", key, cause) from cause
+            raise self._refused("value of key", key, self._value_serde, value, cause) from cause
         if type(data) is not bytes:
             raise self._not_bytes("value of key", key, data)
         return data if self._exact else bytes(memoryview(data))
@@ -154,13 +157,16 @@ class EntryCodec:
                 f"store '{self.store}': value of key {reprlib.repr(key)} must not be None; delete the key instead"
             )
 
+    def _refused(self, part: str, key: Any, serde: Serde, refused: Any, cause: Exception) -> SerdeError:
+        why = str(cause) if isinstance(cause, SerdeError) else serde.refusal(refused, cause)
+        return self._failure(part, key, why)
+
     def _unreadable(self, part: str, key: Any, cause: Exception, key_data: bytes, data: bytes | None) -> SerdeError:
         origin = "" if self._origin is None else f", changelog {self._origin(key_data, data)}"
-        return self._failure(part, key, cause, origin)
+        return self._failure(part, key, str(cause) or type(cause).__name__, origin)
 
-    def _failure(self, part: str, key: Any, cause: Exception, origin: str = "") -> SerdeError:
-        return SerdeError(f"store '{self.store}': {part} {reprlib.repr(key)}{origin}: {cause or type(cause).__name__}")
+    def _failure(self, part: str, key: Any, why: str, origin: str = "") -> SerdeError:
+        return SerdeError(f"store '{self.store}': {part} {reprlib.repr(key)}{origin}: {why}", store=self.store)
 
     def _not_bytes(self, part: str, key: Any, data: object) -> SerdeError:
-        kind = type(data).__name__
-        return SerdeError(f"store '{self.store}': {part} {reprlib.repr(key)}: the serde made {kind}, not bytes")
+        return self._failure(part, key, f"the serde made {type(data).__name__}, not bytes")

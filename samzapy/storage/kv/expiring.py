@@ -63,6 +63,10 @@ class StampedSerde(Serde):
         """The inverse of `to_bytes`."""
         return _STAMP.unpack_from(data)[0], self._values.from_bytes(data[STAMP_BYTES:])
 
+    def refusal(self, value: tuple[int, Any], cause: Exception) -> str:
+        """That of the value itself."""
+        return self._values.refusal(value[1], cause)
+
 
 @dataclass(frozen=True)
 class Expiry:

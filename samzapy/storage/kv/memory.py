@@ -41,6 +41,11 @@ class InMemoryStorageEngine(StorageEngine):
         """Pairs with lower <= key < upper, as they are now."""
         return self._view(lower, upper).iterate(None, None)
 
+    def is_empty(self) -> bool:
+        """Whether there is no entry."""
+        self._views()
+        return not self._data
+
     def snapshot(self) -> EngineSnapshot:
         """The contents as they are now."""
         return self._view(None, None)

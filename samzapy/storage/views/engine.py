@@ -54,12 +54,21 @@ def entry_serdes(
     config: StoreConfig, factory: StorageEngineFactory, settings: EngineSettings, known: Mapping[str, Serde]
 ) -> tuple[Serde, Serde]:
     """The serdes of a store's keys and values."""
-    wanted = _wanted(factory, settings)
-    key = config.key_serde or "string" if wanted.key is None else wanted.key
-    value = config.msg_serde or "json" if wanted.value is None else wanted.value
+    key, value = chosen_serdes(config, factory, settings)
     return (
         known[key] if isinstance(key, str) else key,
         known[value] if isinstance(value, str) else value,
+    )
+
+
+def chosen_serdes(
+    config: StoreConfig, factory: StorageEngineFactory, settings: EngineSettings
+) -> tuple[Serde | str, Serde | str]:
+    """Those of a store's keys and values: what a view brings along, else the names in the job file."""
+    wanted = _wanted(factory, settings)
+    return (
+        config.key_serde or "string" if wanted.key is None else wanted.key,
+        config.msg_serde or "json" if wanted.value is None else wanted.value,
     )
 
 

@@ -1,8 +1,11 @@
 """Checkpoint records and the files they are kept in."""
 
+import json
+from dataclasses import replace
+
 import pytest
 
-from samzapy.api.checkpoint import Checkpoint
+from samzapy.api.checkpoint import Checkpoint, JobRun
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
 from samzapy.checkpoint import checkpoint_topic, codec
@@ -23,6 +26,37 @@ def test_a_checkpoint_survives_its_record():
 def test_a_damaged_checkpoint_names_its_place(value):
     with pytest.raises(RestoreError, match=r"^ckpt\[0\]@12: "):
         codec.decode(value, "ckpt[0]@12")
+
+
+def test_a_complete_record_of_a_later_format_is_refused_by_its_format():
+    records = [
+        (codec.encode(CHECKPOINT), codec.decode),
+        (codec.encode_partitions({"Partition 0": 0}), codec.decode_partitions),
+        (codec.encode_owner(JobRun("5f0c", 1, "a", 42)), codec.decode_owner),
+        (codec.encode_record({"inputs": {}}), codec.decode_record),
+    ]
+    for value, decode in records:
+        decode(value, "here")
+        for later in (2, 1.0, True):
+            changed = json.dumps({**json.loads(value), "format": later}).encode()
+            with pytest.raises(RestoreError, match=f"^here: .*format {later}, this version reads 1"):
+                decode(changed, "here")
+
+
+def test_the_serdes_of_stores_are_in_the_record_and_left_out_where_there_are_none():
+    checkpoint = replace(CHECKPOINT, serdes={"counts": ("string", "json")})
+    assert json.loads(codec.encode(checkpoint))["serdes"] == {"counts": ["string", "json"]}
+    assert codec.decode(codec.encode(checkpoint), "here") == checkpoint
+    assert b"serdes" not in codec.encode(CHECKPOINT)
+
+
+def test_a_record_of_the_version_before_is_read():
+    value = (
+        b'{"format": 1, "epoch": 7, "time-ms": 1700000000000, "clock": 5, "inputs": {"kafka.orders.eu[3]": 481}, '
+        b'"changelogs": {"counts": 92}}'
+    )
+    assert codec.decode(value, "here") == CHECKPOINT
+    assert codec.encode(CHECKPOINT) == value
 
 
 def test_the_topic_is_named_as_samza_names_it():

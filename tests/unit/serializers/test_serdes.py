@@ -106,6 +106,30 @@ def test_a_value_of_another_kind_is_refused_with_the_value(serde, value, message
 
 
 @pytest.mark.parametrize(
+    ("serde", "value", "message"),
+    [
+        (StringSerde(), {"x": 1}, "string serde takes a str, got dict"),
+        (StringSerde(), b"a", "string serde takes a str, got bytes"),
+        (StringSerde(), "\ud800", "string serde takes a str, got str ('utf-8' codec can't encode"),
+        (JsonSerde(), {1, 2}, "json serde takes a value of JSON, got set"),
+        (JsonSerde(), {"x": {1, 2}}, "json serde takes a value of JSON, got dict (Type is not JSON serializable: set)"),
+        (JsonSerde(), {1: 2}, "json serde takes a value of JSON, got dict (Dict key must be str)"),
+        (JsonSerde(), 2**64, "json serde takes a value of JSON, got int (Integer exceeds 64-bit range)"),
+        (MsgpackSerde(), {1, 2}, "msgpack serde takes a value of MessagePack, got set"),
+        (
+            MsgpackSerde(),
+            [{1}],
+            "msgpack serde takes a value of MessagePack, got list (can not serialize 'set' object)",
+        ),
+    ],
+)
+def test_what_a_c_library_refuses_is_said_as_by_every_other_serde(serde, value, message):
+    with pytest.raises((TypeError, ValueError, OverflowError)) as caught:
+        serde.to_bytes(value)
+    assert serde.refusal(value, caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
     ("serde", "data", "message"),
     [
         (IntegerSerde(), b"abc", "integer serde needs 4 bytes, got 3"),

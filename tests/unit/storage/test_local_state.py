@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from rocksdict import Options, Rdict
 
 from samzapy.api.engine import EngineSettings
 from samzapy.errors import ConfigError, StoreClosed, StoreCorrupted, StoreError, StoreLocked
@@ -80,7 +81,7 @@ def test_a_refused_store_is_set_aside_and_only_the_last_one_kept(stores):
 
 def test_a_store_without_a_changelog_starts_empty(stores):
     filled(stores)
-    engine = stores.open_empty(FACTORY, SETTINGS)
+    engine = stores.open_empty(FACTORY, SETTINGS, now_ms=17)
     assert engine.marker() is None
     assert engine.get(b"000001") is None
     engine.close()
@@ -93,6 +94,95 @@ def test_a_marker_that_cannot_be_read_sets_the_store_aside(stores):
     local = opened(stores)
     assert local.marker is None
     assert "its marker cannot be read" in local.reason
+    local.engine.close()
+
+
+def left_by_samza(stores, rows=10):
+    """A directory of JVM Samza's at the very path: plain RocksDB, without a marker."""
+    path = directory(stores)
+    path.mkdir(parents=True)
+    db = Rdict(str(path), Options(raw_mode=True))
+    for n in range(rows):
+        db[b"%06d" % n] = b"theirs"
+    db.close()
+
+
+OPENINGS = {
+    "kept": lambda stores: opened(stores).engine,
+    "empty": lambda stores: stores.open_empty(FACTORY, SETTINGS, now_ms=17),
+}
+
+
+@pytest.mark.parametrize("opening", OPENINGS)
+def test_data_without_a_marker_is_set_aside_with_a_warning_and_never_used(stores, opening, caplog):
+    left_by_samza(stores)
+    engine = OPENINGS[opening](stores)
+    assert engine.get(b"000001") is None
+    assert engine.is_empty()
+    engine.close()
+    (aside,) = set_asides(directory(stores))
+    assert aside.name == "Partition_0.stale-17"
+    theirs = Rdict(str(aside), Options(raw_mode=True))
+    assert theirs[b"000001"] == b"theirs"
+    theirs.close()
+    (warning,) = caplog.messages
+    assert f"The local store {directory(stores)} is not used: it holds data without a marker" in warning
+
+
+@pytest.mark.parametrize("opening", OPENINGS)
+def test_a_directory_without_any_data_is_used(stores, opening, caplog):
+    left_by_samza(stores, rows=0)
+    OPENINGS[opening](stores).close()
+    assert set_asides(directory(stores)) == []
+    assert caplog.messages == []
+
+
+def test_a_damaged_store_that_would_start_empty_is_set_aside(stores):
+    filled(stores)
+    next(directory(stores).glob("MANIFEST-*")).unlink()
+    stores.open_empty(FACTORY, SETTINGS, now_ms=17).close()
+    assert [path.name for path in set_asides(directory(stores))] == ["Partition_0.corrupt-17"]
+
+
+def snapshot_at(marker):
+    """Puts a store with that marker where a snapshot is downloaded to, whatever the index says."""
+
+    def fetch(path):
+        engine = FACTORY.open(path, SETTINGS)
+        engine.write({b"a": b"1"}, marker)
+        engine.close()
+        return Marker.from_bytes(MARKER)
+
+    return fetch
+
+
+def test_a_snapshot_at_the_marker_of_its_index_is_used(stores):
+    local = stores.replace_empty(FACTORY, SETTINGS, opened(stores), snapshot_at(MARKER))
+    assert (local.marker, local.snapshot) == (Marker.from_bytes(MARKER), True)
+    assert local.engine.get(b"a") == b"1"
+    local.engine.close()
+
+
+@pytest.mark.parametrize("found", [Marker(StoreIdentity("job-1", "s", 0, "t"), 4, 1).to_bytes(), b"no marker"])
+def test_a_snapshot_that_is_not_at_the_marker_of_its_index_gives_an_empty_store(stores, found, caplog):
+    local = stores.replace_empty(FACTORY, SETTINGS, opened(stores), snapshot_at(found))
+    assert (local.marker, local.snapshot) == (None, False)
+    assert local.engine.is_empty()
+    assert local.engine.marker() is None
+    local.engine.close()
+    assert "it holds something else than its index says" in caplog.text
+
+
+def test_a_store_is_closed_when_what_judges_it_raises(stores):
+    filled(stores)
+
+    def refuse(marker):
+        raise ConfigError([])
+
+    with pytest.raises(ConfigError):
+        opened(stores, refuse)
+    local = opened(stores)
+    assert local.engine.get(b"000001") is not None
     local.engine.close()
 
 
@@ -198,7 +288,7 @@ def test_a_store_locked_by_another_process_names_it_and_is_left_alone(stores):
     )
     try:
         assert holder.stdout.readline() == "open\n"
-        for attempt in (lambda: opened(stores), lambda: stores.open_empty(FACTORY, SETTINGS)):
+        for attempt in (lambda: opened(stores), lambda: stores.open_empty(FACTORY, SETTINGS, now_ms=17)):
             with pytest.raises(StoreLocked, match=f"locked by pid {holder.pid}"):
                 attempt()
     finally:

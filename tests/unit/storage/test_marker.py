@@ -1,3 +1,6 @@
+import json
+from dataclasses import replace
+
 import pytest
 
 from samzapy.api.system import OffsetRange
@@ -18,6 +21,30 @@ def marker(offset=50, time_ms=NOW - 1_000, **other):
 def test_a_marker_survives_its_bytes():
     written = Marker(MINE, 7, 123, {"kafka.in[0]": 9})
     assert Marker.from_bytes(written.to_bytes()) == written
+
+
+def test_a_marker_says_what_entries_are_written_with_and_how_long_deletions_were_kept():
+    written = Marker(replace(MINE, key_serde="string", msg_serde="json", deletions_kept_ms=0), 7, 123)
+    assert Marker.from_bytes(written.to_bytes()) == written
+
+
+#: As versions wrote it that knew neither serdes nor how long deletions were kept.
+BEFORE = (
+    b'{"format":1,"job":"job-1","store":"s","partition":3,"topic_id":"topic","stamped":false,"changelog_offset":7,'
+    b'"input_offsets":{"kafka.in[0]":9},"time_ms":123}'
+)
+
+
+def test_a_marker_of_the_version_before_is_read_and_written_back_as_it_was():
+    read = Marker.from_bytes(BEFORE)
+    assert read == Marker(MINE, 7, 123, {"kafka.in[0]": 9})
+    assert read.to_bytes() == BEFORE
+
+
+def test_the_version_before_reads_what_is_written_now():
+    now = Marker(replace(MINE, key_serde="string", msg_serde="json", deletions_kept_ms=60_000), 7, 123)
+    now = replace(now, input_offsets={"kafka.in[0]": 9})
+    assert json.loads(now.to_bytes()).items() >= json.loads(BEFORE).items()
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"null", b'{"format": 2}', b"\xff", b'{"format": 1, "job": "j"}'])

@@ -89,6 +89,16 @@ def test_progress_is_told_up_to_the_end(system):
     assert told[-1] == ("s", 6, 6)
 
 
+def test_a_store_is_as_old_as_the_beginning_of_its_restore(system):
+    logged(system, [(b"k%d" % n, b"v") for n in range(10)])
+    clock = ManualClock(wall_ms=5_000)
+    engine = InMemoryStorageEngineFactory().open(None, EngineSettings("s"))
+    restore = StoreRestore(engine, IDENTITY, SSP, 0, 10)
+    run_restores([restore], system.consumer(), clock, lambda *_: clock.advance(600))
+    assert clock.wall_ms() > 600_000
+    assert Marker.from_bytes(engine.marker()) == Marker(IDENTITY, 9, 5_000)
+
+
 def test_a_tail_of_aborted_records_is_passed(system):
     logged(system, [(b"a", b"1")])
     producer = system.producer("writer")

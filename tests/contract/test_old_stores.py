@@ -1,0 +1,127 @@
+"""A store that is older than its changelog keeps deletions: used if nothing but control records lies behind it."""
+
+import uuid
+from dataclasses import replace
+
+import pytest
+from systems import SYSTEMS
+
+from samzapy.storage.directory import set_asides
+from samzapy.storage.marker import Marker
+from samzapy.system.factories import system_factory
+from samzapy.testing import ManualClock, open_store
+
+
+@pytest.fixture(params=list(SYSTEMS.values()))
+def settings(request):
+    return request.param(request)
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+class Rig:
+    """A store whose commits are transactions, as in an exactly-once job."""
+
+    def __init__(self, opened, settings, clock):
+        self.opened = opened
+        self.clock = clock
+        # The system that holds the changelogs goes by this name.
+        settings = replace(settings, name="changelogs")
+        self.producer = system_factory(settings).producer(settings, "rig", f"rig-{uuid.uuid4().hex}")
+        self.producer.init_transactions()
+
+    def transaction(self, *, commit=True, apply=True):
+        stores = self.opened.stores
+        self.producer.begin()
+        stores.flush()
+        stores.send_changes(lambda _: self.producer)
+        self.producer.flush()
+        offsets = stores.changelog_offsets(lambda _: self.producer)
+        if not commit:
+            self.producer.abort()
+            return
+        self.producer.commit()
+        if apply:
+            stores.apply(offsets, {})
+
+    def committed(self, changes):
+        for key, value in changes.items():
+            if value is None:
+                self.opened.store.delete(key)
+            else:
+                self.opened.store.put(key, value)
+        self.transaction()
+
+    def marker(self):
+        held = self.opened.stores._held["s"]
+        return Marker.from_bytes(held.engine.marker())
+
+    def start_again(self, after_s):
+        self.opened.close()
+        self.clock.advance(after_s)
+        self.opened.reopen()
+        return self.opened.restored
+
+
+@pytest.fixture
+def rig(settings, clock, tmp_path):
+    job = {
+        "job.name": "old",
+        "task.class": "some.module:Task",
+        "task.inputs": "k.in",
+        "systems.k.samza.factory": "memory",
+        "stores.s.factory": "rocksdb",
+        "stores.s.key.serde": "string",
+        "stores.s.msg.serde": "json",
+        "stores.s.changelog": f"k.old-stores-{uuid.uuid4().hex[:8]}",
+        "stores.s.changelog.delete.retention.ms": "60000",
+    }
+    with open_store(job, "s", tmp_path / "state", clock, settings) as opened:
+        rig = Rig(opened, settings, clock)
+        yield rig
+        rig.producer.close()
+
+
+def test_a_commit_marker_alone_is_no_change(rig):
+    rig.committed({"a": 1, "b": 2})
+    restored = rig.start_again(after_s=120)
+    assert restored.source.startswith("local store")
+    assert (restored.records, restored.reason) == (0, "")
+    assert dict(rig.opened.store.all()) == {"a": 1, "b": 2}
+    assert set_asides(rig.opened.directory) == []
+    # Where a commit leaves no control record, nothing was read, and the marker is the one that was found.
+    read = restored.source == "local store + changelog"
+    assert rig.marker().time_ms == rig.clock.wall_ms() - (0 if read else 120_000)
+
+
+def test_records_that_were_aborted_are_no_change(rig):
+    rig.committed({"a": 1})
+    rig.opened.store.put("b", 2)
+    rig.transaction(commit=False)
+    rig.opened.stores.discard()
+    restored = rig.start_again(after_s=120)
+    assert (restored.records, restored.reason) == (0, "")
+    assert dict(rig.opened.store.all()) == {"a": 1}
+
+
+def test_with_a_record_behind_it_a_store_that_is_too_old_is_rebuilt(rig):
+    rig.committed({"a": 1, "b": 2})
+    rig.opened.store.put("c", 3)
+    rig.transaction(apply=False)
+    restored = rig.start_again(after_s=120)
+    assert restored.source == "changelog"
+    assert restored.reason == "it is 120000 ms old, deletions are kept for 60000 ms (delete.retention.ms)"
+    assert dict(rig.opened.store.all()) == {"a": 1, "b": 2, "c": 3}
+    assert len(set_asides(rig.opened.directory)) == 1
+
+
+def test_with_a_record_behind_it_a_young_store_is_used(rig):
+    rig.committed({"a": 1})
+    rig.opened.store.put("b", 2)
+    rig.transaction(apply=False)
+    restored = rig.start_again(after_s=59)
+    assert (restored.source, restored.records) == ("local store + changelog", 1)
+    assert dict(rig.opened.store.all()) == {"a": 1, "b": 2}

@@ -1,0 +1,69 @@
+"""`samzapy check` and `samzapy run`: the serdes of a store are those that it was written with."""
+
+import shutil
+
+import pytest
+
+#: Another name of the job file for the serde that the store has.
+ALIAS = (
+    "-c",
+    "serializers.registry.mine.class=org.apache.samza.serializers.LongSerdeFactory",
+    "-c",
+    "stores.counts.msg.serde=mine",
+)
+SPELLED_OUT = (
+    "-c",
+    "serializers.registry.mine.class=samzapy.serializers.numeric.LongSerde",
+    "-c",
+    "stores.counts.msg.serde=mine",
+)
+
+
+@pytest.fixture
+def longs(samzapy, ran, tmp_path):
+    """The folder of a job that has run with `long` counts; calls a command on it."""
+    shutil.copytree(ran, ".", dirs_exist_ok=True)
+
+    def call(command, *arguments):
+        also = ("--runner", "local", "--until-end") if command == "run" else ()
+        code, output, errors = samzapy(command, "job.properties", *also, *arguments)
+        return code, output + errors
+
+    return call
+
+
+COMMANDS = ["check", "run"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("leaf", "given", "before", "after"),
+    [("msg", "double", "long", "double"), ("key", "json", "string", "json")],
+)
+def test_another_serde_than_the_stores_own_is_refused_and_both_are_named(longs, command, leaf, given, before, after):
+    code, said = longs(command, "-c", f"stores.counts.{leaf}.serde={given}")
+    assert code == 2
+    text = f"stores.counts.{leaf}.serde: the store was written with {before}, this is {after}"
+    assert text in " ".join(said.split())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("names", [ALIAS, SPELLED_OUT])
+def test_another_name_of_the_same_serde_is_accepted(longs, command, names):
+    code, said = longs(command, *names)
+    assert code == 0, said
+
+
+def test_a_name_that_stands_for_another_serde_by_now_is_refused(longs):
+    mine = "samzapy.serializers:DoubleSerde"
+    code, said = longs("check", "-c", f"serializers.registry.long.class={mine}")
+    assert code == 2
+    assert "the store was written with long, this is double" in " ".join(said.split())
+    assert "got 'long'" in " ".join(said.split())
+
+
+def test_where_no_local_store_is_left_the_checkpoint_says_what_the_changelog_was_written_with(longs):
+    shutil.rmtree("state/views-1")
+    code, said = longs("run", "-c", "stores.counts.msg.serde=double")
+    assert code == 2
+    assert "stores.counts.msg.serde: the store was written with long, this is double" in " ".join(said.split())

@@ -1,0 +1,90 @@
+"""A key or value of a store that does not serialize: the error names the input it came from, as exactly as is known."""
+
+import pytest
+from memory_job import MemoryJob
+
+from samzapy import CoroutineTask, EndOfStreamListenerTask, InitableTask, StreamTask
+from samzapy.errors import SerdeError
+
+
+class PuttingTask(StreamTask, InitableTask):
+    """Puts each message as it is, and reads a range where one says so."""
+
+    def init(self, context):
+        self.counts = context.get_store("counts")
+
+    def process(self, envelope, collector, coordinator):
+        self.counts.put(envelope.key, envelope.message)
+        if envelope.message == "read":
+            list(self.counts.all())
+        if envelope.message == "commit":
+            coordinator.commit()
+
+
+class PuttingAtTheEnd(PuttingTask, EndOfStreamListenerTask):
+    def on_end_of_stream(self, collector, coordinator):
+        self.counts.put("a", {})
+
+
+class PuttingCoroutine(CoroutineTask, InitableTask):
+    async def init(self, context):
+        self.counts = context.get_store("counts")
+
+    async def process(self, envelope, collector, coordinator):
+        self.counts.put(envelope.key, envelope.message)
+
+
+TAKES = r"store 'counts': value of key 'a': string serde takes a str, got dict"
+UNCACHED = {"stores.counts.object.cache.size": "0"}
+
+
+def failure(tmp_path, sent, task=PuttingTask, **keys):
+    job = MemoryJob(tmp_path / "state", partitions=2, task=task, **{"stores.counts.msg.serde": "string"} | keys)
+    job.send(*sent)
+    with pytest.raises(SerdeError) as caught:
+        job.run()
+    return str(caught.value)
+
+
+BAD = (0, "a", {"x": 1})
+
+
+def good(count, partition=0):
+    return [(partition, "b", "text")] * count
+
+
+def test_at_a_commit_the_error_names_the_inputs_since_the_last_one(tmp_path):
+    sent = [*good(2), (0, "b", "commit"), BAD, *good(4), *good(1, partition=1)]
+    assert failure(tmp_path, sent) == f"{TAKES} (put since the last commit, at mem.in[0]@3 to 7)"
+
+
+def test_in_a_read_the_error_names_the_inputs_up_to_the_one_at_hand(tmp_path):
+    sent = [*good(2), BAD, *good(1), (0, "b", "read"), *good(5)]
+    assert failure(tmp_path, sent) == f"{TAKES} (put since the last commit, at mem.in[0]@0 to 4)"
+
+
+def test_a_single_message_is_named_alone(tmp_path):
+    assert failure(tmp_path, [BAD]) == f"{TAKES} (put since the last commit, at mem.in[0]@0)"
+
+
+def test_a_put_that_serializes_at_once_names_its_input(tmp_path):
+    assert failure(tmp_path, [*good(2), BAD, *good(2)], **UNCACHED) == f"{TAKES} (while processing mem.in[0]@2)"
+
+
+def test_a_put_that_no_message_has_caused_names_the_call(tmp_path):
+    assert failure(tmp_path, good(1), PuttingAtTheEnd, **UNCACHED) == f"{TAKES} (in on_end_of_stream)"
+
+
+def test_a_task_whose_failed_messages_are_undone_names_its_input(tmp_path):
+    keys = {"task.error.process.policy": "skip", "stores.counts.object.cache.mode": "copy"}
+    assert failure(tmp_path, [*good(2), BAD], **keys) == f"{TAKES} (while processing mem.in[0]@2)"
+
+
+def test_an_asynchronous_task_names_its_input(tmp_path):
+    said = failure(tmp_path, [*good(1), BAD], PuttingCoroutine, **UNCACHED)
+    assert said == f"{TAKES} (while processing mem.in[0]@1)"
+
+
+def test_an_asynchronous_task_names_where_its_last_commit_was(tmp_path):
+    said = failure(tmp_path, [*good(1), BAD], PuttingCoroutine)
+    assert said == f"{TAKES} (put since the last commit, at mem.in[0]@0 or later)"

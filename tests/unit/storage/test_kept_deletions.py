@@ -1,0 +1,107 @@
+"""A changelog that forgets deletions: no local store brings deleted keys back, whatever the topic was set to meanwhile."""
+
+from dataclasses import replace
+
+import pytest
+
+from samzapy.api.system import SystemSettings
+from samzapy.storage.marker import Marker
+from samzapy.system.memory.cluster import MemoryCluster
+from samzapy.testing import ManualClock, open_store
+
+DAY_MS = 86_400_000
+JOB = {
+    "job.name": "deletions",
+    "task.class": "some.module:Task",
+    "task.inputs": "k.in",
+    "systems.k.samza.factory": "memory",
+    "stores.s.factory": "rocksdb",
+    "stores.s.key.serde": "string",
+    "stores.s.msg.serde": "json",
+    "stores.s.changelog": "k.log",
+    "stores.s.changelog.delete.retention.ms": "60000",
+}
+
+
+@pytest.fixture
+def clock():
+    yield ManualClock()
+    MemoryCluster.reset_all()
+
+
+@pytest.fixture
+def node(clock, tmp_path):
+    """Opens the store on a machine of that name."""
+    MemoryCluster.reset_all()
+    MemoryCluster.named("changelogs").clock = clock
+    settings = SystemSettings("changelogs", "samzapy.system.memory.factory:MemorySystemFactory")
+    return lambda name: open_store(JOB, "s", tmp_path / name, clock, settings)
+
+
+def set_retention(delete_retention_ms: int) -> None:
+    """As an operator does with `kafka-configs`."""
+    streams = MemoryCluster.named("changelogs")._streams
+    topic, logs = streams["log"]
+    config = {**topic.config, "delete.retention.ms": str(delete_retention_ms)}
+    streams["log"] = replace(topic, config=config, delete_retention_ms=delete_retention_ms), logs
+
+
+def kept_ms(opened) -> int | None:
+    held = opened.stores._held["s"]
+    return Marker.from_bytes(held.engine.marker()).identity.deletions_kept_ms
+
+
+def delete_elsewhere(node, clock, keys) -> None:
+    with node("b") as opened:
+        opened.store.delete_all(keys)
+        opened.store.put("new", 1)
+        opened.commit()
+        opened.compact()
+        clock.advance(120)
+        opened.compact()
+        assert not [key for key, value in opened.changelog() if value is None]
+
+
+def test_raising_the_retention_while_a_node_is_away_brings_no_deleted_key_back(node, clock):
+    keys = [f"k{n}" for n in range(30)]
+    with node("a") as opened:
+        opened.store.put_all(dict.fromkeys([*keys, "kept"], 1))
+        opened.commit()
+    delete_elsewhere(node, clock, keys)
+    set_retention(DAY_MS)
+    with node("a") as opened:
+        assert opened.restored.reason == "it is 120000 ms old, deletions were kept for 60000 ms (delete.retention.ms)"
+        assert dict(opened.store.all()) == {"kept": 1, "new": 1}
+
+
+def test_the_lowest_retention_of_a_stores_life_is_kept_through_restores_and_commits(node):
+    with node("a") as opened:
+        opened.store.put("a", 1)
+        opened.commit()
+        assert kept_ms(opened) == 60_000
+    set_retention(DAY_MS)
+    with node("b") as opened:
+        opened.store.put("b", 1)
+        opened.commit()
+    with node("a") as opened:
+        assert opened.restored.source == "local store + changelog"
+        assert kept_ms(opened) == 60_000
+        opened.store.put("c", 1)
+        opened.commit()
+        assert kept_ms(opened) == 60_000
+    set_retention(30_000)
+    with node("a") as opened:
+        opened.store.put("d", 1)
+        opened.commit()
+        assert kept_ms(opened) == 30_000
+
+
+def test_a_store_that_is_rebuilt_begins_with_the_retention_of_today(node, clock):
+    with node("a") as opened:
+        opened.store.put("a", 1)
+        opened.commit()
+    delete_elsewhere(node, clock, ["a"])
+    set_retention(DAY_MS)
+    with node("a") as opened:
+        assert opened.restored.reason
+        assert kept_ms(opened) == DAY_MS

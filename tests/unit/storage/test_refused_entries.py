@@ -1,0 +1,59 @@
+"""What a store says of a key or value that its serde does not take, whatever the layers of the store."""
+
+import pytest
+
+from samzapy.errors import SerdeError
+from samzapy.testing import open_store
+
+JOB = {
+    "job.name": "refused",
+    "task.class": "some.module:Task",
+    "task.inputs": "k.in",
+    "systems.k.samza.factory": "memory",
+    "stores.s.factory": "inmemory",
+    "stores.s.key.serde": "string",
+    "stores.s.msg.serde": "string",
+}
+LAYERS = {
+    "cached": {},
+    "direct": {"stores.s.object.cache.size": "0"},
+    "copying": {"stores.s.object.cache.mode": "copy"},
+    "expiring": {"stores.s.rocksdb.ttl.ms": "60000"},
+    "measured": {"stores.s.disallow.large.messages": "true"},
+}
+
+
+def put_and_serialize(store, value):
+    store.put("a", value)
+    store.flush()
+
+
+@pytest.mark.parametrize("layers", LAYERS)
+@pytest.mark.parametrize(
+    ("serde", "value", "message"),
+    [
+        ("string", {"x": 1}, "string serde takes a str, got dict"),
+        ("integer", "1", "integer serde takes an int, got str '1'"),
+        ("long", 1.5, "long serde takes an int, got float 1.5"),
+        ("double", 1, "double serde takes a float, got int 1"),
+        ("bytes", "a", "bytes serde takes bytes, got str 'a'"),
+        ("json", {1}, "json serde takes a value of JSON, got set"),
+        ("msgpack", {1}, "msgpack serde takes a value of MessagePack, got set"),
+    ],
+)
+def test_a_value_that_the_serde_does_not_take_is_named_with_its_key(layers, serde, value, message, tmp_path):
+    with open_store(JOB | LAYERS[layers] | {"stores.s.msg.serde": serde}, "s", tmp_path) as opened:
+        with pytest.raises(SerdeError) as caught:
+            put_and_serialize(opened.store, value)
+        assert str(caught.value) == f"store 's': value of key 'a': {message}"
+        assert caught.value.store == "s"
+        assert caught.value.late == (layers in {"cached", "expiring"})
+
+
+@pytest.mark.parametrize("layers", LAYERS)
+def test_a_key_that_the_serde_does_not_take_is_named(layers, tmp_path):
+    with open_store(JOB | LAYERS[layers], "s", tmp_path) as opened:
+        with pytest.raises(SerdeError) as caught:
+            opened.store.put(5, "a")
+        assert str(caught.value) == "store 's': key 5: string serde takes a str, got int"
+        assert not caught.value.late

@@ -1,0 +1,142 @@
+"""Entries are read with the serdes they were written with."""
+
+import pytest
+
+from samzapy.api.checkpoint import Checkpoint
+from samzapy.api.serde import Serde
+from samzapy.api.system import SystemSettings
+from samzapy.config.loader import load_job
+from samzapy.config.serializers import key_identity, serde_identity
+from samzapy.errors import ConfigError
+from samzapy.serializers import serde_registry
+from samzapy.storage.directory import set_asides
+from samzapy.storage.manager import load_engines
+from samzapy.storage.marker import Marker
+from samzapy.storage.written_with import check_checkpoints, entry_serde_names
+from samzapy.system.memory.cluster import MemoryCluster
+from samzapy.testing import open_store
+
+JOB = {
+    "job.name": "written",
+    "task.class": "some.module:Task",
+    "task.inputs": "k.in",
+    "systems.k.samza.factory": "memory",
+    "stores.s.factory": "rocksdb",
+    "stores.s.key.serde": "string",
+    "stores.s.msg.serde": "long",
+    "stores.s.changelog": "k.log",
+}
+
+
+@pytest.fixture
+def opened_as(tmp_path):
+    """Opens the store with other keys of the job file, always on the same changelog and disk."""
+    MemoryCluster.reset_all()
+    settings = SystemSettings("changelogs", "samzapy.system.memory.factory:MemorySystemFactory")
+    yield lambda **keys: open_store(
+        {key: value for key, value in (JOB | keys).items() if value is not None}, "s", tmp_path, changelogs=settings
+    )
+    MemoryCluster.reset_all()
+
+
+def test_a_local_store_with_other_serdes_is_an_error_that_names_both_and_is_left_alone(opened_as):
+    with opened_as() as opened:
+        opened.store.put("a", 10)
+        opened.commit()
+        directory = opened.directory
+    message = r"stores\.s\.msg\.serde: the store was written with long, this is double: .*, got 'double'"
+    with pytest.raises(ConfigError, match=message) as caught, opened_as(**{"stores.s.msg.serde": "double"}):
+        pass
+    assert caught.value.exit_code == 2
+    assert set_asides(directory) == []
+    with opened_as() as opened:
+        assert opened.store.get("a") == 10
+
+
+def test_an_old_store_with_other_serdes_is_an_error_too_since_its_changelog_has_them(opened_as):
+    with opened_as(**{"stores.s.changelog.delete.retention.ms": "0"}) as opened:
+        opened.store.put("a", 10)
+        opened.stores.flush()
+        opened.commit()
+    with opened_as() as opened:
+        opened.store.put("b", 10)
+        opened.send_changes()
+    with pytest.raises(ConfigError, match="was written with long"), opened_as(**{"stores.s.msg.serde": "double"}):
+        pass
+
+
+def test_the_marker_says_what_the_entries_are_written_with_whatever_the_job_file_calls_it(opened_as):
+    renamed = {
+        "serializers.registry.mine.class": "org.apache.samza.serializers.LongSerdeFactory",
+        "stores.s.msg.serde": "mine",
+    }
+    for keys in ({}, renamed):
+        with opened_as(**keys) as opened:
+            opened.store.put("a", 10)
+            opened.commit()
+            held = opened.stores._held["s"]
+            assert Marker.from_bytes(held.engine.marker()).identity.serdes == ("string", "long")
+            assert opened.stores.serdes == {"s": ("string", "long")}
+
+
+def test_a_store_of_another_view_is_refused(opened_as):
+    view = {"stores.s.key.serde": None, "stores.s.msg.serde": None}
+    with opened_as(**view, **{"stores.s.factory": "hyperloglog"}) as opened:
+        opened.store.add("a", "b")
+        opened.commit()
+    message = r"stores\.s\.msg\.serde: the store was written with \w+, this is \w+: give it the engine it had"
+    with pytest.raises(ConfigError, match=message), opened_as(**view, **{"stores.s.factory": "bloom"}):
+        pass
+
+
+def test_a_checkpoint_names_every_store_whose_serdes_differ_once():
+    keys = {
+        key.replace("stores.s.", f"stores.{name}."): value.replace("k.log", f"k.{name}")
+        for key, value in JOB.items()
+        for name in ("s", "t", "u")
+    }
+    config = load_job(keys)
+    written = Checkpoint({}, serdes={"s": ("string", "double"), "t": ("json", "double"), "u": ("string", "long")})
+    with pytest.raises(ConfigError) as caught:
+        check_checkpoints(config, load_engines(config), [written, None, written, Checkpoint({})])
+    found = [problem.key for problem in caught.value.problems]
+    assert found == ["stores.s.msg.serde", "stores.t.key.serde", "stores.t.msg.serde"]
+
+
+def test_a_store_without_a_changelog_may_get_other_serdes():
+    config = load_job({key: value for key, value in JOB.items() if not key.endswith("changelog")})
+    check_checkpoints(config, load_engines(config), [Checkpoint({}, serdes={"s": ("json", "json")})])
+
+
+class OwnSerde(Serde):
+    def to_bytes(self, value):
+        return value
+
+    def from_bytes(self, data):
+        return data
+
+
+def test_every_built_in_serde_goes_by_one_name_however_it_is_reached():
+    classes = load_job(JOB).serdes
+    for name, path in classes.items():
+        identity = serde_identity(name, classes)
+        assert identity == ("bytes" if name in {"byte", "bytebuffer"} else name)
+        module, _, simple = path.rpartition(":")
+        assert serde_identity("mine", {"mine": f"{module}.{simple}"}) == identity
+        assert serde_identity(serde_registry(JOB)[name], classes) == identity
+
+
+def test_a_serde_of_the_users_goes_by_its_class():
+    own = f"{__name__}:OwnSerde"
+    assert serde_identity("mine", {"mine": own}) == own
+    assert serde_identity("mine", {"mine": f"{__name__}.OwnSerde"}) == own
+    assert serde_identity(OwnSerde(), {}) == own
+
+
+def test_json_whose_keys_are_sorted_is_another_serde_for_keys_alone():
+    sorting = {"serializers.registry.json.sort.keys": "true"}
+    classes = load_job(JOB).serdes
+    assert key_identity("json", classes, sorting) != key_identity("json", classes, {})
+    config = load_job(JOB | sorting | {"stores.s.msg.serde": "json"})
+    factory = load_engines(config)["s"]
+    assert entry_serde_names(config, config.stores["s"], factory) == ("string", "json")
