@@ -9,10 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from samzapy.api.event_time import ClockListenerTask
 from samzapy.api.state_checkpoint import StateCheckpointTask
 from samzapy.api.system import StreamDescription
-from samzapy.api.task import EndOfStreamListenerTask, WindowableTask
-from samzapy.config import asynchronous, changelogs, checkpoint, errors, streams, systems, task
+from samzapy.api.task import (
+    DrainListenerTask,
+    EndOfStreamListenerTask,
+    TimerTask,
+    WatermarkListenerTask,
+    WindowableTask,
+)
+from samzapy.config import asynchronous, changelogs, checkpoint, errors, store_values, streams, systems, task
 from samzapy.config.classes import FILE_CHECKPOINTS, SYSTEMS
 from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee import Guarantee
@@ -101,6 +108,9 @@ def _states(config: JobConfig) -> Iterator[Downgrade]:
     for store in config.stores.values():
         if store.changelog is None and store.source is None:
             yield Downgrade(changelogs.CHANGELOG.at(store=store.name), "none: the store is empty at each start")
+        if store.large_values.drop:
+            message = "a put of a large value is left out, counted as ignored-large-messages"
+            yield Downgrade(store_values.DROP_LARGE.at(store=store.name), message)
 
 
 def _errors(config: JobConfig) -> Iterator[Downgrade]:
@@ -152,11 +162,21 @@ def _outside(config: JobConfig) -> Iterator[Downgrade]:
             yield Downgrade(systems.FACTORY.at(system=system), message)
 
 
+#: The methods that send what comes from no input.
+_WITHOUT_INPUT: Mapping[type, str] = {
+    WindowableTask: "window",
+    TimerTask: "on_timer",
+    ClockListenerTask: "on_clock",
+    WatermarkListenerTask: "on_watermark",
+    DrainListenerTask: "on_drain",
+    EndOfStreamListenerTask: "on_end_of_stream",
+}
+
+
 def _without_ids(config: JobConfig, task_class: type) -> Iterator[Downgrade]:
     if config.task.guarantee is not Guarantee.EFFECTIVELY_ONCE:
         return
-    kinds = {WindowableTask: "window", EndOfStreamListenerTask: "on_end_of_stream"}
-    for kind, method in kinds.items():
+    for kind, method in _WITHOUT_INPUT.items():
         if issubclass(task_class, kind):
             message = (
                 f"what its {method} sends comes from no input and has no id, so that no receiver can drop repetitions"

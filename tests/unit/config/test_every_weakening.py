@@ -1,0 +1,148 @@
+"""Each way in which a promise can weaken has a case here that finds it announced, and no place that announces is without one."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+import samzapy
+from samzapy.api.event_time import ClockListenerTask
+from samzapy.api.state_checkpoint import StateCheckpointTask
+from samzapy.api.system import StreamDescription
+from samzapy.api.task import (
+    DrainListenerTask,
+    EndOfStreamListenerTask,
+    StreamTask,
+    TimerTask,
+    WatermarkListenerTask,
+    WindowableTask,
+)
+from samzapy.config import promises
+from samzapy.config.promises import downgrades, weak_copies
+from samzapy.job import transactions
+from samzapy.job.transactions import refused, state_transactions, weakened_state
+
+STORE = {"stores.s.factory": "rocksdb", "stores.s.key.serde": "string", "stores.s.msg.serde": "json"}
+LOGGED = {**STORE, "stores.s.changelog": "kafka.s"}
+LETTERS = {"task.dead.letter.stream": "kafka.letters"}
+EFFECTIVELY = {"task.guarantee": "effectively-once"}
+EXACTLY = {"task.guarantee": "exactly-once"}
+STAGES = ["deserialize", "process", "serialize", "produce"]
+
+#: What a job file may say, and the key that is announced for it.
+BY_FILE = [
+    (STORE, "stores.s.changelog"),
+    ({**LOGGED, "stores.s.drop.large.messages": "true"}, "stores.s.drop.large.messages"),
+    ({"task.checkpoint.factory": "none"}, "task.checkpoint.factory"),
+    ({"task.checkpoint.factory": "file", "task.checkpoint.path": "here"}, "task.checkpoint.path"),
+    ({"task.commit.ms": "0"}, "task.commit.ms"),
+    ({"task.async.commit": "true"}, "task.async.commit"),
+    *(({f"task.error.{stage}.policy": "skip"}, f"task.error.{stage}.policy") for stage in STAGES),
+    *(({f"task.error.{stage}.policy": "dead-letter", **LETTERS}, f"task.error.{stage}.policy") for stage in STAGES),
+    ({"task.drop.deserialization.errors": "true"}, "task.drop.deserialization.errors"),
+    ({"task.drop.serialization.errors": "true"}, "task.drop.serialization.errors"),
+    ({"task.drop.producer.errors": "true"}, "task.drop.producer.errors"),
+    ({"task.ignored.exceptions": "*"}, "task.ignored.exceptions"),
+    ({"task.ignored.exceptions": "KeyError"}, "task.ignored.exceptions"),
+    (
+        {"systems.kafka.streams.page-views.samza.reset.offset": "true"},
+        "systems.kafka.streams.page-views.samza.reset.offset",
+    ),
+    ({**EXACTLY, "systems.other.samza.factory": "kafka"}, "systems.other.samza.factory"),
+    ({"systems.x.samza.factory": "memory"}, "systems.x.samza.factory"),
+    ({"systems.x.samza.factory": "local"}, "systems.x.synchronous"),
+]
+#: What a task's class may be.
+BY_TASK = [
+    (EFFECTIVELY, kind)
+    for kind in (
+        WindowableTask,
+        TimerTask,
+        ClockListenerTask,
+        WatermarkListenerTask,
+        DrainListenerTask,
+        EndOfStreamListenerTask,
+    )
+] + [(EXACTLY, StateCheckpointTask)]
+#: How a topic may be kept.
+BY_TOPIC = [
+    (1, {}, "1 copy"),
+    (3, {"min.insync.replicas": "1"}, "min.insync.replicas=1"),
+    (3, {"unclean.leader.election.enable": "true"}, "unclean.leader.election.enable=true"),
+]
+
+
+@pytest.mark.parametrize(("changes", "key"), BY_FILE)
+def test_what_a_job_file_weakens_is_announced(load, changes, key):
+    assert key in {each.key for each in downgrades(load(changes))}
+
+
+@pytest.mark.parametrize(("guarantee", "kind"), BY_TASK)
+def test_what_a_tasks_class_weakens_is_announced(load, guarantee, kind):
+    task = type("Weak", (StreamTask, kind), {})
+    assert "task.class" in {each.key for each in downgrades(load(guarantee), task)}
+
+
+@pytest.mark.parametrize(("copies", "config", "message"), BY_TOPIC)
+def test_what_a_topic_does_not_survive_is_announced(copies, config, message):
+    found = list(weak_copies("the.key", StreamDescription("t", 1, "id", config, copies)))
+    assert any(message in str(each) for each in found)
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"task.state.transactions": "false"}, "task.state.transactions"),
+        ({"task.checkpoint.factory": "file", "task.checkpoint.path": "here"}, "task.checkpoint.factory"),
+        ({"task.checkpoint.factory": "none"}, "task.checkpoint.factory"),
+        (
+            {"systems.other.samza.factory": "memory", "stores.s.changelog": "other.s"},
+            "stores.s.changelog",
+        ),
+    ],
+)
+def test_that_no_transaction_carries_the_state_is_announced(load, changes, key):
+    job = load({**LOGGED, **changes})
+    (found,) = weakened_state(job, state_transactions(job, lambda _: True))
+    assert found.key == key
+    assert "state may hold inputs twice, and may go back while two runs overlap" in found.message
+
+
+def test_that_a_broker_refuses_the_transactional_ids_is_announced(load):
+    (found,) = weakened_state(load(LOGGED), refused("kafka", "not authorised"))
+    assert found.key == "systems.kafka.samza.factory"
+
+
+def announcing_lines():
+    """Where the sources make a Downgrade, as (file, line) of the call."""
+    for path in Path(samzapy.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Downgrade":
+                yield str(path), node.lineno, node.end_lineno
+
+
+def test_no_place_that_announces_is_without_a_case(load, monkeypatch):
+    reached = set()
+
+    class Noted(promises.Downgrade):
+        def __init__(self, *arguments):
+            frame = sys._getframe(1)
+            reached.add((frame.f_code.co_filename, frame.f_lineno))
+            super().__init__(*arguments)
+
+    for module in (promises, transactions):
+        monkeypatch.setattr(module, "Downgrade", Noted)
+    for changes, _ in BY_FILE:
+        downgrades(load(changes))
+    for guarantee, kind in BY_TASK:
+        downgrades(load(guarantee), type("Weak", (StreamTask, kind), {}))
+    for copies, config, _ in BY_TOPIC:
+        list(weak_copies("the.key", StreamDescription("t", 1, "id", config, copies)))
+    weakened_state(load(LOGGED), refused("kafka", "not authorised"))
+    missed = [
+        f"{path}:{first}"
+        for path, first, last in announcing_lines()
+        if not any(path == where and first <= line <= last for where, line in reached)
+    ]
+    assert not missed
