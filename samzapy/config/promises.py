@@ -79,6 +79,21 @@ def weak_copies(key: str, description: StreamDescription) -> Iterator[Downgrade]
         yield Downgrade(key, message, True)
 
 
+def late_rows(prefix: str, description: StreamDescription, guarantee: Guarantee) -> Iterator[Downgrade]:
+    """What a table may hold that is not read, or not under the same offset; `prefix` is that of its keys in the job file."""
+    if description.config.get("database.order.kind") != "timestamp":
+        return
+    key, order = f"{prefix}database.order.by", description.config["database.order.by"]
+    message = f"a row that is committed later than database.safety.lag.ms after the second in its {order} is not read"
+    yield Downgrade(key, message)
+    if guarantee is Guarantee.EFFECTIVELY_ONCE:
+        message = (
+            "rows are numbered within their second: where one of them is changed or deleted after a crash and before the "
+            "restart, outputs of others repeat under other ids"
+        )
+        yield Downgrade(key, message)
+
+
 def told(counts: Mapping[str, int]) -> list[str]:
     """The counters that are not 0, in words."""
     return [f"{counts[name]:,} {what}" for name, what in COUNTS.items() if counts.get(name)]
