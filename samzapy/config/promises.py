@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from samzapy.api.state_checkpoint import StateCheckpointTask
 from samzapy.api.system import StreamDescription
 from samzapy.api.task import EndOfStreamListenerTask, WindowableTask
-from samzapy.config import asynchronous, changelogs, checkpoint, errors, streams, systems, task
+from samzapy.config import asynchronous, changelogs, checkpoint, errors, stores, streams, systems, task
 from samzapy.config.classes import FILE_CHECKPOINTS, SYSTEMS
 from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee import Guarantee
@@ -120,6 +120,8 @@ def _states(config: JobConfig) -> Iterator[Downgrade]:
 
 def _errors(config: JobConfig) -> Iterator[Downgrade]:
     policies = config.task.errors
+    if not policies.policies[Stage.PROCESS].only_fails:
+        yield from _changes_that_stay(config)
     for stage, policy in policies.policies.items():
         key = errors.POLICIES[stage].name
         what = "messages" if stage in {Stage.DESERIALIZE, Stage.PROCESS} else "outputs"
@@ -132,6 +134,13 @@ def _errors(config: JobConfig) -> Iterator[Downgrade]:
             names = ", ".join(sorted(policy.ignored))
             message = f"messages whose process raises {names} are lost, {counted}.skipped"
             yield Downgrade(errors.IGNORED_EXCEPTIONS.name, message)
+
+
+def _changes_that_stay(config: JobConfig) -> Iterator[Downgrade]:
+    for name, store in config.stores.items():
+        if store.object_cache_mode == "reference":
+            message = "reference: what a message that fails has changed in a value itself, instead of by a put, stays"
+            yield Downgrade(stores.OBJECT_CACHE_MODE.at(store=name), message)
 
 
 def _skipping_key(config: JobConfig, stage: Stage) -> str:
