@@ -21,7 +21,7 @@ from samzapy.plugins import PluginError, load_class
 from samzapy.storage.backup import BackupUnavailable, check_folder
 from samzapy.storage.kv.read_only import ReadOnlyStore
 from samzapy.storage.opening import Restored, StoreOpener, TaskSettings
-from samzapy.storage.restore import ProgressCallback, RestoreResult, StoreRestore, run_restores
+from samzapy.storage.restore import ProgressCallback, RestoreRead, RestoreResult, StoreRestore, run_restores
 from samzapy.storage.task_store import TaskStore
 from samzapy.storage.views.engine import ViewEngineFactory, serde_problems
 
@@ -109,8 +109,12 @@ class TaskStores:
                 closing.callback(held.close)
 
     def metrics(self) -> dict[str, float]:
-        """Every layer's counts and sizes, as `store.name`."""
-        return {f"{name}.{key}": value for name, held in self._held.items() for key, value in held.metrics().items()}
+        """Every layer's counts and sizes, as `store.name`, and what was read of the changelog at the start."""
+        found = {f"{name}.{key}": value for name, held in self._held.items() for key, value in held.metrics().items()}
+        for name, result in self.restored.items():
+            found[f"{name}.messages-restored"] = result.records
+            found[f"{name}.messages-bytes"] = result.bytes
+        return found
 
     @contextmanager
     def _poisoned_by_failure(self) -> Iterator[None]:
@@ -244,9 +248,9 @@ def _read(
     consumer_of: Callable[[str], SystemConsumer],
     clock: Clock,
     on_progress: ProgressCallback | None,
-) -> dict[SystemStreamPartition, tuple[int, float]]:
-    """The records and seconds of every changelog partition, read system by system."""
-    read: dict[SystemStreamPartition, tuple[int, float]] = {}
+) -> dict[SystemStreamPartition, RestoreRead]:
+    """What was read of every changelog partition, system by system."""
+    read: dict[SystemStreamPartition, RestoreRead] = {}
     for system in dict.fromkeys(restore.ssp.system for restore in restores):
         with closing(consumer_of(system)) as consumer:
             of_system = [restore for restore in restores if restore.ssp.system == system]

@@ -29,7 +29,7 @@ from samzapy.storage.kv.stack import build_stack
 from samzapy.storage.local import LocalStore, LocalStores
 from samzapy.storage.marker import Marker, StoreIdentity, refusal
 from samzapy.storage.origin import ChangelogOrigin
-from samzapy.storage.restore import RestoreResult, StoreRestore
+from samzapy.storage.restore import RestoreRead, RestoreResult, StoreRestore
 from samzapy.storage.sources import SourcePlan, SourceTask, StoreFilling
 from samzapy.storage.take_over import take_over_standby
 from samzapy.storage.task_store import TaskStore
@@ -38,8 +38,8 @@ from samzapy.storage.views.engine import changes_in_place, entry_serdes, view_of
 #: Of a changelog that is followed: larger than any offset.
 _NO_END = 2**63 - 1
 
-#: Records read and seconds taken, by changelog partition.
-Restored = Mapping[SystemStreamPartition, tuple[int, float]]
+#: What was read, by changelog partition.
+Restored = Mapping[SystemStreamPartition, RestoreRead]
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ class StoreOpener:
 
 def _result(store: _Opened, read: Restored) -> RestoreResult:
     found = None if store.ssp is None else read.get(store.ssp)
-    records, seconds = found or (0, 0.0)
+    records, seconds, size = found or (0, 0.0, 0)
     if store.snapshot:
         source = "snapshot + changelog" if found else "snapshot"
     elif store.kept:
@@ -259,4 +259,4 @@ def _result(store: _Opened, read: Restored) -> RestoreResult:
             source += " + changelog"
     else:
         source = "changelog" if records else "nothing"
-    return RestoreResult(store.config.name, records, seconds, source, store.reason)
+    return RestoreResult(store.config.name, records, seconds, source, store.reason, size)
