@@ -38,6 +38,9 @@ class Load(ABC):
     """Records of a changelog on their way into an engine: of each key the last. One at a time; closing the engine
     discards it."""
 
+    #: Bytes of the keys and values that were taken, complete after `finish`; stays 0 where nobody counts them.
+    taken_bytes = 0
+
     @abstractmethod
     def add(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> bool:
         """Take records, in order, a value None meaning a deletion; whether it is time to `finish`. Raises StoreError,

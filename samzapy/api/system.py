@@ -141,6 +141,11 @@ class SystemConsumer(ABC):
     def position(self, ssp: SystemStreamPartition) -> int:
         """The next offset that poll will look at: past every record returned and every hole known to follow it."""
 
+    def boundary(self, ssp: SystemStreamPartition, offset: int) -> int:
+        """The first offset from `offset` on that a reader may start at again: `offset` itself, except in a system whose
+        records stand in groups that are read again as a whole. A commit stands at no other."""
+        return offset
+
     @abstractmethod
     def seek(self, ssp: SystemStreamPartition, offset: int) -> None:
         """Go to `offset`; records fetched before are dropped, not returned."""

@@ -35,6 +35,7 @@ from samzapy.config import (
     views,
 )
 from samzapy.config.classes import ENGINES, SYSTEMS
+from samzapy.config.error_policy import Stage
 from samzapy.config.job import JobConfig
 from samzapy.config.keys import Key
 from samzapy.config.kinds import split_list
@@ -112,9 +113,10 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
     serdes = serializers.parse_serdes(reader)
     ids = streams.parse_stream_ids(reader, default_system, found_systems)
     found_task = task.parse_task(reader, ids, default_system, found_systems)
+    undoing = not found_task.errors.policies[Stage.PROCESS].only_fails
     found_stores = {
         name: _with_source(reader, store, ids, default_system, found_systems, found_task)
-        for name, store in stores.parse_stores(reader, changelog_system, found_systems, serdes).items()
+        for name, store in stores.parse_stores(reader, changelog_system, found_systems, serdes, undoing=undoing).items()
     }
     _check_default_serdes(reader, found_systems, serdes)
     logged, non_logged = job.parse_base_dirs(reader, environ)

@@ -19,7 +19,7 @@ from samzapy.api.task import (
     WatermarkListenerTask,
     WindowableTask,
 )
-from samzapy.config import asynchronous, changelogs, checkpoint, errors, store_values, streams, systems, task
+from samzapy.config import asynchronous, changelogs, checkpoint, errors, store_values, stores, streams, systems, task
 from samzapy.config.classes import FILE_CHECKPOINTS, SYSTEMS
 from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee import Guarantee
@@ -86,6 +86,21 @@ def weak_copies(key: str, description: StreamDescription) -> Iterator[Downgrade]
         yield Downgrade(key, message, True)
 
 
+def late_rows(prefix: str, description: StreamDescription, guarantee: Guarantee) -> Iterator[Downgrade]:
+    """What a table may hold that is not read, or not under the same offset; `prefix` is that of its keys in the job file."""
+    if description.config.get("database.order.kind") != "timestamp":
+        return
+    key, order = f"{prefix}database.order.by", description.config["database.order.by"]
+    message = f"a row that is committed later than database.safety.lag.ms after the second in its {order} is not read"
+    yield Downgrade(key, message)
+    if guarantee is Guarantee.EFFECTIVELY_ONCE:
+        message = (
+            "rows are numbered within their second: where one of them is changed or deleted after a crash and before the "
+            "restart, outputs of others repeat under other ids"
+        )
+        yield Downgrade(key, message)
+
+
 def told(counts: Mapping[str, int]) -> list[str]:
     """The counters that are not 0, in words."""
     return [f"{counts[name]:,} {what}" for name, what in COUNTS.items() if counts.get(name)]
@@ -115,6 +130,8 @@ def _states(config: JobConfig) -> Iterator[Downgrade]:
 
 def _errors(config: JobConfig) -> Iterator[Downgrade]:
     policies = config.task.errors
+    if not policies.policies[Stage.PROCESS].only_fails:
+        yield from _changes_that_stay(config)
     for stage, policy in policies.policies.items():
         key = errors.POLICIES[stage].name
         what = "messages" if stage in {Stage.DESERIALIZE, Stage.PROCESS} else "outputs"
@@ -127,6 +144,13 @@ def _errors(config: JobConfig) -> Iterator[Downgrade]:
             names = ", ".join(sorted(policy.ignored))
             message = f"messages whose process raises {names} are lost, {counted}.skipped"
             yield Downgrade(errors.IGNORED_EXCEPTIONS.name, message)
+
+
+def _changes_that_stay(config: JobConfig) -> Iterator[Downgrade]:
+    for name, store in config.stores.items():
+        if store.object_cache_mode == "reference":
+            message = "reference: what a message that fails has changed in a value itself, instead of by a put, stays"
+            yield Downgrade(stores.OBJECT_CACHE_MODE.at(store=name), message)
 
 
 def _skipping_key(config: JobConfig, stage: Stage) -> str:

@@ -92,9 +92,10 @@ OBJECT_CACHE_SIZE = Key(
 )
 OBJECT_CACHE_MODE = Key(
     "stores.{store}.object.cache.mode",
-    choice("reference", "copy"),
-    "reference",
+    optional(choice("reference", "copy")),
+    None,
     "Whether `get` gives the cached object itself or a copy; an object changed without a `put` is not saved.",
+    "reference; copy where task.error.process.policy is not fail, so that what a failed message changed is undone",
 )
 UNCOMMITTED_MAX_BYTES = Key(
     "stores.{store}.uncommitted.max.bytes",
@@ -133,9 +134,14 @@ def store_names(values: Mapping[str, str]) -> list[str]:
 
 
 def parse_stores(
-    reader: Reader, changelog_system: str | None, systems: Collection[str], serdes: dict[str, str]
+    reader: Reader,
+    changelog_system: str | None,
+    systems: Collection[str],
+    serdes: dict[str, str],
+    *,
+    undoing: bool = False,
 ) -> dict[str, StoreConfig]:
-    """Every store, by name."""
+    """Every store, by name. `undoing`: messages that fail are undone, for which a store must hold what it held before."""
     stores: dict[str, StoreConfig] = {}
     owners: dict[SystemStream, str] = {}
     for name in store_names(reader.values):
@@ -146,7 +152,8 @@ def parse_stores(
         if not is_name(name):
             reader.problem(key, f"store {name!r}: {NAME_RULE}")
             continue
-        store = _store(reader, name, parse_changelog(reader, name, changelog_system, systems), serdes)
+        changelog = parse_changelog(reader, name, changelog_system, systems)
+        store = _store(reader, name, changelog, serdes, "copy" if undoing else "reference")
         if store.changelog is not None:
             owner = owners.setdefault(store.changelog, name)
             if owner != name:
@@ -158,7 +165,9 @@ def parse_stores(
     return stores
 
 
-def _store(reader: Reader, name: str, changelog: SystemStream | None, serdes: dict[str, str]) -> StoreConfig:
+def _store(
+    reader: Reader, name: str, changelog: SystemStream | None, serdes: dict[str, str], cache_mode: str
+) -> StoreConfig:
     for key in (KEY_SERDE, MSG_SERDE):
         check_serde(reader, serdes, key.at(store=name), reader.get(key, store=name))
     batch, cache = _sizes(reader, name)
@@ -179,7 +188,7 @@ def _store(reader: Reader, name: str, changelog: SystemStream | None, serdes: di
         changelog=changelog,
         write_batch_size=batch,
         object_cache_size=cache,
-        object_cache_mode=reader.get(OBJECT_CACHE_MODE, store=name),
+        object_cache_mode=reader.get(OBJECT_CACHE_MODE, store=name) or cache_mode,
         uncommitted_max_bytes=reader.get(UNCOMMITTED_MAX_BYTES, store=name),
         object_cache_check=reader.get(store_values.CACHE_CHECK, store=name),
         changelog_replication_factor=reader.get(changelogs.REPLICATION_FACTOR, store=name),

@@ -10,6 +10,7 @@ from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.clock import Clock
+from samzapy.container.boundaries import Boundaries
 from samzapy.container.decode import Decoder
 from samzapy.container.policies.raw_records import RawRecords
 from samzapy.container.sources.side_inputs import SideInputs
@@ -49,6 +50,8 @@ class Inputs:
         self._ended: set[SystemStreamPartition] = set()
         self._finished: set[SystemStreamPartition] = set()
         self._held: frozenset[SystemStreamPartition] = frozenset()
+        self._asked: frozenset[SystemStreamPartition] = frozenset()
+        self.boundaries = Boundaries(self._consumers)
         self._clock = clock
         self._batch = poll_batch_size
         self._max_idle_s = max_idle_s
@@ -57,6 +60,7 @@ class Inputs:
 
     def start(self, offsets: Mapping[SystemStreamPartition, int]) -> None:
         """Begin to fetch from `offsets`. Partitions that start at or past their end have ended at once."""
+        self.boundaries.start(offsets)
         for ssp, offset in offsets.items():
             self._consumers[ssp.system].register(ssp, offset)
         for consumer in self._readers:
@@ -75,6 +79,8 @@ class Inputs:
             self._raw.keep(batches)
         arrival_ms = self._clock.wall_ms()
         polled = []
+        if self.boundaries.polled(batches):
+            self._hold()
         for batch in batches:
             runs = self._decoders[batch.ssp[:2]].runs(batch, arrival_ms)
             if self._ends:
@@ -84,11 +90,8 @@ class Inputs:
 
     def hold(self, ssps: set[SystemStreamPartition]) -> None:
         """Return nothing of these partitions from now on, and go on with those that were held before and are not now."""
-        for ssp in ssps - self._held:
-            self._consumers[ssp.system].pause([ssp])
-        for ssp in self._held - ssps - self._finished:
-            self._consumers[ssp.system].resume([ssp])
-        self._held = frozenset(ssps)
+        self._asked = frozenset(ssps)
+        self._hold()
 
     def finish(self, ssp: SystemStreamPartition) -> None:
         """The partition ends here: its senders have said so."""
@@ -144,6 +147,14 @@ class Inputs:
         cut = [run[: bisect_left(run, end, key=_offset)] for run in runs[len(whole) : len(whole) + 1]]
         return [run for run in (*whole, *cut) if run]
 
+    def _hold(self) -> None:
+        ssps = self._asked | self.boundaries.waiting()
+        for ssp in ssps - self._held - self._finished:
+            self._consumers[ssp.system].pause([ssp])
+        for ssp in self._held - ssps - self._finished:
+            self._consumers[ssp.system].resume([ssp])
+        self._held = frozenset(ssps)
+
     def _look_for_ends(self) -> None:
         """Holes before an end (control records, compaction) deliver nothing: only the position passes them."""
         for ssp, end in list(self._ends.items()):
@@ -155,3 +166,5 @@ class Inputs:
         self._ended.add(ssp)
         self._finished.add(ssp)
         self._consumers[ssp.system].pause([ssp])
+        if self.boundaries.ended(ssp):
+            self._hold()

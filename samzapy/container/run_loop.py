@@ -12,6 +12,7 @@ from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import WindowableTask
 from samzapy.clock import Clock
+from samzapy.container.boundaries import BoundedCommits
 from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.control.decode import ControlRun
 from samzapy.container.control.upstream import Upstream
@@ -50,8 +51,8 @@ class RunLoop:
         now = clock.monotonic()
         self._tasks = tasks
         self._inputs = inputs
+        self._commits = BoundedCommits(committer, inputs.boundaries, tasks)
         self._side = inputs.side
-        self._committer = committer
         self._should_stop = control.should_stop
         self._drain_to = control.drain_to
         self._draining = False
@@ -73,7 +74,7 @@ class RunLoop:
     def run(self) -> None:
         """Process until the end. The caller makes the final commit."""
         self._end_streams()
-        while not self._stopping and not self._should_stop():
+        while not self._may_stop():
             self.turn()
         self.wind_down()
 
@@ -89,16 +90,17 @@ class RunLoop:
         for ssp, envelopes in self._poll(longest_wait_s):
             found = True
             for task in self._by_ssp[ssp]:
-                if not self._stopping:
+                if not self.stopped:
                     self._process(task, ssp, envelopes)
         if not self._stopping:
             self._end_streams()
+        self._commits.catch_up()
         return found
 
     @property
     def stopped(self) -> bool:
-        """Whether the tasks, or the ends of their inputs, have ended the loop."""
-        return self._stopping
+        """Whether the tasks, or the ends of their inputs, have ended the loop, and a commit may stand here."""
+        return self._stopping and self._commits.possible
 
     @property
     def due_at(self) -> float:
@@ -115,7 +117,7 @@ class RunLoop:
 
     def commit(self) -> None:
         """Commit every task whose code has run, now: the state of all of them is one transaction."""
-        self._committer.commit(self._tasks)
+        self._commits.commit()
 
     def wind_down(self) -> None:
         """After the last turn: wait for what the tasks have begun."""
@@ -128,7 +130,7 @@ class RunLoop:
     def _poll(self, longest_wait_s: float) -> list[Messages]:
         polled = self._inputs.poll(min(self._wait(), longest_wait_s))
         if polled:
-            self._committer.before(self._tasks, {ssp: envelopes[-1].offset + 1 for ssp, envelopes in polled})
+            self._commits.before({ssp: envelopes[-1].offset + 1 for ssp, envelopes in polled})
         return polled
 
     def _process(
@@ -162,9 +164,13 @@ class RunLoop:
                 self.commit()
             if done < total:
                 self._timers()
-            if self._stopping or self._should_stop():
+            if self._may_stop():
                 self._stopping = True
                 return
+
+    def _may_stop(self) -> bool:
+        """Whether the loop is to end, and a commit may stand here."""
+        return (self._stopping or self._should_stop()) and self._commits.possible
 
     def _hear(
         self,

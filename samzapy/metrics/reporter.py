@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import orjson
@@ -14,6 +14,7 @@ from samzapy.api.stream import SystemStream
 from samzapy.clock import Clock
 from samzapy.config.metrics import ReporterConfig
 from samzapy.errors import SamzapyError
+from samzapy.metrics.samza_names import task_snapshots
 from samzapy.version import VERSION
 
 logger = logging.getLogger(__name__)
@@ -36,7 +37,8 @@ class SnapshotReporter:
     """Publishes snapshots in the shape of Samza's.
 
     `{"header": {"job-name", "job-id", "container-name", "source", "host", "time", "reset-time", "version",
-    "samza-version"}, "metrics": {group: {name: value}}}`, the times in milliseconds since 1970.
+    "samza-version"}, "metrics": {group: {name: value}}}`, the times in milliseconds since 1970: one with everything under our
+    names, and one a task with its stores under Samza's (`samza_names`).
 
     `blacklist` is a regular expression for the whole of `group.name`. A snapshot that cannot be published is a warning in
     the log, not the end of the job. One thread.
@@ -69,29 +71,32 @@ class SnapshotReporter:
     def report(self) -> None:
         """Publish now, as at the end."""
         try:
-            self._publish(orjson.dumps(self._snapshot()))
+            metrics = self._registry.snapshot()
+            self._publish(self._snapshot(f"samza-container-{self._header.container}", metrics))
+            for source, groups in task_snapshots(metrics):
+                self._publish(self._snapshot(source, groups))
         except SamzapyError as cause:
             logger.warning("The metrics of container %s were not published: %s", self._header.container, cause)
 
-    def _snapshot(self) -> dict[str, object]:
+    def _snapshot(self, source: str, metrics: Mapping[str, Mapping[str, float]]) -> bytes:
         header = self._header
-        return {
+        snapshot = {
             "header": {
                 "job-name": header.job_name,
                 "job-id": header.job_id,
                 "container-name": f"samza-container-{header.container}",
-                "source": f"samza-container-{header.container}",
+                "source": source,
                 "host": header.host,
                 "time": self._clock.wall_ms(),
                 "reset-time": self._reset_ms,
                 "version": VERSION,
                 "samza-version": VERSION,
             },
-            "metrics": self._shown(),
+            "metrics": self._shown(metrics),
         }
+        return orjson.dumps(snapshot)
 
-    def _shown(self) -> dict[str, dict[str, float]]:
-        metrics = self._registry.snapshot()
+    def _shown(self, metrics: Mapping[str, Mapping[str, float]]) -> Mapping[str, Mapping[str, float]]:
         hidden = self._hidden
         if hidden is None:
             return metrics

@@ -1,4 +1,5 @@
-"""How many copies there are of what a job's promise rests on: its changelogs, its checkpoints, the log of transactions."""
+"""How well what a job's promise rests on is kept: the copies of its changelogs, its checkpoints and the log of transactions,
+and the order of the tables it reads."""
 
 from __future__ import annotations
 
@@ -8,10 +9,11 @@ from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription, SystemAdmin
 from samzapy.checkpoint import checkpoint_topic
 from samzapy.config import changelogs, checkpoint, state_checkpoint
+from samzapy.config.classes import SYSTEMS
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import state_checkpoint_topic
-from samzapy.config.promises import Downgrade, weak_copies
+from samzapy.config.promises import Downgrade, late_rows, weak_copies
 from samzapy.errors import ConfigError, ConfigProblem
 
 #: Kafka's own topic, in which it keeps what became of a transaction.
@@ -21,12 +23,16 @@ _TRANSACTIONS = "__transaction_state"
 def weakly_kept(
     config: JobConfig, describe: Callable[[SystemStream], StreamDescription | None]
 ) -> tuple[Downgrade, ...]:
-    """What the topics as they are now do not survive; those that do not exist yet are left out."""
+    """What the topics and tables as they are now do not survive, or promise; those that do not exist yet are left out."""
     found: list[Downgrade] = []
     for key, stream in _foundations(config):
         description = describe(stream)
         if description is not None:
             found += weak_copies(key, description)
+    for stream in config.task.inputs:
+        system = config.systems[stream.system]
+        if system.factory == SYSTEMS.short["database"] and (description := describe(stream)) is not None:
+            found += late_rows(system.streams[stream.stream].prefix, description, config.task.guarantee)
     return tuple(found)
 
 

@@ -22,7 +22,15 @@ from samzapy.storage.backup import BackupUnavailable, check_folder
 from samzapy.storage.changelog_end import ChangelogEnd
 from samzapy.storage.kv.read_only import ReadOnlyStore
 from samzapy.storage.opening import Restored, StoreOpener, TaskSettings
-from samzapy.storage.restore import ProgressCallback, RestoreResult, ShouldStop, StoreRestore, never, run_restores
+from samzapy.storage.restore import (
+    ProgressCallback,
+    RestoreRead,
+    RestoreResult,
+    ShouldStop,
+    StoreRestore,
+    never,
+    run_restores,
+)
 from samzapy.storage.tails import Tail, with_records
 from samzapy.storage.task_store import TaskStore
 from samzapy.storage.views.engine import ViewEngineFactory, serde_problems
@@ -135,8 +143,12 @@ class TaskStores:
                 closing.callback(held.close)
 
     def metrics(self) -> dict[str, float]:
-        """Every layer's counts and sizes, as `store.name`."""
-        return {f"{name}.{key}": value for name, held in self._held.items() for key, value in held.metrics().items()}
+        """Every layer's counts and sizes, as `store.name`, and what was read of the changelog at the start."""
+        found = {f"{name}.{key}": value for name, held in self._held.items() for key, value in held.metrics().items()}
+        for name, result in self.restored.items():
+            found[f"{name}.messages-restored"] = result.records
+            found[f"{name}.messages-bytes"] = result.bytes
+        return found
 
     @contextmanager
     def _poisoned_by_failure(self) -> Iterator[None]:
@@ -293,9 +305,9 @@ def _read(
     clock: Clock,
     on_progress: ProgressCallback | None,
     should_stop: ShouldStop,
-) -> dict[SystemStreamPartition, tuple[int, float]]:
-    """The records and seconds of every changelog partition, read system by system."""
-    read: dict[SystemStreamPartition, tuple[int, float]] = {}
+) -> dict[SystemStreamPartition, RestoreRead]:
+    """What was read of every changelog partition, system by system."""
+    read: dict[SystemStreamPartition, RestoreRead] = {}
     for system in dict.fromkeys(restore.ssp.system for restore in restores):
         with closing(consumer_of(system)) as consumer:
             of_system = [restore for restore in restores if restore.ssp.system == system]

@@ -31,7 +31,7 @@ from samzapy.storage.kv.stack import build_stack
 from samzapy.storage.local import LocalStore, LocalStores
 from samzapy.storage.marker import StoreIdentity
 from samzapy.storage.origin import ChangelogOrigin
-from samzapy.storage.restore import RestoreResult, StoreRestore
+from samzapy.storage.restore import RestoreRead, RestoreResult, StoreRestore
 from samzapy.storage.sources import SourcePlan, SourceTask, StoreFilling
 from samzapy.storage.tails import Tail
 from samzapy.storage.take_over import take_over_standby
@@ -42,8 +42,8 @@ from samzapy.storage.written_with import entry_serde_names
 #: Of a changelog that is followed: larger than any offset.
 _NO_END = 2**63 - 1
 
-#: Records read and seconds taken, by changelog partition.
-Restored = Mapping[SystemStreamPartition, tuple[int, float]]
+#: What was read, by changelog partition.
+Restored = Mapping[SystemStreamPartition, RestoreRead]
 
 
 def _nothing_adopted(ssp: SystemStreamPartition, topic_id: str) -> int:  # noqa: ARG001
@@ -316,7 +316,7 @@ class StoreOpener:
 
 def _result(store: _Opened, read: Restored) -> RestoreResult:
     found = None if store.ssp is None else read.get(store.ssp)
-    records, seconds = found or (0, 0.0)
+    records, seconds, size = found or (0, 0.0, 0)
     if store.snapshot:
         source = "snapshot + changelog" if records else "snapshot"
     elif store.kept:
@@ -325,4 +325,4 @@ def _result(store: _Opened, read: Restored) -> RestoreResult:
             source += " + changelog"
     else:
         source = "changelog" if records else "nothing"
-    return RestoreResult(store.config.name, records, seconds, source, store.reason)
+    return RestoreResult(store.config.name, records, seconds, source, store.reason, size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from samzapy.api.engine import Load, StorageEngine
 from samzapy.api.stream import SystemStreamPartition
@@ -46,18 +47,27 @@ def never() -> bool:
     return False
 
 
+class RestoreRead(NamedTuple):
+    """What was read of a changelog partition: records, in so many seconds, with so many bytes of keys and values."""
+
+    records: int
+    seconds: float
+    bytes: int
+
+
 @dataclass(frozen=True)
 class RestoreResult:
     """How a store got its contents. `source`: local store or standby (with + changelog where a tail was read), snapshot,
     snapshot + changelog, changelog, or nothing; side inputs or inputs in the place of the changelog where a store is
     filled from streams;
-    `records`: changelog records read; `reason`: why the local store was not used, empty if it was or there was none."""
+    `records`: changelog records read, with `bytes` of keys and values; `reason`: why the local store was not used, empty if it was or there was none."""
 
     store: str
     records: int
     seconds: float
     source: str
     reason: str = ""
+    bytes: int = 0
 
 
 class StoreRestore:
@@ -69,7 +79,7 @@ class StoreRestore:
     """
 
     __slots__ = (
-        "_chunk_bytes", "_engine", "_expiry", "_gathered", "_identity", "_known_end", "_last", "_load", "_memory_bytes", "bound", "label", "needs_times", "records", "ssp", "start",
+        "_chunk_bytes", "_engine", "_expiry", "_gathered", "_identity", "_known_end", "_last", "_load", "_loaded_bytes", "_memory_bytes", "bound", "label", "needs_times", "records", "ssp", "start",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913  # from where to where, and what it means
@@ -93,6 +103,7 @@ class StoreRestore:
         self.start = start
         self.bound = bound
         self.records = 0
+        self._loaded_bytes = 0
         self.needs_times = expiry is not None
         self._engine = engine
         self._expiry = expiry
@@ -149,6 +160,11 @@ class StoreRestore:
                 raise
         raise RestoreError(f"{self.ssp}@{offsets[keys.index(None)]}: changelog record without a key")
 
+    @property
+    def bytes(self) -> int:
+        """Of the keys and values of all records that were added, once they are written."""
+        return self._loaded_bytes + self._gathered.taken_bytes
+
     def write_gathered(self) -> None:
         """Write what is gathered, as of its last record."""
         if self._gathered.values:
@@ -171,6 +187,7 @@ class StoreRestore:
         reach("restore.chunk")
         if self._load is not None:
             self._load.finish(marker)
+            self._loaded_bytes += self._load.taken_bytes
             self._begin_load(offset + 1)
         else:
             self._engine.load(self._gathered.take(), marker)  # type: ignore[arg-type]  # no key is None
@@ -184,12 +201,11 @@ def run_restores(
     stall_s: float = 60.0,
     poll_records: int = _POLL_RECORDS,
     should_stop: ShouldStop = never,
-) -> dict[SystemStreamPartition, tuple[int, float]]:
+) -> dict[SystemStreamPartition, RestoreRead]:
     """Read the partitions of one system with a consumer that was not started yet, until each is at its bound.
 
     A partition is done when the consumer's position has reached the bound: what lies between may be control records
-    or holes. Returns (records, seconds) by partition. Raises RestoreStalled when nothing moved for `stall_s` seconds,
-    RestoreStopped once it `should_stop`.
+    or holes. Raises RestoreStalled when nothing moved for `stall_s` seconds, RestoreStopped once it `should_stop`.
     """
     began = moved = clock.monotonic()
     as_of_ms = clock.wall_ms()
@@ -200,7 +216,7 @@ def run_restores(
         consumer.register(restore.ssp, restore.start)
     consumer.coarse = not any(restore.needs_times for restore in restores)
     consumer.start()
-    results: dict[SystemStreamPartition, tuple[int, float]] = {}
+    results: dict[SystemStreamPartition, RestoreRead] = {}
     positions: dict[SystemStreamPartition, int] = {}
     while active:
         if should_stop():
@@ -215,7 +231,7 @@ def run_restores(
             restore.finish(as_of_ms)
             consumer.pause([restore.ssp])
             del active[restore.ssp]
-            results[restore.ssp] = (restore.records, clock.monotonic() - began)
+            results[restore.ssp] = RestoreRead(restore.records, clock.monotonic() - began, restore.bytes)
         if active and now - moved > stall_s:
             raise RestoreStalled(_stalled(active.values(), positions, stall_s))
     return results

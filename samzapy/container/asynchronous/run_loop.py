@@ -67,17 +67,22 @@ class AsyncRunLoop(RunLoop):
         found = self._take_in(longest_wait_s)
         busy = self._advance()
         self._end_streams()
+        if self._commits.owed and not any(task.waiting or task.unsettled for task in self._async_tasks):
+            self._commits.catch_up()
         return found or busy
 
     def wind_down(self) -> None:
-        """Wait until nothing is in flight."""
+        """Wait until nothing is in flight, and a commit may stand there."""
         self._stopping = True
         self._settle(self._async_tasks)
+        while not self._commits.possible:
+            self.turn()
+            self._settle(self._async_tasks)
 
     def _take_in(self, longest_wait_s: float) -> bool:
         """Poll, unless every task has enough to do; whether anything came."""
         hungry = any(not task.waiting for task in self._async_tasks)
-        if not hungry:
+        if not hungry or (self._awaits_boundary() and not self._inputs.boundaries.halved):
             return False
         self._hold_back()
         busy = any(task.unsettled or task.waiting for task in self._async_tasks)
@@ -86,10 +91,10 @@ class AsyncRunLoop(RunLoop):
             return False
         self._polled_to.update((ssp, envelopes[-1].offset + 1) for ssp, envelopes in polled)
         # All that was ever polled, not this poll alone: earlier messages may still be waiting.
-        self._committer.before(self._tasks, self._polled_to)
+        self._commits.before(self._polled_to)
         for ssp, envelopes in polled:
             for task in self._by_ssp[ssp]:
-                if self._stopping:
+                if self.stopped:
                     return True
                 if task.upstream is not None and self._hear(task, task.upstream, ssp, envelopes):
                     continue
@@ -100,6 +105,10 @@ class AsyncRunLoop(RunLoop):
                 if task.timing is not None and left:
                     task.timing.accepted(ssp, left)
         return True
+
+    def _awaits_boundary(self) -> bool:
+        """Whether what was polled is to be done before there is more, as a commit or the stop needs it."""
+        return self._commits.owed or (not self._commits.possible and (self._stopping or self._should_stop()))
 
     def _hear(
         self,
@@ -184,7 +193,7 @@ class AsyncRunLoop(RunLoop):
             super().commit()
         else:
             busy = ", ".join(f"{task.name} ({task.in_flight})" for task in waited_for if task.unsettled)
-            self._committer.leave_out(f"messages are in flight for longer than task.commit.max.delay.ms: {busy}")
+            self._commits.leave_out(f"messages are in flight for longer than task.commit.max.delay.ms: {busy}")
 
     def _call_window(self, task: TaskInstance) -> None:
         self._settle([each for each in self._async_tasks if each is task])

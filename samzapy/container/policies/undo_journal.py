@@ -1,8 +1,8 @@
 """Taking back what a message did to the stores before it failed.
 
 Every change notes what was there before, by one more `get`; a message that fails has its changes undone in reverse. An
-object that was changed in place is not its old self any more, and cannot be taken back: put a new object, or use
-`stores.X.object.cache.mode=copy`.
+object that was changed in place is not its old self any more, and cannot be taken back: so stores hand out copies, unless
+the job file says `stores.X.object.cache.mode=reference`.
 """
 
 from __future__ import annotations

@@ -101,6 +101,7 @@ class SortedLoad(Load):
         self._values.append(values, joined)  # type: ignore[arg-type]
         self._deleted.append(np.zeros(len(keys), np.bool_) if deleted is None else deleted)
         self._rows += len(keys)
+        self.taken_bytes += len(joined_keys) + len(joined)
 
     def _size(self) -> int:
         return self._keys.used + self._values.used + _ROW_BYTES * self._rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 
 from samzapy.api.stream import SystemStreamPartition
 
@@ -35,6 +35,12 @@ class Bootstrap:
         self._lagging = {ssp: head for ssp, head in self._lagging.items() if position(ssp) < head}
         if self._lagging:
             logger.info("Bootstrapping from %s", ", ".join(map(str, sorted(self._lagging))))
+
+    def awaits(self, position: PositionOf, waiting: Container[SystemStreamPartition]) -> bool:
+        """Whether a lagging stream has nothing waiting, so that nothing is chosen until it has: the choice is between the
+        messages of all of them, as Samza's is, and not between those that came first."""
+        lagging = {ssp.system_stream for ssp, head in self._lagging.items() if position(ssp) < head}
+        return bool(lagging - {ssp.system_stream for ssp in self.ssps if ssp in waiting})
 
     def look(self, position: PositionOf, released: Mapping[SystemStreamPartition, int]) -> bool:
         """Whether everything has caught up. `position`: the next offset to hand out; `released`: the one after the last

@@ -19,8 +19,9 @@ class ChoosingConsumer(SystemConsumer):
     """Polls all consumers, keeps what comes by partition, and returns what is chosen, in that order.
 
     What waits of a partition is bounded by `most_waiting` records and `MOST_WAITING_BYTES`, plus one poll; then its
-    consumer is paused. While `bootstrap` lags, the other partitions are not fetched at all. A poll returns no more than
-    the reader has lately dealt with in about 20 ms (`portion`), so that what is more urgent does not wait longer.
+    consumer is paused. While `bootstrap` lags, the other partitions are not fetched at all, and nothing is chosen as long
+    as one of its lagging streams has nothing waiting. A poll returns no more than the reader has lately dealt with in
+    about 20 ms (`portion`), so that what is more urgent does not wait longer.
     """
 
     def __init__(
@@ -64,14 +65,17 @@ class ChoosingConsumer(SystemConsumer):
         self._portion.asked()
         if self._bootstrap is not None:
             self._look_at_bootstrap()
-        self._take_in(0.0 if self._waiting else timeout_s, max_records)
-        chosen = self._choose(min(self._portion.records, max_records))
+        self._take_in(0.0 if self._may_choose() else timeout_s, max_records)
+        chosen = self._choose(min(self._portion.records, max_records)) if self._may_choose() else []
         self._portion.given(sum(len(batch.offsets) for batch in chosen))
         return chosen
 
     def position(self, ssp: SystemStreamPartition) -> int:
         buffer = self._buffers[ssp]
         return buffer.offset if len(buffer) else self._consumers[ssp.system].position(ssp)
+
+    def boundary(self, ssp: SystemStreamPartition, offset: int) -> int:
+        return self._consumers[ssp.system].boundary(ssp, offset)
 
     def seek(self, ssp: SystemStreamPartition, offset: int) -> None:
         self._consumers[ssp.system].seek(ssp, offset)
@@ -99,6 +103,11 @@ class ChoosingConsumer(SystemConsumer):
         for consumer in self._consumers.values():
             consumer.close()
 
+    def _may_choose(self) -> bool:
+        if self._bootstrap is None or not self._waiting:
+            return bool(self._waiting)
+        return not self._bootstrap.awaits(self.position, self._waiting.keys() | self._paused)
+
     def _look_at_bootstrap(self) -> None:
         assert self._bootstrap is not None
         if self._bootstrap.look(self.position, self._released):
@@ -114,7 +123,7 @@ class ChoosingConsumer(SystemConsumer):
     def _take_in(self, timeout_s: float, max_records: int) -> None:
         for consumer in self._consumers.values():
             self._keep(consumer.poll(0.0 if len(self._consumers) > 1 else timeout_s, max_records))
-        if timeout_s > 0 and len(self._consumers) > 1 and not self._waiting:
+        if timeout_s > 0 and len(self._consumers) > 1 and not self._may_choose():
             wait = min(timeout_s, self._max_idle_s) / len(self._consumers)
             for consumer in self._consumers.values():
                 self._keep(consumer.poll(wait, max_records))

@@ -5,12 +5,14 @@ back to zero, to replay the table as it is now. A row that is changed again and 
 its new place only, so the stream is that of a compacted topic whose cleaner never rests.
 
     order.by a unique integer   offset = the integer
-    order.by a timestamp        offset = whole seconds since 1970 x 2^30 + the row's number within its second
+    order.by a timestamp        offset = whole seconds since 1970 x 2^30 + the row's number within its second, and
+                                         2^30 - 1 as the number of the last one
 
 Rows come in this order and each at least once; `settled` says when a row may be read, so that none that is committed
-later takes a place that is already behind. With an integer, offsets are the same in every read. With a timestamp, a task
-that starts in the middle of a second gets the rows of that second again, under the numbers that follow: which rows a
-second holds may have changed meanwhile. Rows that are deleted are not seen, but for the offset: mark them instead.
+later takes a place that is already behind. With an integer, offsets are the same in every read. With a timestamp, which
+rows a second holds may change between two reads, so a second is read as a whole: a commit stands between two seconds
+(`boundary`), and who starts in the middle of one gets its rows again, under the numbers that follow. Rows that are
+deleted are not seen, but for the offset: mark them instead.
 """
 
 try:

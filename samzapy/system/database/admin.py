@@ -37,7 +37,8 @@ class DatabaseAdmin(SystemAdmin):
             return None
         with self._database.connected() as connection:
             source = find_table(self._database, connection, table)
-        config = {"database.order.by": table.order_by, "database.table": table.table}
+        kind = "timestamp" if source.by_time else "integer"
+        config = {"database.order.by": table.order_by, "database.order.kind": kind, "database.table": table.table}
         stream_id = f"{self._database.dialect}:{source.table.fullname}"
         return StreamDescription(stream, table.partitions, stream_id, config)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -20,8 +22,12 @@ ROW_BITS = 30
 _SECOND_US = 1_000_000
 
 
+#: Whether a row is of a partition.
+IsOf = Callable[[SystemStreamPartition, Row], bool]
+
+
 class Page(NamedTuple):
-    """Rows with their offsets, and the next offset to look at."""
+    """One partition's rows with their offsets, and the next offset to look at."""
 
     rows: list[tuple[int, Row]]
     position: int
@@ -36,16 +42,17 @@ class Order(ABC):
 
     @abstractmethod
     def page(self, connection: sa.Connection, ssp: SystemStreamPartition, span: tuple[int, int], limit: int) -> Page:
-        """At most `limit` rows from the first offset of `span` on, before the second. The position is the end of the span
-        if that was all."""
+        """The partition's among at most `limit` rows of the table from the first offset of `span` on, before the second.
+        The position is the end of the span if that was all."""
 
 
 class ByNumber(Order):
     """By a unique integer, which is the offset."""
 
-    def __init__(self, source: SourceTable, rows: Rows, settled: SettledNumbers) -> None:
+    def __init__(self, source: SourceTable, rows: Rows, is_of: IsOf, settled: SettledNumbers) -> None:
         self._source = source
         self._rows = rows
+        self._is_of = is_of
         self._settled = settled
 
     def end(self, connection: sa.Connection) -> int:
@@ -55,23 +62,32 @@ class ByNumber(Order):
         order, (position, end) = self._source.order, span
         statement = sa.select(*self._rows.selected).where(order >= position, order < end).order_by(order).limit(limit)
         rows = [(int(self._rows.order(row)), row) for row in connection.execute(statement)]
-        return Page(rows, end if len(rows) < limit else rows[-1][0] + 1)
+        found = [(offset, row) for offset, row in rows if self._is_of(ssp, row)]
+        return Page(found, end if len(rows) < limit else rows[-1][0] + 1)
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Between two pages: the offset that comes next, and the last row, by which the database finds what follows."""
+    """Between two pages of one second: the offset that comes next, the row that gets it once it is known whether it is the
+    partition's last of that second, and the last row read, by which the database finds what follows."""
 
     offset: int
+    kept: tuple[Row, ...]
     after: tuple[Any, ...]
 
 
 class ByTime(Order):
-    """By a timestamp, then by the ties."""
+    """By a timestamp, then by the ties.
 
-    def __init__(self, source: SourceTable, rows: Rows, settled: SettledSeconds) -> None:
+    The last row that a partition has of a second gets the last number of that second, so the offset behind it is the
+    beginning of the next one. Only there a reader can start again without knowing which rows of a second it has had: some
+    may have got another time meanwhile, or have been deleted. A page ends there, too, unless all its rows are of one second.
+    """
+
+    def __init__(self, source: SourceTable, rows: Rows, is_of: IsOf, settled: SettledSeconds) -> None:
         self._source = source
         self._rows = rows
+        self._is_of = is_of
         self._settled = settled
         self._places: dict[SystemStreamPartition, _Place] = {}
         self._columns = (source.order, *source.ties)
@@ -80,39 +96,67 @@ class ByTime(Order):
         return self._settled.end(connection) << ROW_BITS
 
     def page(self, connection: sa.Connection, ssp: SystemStreamPartition, span: tuple[int, int], limit: int) -> Page:
-        order, (position, end) = self._source.order, span
+        position, end = span
         place = self._places.pop(ssp, None)
+        if place is None or place.offset != position:
+            place = None
+        kept = [] if place is None else [(position >> ROW_BITS, row) for row in place.kept]
+        # One more than are given out, unless it is kept already: a second's last row is known by the one behind it.
+        most = limit + 1 - len(kept)
+        rows = self._read(connection, place, span, most)
+        seconds = [self._second(row, position) for row in rows]
+        own = kept + [(second, row) for second, row in zip(seconds, rows, strict=True) if self._is_of(ssp, row)]
+        if len(rows) < most:
+            return Page(self._numbered(own, position), end)
+        last = seconds[-1]
+        if last > (position >> ROW_BITS if place else seconds[0]):
+            return Page(self._numbered([each for each in own if each[0] < last], position), last << ROW_BITS)
+        found = self._numbered(own, position)[:-1]
+        offset = found[-1][0] + 1 if found else max(position, last << ROW_BITS)
+        row = rows[-1]
+        after = (self._rows.order(row), *self._rows.ties(row))
+        self._places[ssp] = _Place(offset, tuple(row for _, row in own[len(found) :]), after)
+        return Page(found, offset)
+
+    def _read(
+        self, connection: sa.Connection, place: _Place | None, span: tuple[int, int], limit: int
+    ) -> Sequence[Row]:
+        order, (position, end) = self._source.order, span
         dialect = connection.dialect.name
-        if place is not None and place.offset == position:
+        if place is not None:
             start = _after(dialect, self._columns, place.after)
         else:
-            # From the beginning of the second: which of its rows were read before, nobody knows by now.
             start = order >= bound(dialect, order, (position >> ROW_BITS) * _SECOND_US)
         before = order < bound(dialect, order, (end >> ROW_BITS) * _SECOND_US)
         statement = sa.select(*self._rows.selected).where(start, before).order_by(*self._columns).limit(limit)
-        found, offset = [], position
-        for row in connection.execute(statement):
-            offset = self._offset(row, offset)
-            found.append((offset, row))
-            offset += 1
-        if len(found) < limit:
-            return Page(found, end)
-        last = found[-1][1]
-        self._places[ssp] = _Place(offset, (self._rows.order(last), *self._rows.ties(last)))
-        return Page(found, offset)
+        return connection.execute(statement).all()
 
-    def _offset(self, row: Row, upcoming: int) -> int:
-        second = micros(self._rows.order(row), self._at(upcoming)) // _SECOND_US
-        if second << ROW_BITS >= upcoming:
-            return second << ROW_BITS
-        if second != upcoming >> ROW_BITS:
-            raise EnvironmentFailure(
-                f"{self._at(upcoming)}: more than 2^{ROW_BITS} rows in one second, or a time before 1970"
-            )
-        return upcoming
+    def _second(self, row: Row, position: int) -> int:
+        second = micros(self._rows.order(row), self._at(position)) // _SECOND_US
+        if second < position >> ROW_BITS:
+            raise EnvironmentFailure(f"{self._at(position)}: a time before 1970")
+        return second
+
+    def _numbered(self, rows: list[tuple[int, Row]], position: int) -> list[tuple[int, Row]]:
+        """The rows with their offsets instead of their seconds, every second's last one at its end."""
+        found, upcoming = [], position
+        for (second, row), following in zip_longest(rows, (second for second, _ in rows[1:])):
+            upcoming = max(upcoming, second << ROW_BITS)
+            if following != second:
+                upcoming = whole_seconds(upcoming + 1) - 1
+            if upcoming >> ROW_BITS != second:
+                raise EnvironmentFailure(f"{self._at(upcoming)}: more than 2^{ROW_BITS} rows in one second")
+            found.append((upcoming, row))
+            upcoming += 1
+        return found
 
     def _at(self, offset: int) -> str:
         return f"{self._source.where}@{offset}: {self._source.config.prefix}order.by"
+
+
+def whole_seconds(offset: int) -> int:
+    """The first offset from `offset` on at which a second begins."""
+    return -(-offset >> ROW_BITS) << ROW_BITS
 
 
 def _after(dialect: str, columns: tuple[sa.Column[Any], ...], values: tuple[Any, ...]) -> sa.ColumnElement[bool]:

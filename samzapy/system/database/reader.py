@@ -62,5 +62,8 @@ class DatabaseReader(LogReader):
         time.sleep(pause)
         return pause
 
+    def boundary(self, ssp: SystemStreamPartition, offset: int) -> int:
+        return self._streams[ssp.stream].boundary(offset)
+
     def close(self) -> None:
         self._database.close()

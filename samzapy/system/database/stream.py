@@ -12,8 +12,8 @@ from samzapy.api.system import RecordBatch
 from samzapy.clock import Clock
 from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, UnknownPartition
 from samzapy.system.database.numbers import last_number
-from samzapy.system.database.order import ByNumber, ByTime, Order, Page, upcoming_of
-from samzapy.system.database.rows import Record, Rows
+from samzapy.system.database.order import ByNumber, ByTime, Order, Page, upcoming_of, whole_seconds
+from samzapy.system.database.rows import Record, Row, Rows
 from samzapy.system.database.settled import SettledNumbers, SettledSeconds
 from samzapy.system.database.table import SourceTable
 from samzapy.system.database.writers import writers_of
@@ -42,6 +42,10 @@ class TableStream:
     def wait_s(self) -> float:
         """Seconds until the table should be looked at."""
         return self._due - self._clock.monotonic()
+
+    def boundary(self, offset: int) -> int:
+        """The first offset from `offset` on that can be started at again."""
+        return whole_seconds(offset) if self._source.by_time else offset
 
     def check(self, ssps: Iterable[SystemStreamPartition]) -> None:
         """Raise UnknownPartition for one that the stream does not have."""
@@ -77,25 +81,25 @@ class TableStream:
         return fetched
 
     def _fetch(self, ssp: SystemStreamPartition, page: Page) -> Fetch:
-        found: list[tuple[int, Record]] = []
-        for offset, row in page.rows:
-            if self._partitions == 1 or partition_of(self._rows.key(row) or b"", self._partitions) == ssp.partition:
-                found.append((offset, self._rows.record(row, offset)))
+        found: list[tuple[int, Record]] = [(offset, self._rows.record(row, offset)) for offset, row in page.rows]
         if not found:
             return Fetch(page.position, None)
         offsets, records = zip(*found, strict=True)
         keys, values, times = zip(*records, strict=True)
         return Fetch(page.position, RecordBatch(ssp, offsets, keys, values, times))
 
+    def _is_of(self, ssp: SystemStreamPartition, row: Row) -> bool:
+        return self._partitions == 1 or partition_of(self._rows.key(row) or b"", self._partitions) == ssp.partition
+
     def _begin(self, connection: sa.Connection, positions: dict[SystemStreamPartition, int]) -> Order:
         source = self._source
         if source.by_time:
-            return ByTime(source, self._rows, SettledSeconds(source, self._clock))
+            return ByTime(source, self._rows, self._is_of, SettledSeconds(source, self._clock))
         self._refuse_new_numbers(connection, positions)
         writers = writers_of(connection, source.table)
         # What is not read yet only: a position may be sought back later, and what is settled stays so.
         settled = SettledNumbers(source, min(positions.values()), writers, self._clock)
-        return ByNumber(source, self._rows, settled)
+        return ByNumber(source, self._rows, self._is_of, settled)
 
     def _refuse_new_numbers(self, connection: sa.Connection, positions: dict[SystemStreamPartition, int]) -> None:
         """A table that counts from the beginning again would be silent until it is past the old positions."""

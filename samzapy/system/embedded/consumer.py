@@ -42,6 +42,10 @@ class LogReader(ABC):
     def wait(self, timeout_s: float) -> float:
         """Wait for something that the last `read` has not seen; returns the seconds spent, `timeout_s` if in vain."""
 
+    def boundary(self, ssp: SystemStreamPartition, offset: int) -> int:
+        """As that of the consumer."""
+        return offset
+
     @abstractmethod
     def close(self) -> None:
         """Release the client."""
@@ -83,6 +87,9 @@ class LogConsumer(SystemConsumer):
 
     def position(self, ssp: SystemStreamPartition) -> int:
         return self._positions[ssp]
+
+    def boundary(self, ssp: SystemStreamPartition, offset: int) -> int:
+        return offset if self._reader is None else self._reader.boundary(ssp, offset)
 
     def seek(self, ssp: SystemStreamPartition, offset: int) -> None:
         if ssp not in self._positions:

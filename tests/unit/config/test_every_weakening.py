@@ -19,7 +19,8 @@ from samzapy.api.task import (
     WindowableTask,
 )
 from samzapy.config import promises
-from samzapy.config.promises import downgrades, weak_copies
+from samzapy.config.guarantee import Guarantee
+from samzapy.config.promises import downgrades, late_rows, weak_copies
 from samzapy.job import transactions
 from samzapy.job.transactions import refused, state_transactions, weakened_state
 
@@ -51,6 +52,10 @@ BY_FILE = [
     ),
     ({**EXACTLY, "systems.other.samza.factory": "kafka"}, "systems.other.samza.factory"),
     ({"systems.x.samza.factory": "memory"}, "systems.x.samza.factory"),
+    (
+        {**LOGGED, "stores.s.object.cache.mode": "reference", "task.error.process.policy": "retry"},
+        "stores.s.object.cache.mode",
+    ),
     ({"systems.x.samza.factory": "local"}, "systems.x.synchronous"),
 ]
 #: What a task's class may be.
@@ -88,6 +93,22 @@ def test_what_a_tasks_class_weakens_is_announced(load, guarantee, kind):
 def test_what_a_topic_does_not_survive_is_announced(copies, config, message):
     found = list(weak_copies("the.key", StreamDescription("t", 1, "id", config, copies)))
     assert any(message in str(each) for each in found)
+
+
+BY_TIME = StreamDescription(
+    "orders", 1, "id", {"database.order.kind": "timestamp", "database.order.by": "changed"}, None
+)
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "messages"),
+    [(Guarantee.EXACTLY_ONCE, ["is not read"]), (Guarantee.EFFECTIVELY_ONCE, ["is not read", "under other ids"])],
+)
+def test_what_a_table_in_the_order_of_time_may_miss_is_announced(guarantee, messages):
+    found = list(late_rows("systems.x.streams.orders.", BY_TIME, guarantee))
+    assert [each.key for each in found] == ["systems.x.streams.orders.database.order.by"] * len(messages)
+    for each, message in zip(found, messages, strict=True):
+        assert message in each.message
 
 
 @pytest.mark.parametrize(
@@ -139,6 +160,7 @@ def test_no_place_that_announces_is_without_a_case(load, monkeypatch):
         downgrades(load(guarantee), type("Weak", (StreamTask, kind), {}))
     for copies, config, _ in BY_TOPIC:
         list(weak_copies("the.key", StreamDescription("t", 1, "id", config, copies)))
+    list(late_rows("systems.x.streams.orders.", BY_TIME, Guarantee.EFFECTIVELY_ONCE))
     weakened_state(load(LOGGED), refused("kafka", "not authorised"))
     missed = [
         f"{path}:{first}"

@@ -57,6 +57,16 @@ def test_nothing_weakens_the_smallest_job(weakened):
             "repeats what is still there",
         ),
         (
+            {
+                **STORE,
+                "stores.s.changelog": "kafka.s",
+                "stores.s.object.cache.mode": "reference",
+                "task.error.process.policy": "retry",
+            },
+            "stores.s.object.cache.mode",
+            "instead of by a put, stays",
+        ),
+        (
             {**EXACTLY, "systems.other.samza.factory": "kafka"},
             "systems.other.samza.factory",
             "outside the transaction on 'kafka'",

@@ -245,3 +245,21 @@ def test_secrets_of_the_snapshots_place_are_not_shown(store):
 )
 def test_snapshots_that_could_not_be_made_or_used_are_refused(store_problems, keys, problem):
     assert store_problems(keys) == [problem]
+
+
+@pytest.mark.parametrize(
+    ("keys", "mode"),
+    [
+        ({}, "reference"),
+        ({"task.error.deserialize.policy": "skip"}, "reference"),
+        ({"task.error.process.policy": "retry"}, "copy"),
+        ({"task.error.process.policy": "skip"}, "copy"),
+        ({"task.error.process.policy": "dead-letter", "task.dead.letter.stream": "kafka.dead"}, "copy"),
+        ({"task.ignored.exceptions": "KeyError"}, "copy"),
+        ({"task.error.process.policy": "retry", "stores.s.object.cache.mode": ""}, "copy"),
+        ({"task.error.process.policy": "retry", "stores.s.object.cache.mode": "reference"}, "reference"),
+        ({"stores.s.object.cache.mode": "copy"}, "copy"),
+    ],
+)
+def test_stores_hand_out_copies_where_a_failed_message_is_undone_unless_the_file_says_otherwise(store, keys, mode):
+    assert store(others=keys).object_cache_mode == mode

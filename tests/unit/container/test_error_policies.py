@@ -453,3 +453,37 @@ def test_a_send_that_fails_is_made_again_from_the_last_commit_as_often_as_its_po
     with pytest.raises(ProducerError, match="needs a key"):
         job.run()
     assert FallibleTask.calls.count("init") == 3
+
+
+class InPlaceTask(StreamTask, InitableTask):
+    """Counts in an object that it changes in place, and fails at every other call after it has."""
+
+    calls: ClassVar[list] = []
+
+    def init(self, context):
+        self.counts = context.get_store("counts")
+
+    def process(self, envelope, collector, coordinator):
+        self.calls.append(envelope.offset)
+        count = self.counts.get(envelope.key) or {"n": 0}
+        count["n"] += 1
+        self.counts.put(envelope.key, count)
+        if len(self.calls) % 2:
+            raise ValueError("told to")
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize(
+    ("policy", "expected"), [("retry(1, 0)", 10), ("skip", 5), ("retry(2, 0) then skip", 10), ("dead-letter", 5)]
+)
+def test_an_object_changed_in_place_is_as_it_was_after_a_message_that_failed(tmp_path, guarantee, policy, expected):
+    keys = {"task.error.process.policy": policy}
+    if policy == "dead-letter":
+        keys["task.dead.letter.stream"] = "mem.dead"
+    job = MemoryJob(
+        tmp_path, partitions=1, task=InPlaceTask, **{"task.guarantee": guarantee, "task.commit.ms": "50000"}, **keys
+    )
+    job.admin.create(StreamSpec("dead", 1))
+    job.send(*((0, "k", {"id": number}) for number in range(10)))
+    job.run()
+    assert job.changelog() == {"k": {"n": expected}}

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 import threading
 
 import pytest
@@ -45,11 +46,34 @@ def test_the_stream_of_metrics_is_created_and_gets_the_last_numbers_at_the_stop(
     job = snapshot_job(**{"metrics.reporter.snap.interval": "60"})
     job.send(*((0, "k", {"id": n}) for n in range(5)))
     report = job.run()
-    (snapshot,) = snapshots(job)
+    snapshot, of_task = snapshots(job)
     header = snapshot["header"]
     assert (header["job-name"], header["container-name"]) == ("counting", "samza-container-0")
     assert snapshot["metrics"]["Partition 0"]["processed"] == 5
     assert snapshot["metrics"] == report.metrics
+    assert of_task["header"] | {"time": 0} == {**header, "source": "TaskName-Partition 0", "time": 0}
+
+
+def test_a_dashboard_made_for_samza_finds_the_stores_of_a_task_and_what_was_restored(snapshot_job, tmp_path):
+    job = snapshot_job(**{"metrics.reporter.snap.interval": "60"})
+    job.send(*((0, f"key-{n}", {"id": n}) for n in range(5)))
+    job.run()
+    shutil.rmtree(tmp_path)
+    job.send((0, "key-1", {"id": 5}))
+    job.run()
+    groups = snapshots(job)[-1]["metrics"]
+    cached, engine = (
+        groups[f"org.apache.samza.storage.kv.{kind}Metrics"] for kind in ("CachedStore", "KeyValueStorageEngine")
+    )
+    assert {name: cached[f"counts-{name}"] for name in ("gets", "puts", "cache-hits", "dirty-count", "cache-size")} == {
+        "gets": 1,
+        "puts": 1,
+        "cache-hits": 0,
+        "dirty-count": 0,
+        "cache-size": 1,
+    }
+    assert (engine["counts-messages-restored"], engine["counts-messages-bytes"]) == (5, 5 * len(b"key-01"))
+    assert groups["org.apache.samza.storage.kv.KeyValueStoreMetrics"]["counts-flushes"] >= 1
 
 
 def test_a_running_container_reports_at_its_interval(snapshot_job):
@@ -77,7 +101,7 @@ def test_a_container_that_fails_reports_before_it_ends(snapshot_job):
     job.send((0, "k", {"id": 1, "do": "fail"}))
     with pytest.raises(TaskFailed):
         job.run()
-    assert len(snapshots(job)) == 1
+    assert len({snapshot["header"]["source"] for snapshot in snapshots(job)}) == len(snapshots(job))
 
 
 def test_the_log_reporter_leaves_out_what_its_blacklist_matches(tmp_path, caplog):
@@ -89,7 +113,7 @@ def test_the_log_reporter_leaves_out_what_its_blacklist_matches(tmp_path, caplog
     job = MemoryJob(tmp_path, 1, **keys)
     with caplog.at_level(logging.INFO, "samzapy.metrics"):
         job.run()
-    (line,) = [record.message for record in caplog.records if record.name == "samzapy.metrics.reporter"]
+    line, _ = [record.message for record in caplog.records if record.name == "samzapy.metrics.reporter"]
     metrics = json.loads(line)["metrics"]
     assert metrics["commit"] == {}
     assert "processed" in metrics["Partition 0"]

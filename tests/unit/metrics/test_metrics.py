@@ -131,3 +131,22 @@ def test_the_log_publisher_writes_text(caplog):
     with caplog.at_level(logging.INFO):
         log_publisher()(b"{}")
     assert caplog.messages == ["{}"]
+
+
+def test_the_stores_of_a_task_are_told_under_samzas_names_too(clock):
+    published = []
+    registry = Registry()
+    registry.counter("commit", "commits").inc()
+    for task in ("Partition 0", "Partition 1"):
+        for name, value in (("counts.gets", 3), ("counts.hits", 2), ("other.entries", 7), ("more.others.size", 1)):
+            registry.gauge(task, f"store.{name}").set(value)
+    SnapshotReporter(registry, HEADER, published.append, clock, 10, r".*StoreMetrics\.more.others-size.*").report()
+    whole, *tasks = map(json.loads, published)
+    assert whole["metrics"]["Partition 0"]["store.counts.gets"] == 3
+    assert [each["header"]["source"] for each in tasks] == ["TaskName-Partition 0", "TaskName-Partition 1"]
+    kv = "org.apache.samza.storage.kv."
+    assert tasks[0]["metrics"] == {
+        f"{kv}KeyValueStoreMetrics": {"counts-gets": 3, "counts-hits": 2, "other-entries": 7},
+        f"{kv}CachedStoreMetrics": {"counts-gets": 3, "counts-cache-hits": 2},
+        f"{kv}KeyValueStorageEngineMetrics": {"counts-gets": 3},
+    }

@@ -16,6 +16,7 @@ from samzapy.checkpoint import manager_for
 from samzapy.cli.main import cli
 from samzapy.config.loader import load_job
 from samzapy.container.clients import SystemClients
+from samzapy.container.ownership import Ownership
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.model import JobSpec
 from samzapy.errors import ConfigError, EnvironmentFailure
@@ -97,6 +98,16 @@ def test_the_request_is_for_the_run_that_was_asked_and_for_no_later_one(config):
     assert asked == {"run": prepared.run_id}
     assert later.run_id != prepared.run_id
     assert not any(each.status().draining for each in coordinators)
+
+
+def test_a_request_to_an_earlier_run_does_not_drain_the_next(config):
+    checkpoints = owned(config, JobRun("next", 1, "here", 1))
+    with closing(checkpoints), closing(Ownership(config, "next")) as ownership:
+        ownership.look()
+        assert not ownership.asked_to_drain()
+        for asked, drains in (("earlier", False), ("next", True)):
+            checkpoints.write_record(JobRecord.DRAIN, {"run": asked})
+            assert ownership.asked_to_drain() is drains
 
 
 def test_a_run_that_cannot_be_seen_from_here_is_asked_all_the_same(config):

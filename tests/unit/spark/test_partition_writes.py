@@ -18,6 +18,7 @@ from samzapy.spark.partition_writer import PartitionWriter, PartitionWritten, me
 from samzapy.spark.parts import job_clients
 from samzapy.spark.records import FrameColumns, RecordMaker, last_of_each
 from samzapy.spark.tasks import KeyPlacement
+from samzapy.system.local import LocalSystemFactory
 from samzapy.verify.murmur2 import partition_of
 
 NO_ORDER = (False, None)
@@ -185,6 +186,30 @@ def test_an_earlier_attempt_that_goes_on_is_fenced(job):
     with pytest.raises(ProducerFenced, match=writer_id(job.config, 0)):
         list(writer(job).write(0, slow()))
     assert job.committed(0) == [(b"/a", number(1))]
+
+
+class MeanwhileFactory(LocalSystemFactory):
+    """Before a transactional id is taken over, something happens."""
+
+    happens = staticmethod(lambda: None)
+
+    def producer(self, settings, client_id, transactional_id=None, timeout_ms=60_000):
+        made = super().producer(settings, client_id, transactional_id, timeout_ms)
+        if transactional_id is not None:
+            take_over = made.init_transactions
+            made.init_transactions = lambda: (self.happens(), take_over())
+        return made
+
+
+def test_a_run_that_registers_between_the_look_at_the_owner_and_the_take_over_wins(tmp_path, monkeypatch):
+    job = JobFolder(tmp_path, **{"systems.local.samza.factory": f"{__name__}:MeanwhileFactory"})
+    job.create_log()
+    own(job, "us")
+    monkeypatch.setattr(MeanwhileFactory, "happens", staticmethod(lambda: own(job, "a run")))
+    with pytest.raises(JobTakenOver):
+        list(writer(job).write(0, records((b"/a", number(1)))))
+    assert job.log(0).upcoming == 0
+    job.admin.close()
 
 
 def test_once_a_run_of_the_job_has_started_nothing_is_written_and_the_run_is_not_fenced(job):

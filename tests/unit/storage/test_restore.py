@@ -1,5 +1,6 @@
 """Stores read back from changelogs of every shape."""
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -366,3 +367,14 @@ def test_many_stores_of_a_container_share_the_memory_of_a_restore():
             restore.add(RecordBatch(SSP, offsets, keys[first : first + 10], [b"v" * 60] * 10, [1] * 10))
     assert len(written) > 4
     assert written[-1] > 2 * written[0]
+
+
+@pytest.mark.parametrize("many", [1, 100_000])
+def test_the_bytes_of_every_record_read_are_counted_whoever_gathers_them(system, tmp_path, monkeypatch, many):
+    monkeypatch.setattr(restore_module, "MANY_OFFSETS", many)
+    logged(system, [(b"k%d" % (n % 7), b"%03d" % n if n % 5 else None) for n in range(1_000)])
+    for name, factory in (("m", InMemoryStorageEngineFactory()), ("r", RocksDbStorageEngineFactory())):
+        with closing(factory.open(tmp_path / name, EngineSettings("s"))) as engine:
+            restore = StoreRestore(engine, IDENTITY, SSP, 0, 1_000, 2_000)
+            read = run_restores([restore], system.consumer(), SteppingClock())[SSP]
+        assert (read.records, read.bytes) == (1_000, 2 * 1_000 + 3 * 800)

@@ -103,3 +103,25 @@ def test_nothing_but_the_bootstrap_partition_is_fetched_until_what_was_handed_ou
     processed[URGENT] = 5
     assert rig.poll() == [(SLOW, 0, 4)]
     assert left == [5, 5, 0, 0]
+
+
+def test_lagging_bootstrap_streams_wait_for_each_others_first_message():
+    rig = Rig(bootstrap=Bootstrap({URGENT: 3, SLOW: 5}, lambda ssp: 5, lambda left: None))
+    rig.send("urgent", 3)
+    rig.send("slow", 5)
+    rig.consumer.start()
+    # A poll fetches three records: all of one stream, then some of the other.
+    assert rig.poll(3) == []
+    assert min(rig.inner.position(URGENT), rig.inner.position(SLOW)) == 0
+    found = [each for _ in range(3) for each in rig.poll(3)]
+    assert next(ssp for ssp, *_ in found) == URGENT
+    assert {ssp: last for ssp, _, last in found} == {URGENT: 2, SLOW: 4}
+
+
+def test_a_bootstrap_stream_that_is_held_back_keeps_no_other_waiting():
+    rig = Rig(bootstrap=Bootstrap({URGENT: 5, SLOW: 4}, lambda ssp: 5, lambda left: None))
+    rig.send("slow", 4)
+    rig.consumer.start()
+    assert rig.poll() == []
+    rig.consumer.pause([URGENT])
+    assert rig.poll() == [(SLOW, 0, 3)]

@@ -14,6 +14,8 @@ from samzapy.system.partitioner import partition_of
 from samzapy.testing import ManualClock
 
 SECOND = 2**30
+#: The number of the last row of a second.
+LAST = SECOND - 1
 #: Where a manual clock begins: 2023-11-14 22:13:20.
 NOW_S = 1_700_000_000
 
@@ -227,12 +229,44 @@ def numbers(found):
 def test_rows_of_one_time_are_numbered_in_the_order_of_their_key(dated):
     put(dated, r3=60, r1=60, r2=60, r9=61, r4=59)
     assert numbers(dated.rest(dated.reader(), most=2)) == [
-        ((NOW_S - 61, 0), 9),
+        ((NOW_S - 61, LAST), 9),
         ((NOW_S - 60, 0), 1),
         ((NOW_S - 60, 1), 2),
-        ((NOW_S - 60, 2), 3),
-        ((NOW_S - 59, 0), 4),
+        ((NOW_S - 60, LAST), 3),
+        ((NOW_S - 59, LAST), 4),
     ]
+
+
+def test_the_last_row_a_partition_has_of_a_second_is_known_though_others_have_more_of_it(dated):
+    dated.stream(order_by="changed", columns="id", partitions="2")
+    put(dated, **{f"r{number}": 60 for number in range(20)}, r99=50)
+    ssps = [SystemStreamPartition("shop", "t", partition) for partition in range(2)]
+    dated.clock.advance(1)
+    for most in (1, 2, 3, 20, 21, 22):
+        reader, found = dated.reader(partitions=2), []
+        while any(reader.position(ssp) < dated.upcoming() for ssp in ssps):
+            for batch in reader.poll(0.0, most):
+                values = map(json.loads, batch.values)
+                found += numbers(zip(batch.offsets, batch.keys, values, strict=True))
+        assert sorted(row for _, row in found) == [*range(20), 99]
+        assert sorted((place for place, row in found if row < 99), reverse=True)[:2] == [(NOW_S - 60, LAST)] * 2
+
+
+def test_a_poll_ends_between_two_seconds_where_it_can(dated):
+    put(dated, r1=60, r2=60, r3=59, r4=59, r5=59)
+    reader, ssp = dated.reader(), SystemStreamPartition("shop", "t", 0)
+    dated.clock.advance(1)
+    for most, rows, boundary in ((3, 2, True), (2, 2, False), (2, 1, True)):
+        (batch,) = reader.poll(0.0, most)
+        upcoming = batch.offsets[-1] + 1
+        assert len(batch.offsets) == rows
+        assert (reader.boundary(ssp, upcoming) == upcoming) is boundary
+        assert reader.boundary(ssp, upcoming) in {(NOW_S - 59) * SECOND, (NOW_S - 58) * SECOND}
+
+
+def test_a_poll_of_one_row_reads_a_second_that_holds_many(dated):
+    put(dated, r1=60, r2=60, r3=60)
+    assert [row for _, row in numbers(dated.rest(dated.reader(), most=1))] == [1, 2, 3]
 
 
 def test_fractions_of_a_second_are_ordered_whether_they_are_written_or_not(dated):
@@ -243,14 +277,14 @@ def test_fractions_of_a_second_are_ordered_whether_they_are_written_or_not(dated
     assert [row["id"] for _, _, row in dated.rest(dated.reader())] == [5, 2, 4, 1, 3]
 
 
-def test_a_table_that_changes_under_a_reader_loses_no_row_of_a_time_that_many_share(dated):
+def test_a_start_within_a_second_repeats_it_and_loses_no_row_whatever_has_changed(dated):
     put(dated, r1=60, r2=60, r3=60, r4=60)
     dated.clock.advance(1)
     (batch,) = dated.reader().poll(0.0, 2)
     assert [json.loads(value)["id"] for value in batch.values] == [1, 2]
     put(dated, r1=30)  # so 3 is now second: whoever goes on at the third has missed it
     again = numbers(dated.rest(dated.reader(batch.offsets[-1] + 1)))
-    assert again == [((NOW_S - 60, 2), 2), ((NOW_S - 60, 3), 3), ((NOW_S - 60, 4), 4), ((NOW_S - 30, 0), 1)]
+    assert again == [((NOW_S - 60, 2), 2), ((NOW_S - 60, 3), 3), ((NOW_S - 60, LAST), 4), ((NOW_S - 30, LAST), 1)]
 
 
 def test_a_reader_that_goes_on_repeats_nothing_though_rows_before_it_have_moved(dated):
@@ -261,16 +295,16 @@ def test_a_reader_that_goes_on_repeats_nothing_though_rows_before_it_have_moved(
     put(dated, r1=30)
     rest = numbers(dated.rest(reader))
     assert len(batch.offsets) == 2
-    assert rest == [((NOW_S - 60, 2), 3), ((NOW_S - 60, 3), 4), ((NOW_S - 30, 0), 1)]
+    assert rest == [((NOW_S - 60, 2), 3), ((NOW_S - 60, LAST), 4), ((NOW_S - 30, LAST), 1)]
 
 
 def test_a_second_is_read_when_the_lag_has_passed_since_its_end(dated):
     put(dated, r1=12, r2=8)
     reader = dated.reader()
-    assert numbers(dated.rest(reader)) == [((NOW_S - 12, 0), 1)]
+    assert numbers(dated.rest(reader)) == [((NOW_S - 12, LAST), 1)]
     put(dated, r3=8)  # late
     assert numbers(dated.rest(reader)) == []
-    assert numbers(dated.rest(reader)) == [((NOW_S - 8, 0), 2), ((NOW_S - 8, 1), 3)]
+    assert numbers(dated.rest(reader)) == [((NOW_S - 8, 0), 2), ((NOW_S - 8, LAST), 3)]
 
 
 def test_a_row_of_the_future_waits_and_holds_nothing_back(dated):

@@ -311,6 +311,18 @@ def test_a_time_out_counts_from_the_first_write_of_each_transaction(local):
     assert local.read()[0] == [b"1", b"2", b"3"]
 
 
+def test_a_transaction_that_keeps_writing_times_out_all_the_same(local):
+    producer = local.producer("id", timeout_ms=1000)
+    for _ in range(4):
+        send(producer, b"v")
+        producer.flush()
+        local.clock.advance(0.25)
+    send(producer, b"late")
+    with pytest.raises(ProducerFenced):
+        producer.flush()
+    assert local.read()[0] == []
+
+
 # Cleaning
 
 

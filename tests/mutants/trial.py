@@ -1,0 +1,146 @@
+"""Making one change at a time in a copy of the tree, and running the tests that must notice it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from queue import SimpleQueue
+
+_IGNORED = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info", "results", "state", "*.log")
+_PASSED, _USAGE, _NO_TESTS = 0, 4, 5
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`old` becomes `new` in `file`; `tests` are what pytest is given, of which one must fail."""
+
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+class Outcome(Enum):
+    """What the tests made of a change."""
+
+    KILLED = "killed"
+    TIMED_OUT = "killed by the time limit"
+    SURVIVED = "SURVIVED"
+    UNKNOWN = "NO TESTS"
+
+    @property
+    def good(self) -> bool:
+        """Whether the change was noticed."""
+        return self in {Outcome.KILLED, Outcome.TIMED_OUT}
+
+
+@dataclass(frozen=True)
+class Result:
+    """One change, tried."""
+
+    mutant: Mutant
+    outcome: Outcome
+    seconds: float
+
+
+class TrialFailed(Exception):
+    """Nothing can be said of the changes; one line a reason."""
+
+
+def check(root: Path, mutants: Sequence[Mutant]) -> None:
+    """Raise TrialFailed unless each change can be made, and in one place only."""
+    wrong = []
+    for mutant in mutants:
+        path = root / mutant.file
+        times = path.read_text().count(mutant.old) if path.is_file() else 0
+        if times != 1:
+            wrong.append(f"{mutant.file}: expected once, found {times} times: {mutant.old!r}")
+        if mutant.old == mutant.new:
+            wrong.append(f"{mutant.file}: changes nothing: {mutant.old!r}")
+    if wrong:
+        raise TrialFailed("\n".join(wrong))
+
+
+def try_all(
+    root: Path, mutants: Sequence[Mutant], told: Callable[[Result], None], *, processes: int = 2, limit_s: float = 300.0
+) -> list[Result]:
+    """Every change, at most `processes` at a time; `told` hears of each as it is done. Raises TrialFailed."""
+    check(root, mutants)
+    with tempfile.TemporaryDirectory(prefix="samzapy-mutants-") as folder, ThreadPoolExecutor(processes) as pool:
+        copies: SimpleQueue[Path] = SimpleQueue()
+        for number in range(processes):
+            copies.put(shutil.copytree(root, Path(folder) / str(number), ignore=_IGNORED, symlinks=True))
+        _check_tests(copies, mutants, limit_s)
+
+        def trial(mutant: Mutant) -> Result:
+            copy = copies.get()
+            try:
+                result = _try(copy, mutant, limit_s)
+            finally:
+                copies.put(copy)
+            told(result)
+            return result
+
+        return list(pool.map(trial, mutants))
+
+
+def _check_tests(copies: SimpleQueue[Path], mutants: Sequence[Mutant], limit_s: float) -> None:
+    """The tests must pass as long as nothing is changed, or their failing means nothing."""
+    copy = copies.get()
+    tests = list(dict.fromkeys(test for mutant in mutants for test in mutant.tests))
+    code, output = _pytest(copy, tests, limit_s * max(1, len(mutants)))
+    copies.put(copy)
+    if code != _PASSED:
+        raise TrialFailed(f"without a change the tests do not pass:\n{output[-4000:]}")
+
+
+def _try(copy: Path, mutant: Mutant, limit_s: float) -> Result:
+    began = time.monotonic()
+    with _changed(copy / mutant.file, mutant):
+        code, _ = _pytest(copy, mutant.tests, limit_s)
+    outcomes = {None: Outcome.TIMED_OUT, _PASSED: Outcome.SURVIVED, _USAGE: Outcome.UNKNOWN, _NO_TESTS: Outcome.UNKNOWN}
+    return Result(mutant, outcomes.get(code, Outcome.KILLED), time.monotonic() - began)
+
+
+@contextmanager
+def _changed(path: Path, mutant: Mutant) -> Iterator[None]:
+    text = path.read_text()
+    path.write_text(text.replace(mutant.old, mutant.new))
+    try:
+        yield
+    finally:
+        path.write_text(text)
+
+
+def _pytest(copy: Path, tests: Sequence[str], limit_s: float) -> tuple[int | None, str]:
+    """The exit code, None at the time limit, and what was said."""
+    # No compiled files: two changes of one length within a second would look alike to the interpreter.
+    environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    process = subprocess.Popen(
+        command,
+        cwd=copy,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        return None, output
+    return process.returncode, output
