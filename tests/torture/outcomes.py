@@ -10,7 +10,7 @@ ANY = "any"
 #: The promise table: which of the three numbers are zero under which guarantee.
 PROMISED_ZERO = {
     "at-most-once": ("duplicated",),
-    "at-least-once": ("lost",),
+    "at-least-once": ("lost", "mismatches"),
     "effectively-once": ("lost", "mismatches"),
     "exactly-once": ("lost", "duplicated", "mismatches"),
     ANY: ("lost", "duplicated", "mismatches"),

@@ -90,7 +90,7 @@ def row(guarantee, lost=0, duplicated=0, mismatches=0, system="memory", recovery
 
 BROKEN = {
     "at-most-once": [{"duplicated": 1}],
-    "at-least-once": [{"lost": 1}],
+    "at-least-once": [{"lost": 1}, {"mismatches": 1}],
     "effectively-once": [{"lost": 1}, {"mismatches": 1}],
     "exactly-once": [{"lost": 1}, {"duplicated": 1}, {"mismatches": 1}],
     ANY: [{"lost": 1}, {"duplicated": 1}, {"mismatches": 1}],
