@@ -19,7 +19,15 @@ from samzapy.container.factory import build_container
 from samzapy.container.standby import StandbyContainer
 from samzapy.coordinator.client import CoordinatorClient, HttpLease
 from samzapy.coordinator.model import JobSpec
-from samzapy.errors import ConfigError, EnvironmentFailure, JobTakenOver, OffsetOutOfRange, SamzapyError, UnknownStream
+from samzapy.errors import (
+    ConfigError,
+    EnvironmentFailure,
+    ForeignRecords,
+    JobTakenOver,
+    OffsetOutOfRange,
+    SamzapyError,
+    UnknownStream,
+)
 from samzapy.job.model import replica_of
 from samzapy.runner.spark.orphan import die_with_parent
 from samzapy.runner.spark.predecessor import end_predecessor, this_process
@@ -31,7 +39,7 @@ logger = logging.getLogger(__name__)
 LOST_EXIT = 75
 
 #: Failures that another attempt would only repeat: the task then ends, and the driver reads why.
-PERMANENT = (ConfigError, UnknownStream, OffsetOutOfRange, JobTakenOver)
+PERMANENT = (ConfigError, UnknownStream, OffsetOutOfRange, ForeignRecords, JobTakenOver)
 
 #: Whether an attempt runs in this process.
 _running = False
