@@ -34,6 +34,7 @@ from samzapy.container.parts import Parts
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.state_parts import progress_of
 from samzapy.container.task_instance import TaskInstance
+from samzapy.errors import ForeignRecords
 from samzapy.failpoints import reach
 from samzapy.storage.manager import TaskStores
 from samzapy.storage.restore import RestoreStopped
@@ -134,7 +135,12 @@ class Container:
         self._heartbeat.phase("restoring")
         starts = parts.starting_offsets(checkpoints, self._clock.wall_ms())
         should_stop = self._heartbeat.should_stop
-        self._stores = parts.open_stores(checkpoints, starts, self._clock, self._on_restore, should_stop)
+        try:
+            self._stores = parts.open_stores(checkpoints, starts, self._clock, self._on_restore, should_stop)
+        except ForeignRecords:
+            # A successor's records are no stranger's: then this attempt only has to let go.
+            self._must_own()
+            raise
         side = parts.fill_stores(self._stores, self._clock, self._on_restore, should_stop)
         for model in parts.model.tasks:
             stores = self._stores[model.name]

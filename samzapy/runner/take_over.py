@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
+from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
 from samzapy.container.clients import SystemClients
 from samzapy.container.ownership import this_run
@@ -99,8 +100,10 @@ def take_over(
 
 
 def _lease_ms(config: JobConfig, state: StateTransactions, run: JobRun) -> int:
-    """How long containers of a run may go on unseen: none of them does that is fenced, nor has a tool any."""
-    return 0 if state.system is not None or run.pid == NO_DRIVER else config.spark.lease_ms
+    """How long containers of a run may go on unseen: none of them does that is fenced, nor has a tool any. The positions
+    of at-most-once go ahead outside of the transaction that is fenced."""
+    fenced = state.system is not None and config.task.guarantee is not Guarantee.AT_MOST_ONCE
+    return 0 if fenced or run.pid == NO_DRIVER else config.spark.lease_ms
 
 
 def refuse_another_job(config: JobConfig, owner: JobRun | None) -> None:

@@ -1,7 +1,8 @@
 """Pure functions from evidence to findings; each looks for one thing and says how often and where first.
 
 What they find is a fact. Whether it breaks a promise is decided in `promises`, except where a guarantee changes what is
-right itself: sums and state, which at-least-once may exceed and at-most-once may fall short of.
+right itself: sums and state, which at-most-once may fall short of, and at-least-once may exceed where no transaction
+carries the state.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from samzapy.verify.oracle import Oracle
 
 #: How many fields the header `samzapy-id` has.
 _ID_FIELDS = 11
-EXACT_STATE = {Guarantee.EFFECTIVELY_ONCE, Guarantee.EXACTLY_ONCE}
 
 
 @dataclass(frozen=True)
@@ -106,10 +106,11 @@ def echo_keys(oracle: Oracle, echoes: Sequence[Echo]) -> Finding:
     )
 
 
-def running_sums(oracle: Oracle, echoes: Sequence[Echo], guarantee: Guarantee) -> Finding:
-    """Sums and counts in outputs that are not what the inputs before led to.
+def running_sums(oracle: Oracle, echoes: Sequence[Echo], guarantee: Guarantee, *, transactions: bool = True) -> Finding:
+    """Sums and counts in outputs that are not what the inputs before led to: an output that is repeated says the same.
 
-    At-least-once may exceed the oracle; at-most-once may not exceed all deposits so far, a closing being lost, too.
+    At-most-once may not exceed all deposits so far, a closing being lost, too. At-least-once may exceed the oracle
+    without `transactions`.
     """
 
     def wrong() -> Iterator[str]:
@@ -119,7 +120,7 @@ def running_sums(oracle: Oracle, echoes: Sequence[Echo], guarantee: Guarantee) -
                 continue
             if guarantee is Guarantee.AT_MOST_ONCE:
                 right = echo.sum <= due.most_sum and echo.count <= due.most_count
-            elif guarantee is Guarantee.AT_LEAST_ONCE:
+            elif guarantee is Guarantee.AT_LEAST_ONCE and not transactions:
                 right = echo.sum >= due.sum and echo.count >= due.count
             else:
                 right = (echo.sum, echo.count) == (due.sum, due.count)

@@ -6,20 +6,29 @@ from contextlib import suppress
 
 import psutil
 
-from samzapy.devkafka import DevBroker
-from samzapy.verify.job import LEASE_S
+from samzapy.verify.job import FILE, LEASE_S
 from samzapy.verify.scene import LONGEST_RECOVERY_S, Scene
 from samzapy.verify.schedule import Fault, Kind
+from samzapy.verify.stranger import Stranger
+from samzapy.verify.target import Target
 from samzapy.verify.waiting import NoProgress
 
 #: Seconds past the lease for which a zombie is stopped at most: until then somebody else may have started.
 _PAST_LEASE_S = 3.0
 
 
-def strike(fault: Fault, scene: Scene, broker: DevBroker | None) -> None:
+def strike(fault: Fault, scene: Scene, target: Target, stranger: Stranger) -> None:
     """Make the fault happen; returns once what must come back by itself may do so. Raises NoProgress without a victim."""
+    broker = target.broker
     if fault.kind is Kind.DRIVER:
         scene.kill_driver()
+    elif fault.kind is Kind.OVERLAP:
+        scene.overlap(stopped=target.may_stop_runs and fault.choice % 2 == 0)
+    elif fault.kind is Kind.FOREIGN_WRITER:
+        stranger.write(fault.choice)
+        scene.refuse("holds a record of another writer")
+        stranger.put_right()
+        scene.go_on("store", "adopt", FILE)
     elif fault.kind is Kind.ZOMBIE:
         _pause(_victim(fault, scene), scene)
     elif fault.kind in {Kind.WORKER, Kind.EXECUTOR}:

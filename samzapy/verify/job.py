@@ -16,6 +16,7 @@ PARTITIONS = 4
 LEASE_S = 4.0
 
 STATE = "state"
+FILE = "job.properties"
 
 _COMMON = {
     "job.spark.lease.ms": str(int(LEASE_S * 1000)),
@@ -72,7 +73,7 @@ def changelog(name: str, store: str) -> str:
 
 def write(job: dict[str, str], folder: Path) -> Path:
     """Write the job file, for this user only; it may hold passwords."""
-    path = folder / "job.properties"
+    path = folder / FILE
     path.touch(0o600)
     path.write_text(javaproperties.dumps(job, timestamp=None))
     return path

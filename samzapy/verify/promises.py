@@ -4,10 +4,12 @@
 guarantee        loss    repeated outputs              state
 ================ ======= ============================= =====================================
 at-most-once     some    none                          some deposits, each at most once
-at-least-once    none    some                          no less than the inputs make
+at-least-once    none    some                          equals the fold of the inputs
 effectively-once none    under the same id only        equals the fold of the inputs
 exactly-once     none    none                          equals the fold of the inputs
 ================ ======= ============================= =====================================
+
+Where no transaction carries the state, at-least-once may hold more than the inputs make, and no less.
 
 Everything else is a violation under every guarantee: another order within a key, another key or partition, a local store
 that is not its changelog, a committed output that vanishes, an input that is not committed in the end.
@@ -55,8 +57,9 @@ class Verdict:
         return sum(finding.count for finding in self.findings if finding.check not in _COUNTED_APART)
 
 
-def judge(evidence: Evidence, guarantee: Guarantee, written: int) -> Verdict:
-    """Run every check over the evidence of a run to which `written` events were given."""
+def judge(evidence: Evidence, guarantee: Guarantee, written: int, *, transactions: bool = True) -> Verdict:
+    """Run every check over the evidence of a run to which `written` events were given. `transactions`: whether they carry
+    the job's state."""
     oracle = fold(evidence.inputs)
     echoes = checkers.echoes_of(evidence.outputs)
     findings = [
@@ -65,11 +68,11 @@ def judge(evidence: Evidence, guarantee: Guarantee, written: int) -> Verdict:
         checkers.duplicates(echoes),
         checkers.order(echoes),
         checkers.echo_keys(oracle, echoes),
-        checkers.running_sums(oracle, echoes, guarantee),
+        checkers.running_sums(oracle, echoes, guarantee, transactions=transactions),
         checkers.partitions(evidence),
         checkers.vanished(evidence),
         checkers.stores(evidence),
-        state(evidence, oracle, echoes, guarantee),
+        state(evidence, oracle, echoes, guarantee, transactions=transactions),
         checkers.lag(evidence),
     ]
     if guarantee is Guarantee.EFFECTIVELY_ONCE:

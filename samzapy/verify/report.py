@@ -31,7 +31,7 @@ def cells(row: Row) -> tuple[str, ...]:
         f"{count('order'):,}",
         f"{row.verdict.mismatches:,}",
         f"{max(row.recovery_s):.1f}" if row.recovery_s else "",
-        "kept" if row.kept else "BROKEN",
+        row.word,
     )
 
 

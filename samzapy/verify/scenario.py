@@ -20,7 +20,8 @@ from samzapy.verify.faults import strike
 from samzapy.verify.feeder import Feeder, Pace, mean_burst
 from samzapy.verify.promises import Verdict, judge
 from samzapy.verify.scene import LONGEST_START_S, Scene
-from samzapy.verify.schedule import Fault, schedule
+from samzapy.verify.schedule import Fault, Kind, schedule
+from samzapy.verify.stranger import Stranger
 from samzapy.verify.streams import Streams
 from samzapy.verify.target import Target
 from samzapy.verify.waiting import NoProgress
@@ -76,6 +77,13 @@ class Row:
     def kept(self) -> bool:
         """Whether the promise was kept."""
         return not self.verdict.violations
+
+    @property
+    def word(self) -> str:
+        """The verdict in a word: what another writer had written was refused, each time, before the promise was kept."""
+        if not self.kept:
+            return "BROKEN"
+        return "refused" if self.plan.scenario == Kind.FOREIGN_WRITER.value else "kept"
 
     def to_json(self) -> dict[str, Any]:
         """Everything about it, flat."""
@@ -147,11 +155,11 @@ class Scenario:
             stack.callback(watcher.close)
             feeder = self._feeder(streams)
             stack.callback(feeder.close)
-            scene = Scene(self._folder, job_file, feeder, self._clock)
+            scene = Scene(self._folder, job_file, feeder, self._clock, self._target.containers)
             stack.callback(scene.close)
-            self._through_faults(scene)
+            self._through_faults(scene, Stranger(streams, job.changelog(self._name, "sum")))
             scene.close()
-            verdict = self._judge(streams, watcher)
+            verdict = self._judge(streams, watcher, scene.state)
             if not verdict.violations:
                 streams.delete(streams_of(self._name))
             gave_up = tuple(scene.gave_up)
@@ -165,7 +173,7 @@ class Scenario:
         producer, stream = streams.producer(), f"{self._name}-in"
         return Feeder(producer, stream, job.PARTITIONS, made, pace, lambda n: self._listener.written(plan, n))
 
-    def _through_faults(self, scene: Scene) -> None:
+    def _through_faults(self, scene: Scene, stranger: Stranger) -> None:
         """Feed and strike until everything is processed and committed; a job that hangs is a finding."""
         plan = self._plan
         kinds = self._target.kinds
@@ -175,7 +183,7 @@ class Scenario:
             self._tell("starting")
             scene.until(lambda: scene.caught_up(scene.feeder.ends), "running", LONGEST_START_S)
             for fault in schedule(plan.scenario, kinds, plan.faults, plan.events, plan.own_seed):
-                self._through(fault, scene)
+                self._through(fault, scene, stranger)
             scene.feeder.allow(plan.events)
             scene.fed(plan.events)
             scene.recovered(scene.feeder.ends)
@@ -183,13 +191,13 @@ class Scenario:
         except NoProgress as hung:
             self._findings.append(Finding("progress", 1, str(hung)))
 
-    def _through(self, fault: Fault, scene: Scene) -> None:
+    def _through(self, fault: Fault, scene: Scene, stranger: Stranger) -> None:
         feeder = scene.feeder
         feeder.allow(fault.until)
         scene.fed(fault.after)
         struck = self._clock.monotonic()
         self._struck.append(fault)
-        strike(fault, scene, self._target.broker)
+        strike(fault, scene, self._target, stranger)
         if not fault.patient:
             self._tell(f"{fault}; not waited for")
             return
@@ -201,13 +209,14 @@ class Scenario:
     def _tell(self, line: str) -> None:
         self._listener.told(self._plan, line)
 
-    def _judge(self, streams: Streams, watcher: Watcher) -> Verdict:
+    def _judge(self, streams: Streams, watcher: Watcher, state: Path) -> Verdict:
         self._tell("checking")
-        plan = self._plan
-        folder = self._folder if self._target.stores_in_reach else None
+        plan, target = self._plan, self._target
         if not self._findings:
             try:
-                return judge(collect(streams, self._name, watcher.close(), folder), plan.guarantee, plan.events)
+                seen = watcher.close()
+                evidence = collect(streams, self._name, seen, state if target.stores_in_reach else None)
+                return judge(evidence, plan.guarantee, plan.events, transactions=target.transactions)
             except (NoProgress, StoreError) as unreadable:
                 self._findings.append(Finding("evidence", 1, str(unreadable)))
         return Verdict(plan.guarantee, tuple(self._findings))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import psutil
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import SamzapyError
 from samzapy.verify.feeder import Feeder
-from samzapy.verify.job_process import JobProcess
+from samzapy.verify.job import STATE
+from samzapy.verify.job_process import JobProcess, command_in
 from samzapy.verify.spark_processes import end, gone
 from samzapy.verify.waiting import NoProgress, until
 
@@ -20,6 +22,8 @@ from samzapy.verify.waiting import NoProgress, until
 LONGEST_START_S = 180.0
 LONGEST_RECOVERY_S = 180.0
 LONGEST_STOP_S = 90.0
+#: A job that has something to commit does so much sooner than this.
+_SOON_S = 5.0
 #: A job that ends by itself is started again, as a supervisor would, up to so many times.
 MOST_RESTARTS = 10
 
@@ -35,8 +39,14 @@ class JobRefused(SamzapyError):
 class Scene:
     """The run that is going on, and the feeder whose events it gets."""
 
-    def __init__(self, folder: Path, job_file: Path, feeder: Feeder, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, folder: Path, job_file: Path, feeder: Feeder, clock: Clock = SYSTEM_CLOCK, containers: int = 2
+    ) -> None:
+        """`containers`: what the job file says, and the most there may be."""
         self._folder = folder
+        self._most = self._containers = containers
+        self._overlaps = 0
+        self._earlier: list[JobProcess] = []
         self._name = job_file.name
         self._clock = clock
         self._started = self._stopping = False
@@ -49,6 +59,51 @@ class Scene:
     def kill_driver(self) -> None:
         """SIGKILL, and a new driver at once: the old one's workers may still be ending."""
         self._left += self.run.kill()
+        self.run = self._new_run()
+
+    def overlap(self, *, stopped: bool) -> None:
+        """Start a second run with other containers and local state of its own; the first goes on, or is `stopped` until
+        the second is at work. Returns when the first has let go. Raises NoProgress if it does not."""
+        first = self.run
+        self._earlier.append(first)
+        self._left += first.below()
+        frozen = first.suspend() if stopped else []
+        self._overlaps += 1
+        self._containers = 1 if self._containers > 1 else self._most
+        try:
+            self.run = self._new_run()
+            self.until(self._running, "a second run at work", LONGEST_RECOVERY_S)
+        finally:
+            for process in frozen:
+                with suppress(psutil.NoSuchProcess):
+                    process.resume()
+        self.until(lambda: first.exit_code is not None, "the run before has let go", LONGEST_STOP_S)
+        if "has taken over" not in first.last_words:
+            raise NoProgress(f"the run before ended with exit code {first.exit_code}: {first.last_words}")
+
+    @property
+    def state(self) -> Path:
+        """Where the newest run has its local stores."""
+        return self._folder / self._state
+
+    def refuse(self, words: str) -> None:
+        """Wait until the job has ended by itself and said `words`; if it has nothing to commit, it is asked to stop. Then
+        start it again, which must end in the same way. Raises NoProgress if the job goes on, or ends well."""
+        self._end_refused(words, _SOON_S)
+        self.run = self._new_run()
+        self._end_refused(words, LONGEST_START_S)
+
+    def go_on(self, *command: str) -> None:
+        """Start again after `samzapy COMMAND...` has been run with success. Raises NoProgress if it has none."""
+        said = [""]
+
+        def done() -> bool:
+            ran = command_in(self._folder, command, self._environ)
+            said[0] = ran.stderr.strip()
+            return ran.returncode == 0
+
+        # What has ended may still be letting go of the stores.
+        until(done, lambda: f"samzapy {' '.join(command)}: {said[0]}", LONGEST_STOP_S, self._clock)
         self.run = self._new_run()
 
     def status(self) -> dict[str, Any] | None:
@@ -106,11 +161,34 @@ class Scene:
 
     def close(self) -> None:
         """End everything."""
-        self.run.close()
+        for run in (*self._earlier, self.run):
+            run.close()
         end(self._left)
 
     def _new_run(self) -> JobProcess:
-        return JobProcess(self._folder, self._name, self._environ)
+        given = {"job.container.count": str(self._containers), "job.logged.store.base.dir": self._state}
+        more = (
+            [part for key, value in given.items() for part in ("--config", f"{key}={value}")] if self._overlaps else []
+        )
+        return JobProcess(self._folder, self._name, self._environ, more)
+
+    @property
+    def _state(self) -> str:
+        return f"{STATE}-{self._overlaps}" if self._overlaps else STATE
+
+    def _running(self) -> bool:
+        status = self.status()
+        return status is not None and all(container["phase"] == "running" for container in status["containers"])
+
+    def _end_refused(self, words: str, patience_s: float) -> None:
+        run = self.run
+        with suppress(NoProgress):
+            until(lambda: run.exit_code is not None, lambda: "refused", patience_s, self._clock)
+        if run.exit_code is None:
+            run.terminate()
+            until(lambda: run.exit_code is not None, lambda: "the job goes on", LONGEST_STOP_S, self._clock)
+        if run.exit_code == 0 or words not in run.last_words:
+            raise NoProgress(f"the job ended with exit code {run.exit_code}, and did not refuse: {run.last_words}")
 
     def _described(self) -> str:
         status = self.run.status() if self.run.exit_code is None else None

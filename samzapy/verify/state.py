@@ -39,15 +39,17 @@ def accounts(evidence: Evidence) -> dict[str, Kept]:
     return {key: _kept(values) for key, values in merged.items()}
 
 
-def state(evidence: Evidence, oracle: Oracle, echoes: Sequence[Echo], guarantee: Guarantee) -> Finding:
+def state(
+    evidence: Evidence, oracle: Oracle, echoes: Sequence[Echo], guarantee: Guarantee, *, transactions: bool = True
+) -> Finding:
     """Accounts that are not what the guarantee allows.
 
-    exactly-once, effectively-once: equal to the oracle's. at-least-once: open exactly if the oracle's is, ending in the
-    same deposit, with no less than the oracle and no more than was echoed since it was opened. at-most-once: made
-    of some of its deposits, each at most once, in order.
+    exactly-once, effectively-once, at-least-once: equal to the oracle's. at-least-once without `transactions`: open
+    exactly if the oracle's is, ending in the same deposit, with no less than the oracle and no more than was echoed since
+    it was opened. at-most-once: made of some of its deposits, each at most once, in order.
     """
     kept = accounts(evidence)
-    rule = _rule(oracle, echoes, guarantee)
+    rule = _rule(oracle, echoes, guarantee, transactions=transactions)
 
     def wrong() -> Iterator[str]:
         for key in sorted(kept.keys() | oracle.open.keys()):
@@ -66,10 +68,10 @@ def _kept(values: Mapping[str, bytes]) -> Kept:
     )
 
 
-def _rule(oracle: Oracle, echoes: Sequence[Echo], guarantee: Guarantee) -> Rule:
+def _rule(oracle: Oracle, echoes: Sequence[Echo], guarantee: Guarantee, *, transactions: bool) -> Rule:
     if guarantee is Guarantee.AT_MOST_ONCE:
         return lambda key, kept: _at_most_once(oracle.deposits.get(key, {}), kept)
-    if guarantee is Guarantee.AT_LEAST_ONCE:
+    if guarantee is Guarantee.AT_LEAST_ONCE and not transactions:
         times = Counter(echo.id for echo in echoes)
         return lambda key, kept: _at_least_once(oracle.open.get(key), kept, times, oracle.deposits.get(key, {}))
     return lambda key, kept: _exact(oracle.open.get(key), kept)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from samzapy.config.task import STATE_TRANSACTIONS
 from samzapy.devkafka import DevBroker
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.runner.spark.master import Master
@@ -52,9 +53,10 @@ class Target:
         """The faults that can be made here: only processes below our own driver, and a broker of our own, are touched."""
         kinds = [Kind.DRIVER]
         if self._parsed.on_this_machine:
-            kinds = [Kind.WORKER, Kind.DRIVER, Kind.ZOMBIE]
+            kinds = [Kind.WORKER, Kind.DRIVER, Kind.ZOMBIE, Kind.OVERLAP]
             if self.master.startswith("local-cluster"):
                 kinds.insert(1, Kind.EXECUTOR)
+        kinds.append(Kind.FOREIGN_WRITER)
         if self.broker is not None:
             kinds += [Kind.BROKER_RESTART, Kind.BROKER_KILL]
         return tuple(kinds)
@@ -73,7 +75,21 @@ class Target:
             lines.append(f"{self.master}: local stores are out of reach; state is checked by the changelogs alone")
         if self.system == "kafka" and self.broker is None:
             lines.append(f"{self.bootstrap}: not started by verify, so it is left alone")
+        if not self.transactions:
+            lines.append(
+                "task.state.transactions=false: at-least-once may hold inputs twice, its state must not be less"
+            )
         return lines
+
+    @property
+    def transactions(self) -> bool:
+        """Whether transactions carry the job's state, so that at-least-once promises as much of it as exactly-once."""
+        return self.overrides.get(STATE_TRANSACTIONS.name, "true") != "false"
+
+    @property
+    def may_stop_runs(self) -> bool:
+        """Whether a whole run may be stopped beside another: the file of the local system could stay locked."""
+        return self.system == "kafka"
 
     @property
     def _parsed(self) -> Master:

@@ -37,8 +37,7 @@ def outcome(request):
     """`outcome(scenario, guarantee=, system=, events=, faults=, lost=, duplicated=, mismatches=, recovery_s=None)`.
 
     Stores what was measured, then holds it to the promise table: nothing lost except at-most-once, nothing duplicated
-    at-most-once and exactly-once, no mismatch of state effectively-once and exactly-once. `guarantee="any"` promises all
-    three. A test that asks for it and ends well without a call fails.
+    at-most-once and exactly-once, no mismatch of state except at-most-once. `guarantee="any"` promises all three. A test that asks for it and ends well without a call fails.
     """
     told = request.node.user_properties
 

@@ -3,13 +3,16 @@
 import json
 import time
 from collections import Counter
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 from samzapy import InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
+from samzapy.container.clients import SystemClients
 from samzapy.container.factory import build_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
@@ -77,7 +80,9 @@ class CrashJob:
         self.sent += n
         self._producer.send(
             [
-                OutgoingRecord(f"{self.prefix}-in", key_of(i).encode(), json.dumps(i).encode(), i % self.partitions)
+                OutgoingRecord(
+                    f"{self.prefix}-in", key_of(i).encode(), json.dumps(i).encode(), partition_of(i, self.partitions)
+                )
                 for i in ids
             ]
         )
@@ -86,7 +91,8 @@ class CrashJob:
     def append_change(self, key, value):
         """Write bytes to the changelog behind the job's back, where the key's other records are; the record's
         `stream[partition]@offset`."""
-        stream, partition = f"{self.prefix}-changelog", int(key[-1]) % self.partitions
+        example = next(i for i in range(KEYS) if key_of(i) == key)
+        stream, partition = f"{self.prefix}-changelog", partition_of(example, self.partitions)
         self._producer.send([OutgoingRecord(stream, key.encode(), value, partition)])
         self._producer.flush()
         return f"{stream}[{partition}]@{self._producer.last_offset(stream, partition)}"
@@ -128,12 +134,12 @@ class CrashJob:
 
     def outputs(self):
         """How often each id has come out so far, for a reader of committed records."""
-        self._outputs.update(json.loads(value) for _, value in self._new(f"{self.prefix}-out"))
+        self._outputs.update(json.loads(value) for _, value in self.new_records(f"{self.prefix}-out"))
         return Counter(self._outputs)
 
     def state(self):
         """The changelog, replayed."""
-        self._state |= {key.decode(): value for key, value in self._new(f"{self.prefix}-changelog")}
+        self._state |= {key.decode(): value for key, value in self.new_records(f"{self.prefix}-changelog")}
         return {key: json.loads(value) for key, value in self._state.items() if value is not None}
 
     @property
@@ -145,6 +151,26 @@ class CrashJob:
         """Files of the local stores that are in use, in an order of their own."""
         return sorted(path for path in self.state_folder.glob(f"*/ledger/Partition_?/{pattern}") if path.is_file())
 
+    def positions(self):
+        """The committed position of each input partition, 0 where there is none."""
+        config = load_job(self.flat)
+        with (
+            closing(SystemClients(config.systems, system_factory, "test")) as clients,
+            closing(manager_for(config, clients)) as checkpoints,
+        ):
+            found = [checkpoints.read(f"Partition {number}") for number in range(self.partitions)]
+        offsets = {ssp.partition: offset for each in found if each for ssp, offset in each.input_offsets.items()}
+        return [offsets.get(number, 0) for number in range(self.partitions)]
+
+    def ids_before(self, positions):
+        """The ids that lie before these positions, in the order they were sent."""
+        sent = [0] * self.partitions
+        for i in range(self.sent):
+            partition = partition_of(i, self.partitions)
+            sent[partition] += 1
+            if sent[partition] <= positions[partition]:
+                yield i
+
     def set_aside(self):
         """Names of stores that were put out of the way."""
         return sorted(path.name for path in self.state_folder.glob("*/ledger/*.*-*"))
@@ -153,7 +179,7 @@ class CrashJob:
         self._producer.close()
         self.admin.close()
 
-    def _new(self, stream):
+    def new_records(self, stream):
         """What was appended since the last call."""
         ssps = [SystemStreamPartition("sys", stream, p) for p in range(self.admin.describe(stream).partitions)]
         ranges = self.admin.offsets(ssps)
@@ -170,8 +196,17 @@ class CrashJob:
         return records
 
 
+#: Every key is one of the first so many ids'.
+KEYS = 14
+
+
 def key_of(i):
     return f"key-{i % 7}-{i % 2}"
+
+
+def partition_of(i, partitions):
+    """Where an id goes: all ids of a key to the same partition."""
+    return (i % 7 * 2 + i % 2) % partitions
 
 
 def fold(ids, before=None):

@@ -19,8 +19,9 @@ class CrashRounds:
         self._folder = job.flat["job.logged.store.base.dir"]
         self._round = 0
 
-    def run(self, point, nth=1):
-        """Crash at the `nth` passing of the point, start again, and return what happened to the round's messages."""
+    def run(self, point, nth=1, look=lambda job: None):
+        """Crash at the `nth` passing of the point, start again, and return what happened to the round's messages. `look`
+        is called between the crash and the start."""
         job = self.job
         before, outputs_before = job.state(), job.outputs()
         ids = range(job.sent, job.sent + self._events)
@@ -31,6 +32,7 @@ class CrashRounds:
                 job.run()
         finally:
             disarm()
+        look(job)
         self._round += 1
         if self._lost_state:
             job.flat["job.logged.store.base.dir"] = f"{self._folder}-{self._round}"

@@ -7,10 +7,14 @@ GUARANTEES = ("at-most-once", "at-least-once", "effectively-once", "exactly-once
 #: For what holds whatever the guarantee, such as a store that is read: nothing lost, doubled or different.
 ANY = "any"
 
+#: Where no transaction carries the state: it may hold inputs twice.
+PLAIN = "at-least-once, plain"
+
 #: The promise table: which of the three numbers are zero under which guarantee.
 PROMISED_ZERO = {
     "at-most-once": ("duplicated",),
-    "at-least-once": ("lost",),
+    "at-least-once": ("lost", "mismatches"),
+    PLAIN: ("lost",),
     "effectively-once": ("lost", "mismatches"),
     "exactly-once": ("lost", "duplicated", "mismatches"),
     ANY: ("lost", "duplicated", "mismatches"),

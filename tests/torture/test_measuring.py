@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 from crash_job import fold, measured
-from outcomes import ANY, GUARANTEES, Outcomes, Row
+from outcomes import ANY, GUARANTEES, PLAIN, Outcomes, Row
 
 IDS = range(40)
 
@@ -90,7 +90,8 @@ def row(guarantee, lost=0, duplicated=0, mismatches=0, system="memory", recovery
 
 BROKEN = {
     "at-most-once": [{"duplicated": 1}],
-    "at-least-once": [{"lost": 1}],
+    "at-least-once": [{"lost": 1}, {"mismatches": 1}],
+    PLAIN: [{"lost": 1}],
     "effectively-once": [{"lost": 1}, {"mismatches": 1}],
     "exactly-once": [{"lost": 1}, {"duplicated": 1}, {"mismatches": 1}],
     ANY: [{"lost": 1}, {"duplicated": 1}, {"mismatches": 1}],

@@ -1,13 +1,14 @@
 """At most once: the offsets of a poll are committed before its messages are processed, so none is ever repeated.
 
 before a poll is processed
-    5  checkpoint records with the offsets after the poll, wait for the ack
+    5  checkpoint records with the offsets after the poll, wait for the ack, and see that the container is still its own
 at a commit
     1 to 7 as always; the checkpoint of step 5 keeps the positions that are ahead of what was processed
 
 A crash loses what was polled and not finished, and what the stores and the outputs' queues held since the last commit.
-The positions go ahead without a transaction, which would take ten times as long as the ack; a reader of checkpoints
-passes over those of an attempt that was superseded.
+The positions go ahead without a transaction, which would take ten times as long as the ack. So no broker refuses those of
+a run that was superseded: a reader of checkpoints passes over them, the run finds out behind the ack and processes nothing,
+and its successor waits out its lease before it reads where to begin.
 """
 
 from __future__ import annotations
@@ -34,7 +35,11 @@ class AtMostOnce(CommitProtocol):
                 ssp: max(offset, ends.get(ssp, offset)) for ssp, offset in self._furthest(task).items()
             }
         # 5  checkpoint records, ahead of the messages
-        self._settings.state.write_ahead(self._checkpoints(polled, self._ahead))
+        checkpoints = self._checkpoints(polled, self._ahead)
+        reach("ahead.1")
+        self._settings.state.write_ahead(checkpoints)
+        # Whoever has read the checkpoints before that begins at this poll as well.
+        self._settings.must_own()
         reach("commit.5")
 
     def finish(self, tasks: Sequence[TaskInstance]) -> None:

@@ -22,6 +22,7 @@ from samzapy.coordinator.model import JobSpec
 from samzapy.errors import (
     ConfigError,
     EnvironmentFailure,
+    ForeignRecords,
     JobTakenOver,
     OffsetOutOfRange,
     SamzapyError,
@@ -39,7 +40,7 @@ logger = logging.getLogger(__name__)
 LOST_EXIT = 75
 
 #: Failures that another attempt would only repeat: the task then ends, and the driver reads why.
-PERMANENT = (ConfigError, UnknownStream, OffsetOutOfRange, JobTakenOver, TooFewFiles)
+PERMANENT = (ConfigError, UnknownStream, OffsetOutOfRange, ForeignRecords, JobTakenOver, TooFewFiles)
 
 #: Whether an attempt runs in this process.
 _running = False

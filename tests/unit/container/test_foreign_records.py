@@ -15,7 +15,7 @@ from samzapy.checkpoint import manager_for
 from samzapy.cli.main import main
 from samzapy.config.loader import load_job
 from samzapy.container.clients import SystemClients
-from samzapy.errors import ForeignRecords
+from samzapy.errors import ForeignRecords, JobTakenOver
 from samzapy.failpoints import arm, disarm
 from samzapy.runner.adoption import adopt
 from samzapy.runner.prepare import prepare
@@ -166,6 +166,19 @@ def test_a_transaction_that_somebody_else_has_aborted_leaves_nothing_foreign(tmp
     job.send((0, "a", {"id": 3, "do": "commit"}), (0, "a", {"id": 4}))
     job.run()
     assert job.changelog() == {"a": 5}
+
+
+def test_records_of_a_successor_that_a_late_restore_meets_are_not_foreign_to_it(tmp_path):
+    job = job_with(tmp_path / "old")
+    job.run()
+    job.send((0, "a", {"id": 3}))
+    old, _ = job.container(owned=True, **{"job.logged.store.base.dir": str(tmp_path / "late")})
+    # The old attempt has read its checkpoint when another run takes over, commits and ends.
+    elsewhere = {"job.logged.store.base.dir": str(tmp_path / "new")}
+    arm("start.3", 1, lambda _: job.run(**elsewhere))
+    with pytest.raises(JobTakenOver):
+        old.run()
+    assert job.changelog() == {"a": 4}
 
 
 def test_without_transactions_a_foreign_record_is_found_while_the_job_runs(tmp_path):

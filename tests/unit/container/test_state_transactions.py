@@ -24,6 +24,7 @@ from samzapy.errors import (
     JobTakenOver,
     ProducerFenced,
     SamzapyError,
+    TaskMigrated,
     TransactionsRefused,
 )
 from samzapy.failpoints import arm, disarm
@@ -33,6 +34,7 @@ from samzapy.runner.prepare import prepare
 from samzapy.system.embedded.producer import LogProducer
 from samzapy.system.factories import has_transactions, system_factory
 from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.testing import ManualClock
 
 GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]
 COMMIT_MS = {"task.commit.ms": "30000"}
@@ -339,6 +341,34 @@ def test_a_run_waits_out_the_lease_of_one_that_nothing_fences_unless_it_is_writt
         opened.manager.write_record(JobRecord.ENDED, {"run": "before"})
     claim(job, waits)
     assert waits == [7.0]
+
+
+def test_a_run_of_at_most_once_is_waited_for_since_nothing_fences_its_positions(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1, **{"task.guarantee": "at-most-once", "job.spark.lease.ms": "7000"})
+    prepared = prepare(job.config)
+    assert prepared.transactions
+    with checkpoints_of(job) as opened:
+        opened.manager.write_owner(replace(opened.manager.read_owner(), host="elsewhere"))
+    waits = []
+    claim(job, waits)
+    assert waits == [7.0]
+
+
+def test_a_poll_whose_positions_are_written_behind_the_back_of_a_newer_attempt_is_not_processed(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1, **{"task.guarantee": "at-most-once", **COMMIT_MS})
+    job.run()
+    job.send((0, "a", {"id": 0}))
+    clock = ManualClock()
+    container, coordinator = job.container(clock=clock)
+
+    def superseded(_):
+        clock.advance(60)
+        coordinator.register("0")
+
+    arm("ahead.1", 1, superseded)
+    with pytest.raises(TaskMigrated):
+        container.run()
+    assert job.outputs() == []
 
 
 def test_a_run_that_was_cut_off_while_it_waited_leaves_the_waiting_to_the_next(tmp_path):

@@ -37,7 +37,7 @@ def half_and_whole(guarantee: Guarantee, folder: Path) -> tuple[Evidence, Eviden
         producer.send([OutgoingRecord(f"{name}-in", *event.encode()) for event in islice(left, EVENTS // 2)])
         producer.flush()
         LocalRunner().run(prepare(config, until_end=True), RunOptions())
-        found.append(collect(streams, name, streams.read(f"{name}-out"), folder))
+        found.append(collect(streams, name, streams.read(f"{name}-out"), folder / job.STATE))
     producer.close()
     streams.close()
     return found[0], found[1]

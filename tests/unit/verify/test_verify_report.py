@@ -48,6 +48,15 @@ def test_everything_else_that_is_found_is_a_mismatch_and_breaks_the_promise(chec
     assert remarks([broken]) == [f"at-least-once driver: {check}: 3, first: something"]
 
 
+def test_what_another_writer_wrote_was_refused_or_the_promise_is_broken():
+    def foreign(*findings: Finding) -> Row:
+        plan = Plan("foreign-writer", Guarantee.AT_LEAST_ONCE, 3_000, 1, 7)
+        return Row(plan, Verdict(plan.guarantee, findings), (), (), 30.0)
+
+    assert cells(foreign())[-1] == "refused"
+    assert cells(foreign(Finding("progress", 1, "did not refuse")))[-1] == "BROKEN"
+
+
 def test_totals_are_sums_the_longest_recovery_and_broken_if_anything_is():
     rows = [row(), row(Guarantee.EXACTLY_ONCE, Finding("loss", 4, "x")), row(Guarantee.AT_MOST_ONCE)]
     assert totals(rows) == ("all", "9,000", "6", "4", "0", "0", "0", "9.5", "BROKEN")

@@ -18,10 +18,10 @@ CLUSTER, LOCAL, REMOTE = "local-cluster[2,1,1024]", "local[2,4]", "spark://maste
 @pytest.mark.parametrize(
     ("master", "own_broker", "expected"),
     [
-        (CLUSTER, True, "worker executor driver zombie broker-restart broker-kill mixed"),
-        (CLUSTER, False, "worker executor driver zombie mixed"),
-        (LOCAL, False, "worker driver zombie mixed"),
-        (REMOTE, False, "driver"),
+        (CLUSTER, True, "worker executor driver zombie overlap foreign-writer broker-restart broker-kill mixed"),
+        (CLUSTER, False, "worker executor driver zombie overlap foreign-writer mixed"),
+        (LOCAL, False, "worker driver zombie overlap foreign-writer mixed"),
+        (REMOTE, False, "driver foreign-writer mixed"),
     ],
 )
 def test_the_scenarios_are_those_that_our_own_processes_allow(master, own_broker, expected, tmp_path):
@@ -35,6 +35,18 @@ def test_on_a_remote_master_it_is_said_that_only_the_driver_is_killed():
     assert "only the driver is killed" in told
     assert "broker:9092" in told
     assert not target.stores_in_reach
+
+
+def test_a_job_without_transactions_is_held_to_less_and_that_is_said():
+    target = Target("local", LOCAL, overrides={"task.state.transactions": "false"})
+    assert not target.transactions
+    assert "at-least-once may hold inputs twice" in " ".join(target.limits())
+    assert Target("local", LOCAL).transactions
+
+
+def test_a_whole_run_is_stopped_only_where_it_holds_no_lock_of_the_system():
+    assert Target("kafka", LOCAL, "broker:9092").may_stop_runs
+    assert not Target("local", LOCAL).may_stop_runs
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,49 @@
+"""The other writer: what it has replaced is there again in the end."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from samzapy.api.system import OutgoingRecord, SystemSettings
+from samzapy.verify.evidence import replay
+from samzapy.verify.stranger import Stranger
+from samzapy.verify.streams import Streams
+from samzapy.verify.waiting import NoProgress
+
+CHANGELOG = "sums"
+
+
+@pytest.fixture
+def streams():
+    settings = SystemSettings(
+        "memory", "samzapy.system.memory:MemorySystemFactory", properties={"cluster": uuid.uuid4().hex}
+    )
+    made = Streams(settings)
+    made.create(CHANGELOG, 2)
+    yield made
+    made.close()
+
+
+def write(streams: Streams, *records: tuple[bytes, bytes | None]) -> None:
+    producer = streams.producer()
+    producer.send([OutgoingRecord(CHANGELOG, key, value, 1) for key, value in records])
+    producer.flush()
+    producer.close()
+
+
+@pytest.mark.parametrize("last", [b"7", None])
+def test_a_wrong_record_replaces_a_value_until_the_jobs_own_last_word_is_written_again(streams, last):
+    write(streams, (b"a", b"5"), (b"a", last))
+    before = replay(streams.read(CHANGELOG), 2)
+    stranger = Stranger(streams, CHANGELOG)
+    stranger.write(4)
+    assert replay(streams.read(CHANGELOG), 2) != before
+    stranger.put_right()
+    assert replay(streams.read(CHANGELOG), 2) == before
+
+
+def test_there_must_be_something_to_replace(streams):
+    with pytest.raises(NoProgress, match="nothing to replace"):
+        Stranger(streams, CHANGELOG).write(0)
