@@ -61,6 +61,7 @@ from samzapy.container.state_parts import state_checkpoints_of
 from samzapy.container.sweeping import sweep_in_background
 from samzapy.container.task_instance import TaskInstance
 from samzapy.job.model import ContainerModel, TaskModel
+from samzapy.storage.changelog import Changelogs
 from samzapy.storage.manager import OpeningStores, TaskStores, begin_task_stores, restore_together
 from samzapy.storage.opening import TaskSettings
 
@@ -113,7 +114,7 @@ class Parts:
     def read_checkpoints(self, ownership: Ownership) -> dict[str, Checkpoint | None]:
         """The last checkpoint of every task, None where there is none. Raises JobTakenOver."""
         ownership.check(self._checkpoints)
-        return {task.name: self._checkpoints.read(task.name) for task in self.model.tasks}
+        return self._checkpoints.read_all(task.name for task in self.model.tasks)
 
     def starting_offsets(self, checkpoints: Mapping[str, Checkpoint | None], now_ms: int) -> dict[str, Offsets]:
         """Where every task starts; what that skips or repeats is counted. Raises OffsetOutOfRange, UnknownStream."""
@@ -138,6 +139,7 @@ class Parts:
     ) -> dict[str, TaskStores]:
         """The stores of every task, restored; `on_restore` hears of `task/store`, offsets read, offsets to read."""
         adopted = Adopted.from_json(self._checkpoints.read_record(JobRecord.ADOPTED))
+        changelogs = Changelogs(self._clients.admin, [task.changelog_partition for task in self.model.tasks])
         openings: list[OpeningStores] = []
         began = clock.monotonic()
         with ExitStack() as failing:
@@ -162,6 +164,7 @@ class Parts:
                     engines=self._engines,
                     admin_of=self._clients.admin,
                     clock=clock,
+                    changelogs=changelogs,
                 )
                 failing.callback(opening.abandon)
                 openings.append(opening)

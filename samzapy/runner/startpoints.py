@@ -64,7 +64,7 @@ def clear_startpoints(config: JobConfig, model: JobModel, clock: Clock = SYSTEM_
 def _valid(checkpoints: CheckpointManager, model: JobModel, now_ms: int) -> list[Startpoint]:
     """Neither expired nor followed by every task they are for."""
     written = from_json(checkpoints.read_record(JobRecord.STARTPOINTS))
-    of_task: dict[str, Checkpoint | None] = {task.name: checkpoints.read(task.name) for task in model.tasks}
+    of_task = checkpoints.read_all(task.name for task in model.tasks)
     return [
         each
         for each in written

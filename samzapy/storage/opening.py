@@ -18,10 +18,10 @@ from samzapy.config.stores import StoreConfig
 from samzapy.errors import EnvironmentFailure
 from samzapy.storage.backup import TaskBackups
 from samzapy.storage.changelog import (
+    Changelogs,
     check_beginning,
     check_end,
     delete_retention_ms,
-    described_changelog,
     max_record_bytes,
 )
 from samzapy.storage.changelog_end import ChangelogEnd
@@ -107,7 +107,10 @@ class StoreOpener:
         serdes: Mapping[str, Serde],
         clock: Clock,
         lock_wait_s: float = 10.0,
+        changelogs: Changelogs | None = None,
     ) -> None:
+        """`changelogs`: those of the container; by default the task asks for its own."""
+        self._changelogs = changelogs or Changelogs(admin_of, [task.changelog_partition])
         self._config = config
         self._task = task
         self._admin_of = admin_of
@@ -206,11 +209,9 @@ class StoreOpener:
         partition = self._task.changelog_partition
         stream = config.changelog
         assert stream is not None
-        admin = self._admin_of(stream.system)
-        topic = described_changelog(admin, config, partition)
-        identity = StoreIdentity(self._job, config.name, partition, topic.stream_id, config.ttl_ms is not None)
         ssp = SystemStreamPartition(stream.system, stream.stream, partition)
-        log = admin.offsets([ssp])[ssp]
+        topic, log = self._changelogs.look(config, ssp)
+        identity = StoreIdentity(self._job, config.name, partition, topic.stream_id, config.ttl_ms is not None)
         committed = self._task.committed.get(config.name, -1)
         check_end(ssp, log, committed)
         retention_ms, now_ms = delete_retention_ms(topic, config), self._clock.wall_ms()
