@@ -66,11 +66,19 @@ class Kafka:
             admin.close()
         return topic
 
-    def load(self, name: str, events: Events, copies: int = 1) -> str:
+    def load(self, name: str, events: Events, copies: int = 1, partitions: int = PARTITIONS) -> str:
         """A new topic with events in it, `copies` times over; returns its name."""
         topic = self.unique(name)
-        self.append(topic, chain.from_iterable(repeat(events, copies)))
+        self.append(topic, chain.from_iterable(repeat(events, copies)), partitions)
         return topic
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic that no later run needs."""
+        admin = system_factory(self.settings).admin(self.settings, "benchmark")
+        try:
+            admin.delete(topic)
+        finally:
+            admin.close()
 
     def append(self, topic: str, events: Iterable[tuple[bytes, bytes]], partitions: int = PARTITIONS) -> None:
         """More events in a topic of so many partitions, which is created if there is none."""

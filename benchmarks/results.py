@@ -23,6 +23,9 @@ Repeats = Mapping[str, Mapping[str, Sequence[Measurement]]]
 PERCENTILES = ("p50_ms", "p99_ms", "p99.9_ms")
 #: Seconds from a container's start to the end of its first message, of the tasks that mark it.
 FIRST_MESSAGE = "first_message_s"
+#: Of a run with many tasks: seconds from before the job is prepared to the end of its first message, and what the
+#: container's process has open meanwhile.
+START = ("start_s", "threads", "descriptors")
 _FIGURES: dict[str, Callable[[Measurement], float]] = {
     "messages_per_s": lambda measured: measured.messages_per_s,
     "cpu_s_per_million": lambda measured: measured.cpu_s_per_million,
@@ -33,7 +36,7 @@ _FIGURES: dict[str, Callable[[Measurement], float]] = {
 def figures(repeats: Sequence[Measurement]) -> dict[str, list[float]]:
     """Every figure of every repeat, by its name."""
     found = {name: [figure(measured) for measured in repeats] for name, figure in _FIGURES.items()}
-    for name in (*PERCENTILES, "changelog_records_per_put", "commits", "commit_s", FIRST_MESSAGE):
+    for name in (*PERCENTILES, "changelog_records_per_put", "commits", "commit_s", FIRST_MESSAGE, *START):
         if all(name in measured.more for measured in repeats):
             found[name] = [measured.more[name] for measured in repeats]
     return found

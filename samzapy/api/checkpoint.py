@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
@@ -102,6 +102,10 @@ class CheckpointManager(ABC):
 
         Reads committed records up to the log's end at the time of the call. Raises RestoreError past its deadline.
         """
+
+    def read_all(self, task_names: Iterable[str]) -> dict[str, Checkpoint | None]:
+        """The last durable checkpoint of each task, as `read`; for those that read a log once for all of them."""
+        return {name: self.read(name) for name in task_names}
 
     @abstractmethod
     def write(self, checkpoints: Mapping[str, Checkpoint], producer: SystemProducer | None = None) -> None:

@@ -45,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(config: JobConfig, runner: str, *, until_end: bool) -> dict[str, Any]:
     """Run the job and describe the run: from the tasks' marks where they leave any, else as the runner saw it."""
+    began = time.monotonic()
     prepared = prepare(config, until_end=until_end)
     start, cpu = time.monotonic(), time.process_time()
     outcome = runner_of(runner).run(prepared, RunOptions())
@@ -52,7 +53,7 @@ def run(config: JobConfig, runner: str, *, until_end: bool) -> dict[str, Any]:
     marks = config.resolved.get(MARKS_KEY)
     stretch = read_stretch(Path(marks)) if marks else None
     told: dict[str, Any] = {"messages": outcome.status.processed, "more": _more(outcome, stretch)}
-    told["more"]["run_s"] = end - start
+    told["more"] |= {"prepare_s": start - began, "run_s": end - start}
     if stretch is not None:
         if stretch.first is not None:
             told["more"]["first_message_s"] = stretch.first - start

@@ -43,13 +43,16 @@ class Phase:
 @dataclass(frozen=True)
 class Measurement:
     """One run. `seconds` and `cpu_s` are of the measured stretch, `cpu_whole_s` of all processes from start to end;
-    `peak_rss` is in bytes by role (main, jvm, worker) and of the whole `tree`."""
+    `peak_rss` is in bytes by role (main, jvm, worker) and of the whole `tree`; `threads` and `descriptors` are the most
+    that one of the processes which tell of themselves had in that stretch."""
 
     messages: int
     seconds: float
     cpu_s: float
     cpu_whole_s: float
     peak_rss: Mapping[str, int]
+    threads: int = 0
+    descriptors: int = 0
     phases: tuple[Phase, ...] = ()
     more: Mapping[str, Any] = field(default_factory=dict)
 
@@ -126,6 +129,8 @@ def _measurement(told: Mapping[str, Any], tree: ProcessTree) -> Measurement:
         cpu_s=told["cpu_s"] + sampled,
         cpu_whole_s=tree.cpu_s(),
         peak_rss={**{role: tree.peak_rss(role) for role in sorted(tree.roles)}, "tree": tree.peak_rss()},
+        threads=max(tree.most_threads(role, start, end) for role in exact),
+        descriptors=max(tree.most_descriptors(role, start, end) for role in exact),
         phases=phases(told.get("timeline", ())),
         more=told.get("more", {}),
     )

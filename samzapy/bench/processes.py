@@ -1,9 +1,10 @@
-"""Samples of a process tree: CPU and memory by role."""
+"""Samples of a process tree: CPU, memory, threads and file descriptors by role."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import psutil
@@ -20,6 +21,8 @@ class _Series:
     times: list[float] = field(default_factory=list)
     cpu_s: list[float] = field(default_factory=list)
     rss: list[int] = field(default_factory=list)
+    threads: list[int] = field(default_factory=list)
+    descriptors: list[int] = field(default_factory=list)
 
 
 class ProcessTree:
@@ -45,17 +48,26 @@ class ProcessTree:
 
     def cpu_s(self, role: str | None = None, start: float | None = None, end: float | None = None) -> float:
         """CPU seconds of a role's processes (None: of all) between two `time.monotonic` times (None: its whole life)."""
-        chosen = [series for series in self._series.values() if role in {None, series.role}]
-        return sum(_at(series, end, last=True) - _at(series, start, last=False) for series in chosen)
+        return sum(_at(series, end, last=True) - _at(series, start, last=False) for series in self._of(role))
 
     def peak_rss(self, role: str | None = None) -> int:
         """The most bytes that a role's processes (None: all) held at one time."""
         held: dict[float, int] = {}
-        for series in self._series.values():
-            if role in {None, series.role}:
-                for at, rss in zip(series.times, series.rss, strict=True):
-                    held[at] = held.get(at, 0) + rss
+        for series in self._of(role):
+            for at, rss in zip(series.times, series.rss, strict=True):
+                held[at] = held.get(at, 0) + rss
         return max(held.values(), default=0)
+
+    def most_threads(self, role: str, start: float, end: float) -> int:
+        """The most threads that one process of a role had between two `time.monotonic` times."""
+        return max((_most(series, series.threads, start, end) for series in self._of(role)), default=0)
+
+    def most_descriptors(self, role: str, start: float, end: float) -> int:
+        """The most file descriptors that one process of a role had open between two `time.monotonic` times."""
+        return max((_most(series, series.descriptors, start, end) for series in self._of(role)), default=0)
+
+    def _of(self, role: str | None) -> list[_Series]:
+        return [series for series in list(self._series.values()) if role in {None, series.role}]
 
     @property
     def roles(self) -> set[str]:
@@ -80,6 +92,8 @@ class ProcessTree:
                     cpu = process.cpu_times()
                     rss = process.memory_info().rss
                     role = self._role(process)
+                    threads = process.num_threads()
+                descriptors = process.num_fds()
             except psutil.Error:
                 continue  # it ended while being looked at
             series = self._series.setdefault(process.pid, _Series(role))
@@ -87,11 +101,20 @@ class ProcessTree:
             series.times.append(now)
             series.cpu_s.append(cpu.user + cpu.system)
             series.rss.append(rss)
+            series.threads.append(threads)
+            series.descriptors.append(descriptors)
 
     def _role(self, process: psutil.Process) -> str:
         if process.pid == self._root.pid:
             return MAIN
         return JVM if process.name() == "java" else WORKER
+
+
+def _most(series: _Series, values: Sequence[int], start: float, end: float) -> int:
+    """The largest value of the samples between two moments; of the nearest one if the stretch lies between two samples."""
+    inside = [value for at, value in zip(series.times, values, strict=True) if start <= at <= end]
+    nearest = min(range(len(values)), key=lambda index: abs(series.times[index] - end))
+    return max(inside, default=values[nearest])
 
 
 def _at(series: _Series, moment: float | None, *, last: bool) -> float:

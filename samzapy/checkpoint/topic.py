@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
@@ -68,6 +68,10 @@ class TopicCheckpointManager(CheckpointManager):
     def read(self, task_name: str) -> Checkpoint | None:
         self._catch_up()
         return self._checkpoints.get(task_name)
+
+    def read_all(self, task_names: Iterable[str]) -> dict[str, Checkpoint | None]:
+        self._catch_up()
+        return {name: self._checkpoints.get(name) for name in task_names}
 
     def read_changelog_partitions(self) -> dict[str, int]:
         self._catch_up()

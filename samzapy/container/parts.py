@@ -62,6 +62,7 @@ from samzapy.container.state_parts import state_checkpoints_of
 from samzapy.container.sweeping import sweep_in_background
 from samzapy.container.task_instance import TaskInstance
 from samzapy.job.model import ContainerModel, TaskModel
+from samzapy.storage.changelog import Changelogs
 from samzapy.storage.manager import OpeningStores, TaskStores, begin_task_stores, restore_together
 from samzapy.storage.opening import TaskSettings
 
@@ -115,7 +116,8 @@ class Parts:
     def read_checkpoints(self, ownership: Ownership) -> dict[str, Checkpoint | None]:
         """The last checkpoint of every task, None where there is none. Raises JobTakenOver."""
         ownership.check(self._checkpoints)
-        return {t.name: of_inputs(self.config, t.name, self._checkpoints.read(t.name)) for t in self.model.tasks}
+        found = self._checkpoints.read_all(task.name for task in self.model.tasks)
+        return {name: of_inputs(self.config, name, checkpoint) for name, checkpoint in found.items()}
 
     def starting_offsets(self, checkpoints: Mapping[str, Checkpoint | None], now_ms: int) -> dict[str, Offsets]:
         """Where every task starts; what that skips or repeats is counted. Raises OffsetOutOfRange, UnknownStream."""
@@ -141,6 +143,7 @@ class Parts:
     ) -> dict[str, TaskStores]:
         """The stores of every task, restored; `on_restore` hears of `task/store`, offsets read, offsets to read."""
         adopted = Adopted.from_json(self._checkpoints.read_record(JobRecord.ADOPTED))
+        changelogs = Changelogs(self._clients.admin, [task.changelog_partition for task in self.model.tasks])
         openings: list[OpeningStores] = []
         began = clock.monotonic()
         with ExitStack() as failing:
@@ -165,6 +168,7 @@ class Parts:
                     engines=self._engines,
                     admin_of=self._clients.admin,
                     clock=clock,
+                    changelogs=changelogs,
                 )
                 failing.callback(opening.abandon)
                 openings.append(opening)

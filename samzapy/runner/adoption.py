@@ -24,7 +24,8 @@ def refuse_foreign(config: JobConfig, model: JobModel, checkpoints: CheckpointMa
     was copied with its changelogs. Tasks that have committed look for themselves when they restore."""
     if config.task.checkpoint is None:
         return
-    numbers = sorted({task.changelog_partition for task in model.tasks if checkpoints.read(task.name) is None})
+    found = checkpoints.read_all(task.name for task in model.tasks)
+    numbers = sorted({task.changelog_partition for task in model.tasks if found[task.name] is None})
     adopted = Adopted.from_json(checkpoints.read_record(JobRecord.ADOPTED))
     for store in config.stores.values() if numbers else ():
         _refuse_foreign_of(store, numbers, adopted, clients)

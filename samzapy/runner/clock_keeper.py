@@ -31,7 +31,7 @@ _CLOCK = "checkpoint-clock"
 
 def read_clocks(checkpoints: CheckpointManager, model: JobModel) -> KeptClocks:
     """What earlier runs have left: each task's clock in its checkpoint, the job's in its record. Raises RestoreError."""
-    found = {task.name: checkpoints.read(task.name) for task in model.tasks}
+    found = checkpoints.read_all(task.name for task in model.tasks)
     clocks = {name: each.clock for name, each in found.items() if each is not None and each.clock is not None}
     record = checkpoints.read_record(JobRecord.CLOCK)
     kept = None if record is None else record.get(_CLOCK)

@@ -52,7 +52,7 @@ def read_positions(config: JobConfig, model: JobModel) -> JobPositions:
 
 
 def _read(model: JobModel, clients: SystemClients, checkpoints: CheckpointManager) -> JobPositions:
-    found = {task.name: checkpoints.read(task.name) for task in model.tasks}
+    found = checkpoints.read_all(task.name for task in model.tasks)
     logs: dict[SystemStreamPartition, OffsetRange] = {}
     ssps = {ssp for task in model.tasks for ssp in task.ssps}
     for system in sorted({ssp.system for ssp in ssps}):

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
+from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.checkpoint import manager_for
 from samzapy.checkpoint.startpoints import Startpoint, from_json, is_followed, to_json
 from samzapy.checkpoint.target import Target
@@ -64,7 +64,7 @@ def clear_startpoints(config: JobConfig, model: JobModel, clock: Clock = SYSTEM_
 def _valid(checkpoints: CheckpointManager, model: JobModel, now_ms: int) -> list[Startpoint]:
     """Neither expired nor followed by every task they are for."""
     written = from_json(checkpoints.read_record(JobRecord.STARTPOINTS))
-    of_task: dict[str, Checkpoint | None] = {task.name: checkpoints.read(task.name) for task in model.tasks}
+    of_task = checkpoints.read_all(task.name for task in model.tasks)
     return [
         each
         for each in written

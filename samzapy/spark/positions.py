@@ -53,7 +53,8 @@ def commit_positions(
 
     Raises JobTakenOver if the job was started meanwhile; then nothing is committed.
     """
-    merged = {task: _merged(checkpoints.read(task), new) for task, new in updates.items()}
+    before = checkpoints.read_all(updates)
+    merged = {task: _merged(before[task], new) for task, new in updates.items()}
     with closing(Ownership(config, run_id)) as ownership:
         ownership.look()
     # Looked at before, and not inside the transaction: who reads the topic waits for whatever is open in it.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
+
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, SystemAdmin
 from samzapy.config.access_log import access_log_stream
@@ -73,6 +75,30 @@ def ensure_access_log(admin: SystemAdmin, config: StoreConfig, partitions: int) 
         admin.create(StreamSpec(stream, partitions, {}, config.changelog_replication_factor))
 
 
+class Changelogs:
+    """The changelogs of a container's stores as its tasks find them: each is asked for once, with all the tasks' partitions.
+
+    The ends are those of the first look, when no predecessor of the tasks writes any more.
+    """
+
+    def __init__(self, admin_of: Callable[[str], SystemAdmin], partitions: Collection[int]) -> None:
+        """`partitions`: the changelog partitions of the tasks."""
+        self._admin_of = admin_of
+        self._partitions = partitions
+        self._found: dict[str, tuple[StreamDescription, Mapping[SystemStreamPartition, OffsetRange]]] = {}
+
+    def look(self, config: StoreConfig, ssp: SystemStreamPartition) -> tuple[StreamDescription, OffsetRange]:
+        """The changelog of a store, and what the partition `ssp` of it holds. Raises as `described_changelog`."""
+        if config.name not in self._found:
+            admin = self._admin_of(ssp.system)
+            topic = described_changelog(admin, config, ssp.partition)
+            ssps = [ssp._replace(partition=number) for number in self._partitions if number < topic.partitions]
+            self._found[config.name] = topic, admin.offsets(ssps)
+        topic, logs = self._found[config.name]
+        check_partition(topic, ssp.partition)
+        return topic, logs[ssp]
+
+
 def described_changelog(admin: SystemAdmin, config: StoreConfig, partition: int) -> StreamDescription:
     """The changelog as a task finds it. Raises UnknownStream, or EnvironmentFailure if it cannot hold its state."""
     if config.changelog is None:
@@ -82,11 +108,16 @@ def described_changelog(admin: SystemAdmin, config: StoreConfig, partition: int)
     if description is None:
         raise UnknownStream(config.changelog.system, stream)
     check_changelog(description, config)
+    check_partition(description, partition)
+    return description
+
+
+def check_partition(description: StreamDescription, partition: int) -> None:
+    """Raise EnvironmentFailure if the topic does not have that partition."""
     if partition >= description.partitions:
         raise EnvironmentFailure(
-            f"changelog {stream} has {description.partitions} partitions, the task needs partition {partition}"
+            f"changelog {description.stream} has {description.partitions} partitions, the task needs partition {partition}"
         )
-    return description
 
 
 def check_changelog(description: StreamDescription, config: StoreConfig) -> None:

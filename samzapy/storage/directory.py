@@ -10,7 +10,7 @@ from pathlib import Path
 from samzapy.errors import StoreError
 
 #: Brackets and commas are in the names of tasks of one partition: `SystemStreamPartition_[kafka,_orders,_0]`.
-_SAFE = re.compile(r"^[A-Za-z0-9._,\[\]\-]{1,200}$")
+_SAFE = re.compile(r"^[A-Za-z0-9._,~\[\]\-]{1,200}$")
 
 
 def store_directory(base: Path, job: str, store: str, task: str) -> Path:
@@ -22,7 +22,7 @@ def store_directory(base: Path, job: str, store: str, task: str) -> Path:
     names = (job, store, task.replace(" ", "_"))
     for name in names:
         if not _SAFE.match(name) or name in {".", ".."}:
-            raise StoreError(f"{name!r} cannot name a directory: only A-Za-z0-9._,[]- and up to 200 characters")
+            raise StoreError(f"{name!r} cannot name a directory: only A-Za-z0-9._,~[]- and up to 200 characters")
     path = root.joinpath(*names).resolve()
     if root not in path.parents:
         raise StoreError(f"{root.joinpath(*names)} leads out of {root}, to {path}")

@@ -19,6 +19,7 @@ from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem, StoreError
 from samzapy.plugins import PluginError, load_class
 from samzapy.storage.backup import BackupUnavailable, check_folder
+from samzapy.storage.changelog import Changelogs
 from samzapy.storage.changelog_end import ChangelogEnd
 from samzapy.storage.kv.read_only import ReadOnlyStore
 from samzapy.storage.opening import Restored, StoreOpener, TaskSettings
@@ -250,14 +251,15 @@ def begin_task_stores(
     admin_of: Callable[[str], SystemAdmin],
     clock: Clock,
     lock_wait_s: float = 10.0,
+    changelogs: Changelogs | None = None,
 ) -> OpeningStores:
     """Open the stores of one task, to be restored. Stores without a changelog start empty.
 
     The changelogs exist (`ensure_changelog`) and no predecessor of the task writes to them any more: their ends, taken
-    here, are the restore's bounds. Raises StoreLocked when a store is still locked after `lock_wait_s` seconds,
+    here, are the restore's bounds; `changelogs` takes them for the tasks of a container together. Raises StoreLocked when a store is still locked after `lock_wait_s` seconds,
     EnvironmentFailure when a changelog is missing or not compacted.
     """
-    opener = StoreOpener(config, task, admin_of, engines, serdes, clock, lock_wait_s)
+    opener = StoreOpener(config, task, admin_of, engines, serdes, clock, lock_wait_s, changelogs)
     opener.begin(provisional=True)
     return OpeningStores(opener)
 

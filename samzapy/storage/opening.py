@@ -19,10 +19,10 @@ from samzapy.errors import EnvironmentFailure
 from samzapy.storage.acceptance import Acceptance
 from samzapy.storage.backup import TaskBackups
 from samzapy.storage.changelog import (
+    Changelogs,
     check_beginning,
     check_end,
     delete_retention_ms,
-    described_changelog,
     max_record_bytes,
 )
 from samzapy.storage.changelog_end import ChangelogEnd
@@ -111,7 +111,10 @@ class StoreOpener:
         serdes: Mapping[str, Serde],
         clock: Clock,
         lock_wait_s: float = 10.0,
+        changelogs: Changelogs | None = None,
     ) -> None:
+        """`changelogs`: those of the container; by default the task asks for its own."""
+        self._changelogs = changelogs or Changelogs(admin_of, [task.changelog_partition])
         self._config = config
         self._task = task
         self._admin_of = admin_of
@@ -226,12 +229,10 @@ class StoreOpener:
         partition = self._task.changelog_partition
         stream = config.changelog
         assert stream is not None
-        admin = self._admin_of(stream.system)
-        topic = described_changelog(admin, config, partition)
+        ssp = SystemStreamPartition(stream.system, stream.stream, partition)
+        topic, log = self._changelogs.look(config, ssp)
         serdes = entry_serde_names(self._config, config, factory)
         identity = StoreIdentity(self._job, config.name, partition, topic.stream_id, config.ttl_ms is not None, *serdes)
-        ssp = SystemStreamPartition(stream.system, stream.stream, partition)
-        log = admin.offsets([ssp])[ssp]
         committed = self._task.committed.get(config.name, -1)
         check_end(ssp, log, committed)
         accepted = Acceptance(config, identity, log, delete_retention_ms(topic, config), self._clock.wall_ms())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -63,6 +63,8 @@ class KafkaAdmin(SystemAdmin):
         self._closed = False
         #: Topics that the controller has made, or said to have.
         self._known: set[str] = set()
+        #: Partitions of the topics, as the cluster knew them last.
+        self._counts: dict[str, int] = {}
 
     def create(self, spec: StreamSpec) -> bool:
         if spec.partitions < 1:
@@ -136,15 +138,15 @@ class KafkaAdmin(SystemAdmin):
 
     def offsets(self, ssps: Iterable[SystemStreamPartition]) -> dict[SystemStreamPartition, OffsetRange]:
         chosen = list(ssps)
-        oldest = self._list_offsets(chosen, OffsetSpec.earliest())
-        upcoming = self._list_offsets(chosen, OffsetSpec.latest())
+        oldest, upcoming = self._list_offsets(chosen, OffsetSpec.earliest(), OffsetSpec.latest())
         return {ssp: OffsetRange(oldest[ssp], upcoming[ssp]) for ssp in chosen}
 
     def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
         chosen = list(ssps)
-        found = self._list_offsets(chosen, OffsetSpec.for_timestamp(int(time_ms)))
+        (found,) = self._list_offsets(chosen, OffsetSpec.for_timestamp(int(time_ms)))
         none = [ssp for ssp, offset in found.items() if offset < 0]
-        return {**found, **self._list_offsets(none, OffsetSpec.latest())}
+        (upcoming,) = self._list_offsets(none, OffsetSpec.latest())
+        return {**found, **upcoming}
 
     def delete_records(self, ssp: SystemStreamPartition, before: int) -> None:
         oldest, upcoming = self.offsets([ssp])[ssp]
@@ -157,6 +159,7 @@ class KafkaAdmin(SystemAdmin):
 
     def delete(self, stream: str) -> None:
         self._known.discard(stream)
+        self._counts.pop(stream, None)
         self._result(self._client.delete_topics([stream], request_timeout=_REQUEST_S)[stream], stream)
         self._wait(f"topic '{stream}' is still there", lambda: self.describe(stream) is None)
 
@@ -191,26 +194,45 @@ class KafkaAdmin(SystemAdmin):
     def _topic(self, stream: str) -> Any:
         return reach(self._client, self._alarms).topics.get(stream)
 
-    def _list_offsets(self, ssps: list[SystemStreamPartition], spec: Any) -> dict[SystemStreamPartition, int]:
-        """The offsets; asks again for as long as a partition is between leaders, 30 s at most."""
+    def _list_offsets(self, ssps: list[SystemStreamPartition], *specs: Any) -> list[dict[SystemStreamPartition, int]]:
+        """The offsets, by each of `specs`; asks again for as long as a partition is between leaders, 30 s at most.
+
+        The metadata of all topics, which a large cluster takes long to send, are asked for only when a partition is not
+        known yet, or an answer casts doubt on what is.
+        """
         deadline = self._clock.monotonic() + _SETTLE_S
         while ssps:
-            partition_counts(self._client, self._alarms, ssps, self._clock)
+            known = all(ssp.partition < self._counts.get(ssp.stream, 0) for ssp in ssps)
+            if not known:
+                self._counts = partition_counts(self._client, self._alarms, ssps, self._clock)
             try:
-                return self._list_offsets_once(ssps, spec)
+                return self._list_offsets_once(ssps, specs)
             except KafkaException as cause:
+                self._counts = {}
                 error = error_of(cause)
-                if error.code() not in _BETWEEN_LEADERS or self._clock.monotonic() > deadline:
+                lost = error.code() not in _BETWEEN_LEADERS or self._clock.monotonic() > deadline
+                if lost and not known:
                     raise general_error(error, self._alarms.system, self._alarms.servers) from cause
                 self._client.poll(_PAUSE_S)
-        return {}
+        return [{} for _ in specs]
 
-    def _list_offsets_once(self, ssps: list[SystemStreamPartition], spec: Any) -> dict[SystemStreamPartition, int]:
-        wanted = {TopicPartition(ssp.stream, ssp.partition): spec for ssp in ssps}
+    def _list_offsets_once(
+        self, ssps: list[SystemStreamPartition], specs: Sequence[Any]
+    ) -> list[dict[SystemStreamPartition, int]]:
         level = IsolationLevel.READ_UNCOMMITTED
-        answers = self._client.list_offsets(wanted, isolation_level=level, request_timeout=_REQUEST_S)
-        by_partition = {(at.topic, at.partition): answer for at, answer in answers.items()}
-        return {ssp: int(by_partition[ssp[1:]].result(_SETTLE_S).offset) for ssp in ssps}
+        asked = [
+            self._client.list_offsets(
+                {TopicPartition(ssp.stream, ssp.partition): spec for ssp in ssps},
+                isolation_level=level,
+                request_timeout=_REQUEST_S,
+            )
+            for spec in specs
+        ]
+        found = []
+        for answers in asked:
+            by_partition = {(at.topic, at.partition): answer for at, answer in answers.items()}
+            found.append({ssp: int(by_partition[ssp[1:]].result(_SETTLE_S).offset) for ssp in ssps})
+        return found
 
     def _result(self, answer: Any, where: str) -> Any:
         try:
