@@ -180,7 +180,8 @@ class _Planning:
         check_copartitioned(config, inputs, self._task_class)
         model = plan(config, self._counts, previous, inputs)
         clocks = read_clocks(checkpoints, model)
-        check_checkpoints(config, load_engines(config), (checkpoints.read(task.name) for task in model.tasks))
+        committed = checkpoints.read_all(task.name for task in model.tasks)
+        check_checkpoints(config, load_engines(config), committed.values())
         self._check_changelogs(model, checkpoints)
         # 5  checkpoints
         checkpoints.start()

@@ -91,7 +91,8 @@ def take_over(
         logger.warning("Waiting %.0f s, as long as the run before may go on unseen", previous.lease_ms / 1000)
         wait(previous.lease_ms / 1000)
     # 6  epochs
-    greatest = max((found.epoch for found in checkpoints.read_all(tasks).values() if found is not None), default=0)
+    epochs = [found.epoch for found in checkpoints.read_all(tasks).values() if found is not None]
+    greatest = max(epochs, default=0)
     if greatest >= mine.epoch:
         mine = replace(mine, epoch=greatest + _ATTEMPTS)
     if mine != unsure:
