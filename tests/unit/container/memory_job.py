@@ -127,11 +127,11 @@ class MemoryJob:
         )
         self.producer.flush()
 
-    def container(self, until_end=True, clock=SYSTEM_CLOCK, **overrides):
-        """A container with every task of the job, and the coordinator it reports to."""
+    def container(self, until_end=True, clock=SYSTEM_CLOCK, tasks=None, **overrides):
+        """A container with every task of the job, or with the first `tasks` of them, and the coordinator it reports to."""
         config = load_job(self.flat | overrides)
         prepared = prepare(config, until_end=until_end)
-        model = replace(prepared.model.containers[0], tasks=prepared.model.tasks)
+        model = replace(prepared.model.containers[0], tasks=prepared.model.tasks[:tasks])
         coordinator = Coordinator(config.name, JobSpec(prepared.model, config.raw, prepared.ends), 5.0)
         lease = LocalLease(coordinator, "0")
         return build_container(config, model, lease, ends=prepared.ends, clock=clock), coordinator
