@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install java demo test test-slow test-samza torture soak check format bench kafka clean
+.PHONY: help install java demo test test-slow mutants test-samza torture soak check format bench kafka clean
 
 help: ## list the commands
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ test-slow: install java ## run the tests that are too long for `make test`
 
 torture: install java ## kill, cut off, fill up, damage and jump in every guarantee, and count what was lost, doubled, different
 	$(BIN)/python -m pytest -q --timeout=600 --numprocesses 3 --dist loadfile tests/torture $(if $(TABLE),--torture-table $(TABLE))
+
+mutants: install java ## break the product in known ways, one at a time in a copy, and see that the tests notice: make mutants [ONLY=text]
+	$(BIN)/python -m tests.mutants $(if $(ONLY),"$(ONLY)")
 
 test-samza: install java ## run a job in turns on the real Apache Samza (needs Maven) and here
 	@command -v mvn >/dev/null 2>&1 || { echo "Building the Java side needs Maven and found none: install it (Debian: apt-get install maven)" >&2; exit 3; }

@@ -107,6 +107,23 @@ def test_an_open_transaction_is_invisible_and_holds_back_what_follows_it(system)
     assert [value for _, _, value in system.read(stream, consumer=consumer)] == [b"open", b"after"]
 
 
+def test_a_reader_waits_for_the_oldest_of_several_open_transactions(system):
+    stream = system.create()
+    ssp = system.ssp(stream)
+    first, second, third = (system.transactional() for _ in range(3))
+    for producer, value in ((first, b"1"), (second, b"2"), (third, b"3")):
+        producer.begin()
+        send(producer, stream, value)
+        producer.flush()
+    second.commit()
+    consumer = system.reader((ssp, 0))
+    assert consumer.poll(0.1, 10) == []
+    assert consumer.position(ssp) == 0
+    third.abort()
+    first.commit()
+    assert [value for _, _, value in system.read(stream, consumer=consumer)] == [b"1", b"2"]
+
+
 def test_upcoming_counts_an_open_transaction(system):
     stream = system.create()
     producer = system.transactional()

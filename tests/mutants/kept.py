@@ -1,13 +1,22 @@
-"""The changes, by the package they are in."""
+"""The changes, by what they are about."""
 
 from __future__ import annotations
 
 from tests.mutants.trial import Mutant
 
-_DISTURBED = "tests/integration/test_disturbed_producer.py"
+_CONTRACT = "tests/contract/test_system_contract.py"
+_TRANSACTIONS = "tests/contract/test_system_transactions_contract.py"
+_LEASES = "tests/unit/coordinator/test_leases.py"
 _LOCAL = "tests/unit/system/test_local_system.py"
+_MEMORY = "tests/unit/system/test_memory_system.py"
+_OFFSETS = "tests/unit/checkpoint/test_files_and_codec.py"
+_POLICIES = "tests/unit/container/test_error_policies.py"
+_RESTORE = "tests/unit/storage/test_restore.py"
+_ROWS_BY_TIME = "tests/unit/container/test_tables_by_time.py"
+_TABLES = "tests/unit/system/test_database_system.py"
 
-MUTANTS: tuple[Mutant, ...] = (
+#: Who owns a job, a container, a transaction.
+_OWNERS = (
     Mutant(
         "samzapy/spark/partition_writer.py",
         "            producer.init_transactions()\n            ownership.look()\n",
@@ -21,21 +30,283 @@ MUTANTS: tuple[Mutant, ...] = (
         ("tests/unit/runner/test_drain_request.py",),
     ),
     Mutant(
-        "samzapy/system/local/transactions.py",
-        "WHERE transactional_id = ? AND deadline_ms IS NULL",
-        "WHERE transactional_id = ?",
-        (_LOCAL,),
-    ),
-    Mutant(
         "samzapy/system/kafka/producer.py",
         "        if self.took_over:\n",
         "        if False:\n",
-        (_DISTURBED,),
+        ("tests/integration/test_disturbed_producer.py",),
     ),
     Mutant(
         "samzapy/system/kafka/producer.py",
         "self.took_over = self._alarms.disturbed",
         "self.took_over = False",
-        (_DISTURBED,),
+        ("tests/integration/test_disturbed_producer.py",),
+    ),
+    Mutant(
+        "samzapy/coordinator/leases.py",
+        "if self._abandoned or grant is None or grant.epoch != epoch:",
+        "if self._abandoned or grant is None:",
+        (_LEASES,),
+    ),
+    Mutant(
+        "samzapy/coordinator/leases.py", ".monotonic() >= grant.expires", ".monotonic() > grant.expires", (_LEASES,)
+    ),
+    Mutant(
+        "samzapy/coordinator/leases.py",
+        "max(self._last_epoch + 1, self._clock.wall_ms())",
+        "self._clock.wall_ms()",
+        (_LEASES,),
+    ),
+    Mutant("samzapy/coordinator/leases.py", "        self._released.discard(container_id)\n", "", (_LEASES,)),
+    Mutant(
+        "samzapy/coordinator/leases.py",
+        "if grant is not None and grant.epoch == epoch:\n            grant.state = state",
+        "if grant is not None:\n            grant.state = state",
+        (_LEASES,),
+    ),
+    Mutant(
+        "samzapy/coordinator/leases.py",
+        "if grant.state is not ContainerState.DONE:\n",
+        "if True:\n",
+        (_LEASES,),
     ),
 )
+
+#: The embedded systems.
+_SYSTEMS = (
+    Mutant(
+        "samzapy/system/local/transactions.py",
+        "WHERE transactional_id = ? AND deadline_ms IS NULL",
+        "WHERE transactional_id = ?",
+        (_LOCAL,),
+    ),
+    Mutant("samzapy/system/local/transactions.py", "WHERE deadline_ms <= ?", "WHERE deadline_ms < ?", (_LOCAL,)),
+    Mutant(
+        "samzapy/system/local/transactions.py",
+        "if row is None or row[0] != owner.epoch:",
+        "if row is None:",
+        (_LOCAL, _TRANSACTIONS + "::test_a_fenced_producer_cannot_commit"),
+    ),
+    Mutant(
+        "samzapy/system/local/transactions.py",
+        "    _abort(database, transactional_id)\n    database.execute(\n",
+        "    database.execute(\n",
+        (_LOCAL, _TRANSACTIONS),
+    ),
+    Mutant("samzapy/system/local/reader.py", "blocked or stable < upcoming", "blocked", (_LOCAL,)),
+    Mutant(
+        "samzapy/system/local/cleaning.py",
+        "_compact(database, topic, slot, stable, now_ms)",
+        "_compact(database, topic, slot, upcoming, now_ms)",
+        (_LOCAL,),
+    ),
+    Mutant("samzapy/system/local/cleaning.py", "AND time_ms <= ?", "AND time_ms < ?", (_LOCAL,)),
+    Mutant(
+        "samzapy/system/memory/cluster.py",
+        "if owner is not None and state is not None and state.deadline is None:",
+        "if owner is not None and state is not None:",
+        (_MEMORY,),
+    ),
+    Mutant(
+        "samzapy/system/memory/cluster.py", "state.deadline <= self.clock", "state.deadline < self.clock", (_MEMORY,)
+    ),
+    Mutant(
+        "samzapy/system/memory/log.py",
+        "return min((ranges[0][0]",
+        "return max((ranges[0][0]",
+        (_TRANSACTIONS + "::test_a_reader_waits_for_the_oldest_of_several_open_transactions[memory]",),
+    ),
+    Mutant("samzapy/system/memory/log.py", "or offsets[i] >= horizon]", "or offsets[i] > horizon]", (_MEMORY,)),
+    Mutant(
+        "samzapy/system/memory/log.py", "        until = self.stable\n", "        until = self.upcoming\n", (_MEMORY,)
+    ),
+    Mutant(
+        "samzapy/system/memory/log.py", "max(self.oldest, min(kept, self.stable))", "max(self.oldest, kept)", (_MEMORY,)
+    ),
+)
+
+#: Tables, bootstrap streams.
+_INPUTS = (
+    Mutant(
+        "samzapy/system/database/order.py",
+        "            if following != second:\n",
+        "            if False:\n",
+        (_TABLES,),
+    ),
+    Mutant(
+        "samzapy/system/database/order.py",
+        "            return Page(self._numbered([each for each in own if each[0] < last], position), last << ROW_BITS)\n",
+        "            return Page(self._numbered(own, position), last << ROW_BITS)\n",
+        (_TABLES,),
+    ),
+    Mutant(
+        "samzapy/container/boundaries.py",
+        "        if self.possible:\n            self._committer.commit(tasks)\n        else:\n",
+        "        self._committer.commit(tasks)\n        if not self.possible:\n",
+        (_ROWS_BY_TIME + "::test_a_run_that_ends_after_any_row_leaves_the_others_to_the_next",),
+    ),
+    Mutant(
+        "samzapy/container/boundaries.py",
+        "{ssp: behind(ssp, end) for ssp, end in ends.items()}",
+        "ends",
+        (_ROWS_BY_TIME + "::test_at_most_once_repeats_no_row_of_a_second_that_was_processed_in_part",),
+    ),
+    Mutant(
+        "samzapy/container/run_loop.py",
+        "        return (self._stopping or self._should_stop()) and self._commits.possible\n",
+        "        return self._stopping or self._should_stop()\n",
+        (_ROWS_BY_TIME + "::test_a_run_that_ends_after_any_row_leaves_the_others_to_the_next",),
+    ),
+    Mutant(
+        "samzapy/system/choosers/bootstrap.py",
+        "if position(ssp) < head}\n        return bool",
+        "if position(ssp) < head and False}\n        return bool",
+        ("tests/unit/system/test_choosing_consumer.py",),
+    ),
+    Mutant(
+        "samzapy/system/choosers/bootstrap.py",
+        "if position(ssp) >= head and (",
+        "if position(ssp) > head and (",
+        ("tests/unit/system/test_choosing_consumer.py",),
+    ),
+)
+
+#: Where a task starts, and what it holds then.
+_STATE = (
+    Mutant("samzapy/checkpoint/offsets.py", "if log.oldest <= committed and (", "if (", (_OFFSETS,)),
+    Mutant(
+        "samzapy/checkpoint/offsets.py", "committed <= log.upcoming)", "committed <= log.upcoming + 1)", (_OFFSETS,)
+    ),
+    Mutant(
+        "samzapy/checkpoint/offsets.py",
+        "checkpoint is None or stream.reset_offset else",
+        "checkpoint is None else",
+        (_OFFSETS,),
+    ),
+    Mutant("samzapy/checkpoint/offsets.py", "max(log.oldest, log.upcoming - 1)", "log.upcoming - 1", (_OFFSETS,)),
+    Mutant("samzapy/storage/restore.py", "positions[r.ssp] >= r.bound]", "positions[r.ssp] > r.bound]", (_RESTORE,)),
+    Mutant(
+        "samzapy/storage/restore.py",
+        "count = bisect_left(batch.offsets, self.bound)",
+        "count = len(batch.offsets)",
+        (_RESTORE,),
+    ),
+    Mutant(
+        "samzapy/storage/restore.py",
+        "self._write(self.bound - 1, now_ms)",
+        "self._write(self.bound, now_ms)",
+        (_RESTORE,),
+    ),
+    Mutant(
+        "samzapy/storage/restore.py",
+        "        if active and now - moved > stall_s:\n",
+        "        if False:\n",
+        (_RESTORE,),
+    ),
+    Mutant(
+        "samzapy/storage/opening.py",
+        "else local.marker.changelog_offset + 1",
+        "else local.marker.changelog_offset",
+        (_RESTORE,),
+    ),
+    Mutant(
+        "samzapy/storage/opening.py",
+        "        check_end(ssp, log, committed)\n",
+        "",
+        (
+            "tests/unit/container/test_container.py::test_a_deleted_changelog_is_refused_and_the_local_store_is_left_alone",
+        ),
+    ),
+    Mutant(
+        "samzapy/storage/changelog.py", "if committed >= log.upcoming:", "if committed > log.upcoming:", (_RESTORE,)
+    ),
+    Mutant(
+        "samzapy/storage/changelog.py",
+        "if committed >= 0 and log.oldest > 0:",
+        "if committed > 0 and log.oldest > 0:",
+        (_RESTORE,),
+    ),
+    Mutant(
+        "samzapy/storage/kv/expiring.py",
+        "return self.clock.wall_ms() - self.ttl_ms",
+        "return self.clock.wall_ms() - self.ttl_ms - 1",
+        ("tests/unit/storage/test_expiring_store.py",),
+    ),
+)
+
+#: Messages that fail, commits that are asked for.
+_LOOP = (
+    Mutant(
+        "samzapy/container/run_loop.py",
+        "        if envelopes[0].offset < task.offsets[ssp]:\n",
+        "        if False:\n",
+        (
+            "tests/unit/container/test_container.py::test_a_task_that_is_ahead_of_another_in_a_broadcast_partition_gets_nothing_of_it_twice",
+        ),
+    ),
+    Mutant(
+        "samzapy/container/run_loop.py",
+        "or all(each.requests",
+        "or any(each.requests",
+        ("tests/unit/container/test_container.py",),
+    ),
+    Mutant(
+        "samzapy/container/run_loop.py",
+        "            if task.over_budget():\n                self._commit_tasks([task])\n            if done",
+        "            if done",
+        ("tests/unit/container/test_container.py",),
+    ),
+    Mutant(
+        "samzapy/container/run_loop.py",
+        "            if task.requests.pending:\n                self._obey(task)\n            if timing is not None:\n                self._fire",
+        "            if timing is not None:\n                self._fire",
+        ("tests/unit/container/test_container.py",),
+    ),
+    Mutant(
+        "samzapy/container/policies/recovery.py",
+        "if again is not None and not policy.ignores(failure):",
+        "if again is not None:",
+        (_POLICIES + "::test_an_ignored_exception_is_not_tried_again",),
+    ),
+    Mutant(
+        "samzapy/container/policies/recovery.py",
+        "        return isinstance(failure, StoreRefused)\n",
+        "        return True\n",
+        (_POLICIES,),
+    ),
+    Mutant(
+        "samzapy/container/policies/undo_journal.py", "in reversed(self._before):", "in self._before:", (_POLICIES,)
+    ),
+    Mutant("samzapy/container/policies/task_instance.py", "                begin()\n", "", (_POLICIES,)),
+    Mutant(
+        "samzapy/config/stores.py",
+        "store=name) or cache_mode,",
+        'store=name) or "reference",',
+        (_POLICIES + "::test_an_object_changed_in_place_is_as_it_was_after_a_message_that_failed",),
+    ),
+    Mutant(
+        "samzapy/config/error_policy.py",
+        "and not self.retries and not self.ignored",
+        "and not self.retries",
+        (_POLICIES, "tests/unit/config/test_error_keys.py"),
+    ),
+    Mutant(
+        "samzapy/config/error_policy.py",
+        "min(self.backoff_ms * 2**n, LONGEST_BACKOFF_MS)",
+        "self.backoff_ms * 2**n",
+        ("tests/unit/config/test_error_keys.py",),
+    ),
+    Mutant(
+        "samzapy/config/stores.py",
+        "if 0 < cache < batch:",
+        "if 0 < cache <= batch:",
+        ("tests/unit/config/test_store_keys.py",),
+    ),
+    Mutant(
+        "samzapy/config/task.py",
+        "COMMIT_MS.name not in reader.values and reader.get(GUARANTEE) in _TRANSACTIONAL",
+        "COMMIT_MS.name not in reader.values",
+        ("tests/unit/config/test_task_keys.py",),
+    ),
+)
+
+MUTANTS: tuple[Mutant, ...] = (*_OWNERS, *_SYSTEMS, *_INPUTS, *_STATE, *_LOOP)

@@ -18,6 +18,8 @@ from pathlib import Path
 from queue import SimpleQueue
 
 _IGNORED = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info", "results", "state", "*.log")
+#: Seconds for all tests together, without a change.
+_UNCHANGED_S = 3_600.0
 _PASSED, _USAGE, _NO_TESTS = 0, 4, 5
 
 
@@ -81,7 +83,7 @@ def try_all(
         copies: SimpleQueue[Path] = SimpleQueue()
         for number in range(processes):
             copies.put(shutil.copytree(root, Path(folder) / str(number), ignore=_IGNORED, symlinks=True))
-        _check_tests(copies, mutants, limit_s)
+        _check_tests(copies, mutants)
 
         def trial(mutant: Mutant) -> Result:
             copy = copies.get()
@@ -95,11 +97,11 @@ def try_all(
         return list(pool.map(trial, mutants))
 
 
-def _check_tests(copies: SimpleQueue[Path], mutants: Sequence[Mutant], limit_s: float) -> None:
+def _check_tests(copies: SimpleQueue[Path], mutants: Sequence[Mutant]) -> None:
     """The tests must pass as long as nothing is changed, or their failing means nothing."""
     copy = copies.get()
     tests = list(dict.fromkeys(test for mutant in mutants for test in mutant.tests))
-    code, output = _pytest(copy, tests, limit_s * max(1, len(mutants)))
+    code, output = _pytest(copy, tests, _UNCHANGED_S)
     copies.put(copy)
     if code != _PASSED:
         raise TrialFailed(f"without a change the tests do not pass:\n{output[-4000:]}")

@@ -127,11 +127,12 @@ class MemoryJob:
         )
         self.producer.flush()
 
-    def container(self, until_end=True, clock=SYSTEM_CLOCK, *, owned=False, **overrides):
-        """A container with every task of the job, and the coordinator it reports to; `owned`: it knows its run."""
+    def container(self, until_end=True, clock=SYSTEM_CLOCK, tasks=None, *, owned=False, **overrides):
+        """A container with every task of the job, or with the first `tasks` of them, and the coordinator it reports to;
+        `owned`: it knows its run."""
         config = load_job(self.flat | overrides)
         prepared = prepare(config, until_end=until_end)
-        model = replace(prepared.model.containers[0], tasks=prepared.model.tasks)
+        model = replace(prepared.model.containers[0], tasks=prepared.model.tasks[:tasks])
         coordinator = Coordinator(config.name, JobSpec(prepared.model, config.raw, prepared.ends), 5.0)
         lease = LocalLease(coordinator, "0")
         run_id = prepared.run_id if owned else None

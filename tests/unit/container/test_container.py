@@ -9,6 +9,7 @@ from memory_job import CountingTask, MemoryJob
 
 from samzapy import StreamTask, SystemStreamPartition
 from samzapy.api.lease import Directive
+from samzapy.api.system import StreamSpec
 from samzapy.errors import (
     ConfigError,
     EnvironmentFailure,
@@ -281,8 +282,6 @@ def test_a_missing_input_is_refused_before_anything_is_written(tmp_path):
 
 def test_a_broadcast_partition_reaches_every_task_each_from_its_own_position(tmp_path):
     job = MemoryJob(tmp_path, **{"task.broadcast.inputs": "mem.rules#0"})
-    from samzapy.api.system import StreamSpec
-
     job.admin.create(StreamSpec("rules", 1))
     job.send((0, "rule", {"id": 1}), stream="rules")
     report = job.run()
@@ -291,6 +290,17 @@ def test_a_broadcast_partition_reaches_every_task_each_from_its_own_position(tmp
         ("process", "Partition 0", 0),
         ("process", "Partition 1", 0),
     ]
+
+
+def test_a_task_that_is_ahead_of_another_in_a_broadcast_partition_gets_nothing_of_it_twice(tmp_path):
+    job = MemoryJob(tmp_path, **{"task.broadcast.inputs": "mem.rules#0"})
+    job.admin.create(StreamSpec("rules", 1))
+    job.send((0, "rule", {"id": 1}), stream="rules")
+    job.container(tasks=1)[0].run()
+    job.send((0, "rule", {"id": 2}), stream="rules")
+    job.run()
+    processed = [call[1:] for call in CountingTask.calls if call[0] == "process"]
+    assert sorted(processed) == [(f"Partition {task}", offset) for task in range(2) for offset in range(2)]
 
 
 def test_a_small_budget_of_uncommitted_bytes_commits_early(tmp_path):

@@ -315,6 +315,14 @@ def test_ignored_exceptions_are_skipped_and_the_others_are_not(tmp_path):
         job.run()
 
 
+def test_an_ignored_exception_is_not_tried_again(tmp_path):
+    keys = {"task.ignored.exceptions": "ValueError", "task.error.process.policy": "retry(3, 0)"}
+    job = PolicyJob(tmp_path, **keys)
+    job.send_five("process")
+    assert job.run().metrics["errors"]["process.retried"] == 0
+    assert FallibleTask.calls == ["init", 0, 1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("step", ["commit.3", "commit.4", "commit.5a"])
 def test_an_aborted_commit_leaves_no_dead_letter_and_the_next_one_leaves_one(tmp_path, stage, step):

@@ -339,6 +339,33 @@ def test_tombstones_go_when_their_first_compaction_is_old_enough(local):
     assert admin.compact("compacted") == 1
 
 
+def test_a_tombstone_that_came_after_a_compaction_waits_for_the_next_one_to_grow_old(local):
+    admin = local.admin()
+    admin.create(StreamSpec("compacted", 1, {"cleanup.policy": "compact", "delete.retention.ms": "1000"}))
+    producer = local.producer()
+    send(producer, b"1", stream="compacted")
+    producer.flush()
+    assert admin.compact("compacted") == 0
+    producer.send([OutgoingRecord("compacted", b"k", None, 0)])
+    producer.flush()
+    local.clock.advance(1)
+    assert admin.compact("compacted") == 1, "the value, and not what deletes it"
+    local.clock.advance(1)
+    assert admin.compact("compacted") == 1
+
+
+def test_retention_keeps_what_is_behind_an_open_transaction(local):
+    admin = local.admin()
+    admin.create(StreamSpec("expiring", 1, {"retention.ms": "1000"}))
+    open_one, other = local.producer("id", timeout_ms=60_000), local.producer()
+    for producer in (other, open_one, other):
+        producer.send([OutgoingRecord("expiring", b"k", b"old", 0, timestamp=0)])
+        producer.flush()
+    assert admin.compact("expiring") == 1
+    open_one.commit()
+    assert admin.compact("expiring") == 2
+
+
 def test_an_open_transaction_is_not_compacted(local):
     admin = local.admin()
     admin.create(StreamSpec("compacted", 1, {"cleanup.policy": "compact"}))

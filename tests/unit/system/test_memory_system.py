@@ -107,6 +107,18 @@ def test_a_transaction_past_its_time_out_is_aborted_and_its_producer_fenced(admi
         slow.commit()
 
 
+def test_a_transaction_that_keeps_writing_times_out_all_the_same(admin, clock):
+    slow = producer("id", timeout_ms=1000)
+    for _ in range(4):
+        send(slow, b"v")
+        slow.flush()
+        clock.advance(0.25)
+    send(slow, b"late")
+    with pytest.raises(ProducerFenced):
+        slow.flush()
+    assert read()[0] == []
+
+
 def test_tombstones_go_when_their_first_compaction_is_old_enough(admin, clock):
     admin.create(StreamSpec("compacted", 1, {"cleanup.policy": "compact", "delete.retention.ms": "1000"}))
     writer = producer()
@@ -117,6 +129,31 @@ def test_tombstones_go_when_their_first_compaction_is_old_enough(admin, clock):
     assert admin.compact("compacted") == 0
     clock.advance(0.001)
     assert admin.compact("compacted") == 1
+
+
+def test_a_tombstone_that_came_after_a_compaction_waits_for_the_next_one_to_grow_old(admin, clock):
+    admin.create(StreamSpec("compacted", 1, {"cleanup.policy": "compact", "delete.retention.ms": "1000"}))
+    writer = producer()
+    send(writer, b"1", stream="compacted")
+    writer.flush()
+    assert admin.compact("compacted") == 0
+    writer.send([OutgoingRecord("compacted", b"k", None, 0)])
+    writer.flush()
+    clock.advance(1)
+    assert admin.compact("compacted") == 1, "the value, and not what deletes it"
+    clock.advance(1)
+    assert admin.compact("compacted") == 1
+
+
+def test_retention_keeps_what_is_behind_an_open_transaction(admin, clock):
+    admin.create(StreamSpec("expiring", 1, {"retention.ms": "1000"}))
+    open_one, other = producer("id", timeout_ms=60_000), producer()
+    for writer, timestamp in ((other, 0), (open_one, 0), (other, 0)):
+        send(writer, b"old", stream="expiring", timestamp=timestamp)
+        writer.flush()
+    assert admin.compact("expiring") == 1
+    open_one.commit()
+    assert admin.compact("expiring") == 2
 
 
 def test_an_open_transaction_is_not_compacted(admin):
