@@ -20,3 +20,16 @@ def test_a_killed_worker_breaks_no_promise_and_a_line_says_so(tmp_path):
     assert found.output.count("kept") == 2
     assert "again with: samzapy verify --scenario worker --events 5000 --kills 2 --seed 7" in found.errors
     assert not list((tmp_path / "verify").iterdir())
+
+
+def test_a_second_run_takes_over_and_another_writer_is_refused_and_lines_say_so(tmp_path):
+    found = verify(
+        tmp_path, "--system", "local", "--master", "local[2,4]", "--scenario", "overlap", "--scenario", "foreign-writer",
+        "--guarantee", "at-least-once", "--events", "6000", "--kills", "2", "--seed", "7",
+    )  # fmt: skip
+    assert found.code == 0, f"{found.output}\n{found.errors}"
+    overlap, foreign = found.rows
+    for row in (overlap, foreign):
+        assert (row["faults"], row["lost"], row["reordered"], row["mismatches"]) == (1, 0, 0, 0)
+    lines = {line.split()[0]: line.split()[-1] for line in found.output.splitlines() if line.split()}
+    assert (lines["overlap"], lines["foreign-writer"]) == ("kept", "refused")

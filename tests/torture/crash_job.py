@@ -3,7 +3,7 @@
 import json
 import time
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,9 @@ from samzapy.container.factory import build_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
 from samzapy.errors import SamzapyError
+from samzapy.runner.adoption import adopt
 from samzapy.runner.prepare import prepare
+from samzapy.runner.running import NO_DRIVER
 from samzapy.system.factories import system_factory
 
 
@@ -151,16 +153,27 @@ class CrashJob:
         """Files of the local stores that are in use, in an order of their own."""
         return sorted(path for path in self.state_folder.glob(f"*/ledger/Partition_?/{pattern}") if path.is_file())
 
+    def adopt(self):
+        """Make what the changelog holds now the job's own, as `samzapy store adopt` does in a process of its own."""
+        with self._checkpoints() as checkpoints:
+            checkpoints.write_owner(replace(checkpoints.read_owner(), pid=NO_DRIVER))
+        adopt(load_job(self.flat), [])
+
     def positions(self):
         """The committed position of each input partition, 0 where there is none."""
+        with self._checkpoints() as checkpoints:
+            found = [checkpoints.read(f"Partition {number}") for number in range(self.partitions)]
+        offsets = {ssp.partition: offset for each in found if each for ssp, offset in each.input_offsets.items()}
+        return [offsets.get(number, 0) for number in range(self.partitions)]
+
+    @contextmanager
+    def _checkpoints(self):
         config = load_job(self.flat)
         with (
             closing(SystemClients(config.systems, system_factory, "test")) as clients,
             closing(manager_for(config, clients)) as checkpoints,
         ):
-            found = [checkpoints.read(f"Partition {number}") for number in range(self.partitions)]
-        offsets = {ssp.partition: offset for each in found if each for ssp, offset in each.input_offsets.items()}
-        return [offsets.get(number, 0) for number in range(self.partitions)]
+            yield checkpoints
 
     def ids_before(self, positions):
         """The ids that lie before these positions, in the order they were sent."""
