@@ -9,6 +9,7 @@ from benchmarks.tasks import Tasks
 from benchmarks.workloads import KeyedCount, Latency, PassThrough, Restore, Workload
 
 WORKLOADS: dict[str, type[Workload]] = {
-    each.name: each for each in (PassThrough, KeyedCount, Restore, RestoreLarge, Restart, Takeover, Latency, Guarantees, Tasks)
+    each.name: each
+    for each in (PassThrough, KeyedCount, Restore, RestoreLarge, Restart, Takeover, Latency, Guarantees, Tasks)
 }
 VARIANTS = tuple(dict.fromkeys(variant for workload in WORKLOADS.values() for variant in workload.variants))

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
+from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.checkpoint import manager_for
 from samzapy.checkpoint.startpoints import Startpoint, from_json, is_followed, to_json
 from samzapy.checkpoint.target import Target
