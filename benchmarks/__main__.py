@@ -19,13 +19,26 @@ from benchmarks.tables import (
     ratios_table,
     restarts_table,
     results_table,
+    targets_table,
+    tasks_table,
 )
+from benchmarks.targets import targets
 from samzapy.bench.machine import describe_machine
 from samzapy.bench.measuring import Measurement
 from samzapy.errors import SamzapyError
 
 #: Columns that the widest table needs.
 WIDTH = 104
+TABLES = (
+    results_table,
+    restarts_table,
+    tasks_table,
+    phases_table,
+    latency_table,
+    commits_table,
+    ratios_table,
+    targets_table,
+)
 LATEST = Path(__file__).parent / "results" / "latest.json"
 
 
@@ -63,12 +76,13 @@ def run(options: argparse.Namespace) -> None:
                 for variant, measured in runs.items():
                     measured.append(workload.run(variant))
                     progress.print(f"{name} {number}/{times} {variant}: {measured[-1].messages_per_s:,.0f} msg/s")
-    for table in (results_table, restarts_table, phases_table, latency_table, commits_table, ratios_table):
+    for table in TABLES:
         made = table(repeats)
         if made.row_count:
             console.print(made)
     if options.output:
-        write(options.output, repeats, options.events, machine)
+        told = [each.to_json() for each in targets(repeats)]
+        write(options.output, repeats, options.events, machine, told)
         console.print(f"every repeat is in {options.output}", soft_wrap=True)
 
 
@@ -82,7 +96,7 @@ def _options() -> argparse.Namespace:
         "--workload", "--only", action="append", choices=list(WORKLOADS), help="only this one; may be repeated"
     )
     parser.add_argument("--variant", action="append", choices=VARIANTS, help="only this one; may be repeated")
-    parser.add_argument("--repeats", type=int, help="default: 3, of guarantees 1")
+    parser.add_argument("--repeats", type=int, help="default: 3, of tasks 1")
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--bootstrap", help="measure on this broker (default: one of its own)")
     parser.add_argument("--output", type=Path, help=f"where to keep the results (default, for all workloads: {LATEST})")

@@ -53,8 +53,8 @@ def summary(repeats: Sequence[Measurement]) -> dict[str, dict[str, float]]:
 def ratios(repeats: Repeats) -> dict[str, float]:
     """Each variant over its baseline, by medians. Of samzapy over the bare loop `<workload>.throughput` and `.cpu` are of
     the local runner, those of Spark have `.spark` in their names; latencies are `<workload>.p50` and so on. Of the
-    guarantees over at-least-once they are `guarantees.<guarantee>.<interval>.throughput` and `.cpu`; of a standby's copy
-    over a full restore `takeover.standby.first_message`."""
+    guarantees over at-least-once they are `guarantees.<guarantee>.<interval>[.<partitions>].throughput` and `.cpu`, and
+    `tasks.<guarantee>.<tasks>[.spark].throughput` and `.cpu`; of a standby's copy over a full restore `takeover.standby.first_message`."""
     found: dict[str, float] = {}
     for workload, variants in repeats.items():
         kind = WORKLOADS[workload]
@@ -78,8 +78,10 @@ def _ratio_names(ours: Mapping[str, object]) -> dict[str, str]:
     return {"throughput": "messages_per_s", "cpu": "cpu_s_per_million"}
 
 
-def write(path: Path, repeats: Repeats, events: int, machine: Mapping[str, Any]) -> None:
-    """Keep everything as JSON; `machine` describes it as it was before the run."""
+def write(
+    path: Path, repeats: Repeats, events: int, machine: Mapping[str, Any], targets: Sequence[Mapping[str, Any]]
+) -> None:
+    """Keep everything as JSON; `machine` describes it as it was before the run, `targets` say what was to be reached."""
     made = Events(events)
     content: dict[str, Any] = {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -87,6 +89,7 @@ def write(path: Path, repeats: Repeats, events: int, machine: Mapping[str, Any])
         "versions": describe_versions(),
         "settings": {**vars(made), "partitions": PARTITIONS, "commit_ms": 2_000, "object.cache.size": 1_000},
         "ratios": ratios(repeats),
+        "targets": list(targets),
         "workloads": {
             workload: {
                 variant: {"summary": summary(runs), "repeats": [run.to_json() for run in runs]}

@@ -10,7 +10,9 @@ from rich.table import Table
 
 from benchmarks.guarantees import Guarantees
 from benchmarks.kafka import PARTITIONS
-from benchmarks.results import FIRST_MESSAGE, PERCENTILES, Repeats, figures, ratios
+from benchmarks.results import FIRST_MESSAGE, PERCENTILES, START, Repeats, figures, ratios
+from benchmarks.targets import targets
+from benchmarks.tasks import Tasks
 from samzapy.bench.measuring import Measurement
 from samzapy.bench.report import memory_cell
 
@@ -103,6 +105,31 @@ def commits_table(repeats: Repeats) -> Table:
         found = figures(runs[1])
         each = [1_000 * seconds / count for seconds, count in zip(found["commit_s"], found["commits"], strict=True)]
         table.add_row(runs[0], _spread(found["commits"], ".0f"), _spread(each, ".0f"))
+    return table
+
+
+def tasks_table(repeats: Repeats) -> Table:
+    """What a container of so many tasks has open while it processes, and how soon it does."""
+    table = _table("many tasks in one container: median (min - max)", "variant")
+    for name in ("threads", "descriptors", "s to first message"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for variant, runs in repeats.get(Tasks.name, {}).items():
+        found = figures(runs)
+        start_s, *most = (found[name] for name in START)
+        table.add_row(variant, *(f"{max(each):,.0f}" for each in most), _spread(start_s, ".1f"))
+    table.caption = "threads, descriptors: the most that one container's process had, of all repeats"
+    return table
+
+
+def targets_table(repeats: Repeats) -> Table:
+    """What is to be reached."""
+    table = _table("targets", "figure")
+    for name in ("found", "to reach"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("")
+    for each in targets(repeats):
+        bound = f"{'at most' if each.at_most else 'at least'} {each.bound:g}"
+        table.add_row(each.name, f"{each.found:.4g}", bound, "reached" if each.reached else "MISSED")
     return table
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.kafka import CONFIGS, Kafka
+from benchmarks.kafka import CONFIGS, PARTITIONS, Kafka
 from samzapy.bench.child import LOCAL, SPARK
 from samzapy.bench.events import Events
 from samzapy.bench.job import measure_job
@@ -68,8 +68,8 @@ class Workload(ABC):
         }
         return measure_job(CONFIGS / f"{name}.properties", config, runner, endless=marks is not None, marks=marks)
 
-    def _with_changelog(self, measured: Measurement, changelog: str) -> Measurement:
-        per_put = self._kafka.records(changelog) / measured.messages if measured.messages else 0.0
+    def _with_changelog(self, measured: Measurement, changelog: str, partitions: int = PARTITIONS) -> Measurement:
+        per_put = self._kafka.records(changelog, partitions) / measured.messages if measured.messages else 0.0
         return replace(measured, more={**measured.more, "changelog_records_per_put": per_put})
 
 

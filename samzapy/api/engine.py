@@ -150,6 +150,9 @@ class StorageEngineFactory(ABC):
     #: Whether `checkpoint` of its engines makes a directory that `open` takes.
     makes_checkpoints = False
 
+    #: Whether several threads may call `open` at once, and another thread may use what it returns.
+    opens_in_any_thread = False
+
     @abstractmethod
     def open(self, directory: Path | None, settings: EngineSettings) -> StorageEngine:
         """Open, creating what is missing. `directory` is the task's own for a persistent engine, else None.

@@ -62,8 +62,7 @@ from samzapy.container.state_parts import state_checkpoints_of
 from samzapy.container.sweeping import sweep_in_background
 from samzapy.container.task_instance import TaskInstance
 from samzapy.job.model import ContainerModel, TaskModel
-from samzapy.storage.changelog import Changelogs
-from samzapy.storage.manager import OpeningStores, TaskStores, begin_task_stores, restore_together
+from samzapy.storage.manager import TaskStores, begin_all_stores, restore_together
 from samzapy.storage.opening import TaskSettings
 
 
@@ -143,42 +142,35 @@ class Parts:
     ) -> dict[str, TaskStores]:
         """The stores of every task, restored; `on_restore` hears of `task/store`, offsets read, offsets to read."""
         adopted = Adopted.from_json(self._checkpoints.read_record(JobRecord.ADOPTED))
-        changelogs = Changelogs(self._clients.admin, [task.changelog_partition for task in self.model.tasks])
-        openings: list[OpeningStores] = []
         began = clock.monotonic()
-        with ExitStack() as failing:
-            for task in self.model.tasks:
-                checkpoint = checkpoints[task.name]
-                committed = committed_changelogs(self.config, checkpoint)
-                own = task.ssps - self.config.task.broadcast_inputs
-                settings = TaskSettings(
-                    task.name,
-                    task.changelog_partition,
-                    len(self.model.tasks),
-                    committed,
-                    own,
-                    starts[task.name],
-                    own_changelog_ends(self.config, checkpoint),
-                    adopted.end,
-                )
-                opening = begin_task_stores(
-                    self.config,
-                    settings,
-                    serdes=self._serdes,
-                    engines=self._engines,
-                    admin_of=self._clients.admin,
-                    clock=clock,
-                    changelogs=changelogs,
-                )
-                failing.callback(opening.abandon)
-                openings.append(opening)
-            failing.pop_all()
+        openings = begin_all_stores(
+            self.config,
+            [self._stores_of(task, checkpoints[task.name], starts[task.name], adopted) for task in self.model.tasks],
+            serdes=self._serdes,
+            engines=self._engines,
+            admin_of=self._clients.admin,
+            clock=clock,
+        )
         stores = restore_together(openings, self._clients.consumer, clock, on_restore, should_stop)
         sweep_in_background(self.config, [task.name for task in self.model.tasks], clock)
         self.metrics.gauge("restore", "seconds").set(clock.monotonic() - began)
         rebuilt = sum(bool(result.reason) for opened in stores for result in opened.restored.values())
         self.metrics.counter(GUARANTEE, "stores-rebuilt").inc(rebuilt)
         return {task.name: opened for task, opened in zip(self.model.tasks, stores, strict=True)}
+
+    def _stores_of(
+        self, task: TaskModel, checkpoint: Checkpoint | None, starts: Offsets, adopted: Adopted
+    ) -> TaskSettings:
+        return TaskSettings(
+            task.name,
+            task.changelog_partition,
+            len(self.model.tasks),
+            committed_changelogs(self.config, checkpoint),
+            task.ssps - self.config.task.broadcast_inputs,
+            starts,
+            own_changelog_ends(self.config, checkpoint),
+            adopted.end,
+        )
 
     def fill_stores(
         self,

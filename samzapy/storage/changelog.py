@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, SystemAdmin
@@ -87,13 +87,19 @@ class Changelogs:
         self._partitions = partitions
         self._found: dict[str, tuple[StreamDescription, Mapping[SystemStreamPartition, OffsetRange]]] = {}
 
+    def find(self, stores: Iterable[StoreConfig]) -> None:
+        """Take the first look at the changelogs of these stores now, on this thread. Raises as `described_changelog`."""
+        for config in stores:
+            if config.changelog is not None and config.name not in self._found:
+                admin = self._admin_of(config.changelog.system)
+                topic = described_changelog(admin, config, min(self._partitions))
+                numbers = [number for number in self._partitions if number < topic.partitions]
+                ssps = [SystemStreamPartition(*config.changelog, number) for number in numbers]
+                self._found[config.name] = topic, admin.offsets(ssps)
+
     def look(self, config: StoreConfig, ssp: SystemStreamPartition) -> tuple[StreamDescription, OffsetRange]:
         """The changelog of a store, and what the partition `ssp` of it holds. Raises as `described_changelog`."""
-        if config.name not in self._found:
-            admin = self._admin_of(ssp.system)
-            topic = described_changelog(admin, config, ssp.partition)
-            ssps = [ssp._replace(partition=number) for number in self._partitions if number < topic.partitions]
-            self._found[config.name] = topic, admin.offsets(ssps)
+        self.find([config])
         topic, logs = self._found[config.name]
         check_partition(topic, ssp.partition)
         return topic, logs[ssp]

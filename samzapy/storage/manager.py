@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from typing import Any
 
 from samzapy.api.engine import EngineSettings, StorageEngineFactory
@@ -35,6 +37,9 @@ from samzapy.storage.restore import (
 from samzapy.storage.tails import Tail, with_records
 from samzapy.storage.task_store import TaskStore
 from samzapy.storage.views.engine import ViewEngineFactory, serde_problems
+
+#: A store that is opened waits for the disk a dozen times.
+_MOST_OPENED_AT_ONCE = 8
 
 
 class TaskStores:
@@ -251,17 +256,50 @@ def begin_task_stores(
     admin_of: Callable[[str], SystemAdmin],
     clock: Clock,
     lock_wait_s: float = 10.0,
-    changelogs: Changelogs | None = None,
 ) -> OpeningStores:
-    """Open the stores of one task, to be restored. Stores without a changelog start empty.
+    """As `begin_all_stores`, of one task."""
+    (opening,) = begin_all_stores(
+        config, [task], serdes=serdes, engines=engines, admin_of=admin_of, clock=clock, lock_wait_s=lock_wait_s
+    )
+    return opening
 
-    The changelogs exist (`ensure_changelog`) and no predecessor of the task writes to them any more: their ends, taken
-    here, are the restore's bounds; `changelogs` takes them for the tasks of a container together. Raises StoreLocked when a store is still locked after `lock_wait_s` seconds,
-    EnvironmentFailure when a changelog is missing or not compacted.
+
+def begin_all_stores(
+    config: JobConfig,
+    tasks: Sequence[TaskSettings],
+    *,
+    serdes: Mapping[str, Serde],
+    engines: Mapping[str, StorageEngineFactory],
+    admin_of: Callable[[str], SystemAdmin],
+    clock: Clock,
+    lock_wait_s: float = 10.0,
+) -> list[OpeningStores]:
+    """Open the stores of a container's tasks, to be restored. Stores without a changelog start empty.
+
+    The changelogs exist (`ensure_changelog`) and no predecessor of the tasks writes to them any more: their ends, taken
+    here, are the restore's bounds. Where the engines allow it, several tasks' stores are opened at once. If one fails, none
+    stays open. Raises StoreLocked when a store is still locked after `lock_wait_s` seconds, EnvironmentFailure when a
+    changelog is missing or not compacted.
     """
-    opener = StoreOpener(config, task, admin_of, engines, serdes, clock, lock_wait_s, changelogs)
-    opener.begin(provisional=True)
-    return OpeningStores(opener)
+    changelogs = Changelogs(admin_of, [task.changelog_partition for task in tasks])
+    openers = [StoreOpener(config, task, admin_of, engines, serdes, clock, lock_wait_s, changelogs) for task in tasks]
+    with ExitStack() as failing:
+        for opener in openers:
+            failing.callback(opener.abandon)
+        if len(openers) > 1 and _may_open_at_once(config, engines):
+            changelogs.find(config.stores.values())
+            with ThreadPoolExecutor(_MOST_OPENED_AT_ONCE, thread_name_prefix="samzapy-open") as pool:
+                list(pool.map(partial(StoreOpener.begin, provisional=True), openers))
+        else:
+            for opener in openers:
+                opener.begin(provisional=True)
+        failing.pop_all()
+    return [OpeningStores(opener) for opener in openers]
+
+
+def _may_open_at_once(config: JobConfig, engines: Mapping[str, StorageEngineFactory]) -> bool:
+    """Whether nothing that opens the stores is bound to a thread: neither an engine, nor an admin of streams that fill one."""
+    return all(engines[name].opens_in_any_thread and store.source is None for name, store in config.stores.items())
 
 
 def restore_together(

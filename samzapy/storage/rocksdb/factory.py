@@ -24,6 +24,7 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
 
     persistent = True
     makes_checkpoints = True
+    opens_in_any_thread = True
 
     def __init__(self) -> None:
         self._caches: dict[tuple[int, str, int], Cache] = {}
@@ -85,7 +86,8 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
             return None
         key = (os.getpid(), store, options.cache_bytes)
         if key not in self._caches:
-            self._caches[key] = Cache(options.cache_bytes)
+            # Another thread may have made one meanwhile: the first stays.
+            self._caches.setdefault(key, Cache(options.cache_bytes))
         return self._caches[key]
 
 

@@ -24,6 +24,7 @@ class ViewEngineFactory(StorageEngineFactory):
         self._base = base
         self.persistent = base.persistent
         self.makes_checkpoints = base.makes_checkpoints
+        self.opens_in_any_thread = base.opens_in_any_thread
 
     def open(self, directory: Path | None, settings: EngineSettings) -> StorageEngine:
         """As the engine below."""

@@ -26,7 +26,7 @@ from samzapy.system.kafka.topics import partition_counts
 _REQUEST_S = 15.0
 #: How long a topic's creation or deletion may take to show in the metadata.
 _SETTLE_S = 30.0
-_PAUSE_S = 0.05
+_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.5
 _IMPOSSIBLE = frozenset(
     {
         KafkaError.INVALID_CONFIG,
@@ -200,7 +200,7 @@ class KafkaAdmin(SystemAdmin):
         The metadata of all topics, which a large cluster takes long to send, are asked for only when a partition is not
         known yet, or an answer casts doubt on what is.
         """
-        deadline = self._clock.monotonic() + _SETTLE_S
+        deadline, pause_s = self._clock.monotonic() + _SETTLE_S, _PAUSE_S
         while ssps:
             known = all(ssp.partition < self._counts.get(ssp.stream, 0) for ssp in ssps)
             if not known:
@@ -213,7 +213,8 @@ class KafkaAdmin(SystemAdmin):
                 lost = error.code() not in _BETWEEN_LEADERS or self._clock.monotonic() > deadline
                 if lost and not known:
                     raise general_error(error, self._alarms.system, self._alarms.servers) from cause
-                self._client.poll(_PAUSE_S)
+                self._client.poll(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         return [{} for _ in specs]
 
     def _list_offsets_once(
@@ -243,11 +244,13 @@ class KafkaAdmin(SystemAdmin):
             raise RetriableError(f"{where}: no answer from {self._alarms.servers} within {_SETTLE_S:.0f} s") from cause
 
     def _wait(self, otherwise: str, done: Callable[[], bool]) -> None:
-        deadline = self._clock.monotonic() + _SETTLE_S
+        deadline, pause_s = self._clock.monotonic() + _SETTLE_S, _PAUSE_S
         while not done():
             if self._clock.monotonic() > deadline:
                 raise EnvironmentFailure(f"{otherwise} after {_SETTLE_S:.0f} s on {self._alarms.servers}")
-            self._client.poll(_PAUSE_S)
+            # What a large topic needs the broker for most is not being asked.
+            self._client.poll(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
 def _has_leaders(topic: Any, spec: StreamSpec) -> bool:
