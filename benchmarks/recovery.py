@@ -32,6 +32,7 @@ class RestoreLarge(Restore):
             "stores.counts.msg.serde": "bytes",
             "stores.counts.changelog": f"kafka.{self._changelog}",
         }
+        self._adopt("keyed-count", self._config)
 
     def _batches(self) -> Iterator[list[tuple[bytes, bytes]]]:
         """Keys drawn evenly; values out of random bytes, which nothing can compress."""

@@ -53,6 +53,7 @@ class Takeover(Workload):
         if variant == STANDBY:
             self._follow(folder)
         self._write(self.TAIL)
+        self._adopt("keyed-count", self._config)
         self._kafka.append(self._input, Events(self.MESSAGES), partitions=1)
         measured = self._job("keyed-count", LOCAL, {**self._config, "job.logged.store.base.dir": str(folder)})
         source = "standby + changelog" if variant == STANDBY else "changelog"

@@ -18,6 +18,8 @@ from samzapy.bench.child import LOCAL, SPARK
 from samzapy.bench.events import Events
 from samzapy.bench.job import measure_job
 from samzapy.bench.measuring import Measurement, measure
+from samzapy.config.loader import load_job
+from samzapy.runner.adoption import adopt
 
 BARE = "bare"
 _ON_SPARK = {"job.spark.master": "local[1]"}
@@ -67,6 +69,10 @@ class Workload(ABC):
             **overrides,
         }
         return measure_job(CONFIGS / f"{name}.properties", config, runner, endless=marks is not None, marks=marks)
+
+    def _adopt(self, name: str, overrides: dict[str, str]) -> None:
+        """What the benchmark itself has written to the changelogs is the job's own."""
+        adopt(load_job(CONFIGS / f"{name}.properties", {**self._kafka.overrides, **overrides}), [])
 
     def _with_changelog(self, measured: Measurement, changelog: str, partitions: int = PARTITIONS) -> Measurement:
         per_put = self._kafka.records(changelog, partitions) / measured.messages if measured.messages else 0.0

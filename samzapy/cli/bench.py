@@ -11,6 +11,7 @@ from rich.console import Console
 
 from samzapy.cli.output import table, warn
 from samzapy.cli.pairs import pairs
+from samzapy.config.job import JobConfig
 from samzapy.errors import SamzapyError
 
 _JOB = click.argument("job", type=click.Path(path_type=Path), metavar="JOB.properties")
@@ -52,7 +53,7 @@ def job(job: Path, overrides: tuple[str, ...], runner: str, repeat: int, as_json
     """Run a job over its inputs as they are now, to their end, and report what that took.
 
     A run begins where the job's last one committed. So that each repeat reads everything, each gets a job.id of its
-    own below the configured one, and with it checkpoints and state of its own; changelogs keep their names.
+    own below the configured one, and with it checkpoints, state and changelogs of its own.
     """
     from samzapy.bench.job import measure_job
     from samzapy.bench.report import job_table
@@ -60,12 +61,19 @@ def job(job: Path, overrides: tuple[str, ...], runner: str, repeat: int, as_json
 
     given = pairs(overrides)
     config = load_job(job, given)
-    ids = [config.id] if repeat == 1 else [f"{config.id}-{number}" for number in range(1, repeat + 1)]
-    measured = [measure_job(job, {**given, "job.id": each}, runner) for each in ids]
+    runs = [given] if repeat == 1 else [{**given, **_own(config, number)} for number in range(1, repeat + 1)]
+    measured = [measure_job(job, each, runner) for each in runs]
     if as_json:
         click.echo(json.dumps([each.to_json() for each in measured]))
     else:
         Console().print(job_table(f"{config.name} ({runner})", measured))
+
+
+def _own(config: JobConfig, number: int) -> dict[str, str]:
+    """What makes the job's `number`-th run another job: a changelog belongs to one."""
+    logged = {store.name: store.changelog for store in config.stores.values() if store.changelog is not None}
+    changelogs = {f"stores.{name}.changelog": f"{stream}-{number}" for name, stream in logged.items()}
+    return {"job.id": f"{config.id}-{number}", **changelogs}
 
 
 @bench.command()

@@ -44,6 +44,7 @@ class Rig:
             self.producer.abort()
             return
         self.producer.commit()
+        stores.changes_committed(self.producer.marker_offsets)
         if apply:
             stores.apply(offsets, {})
 

@@ -11,8 +11,14 @@ import pytest
         (["--master", "spark://host:7077"], "--bootstrap"),
         (["--master", "mars"], "job.spark.master"),
         (["--guarantee", "twice"], "exactly-once"),
-        (["--system", "local", "--scenario", "broker-kill"], "worker, executor, driver, zombie, mixed"),
-        (["--system", "local", "--master", "local[2,4]", "--scenario", "executor"], "worker, driver, zombie, mixed"),
+        (
+            ["--system", "local", "--scenario", "broker-kill"],
+            "worker, executor, driver, zombie, overlap, foreign-writer, mixed",
+        ),
+        (
+            ["--system", "local", "--master", "local[2,4]", "--scenario", "executor"],
+            "worker, driver, zombie, overlap, foreign-writer, mixed",
+        ),
         (["--bootstrap", "broker:9092", "--master", "yarn", "--scenario", "worker"], "one of driver"),
         (["--scenario", "mars"], "broker-kill, mixed"),
         (["--config", "nonsense"], "KEY=VALUE"),

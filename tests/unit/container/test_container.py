@@ -138,8 +138,8 @@ def test_a_task_that_exits_fails_its_attempt_and_not_the_process(tmp_path):
         job.run()
 
 
-@pytest.mark.parametrize(("order", "counts"), [("commit", {"a": 1}), ("commit-all", {"a": 1, "b": 1})])
-def test_a_commit_takes_effect_before_the_next_message(tmp_path, order, counts):
+@pytest.mark.parametrize("order", ["commit", "commit-all"])
+def test_a_commit_is_the_containers_and_takes_effect_before_the_next_message(tmp_path, order):
     job = MemoryJob(tmp_path)
     job.send((0, "b", {"id": 0}))
     job.run()
@@ -147,8 +147,9 @@ def test_a_commit_takes_effect_before_the_next_message(tmp_path, order, counts):
     with pytest.raises(TaskFailed):
         job.run()
     committed = job.changelog()
-    assert committed["a"] == counts["a"]
-    assert committed["b"] in ({1, 2} if order == "commit-all" else {1})
+    assert committed["a"] == 1
+    # Whether the other task had processed its message by then is up to the order of the poll.
+    assert committed["b"] in {1, 2}
 
 
 def test_a_shutdown_of_all_tasks_stops_the_container_with_a_commit(tmp_path):

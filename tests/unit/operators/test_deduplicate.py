@@ -161,7 +161,7 @@ def test_what_a_receiver_of_the_version_before_has_seen_stays_seen(seen):
 
 def test_a_message_that_is_taken_back_is_new_again(seen):
     journal = UndoJournal()
-    deduplicator = Deduplicator(JournaledStore(seen.store, journal), window=40)
+    deduplicator = Deduplicator(JournaledStore("seen", seen.store, journal), window=40)
     for number in range(100):
         journal.begin()
         assert new(deduplicator, [(number, 0)])
