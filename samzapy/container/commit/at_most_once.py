@@ -6,8 +6,9 @@ at a commit
     1 to 7 as always; the checkpoint of step 5 keeps the positions that are ahead of what was processed
 
 A crash loses what was polled and not finished, and what the stores and the outputs' queues held since the last commit.
-The positions go ahead without a transaction, which would take ten times as long as the ack; a reader of checkpoints
-passes over those of an attempt that was superseded.
+The positions go ahead without a transaction, which takes four to nine times as long as the ack (a broker on the same
+machine: 4.9 ms to 0.6 with 4 tasks, 6.3 ms to 1.4 with 200); a reader of checkpoints passes over those of an attempt that
+was superseded.
 """
 
 from __future__ import annotations
