@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
 import shutil
 from pathlib import Path
@@ -66,11 +67,17 @@ def standby_name(task: str, replica: int) -> str:
 
 def standbys_beside(path: Path) -> list[Path]:
     """The copies of the store at `path` that standbys have left or keep on this machine. Raises StoreError."""
+    beginning = f"{path.name}.standby-"
     try:
-        beside = sorted(path.parent.glob(f"{glob.escape(path.name)}.standby-*"))
+        # Not a pattern: every task of a container looks through the names of all of them.
+        with os.scandir(path.parent) as found:
+            names = sorted(each.name for each in found if each.name.startswith(beginning))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
     except OSError as cause:
         raise StoreError(f"{path}: cannot look for the store: {cause.strerror or cause}") from cause
-    return [copy for copy in beside if copy.suffix.startswith(".standby-")]
+    copies = [path.with_name(name) for name in names]
+    return [copy for copy in copies if copy.suffix.startswith(".standby-")]
 
 
 def set_asides(path: Path) -> list[Path]:

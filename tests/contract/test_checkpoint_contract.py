@@ -54,6 +54,17 @@ def test_a_task_that_never_committed_has_no_checkpoint(new_manager):
     manager.close()
 
 
+def test_checkpoints_of_many_tasks_are_read_together(new_manager):
+    manager = new_manager()
+    assert manager.read_all(["Partition 0"]) == {"Partition 0": None}
+    manager.start()
+    manager.write({"Partition 0": Checkpoint({SSP: 1}), "Partition 1": Checkpoint({SSP: 7})})
+    manager.write({"Partition 0": Checkpoint({SSP: 2})})
+    found = manager.read_all(name for name in ("Partition 0", "Partition 2"))
+    assert found == {"Partition 0": Checkpoint({SSP: 2}), "Partition 2": None}
+    manager.close()
+
+
 def test_the_newest_checkpoint_of_each_task_is_read_by_a_successor(new_manager):
     manager = new_manager()
     manager.start()

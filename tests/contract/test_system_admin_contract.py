@@ -4,7 +4,7 @@ import pytest
 from system_under_test import polls
 
 from samzapy.api.system import OutgoingRecord, StreamSpec
-from samzapy.errors import ConfigError, SamzapyError, UnknownStream
+from samzapy.errors import ConfigError, EnvironmentFailure, SamzapyError, UnknownStream
 
 
 def test_a_stream_is_described_as_it_was_created(system):
@@ -50,6 +50,21 @@ def test_deleting_or_measuring_an_unknown_stream_fails(system):
         system.admin.delete("no-such-stream")
     with pytest.raises(UnknownStream, match="no-such-stream"):
         system.admin.offsets([system.ssp("no-such-stream")])
+
+
+def test_a_stream_that_somebody_else_deletes_or_makes_smaller_is_noticed_by_who_has_measured_it(system):
+    stream = system.create(partitions=3)
+    partitions = [system.ssp(stream, number) for number in range(3)]
+    assert system.admin.offsets(partitions).keys() == set(partitions)
+    other = system.factory.admin(system.settings, "another-admin")
+    other.delete(stream)
+    with pytest.raises(UnknownStream):
+        system.admin.offsets(partitions)
+    other.create(StreamSpec(stream, 2))
+    with pytest.raises(EnvironmentFailure):
+        system.admin.offsets(partitions)
+    assert all(log == (0, 0) for log in system.admin.offsets(partitions[:2]).values())
+    other.close()
 
 
 def test_a_stream_that_grows_keeps_what_is_in_it_and_its_id(system):

@@ -52,24 +52,59 @@ def test_a_small_run_of_all_workloads_writes_every_figure(kafka, tmp_path):
 def test_a_small_run_of_the_guarantees_compares_each_with_at_least_once(kafka, tmp_path):
     output = tmp_path / "results.json"
     command = [sys.executable, "-m", "benchmarks", "--bootstrap", kafka, "--output", str(output)]
-    command += ["--events", str(EVENTS), "--only", "guarantees"]
+    command += ["--events", str(EVENTS), "--only", "guarantees", "--repeats", "1"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     results = json.loads(output.read_text())
     assert results["ratios"].keys() == {
-        f"guarantees.{guarantee}.{interval}.{figure}"
-        for guarantee in ("at-most-once", "effectively-once", "exactly-once")
+        f"guarantees.{variant}.{figure}"
         for interval in ("1s", "10s")
+        for variant in (
+            *(f"{guarantee}.{interval}" for guarantee in ("at-most-once", "effectively-once", "exactly-once")),
+            f"exactly-once.{interval}.200",
+        )
         for figure in ("throughput", "cpu")
     }
+    assert len(results["targets"]) == 4
     measured = results["workloads"]["guarantees"]
     assert {variant: runs["repeats"][0]["messages"] for variant, runs in measured.items()} == {
-        f"{guarantee}.{interval}": copies * EVENTS
-        for guarantee in ("at-most-once", "at-least-once", "effectively-once", "exactly-once")
+        variant: copies * EVENTS
         for interval, copies in (("1s", 3), ("10s", 9))
+        for variant in (
+            *(
+                f"{guarantee}.{interval}"
+                for guarantee in ("at-most-once", "at-least-once", "effectively-once", "exactly-once")
+            ),
+            f"at-least-once.{interval}.200",
+            f"exactly-once.{interval}.200",
+        )
     }
     assert all(runs["summary"]["commits"]["min"] >= 2 for runs in measured.values())
     assert "exactly-once.10s" in done.stdout
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_a_small_run_of_many_tasks_tells_what_a_container_has_open(kafka, tmp_path):
+    output = tmp_path / "results.json"
+    command = [sys.executable, "-m", "benchmarks", "--bootstrap", kafka, "--output", str(output)]
+    command += ["--events", str(EVENTS), "--only", "tasks"]
+    command += ["--variant", "at-least-once.200", "--variant", "exactly-once.200"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    results = json.loads(output.read_text())
+    assert results["ratios"].keys() == {f"tasks.exactly-once.200.{figure}" for figure in ("throughput", "cpu")}
+    for variant in ("at-least-once", "exactly-once"):
+        (repeat,) = results["workloads"]["tasks"][f"{variant}.200"]["repeats"]
+        assert repeat["messages"] == EVENTS
+        assert repeat["more"]["start_s"] > 0
+    assert [each["name"] for each in results["targets"]] == [
+        f"tasks.{guarantee}.200.{name}"
+        for guarantee in ("at-least-once", "exactly-once")
+        for name in ("threads", "descriptors")
+    ]
+    assert all(each["reached"] for each in results["targets"]), results["targets"]
+    assert "MISSED" not in done.stdout
 
 
 @pytest.mark.kafka

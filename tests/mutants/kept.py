@@ -52,7 +52,7 @@ _OWNERS = (
     ),
     Mutant(
         "samzapy/coordinator/leases.py",
-        "max(self._last_epoch + 1, self._clock.wall_ms())",
+        "max(self._last_epoch + 1, self._clock.wall_ms() if self._by_clock else 0)",
         "self._clock.wall_ms()",
         (_LEASES,),
     ),
@@ -140,8 +140,8 @@ _INPUTS = (
     ),
     Mutant(
         "samzapy/container/boundaries.py",
-        "        if self.possible:\n            self._committer.commit(tasks)\n        else:\n",
-        "        self._committer.commit(tasks)\n        if not self.possible:\n",
+        "        if self.possible:\n            self._committer.commit(self._tasks)\n        else:\n",
+        "        self._committer.commit(self._tasks)\n        if not self.possible:\n",
         (_ROWS_BY_TIME + "::test_a_run_that_ends_after_any_row_leaves_the_others_to_the_next",),
     ),
     Mutant(
@@ -251,7 +251,7 @@ _LOOP = (
     ),
     Mutant(
         "samzapy/container/run_loop.py",
-        "            if task.over_budget():\n                self._commit_tasks([task])\n            if done",
+        "            if task.over_budget():\n                self.commit()\n            if done",
         "            if done",
         ("tests/unit/container/test_container.py",),
     ),
@@ -303,10 +303,149 @@ _LOOP = (
     ),
     Mutant(
         "samzapy/config/task.py",
-        "COMMIT_MS.name not in reader.values and reader.get(GUARANTEE) in _TRANSACTIONAL",
+        "COMMIT_MS.name not in reader.values and reader.get(GUARANTEE).transactional",
         "COMMIT_MS.name not in reader.values",
         ("tests/unit/config/test_task_keys.py",),
     ),
 )
 
-MUTANTS: tuple[Mutant, ...] = (*_OWNERS, *_SYSTEMS, *_INPUTS, *_STATE, *_LOOP)
+_COMMIT = "tests/unit/container/test_commit_order.py"
+_OWNED = "tests/unit/container/test_state_transactions.py"
+_FOREIGN = "tests/unit/container/test_foreign_records.py"
+
+_COMMITS: tuple[Mutant, ...] = (
+    Mutant(
+        "samzapy/storage/kv/merge.py",
+        "        if value is not None:\n            yield key, value\n",
+        "        if value:\n            yield key, value\n",
+        ("tests/property/test_store_machine.py",),
+    ),
+    Mutant(
+        "samzapy/container/policies/collectors.py",
+        "zip_longest(self._gathered.items(), mark, fillvalue=0):",
+        "zip(self._gathered.items(), mark):",
+        ("tests/unit/container/test_error_policies.py",),
+    ),
+    Mutant(
+        "samzapy/container/commit/protocol.py",
+        "        self._settings.must_own()\n        epoch, now, atomic",
+        "        epoch, now, atomic",
+        (_COMMIT,),
+    ),
+    Mutant(
+        "samzapy/container/commit/protocol.py",
+        "                    producer.flush()\n",
+        "                    pass\n",
+        (_COMMIT,),
+    ),
+    Mutant(
+        "samzapy/container/commit/protocol.py",
+        '        reach("commit.5a")\n        self._settings.must_own()\n        state.commit(tasks)\n',
+        '        reach("commit.5a")\n        for task in tasks:\n            task.stores.apply(task.changelog_offsets, offsets[task.name])\n        reach("commit.6")\n        state.commit(tasks)\n',
+        (_COMMIT,),
+    ),
+    Mutant(
+        "samzapy/container/transaction.py",
+        "            if self._producer.took_over:\n                self._must_own()\n",
+        "",
+        ("tests/unit/container/test_transaction_on_demand.py",),
+    ),
+    Mutant(
+        "samzapy/container/asynchronous/task_instance.py",
+        "            oldest = next(iter(self._in_flight.values()))\n",
+        "            oldest = max(self._in_flight.values(), key=lambda each: each.started_at)\n",
+        ("tests/unit/container/test_async_tasks.py",),
+    ),
+    Mutant(
+        "samzapy/config/job.py",
+        "return f\"{self.name}-{self.id.replace('-', '~')}\"",
+        'return f"{self.name}-1"',
+        (_OWNED,),
+    ),
+    Mutant(
+        "samzapy/config/job.py",
+        "self.id.replace('-', '~')",
+        "self.id",
+        (_OWNED,),
+    ),
+    Mutant(
+        "samzapy/container/policies/dead_letters.py",
+        "self._ids.letter(envelope, number)",
+        "self._ids.letter(envelope, 0)",
+        ("tests/unit/container/test_effectively_once.py", "tests/unit/container/test_error_policies.py"),
+    ),
+    Mutant(
+        "samzapy/storage/local.py",
+        "if engine.marker() == marker.to_bytes():",
+        "if True:",
+        ("tests/unit/storage", "tests/unit/container/test_snapshots.py"),
+    ),
+    Mutant(
+        "samzapy/storage/restore.py",
+        "            restore.finish(as_of_ms)\n",
+        "            restore.finish(clock.wall_ms())\n",
+        ("tests/unit/storage/test_restore.py",),
+    ),
+    Mutant(
+        "samzapy/checkpoint/codec.py",
+        '    with _named(where, "not a checkpoint", value):\n        data = parsed(value)\n        check_format(data, FORMAT)\n',
+        '    with _named(where, "not a checkpoint", value):\n        data = parsed(value)\n',
+        ("tests/unit/checkpoint",),
+    ),
+    Mutant(
+        "samzapy/checkpoint/topic.py",
+        "if known is None or checkpoint.epoch >= known.epoch:",
+        "if True:",
+        (_OWNED,),
+    ),
+    Mutant(
+        "samzapy/storage/restore.py",
+        "if self._known_end is not None and batch.offsets[-1] >= self._known_end:",
+        "if False:",
+        (_FOREIGN,),
+    ),
+    Mutant(
+        "samzapy/storage/changelog_end.py",
+        "        if first > self.end:\n",
+        "        if False:\n",
+        (_FOREIGN,),
+    ),
+    Mutant(
+        "samzapy/storage/changelog_end.py",
+        "        if log.upcoming > self.end:\n",
+        "        if False:\n",
+        (_FOREIGN,),
+    ),
+    Mutant(
+        "samzapy/storage/changelog_end.py",
+        "        first = first_record(self.ssp, self._own, until, self._consumer_of)\n",
+        "        first = first_record(self.ssp, self.end, until, self._consumer_of)\n",
+        (_FOREIGN,),
+    ),
+    Mutant(
+        "samzapy/runner/take_over.py",
+        "    return previous.transactional_ids\n",
+        "    return ()\n",
+        (_OWNED,),
+    ),
+    Mutant(
+        "samzapy/runner/take_over.py",
+        "owner.job is not None and owner.job != (config.name, config.id)",
+        "False",
+        (_OWNED,),
+    ),
+    Mutant(
+        "samzapy/runner/take_over.py",
+        "        wait(previous.lease_ms / 1000)\n",
+        "        pass\n",
+        (_OWNED,),
+    ),
+    Mutant(
+        "samzapy/storage/kv/cached.py",
+        "if len(dirty) < self._batch_size and len(held) - len(dirty) >= room:",
+        "if len(dirty) < self._batch_size:",
+        ("tests/property/test_cache_room.py",),
+    ),
+)
+
+MUTANTS: tuple[Mutant, ...] = (*_OWNERS, *_SYSTEMS, *_INPUTS, *_STATE, *_LOOP, *_COMMITS)

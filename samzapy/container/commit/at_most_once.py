@@ -6,9 +6,10 @@ at a commit
     1 to 7 as always; the checkpoint of step 5 keeps the positions that are ahead of what was processed
 
 A crash loses what was polled and not finished, and what the stores and the outputs' queues held since the last commit.
-The positions go ahead without a transaction, which would take ten times as long as the ack. So no broker refuses those of
-a run that was superseded: a reader of checkpoints passes over them, the run finds out behind the ack and processes nothing,
-and its successor waits out its lease before it reads where to begin.
+The positions go ahead without a transaction, which takes four to nine times as long as the ack (a broker on the same
+machine: 4.9 ms to 0.6 with 4 tasks, 6.3 ms to 1.4 with 200). So no broker refuses those of a run that was superseded: a
+reader of checkpoints passes over them, the run finds out behind the ack and processes nothing, and its successor waits out
+its lease before it reads where to begin.
 """
 
 from __future__ import annotations

@@ -49,6 +49,10 @@ def test_the_directory_is_private_and_named_after_job_store_and_task(stores):
         assert stat.S_IMODE(part.stat().st_mode) == 0o700
 
 
+def test_a_job_whose_id_has_a_hyphen_has_a_directory(tmp_path):
+    assert store_directory(tmp_path, "count-run~7", "s", "Partition 0").parent.parent.name == "count-run~7"
+
+
 @pytest.mark.parametrize("name", ["..", "a/b", "", "a\0b", "é", "a" * 201])
 def test_unsafe_names_are_no_directories(tmp_path, name):
     with pytest.raises(StoreError, match="cannot name a directory"):

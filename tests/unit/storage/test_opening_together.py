@@ -1,0 +1,135 @@
+"""The stores of a container's tasks, opened together: what that asks of the system, and what a failure leaves behind."""
+
+from collections import Counter
+
+import pytest
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import StreamSpec
+from samzapy.clock import SYSTEM_CLOCK
+from samzapy.config.loader import load_job
+from samzapy.errors import EnvironmentFailure, StoreError
+from samzapy.serializers.registry import serde_registry
+from samzapy.storage.directory import store_directory
+from samzapy.storage.manager import begin_all_stores, load_engines, restore_together
+from samzapy.storage.opening import TaskSettings
+from samzapy.system.factories import system_factory
+
+TASKS = 20
+
+
+class CountingAdmin:
+    """Counts what it is asked for, and by which threads."""
+
+    def __init__(self, admin):
+        self._admin = admin
+        self.calls = Counter()
+
+    def describe(self, stream):
+        self.calls["describe"] += 1
+        return self._admin.describe(stream)
+
+    def offsets(self, ssps):
+        self.calls["offsets"] += 1
+        return self._admin.offsets(ssps)
+
+
+class Rig:
+    def __init__(self, folder, **overrides):
+        self.config = load_job(
+            {
+                "job.name": "many",
+                "task.class": "a:B",
+                "task.inputs": "mem.in",
+                "systems.mem.samza.factory": "memory",
+                "stores.s.factory": "rocksdb",
+                "stores.s.key.serde": "string",
+                "stores.s.msg.serde": "string",
+                "stores.s.changelog": f"mem.s-{folder.name}",
+                "job.logged.store.base.dir": str(folder),
+                **overrides,
+            }
+        )
+        settings = self.config.systems["mem"]
+        self._factory = system_factory(settings)
+        self._settings = settings
+        self.stream = self.config.stores["s"].changelog.stream
+        self.admin = CountingAdmin(self._factory.admin(settings, "test"))
+        self.admin._admin.create(StreamSpec(self.stream, TASKS, {"cleanup.policy": "compact"}))
+
+    def write(self, partition, key, value):
+        producer = self._factory.producer(self._settings, "test")
+        producer.send_changes(self.stream, partition, [(key, value)])
+        producer.flush()
+        producer.close()
+
+    def begin(self, partitions=range(TASKS)):
+        return begin_all_stores(
+            self.config,
+            [TaskSettings(f"Partition {number}", number, TASKS) for number in partitions],
+            serdes=serde_registry(self.config),
+            engines=load_engines(self.config),
+            admin_of=lambda _: self.admin,
+            clock=SYSTEM_CLOCK,
+            lock_wait_s=0.0,
+        )
+
+    def restored(self):
+        consumer_of = lambda _: self._factory.consumer(self._settings, "test")  # noqa: E731
+        return restore_together(self.begin(), consumer_of, SYSTEM_CLOCK)
+
+    def directory(self, number):
+        return store_directory(self.config.logged_store_base_dir, self.config.key, "s", f"Partition {number}")
+
+
+@pytest.fixture
+def rig(tmp_path):
+    return Rig(tmp_path)
+
+
+def test_a_changelog_is_asked_for_once_whatever_the_number_of_tasks(rig):
+    for number in (0, 7):
+        rig.write(number, b"k", b"%d" % number)
+    stores = rig.restored()
+    assert rig.admin.calls == {"describe": 1, "offsets": 1}
+    assert [dict(each.stores["s"].all()) for each in stores] == [
+        {"k": str(number)} if number in {0, 7} else {} for number in range(TASKS)
+    ]
+    for each in stores:
+        each.close()
+
+
+def test_if_one_store_fails_none_stays_open(rig):
+    path = rig.directory(11)
+    path.parent.mkdir(parents=True)
+    path.write_text("no directory")
+    with pytest.raises((StoreError, OSError), match="Partition_11"):
+        rig.begin()
+    path.unlink()
+    for opening in rig.begin():
+        opening.abandon()
+
+
+def test_a_task_without_a_partition_of_the_changelog_fails_before_any_store_is_opened(rig):
+    with pytest.raises(EnvironmentFailure, match=f"has {TASKS} partitions, the task needs partition {TASKS}"):
+        rig.begin([*range(TASKS), TASKS])
+    for opening in rig.begin():
+        opening.abandon()
+
+
+def test_engines_that_are_bound_to_a_thread_are_opened_on_the_callers(tmp_path):
+    rig = Rig(tmp_path, **{"stores.s.factory": "memory"})
+    stores = rig.restored()
+    assert len(stores) == TASKS
+    assert rig.admin.calls == {"describe": 1, "offsets": 1}
+    for each in stores:
+        each.close()
+
+
+def test_offsets_of_every_task_are_those_of_its_own_partition(rig):
+    rig.write(3, b"k", b"v")
+    openings = rig.begin()
+    behind = {restore.ssp for opening in openings for restore in opening.behind()}
+    assert behind == {SystemStreamPartition("mem", rig.stream, 3)}
+    for opening in openings:
+        opening.abandon()
