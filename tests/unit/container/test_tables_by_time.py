@@ -126,7 +126,7 @@ def run(job):
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("step", range(1, 8))
-@pytest.mark.parametrize("nth", [2, 4])
+@pytest.mark.parametrize("nth", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_a_crash_after_any_step_of_any_commit_repeats_no_row_and_misses_none(job_of, table, guarantee, step, nth):
     job = job_of(guarantee=guarantee)
     arm(f"commit.{step}", nth=nth)
@@ -141,7 +141,9 @@ def test_a_crash_after_any_step_of_any_commit_repeats_no_row_and_misses_none(job
 
 @pytest.mark.parametrize("task", [VersionTask, LaterTask])
 @pytest.mark.parametrize("end", ["fail", "stop", "shut down"])
-@pytest.mark.parametrize("after", [1, 6, 16])
+@pytest.mark.parametrize(
+    "after", [pytest.param(1, marks=pytest.mark.slow), 6, pytest.param(16, marks=pytest.mark.slow)]
+)
 def test_a_run_that_ends_after_any_row_leaves_the_others_to_the_next(job_of, table, task, end, after):
     job = job_of(task=task, **{"task.max.concurrency": "2"} if task is LaterTask else {})
     task.ends = {after: end}
