@@ -31,7 +31,7 @@ from samzapy.container.clients import SystemClients
 from samzapy.container.collector import BufferingCollector
 from samzapy.container.commit.at_most_once import AtMostOnce
 from samzapy.container.commit.protocol import CommitProtocol, CommitSettings
-from samzapy.container.commit.state import AwaitedState, StateWriter, TransactionalState
+from samzapy.container.commit.state import AwaitedState, StateRecords, StateWriter, TransactionalState
 from samzapy.container.context import ContainerTaskContext
 from samzapy.container.control.decode import ControlDecoder
 from samzapy.container.control.sender import ControlSender
@@ -299,9 +299,9 @@ class Parts:
 
     def _state_writer(self, confirm: Callable[[], object]) -> StateWriter:
         changelogs = frozenset(store.changelog.system for store in self.config.stores.values() if store.changelog)
-        common = (self._checkpoints, self._producers.state, changelogs, self._clients.admin, confirm)
+        records = StateRecords(self._checkpoints, self._producers.state, changelogs, self._clients.admin, confirm)
         transaction = self._producers.transaction
-        return AwaitedState(*common) if transaction is None else TransactionalState(*common, transaction)
+        return AwaitedState(records) if transaction is None else TransactionalState(records, transaction)
 
     def inputs(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager
 from samzapy.api.system import SystemAdmin, SystemProducer
@@ -12,27 +13,29 @@ from samzapy.container.transaction import TransactionOnDemand
 from samzapy.errors import ForeignRecords
 
 
+@dataclass(frozen=True)
+class StateRecords:
+    """What state is written to. `producer_of` gives the producer of changelogs and checkpoints on a system;
+    `changelog_systems` hold the changelogs of the job's stores. `confirm` asks whose the container is, and raises when it
+    is somebody else's."""
+
+    checkpoints: CheckpointManager
+    producer_of: Callable[[str], SystemProducer]
+    changelog_systems: frozenset[str]
+    admin_of: Callable[[str], SystemAdmin]
+    confirm: Callable[[], object]
+
+
 class StateWriter(ABC):
     """Steps 4 and 5 of a commit."""
 
     #: Whether changelog records and checkpoint become visible together.
     atomic = False
 
-    def __init__(
-        self,
-        checkpoints: CheckpointManager,
-        producer_of: Callable[[str], SystemProducer],
-        changelog_systems: frozenset[str],
-        admin_of: Callable[[str], SystemAdmin],
-        confirm: Callable[[], object],
-    ) -> None:
-        """`producer_of` gives the producer of changelogs and checkpoints on a system; `changelog_systems` hold the
-        changelogs of the job's stores. `confirm` asks whose the container is, and raises when it is somebody else's."""
-        self._confirm = confirm
-        self._checkpoints = checkpoints
-        self._producer_of = producer_of
-        self._changelog_systems = sorted(changelog_systems)
-        self._admin_of = admin_of
+    def __init__(self, records: StateRecords) -> None:
+        self._records = records
+        self._checkpoints = records.checkpoints
+        self._changelog_systems = sorted(records.changelog_systems)
 
     def acknowledge_changes(self, tasks: Sequence[TaskInstance]) -> None:
         """Send the tasks' changes to their changelogs and wait for every ack. Raises ForeignRecords when somebody else
@@ -40,14 +43,14 @@ class StateWriter(ABC):
         try:
             self._check_ends(tasks)
             for task in tasks:
-                task.stores.send_changes(self._producer_of)
+                task.stores.send_changes(self._records.producer_of)
             for system in self._changelog_systems:
-                self._producer_of(system).flush()
+                self._records.producer_of(system).flush()
             for task in tasks:
-                task.changelog_offsets = task.stores.changelog_offsets(self._producer_of)
+                task.changelog_offsets = task.stores.changelog_offsets(self._records.producer_of)
         except ForeignRecords as found:
             # A successor's records are no stranger's: then this attempt only has to let go.
-            self._confirm()
+            self._records.confirm()
             for task in tasks:
                 task.stores.distrust(found.ssp)
             raise
@@ -55,7 +58,7 @@ class StateWriter(ABC):
     def _check_ends(self, tasks: Sequence[TaskInstance]) -> None:
         for system in self._changelog_systems:
             ends = [end for task in tasks for end in task.stores.changelog_ends(system)]
-            logs = self._admin_of(system).offsets([end.ssp for end in ends]) if ends else {}
+            logs = self._records.admin_of(system).offsets([end.ssp for end in ends]) if ends else {}
             for end in ends:
                 end.check(logs[end.ssp])
 
@@ -77,16 +80,8 @@ class TransactionalState(StateWriter):
 
     atomic = True
 
-    def __init__(
-        self,
-        checkpoints: CheckpointManager,
-        producer_of: Callable[[str], SystemProducer],
-        changelog_systems: frozenset[str],
-        admin_of: Callable[[str], SystemAdmin],
-        confirm: Callable[[], object],
-        transaction: TransactionOnDemand,
-    ) -> None:
-        super().__init__(checkpoints, producer_of, changelog_systems, admin_of, confirm)
+    def __init__(self, records: StateRecords, transaction: TransactionOnDemand) -> None:
+        super().__init__(records)
         self._transaction = transaction
 
     def write_checkpoints(self, checkpoints: Mapping[str, Checkpoint]) -> None:
