@@ -1,0 +1,89 @@
+"""The end of a changelog partition, step by step: what a task expects there, and what it finds."""
+
+import uuid
+
+import pytest
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
+from samzapy.errors import ForeignRecords, StoreError
+from samzapy.storage.changelog_end import ChangelogEnd
+from samzapy.system.memory.factory import MemorySystemFactory
+
+SSP = SystemStreamPartition("mem", "log", 0)
+
+
+class Log:
+    def __init__(self):
+        self.settings = SystemSettings("mem", "memory", properties={"cluster": uuid.uuid4().hex})
+        self.factory = MemorySystemFactory()
+        self.admin = self.factory.admin(self.settings, "test")
+        self.admin.create(StreamSpec("log", 1))
+        self.producer = self.factory.producer(self.settings, "test")
+        self.end = ChangelogEnd("s", SSP, 0, lambda _: self.factory.consumer(self.settings, "test"))
+
+    def write(self, count):
+        self.producer.send([OutgoingRecord("log", b"k", b"v", 0)] * count)
+        self.producer.flush()
+
+    def abort(self):
+        other = self.factory.producer(self.settings, "test", uuid.uuid4().hex)
+        other.init_transactions()
+        other.begin()
+        other.send([OutgoingRecord("log", b"k", b"v", 0)])
+        other.flush()
+        other.abort()
+
+    def range(self):
+        return self.admin.offsets([SSP])[SSP]
+
+
+@pytest.fixture
+def log():
+    return Log()
+
+
+def test_a_record_behind_the_own_ones_is_found_before_anything_is_sent(log):
+    log.end.check(log.range())
+    log.write(1)
+    with pytest.raises(ForeignRecords, match=r"mem.log\[0\]@0"):
+        log.end.check(log.range())
+
+
+def test_a_record_that_comes_between_the_look_and_the_own_ones_is_found_by_the_gap(log):
+    log.end.check(log.range())
+    log.write(1)
+    log.write(2)
+    with pytest.raises(ForeignRecords, match=r"mem.log\[0\]@0"):
+        log.end.sent(last=2, count=2)
+
+
+def test_own_records_without_a_gap_and_the_end_of_their_transaction_are_expected(log):
+    log.write(3)
+    log.end.sent(last=2, count=3)
+    log.end.committed(marker_offsets=1)
+    assert log.end.end == 4
+    log.abort()
+    log.end.check(log.range())
+    log.write(1)
+    last = log.range().upcoming - 1
+    log.end.sent(last, 1)
+    log.end.committed(marker_offsets=0)
+    assert log.end.end == last + 1
+
+
+def test_what_stands_in_the_place_of_the_expected_control_record_is_looked_at(log):
+    log.write(1)
+    log.end.sent(last=0, count=1)
+    log.end.committed(marker_offsets=1)
+    log.write(2)
+    with pytest.raises(ForeignRecords, match=r"mem.log\[0\]@1"):
+        log.end.check(log.range())
+
+
+def test_offsets_that_go_back_are_those_of_another_log(log):
+    log.write(5)
+    log.end.sent(last=4, count=5)
+    log.end.committed(marker_offsets=0)
+    with pytest.raises(StoreError, match="deleted or made anew"):
+        log.end.sent(last=0, count=1)
