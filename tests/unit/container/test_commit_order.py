@@ -113,6 +113,22 @@ def test_a_lease_that_is_lost_during_a_commit_writes_no_checkpoint(tmp_path, gua
     assert job.changelog() == ({} if guarantee == "at-most-once" else {"a": 1})
 
 
+@pytest.mark.parametrize("step", ["commit.1", "commit.2", "commit.3", "commit.4"])
+def test_without_transactions_a_lease_that_is_lost_during_a_commit_writes_no_checkpoint_either(tmp_path, step):
+    job = job_of(tmp_path, "at-least-once", **{"task.state.transactions": "false"})
+    job.send((0, "a", {"id": 0, "do": "commit"}))
+    container, coordinator = job.container()
+
+    def lose(_):
+        coordinator.register("0")
+        container._current._heartbeat._tell()
+
+    arm(step, 2, lose)
+    with pytest.raises(TaskMigrated):
+        container.run()
+    assert checkpoint(job).input_offsets == {IN: 0}
+
+
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_commit_that_one_task_asks_for_commits_every_task_of_its_container(tmp_path, guarantee):
     job = job_of(tmp_path, guarantee, partitions=2)
