@@ -35,7 +35,7 @@ def maker(job: JobFolder, schema=None, place_by=None, order_by=None, limit=None)
 
 
 def own(job: JobFolder, run_id: str) -> None:
-    with open_job(job.config, "test") as (clients, checkpoints):
+    with open_job(job.config, "test") as (_, checkpoints):
         checkpoints.start()
         checkpoints.write_owner(JobRun(run_id, 0, "here", 0))
 
