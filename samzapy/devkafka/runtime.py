@@ -1,4 +1,7 @@
-"""Kafka's server jars: fetched once from Maven Central by Spark's own resolver, pinned by SHA-512."""
+"""Runs Kafka's server: the Java that Spark needs anyway, and the server's jars.
+
+Spark's own resolver fetches the jars once from Maven Central; each is pinned by its SHA-512.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -59,7 +63,7 @@ def kafka_class_path(folder: Path | None = None) -> str:
 def verify(jars: Path, pinned: Mapping[str, str], memory: Path) -> None:
     """Raise EnvironmentFailure unless the folder holds exactly the pinned jars.
 
-    What was verified is remembered in `memory` by size and time of change, so that only changed files are read again.
+    The file `memory` keeps the size and time of each verified jar, so that only changed jars are read again.
     """
     try:
         known = json.loads(memory.read_text())
@@ -120,3 +124,32 @@ def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+OLDEST_JAVA = 17
+
+_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
+_ADVICE = "install a JDK 17, or set JAVA_HOME to one"
+
+
+def find_java() -> Path:
+    """The `java` of JAVA_HOME, else of the PATH. Raises EnvironmentFailure if it is missing or too old."""
+    home = os.environ.get("JAVA_HOME")
+    java = Path(home, "bin", "java") if home else Path(shutil.which("java") or "java")
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired) as cause:
+        where = f"JAVA_HOME={home}" if home else "the PATH"
+        raise EnvironmentFailure(f"Spark 4 needs Java {OLDEST_JAVA}+, found none in {where}: {_ADVICE}") from cause
+    version = java_version(answer.stderr + answer.stdout)
+    if version < OLDEST_JAVA:
+        raise EnvironmentFailure(f"Spark 4 needs Java {OLDEST_JAVA}+, found {version or 'none'}: {_ADVICE}")
+    return java
+
+
+def java_version(text: str) -> int:
+    """The major version in what `java -version` prints; 0 if there is none. Before Java 9 it was the second number."""
+    match = _VERSION.search(text)
+    if match is None:
+        return 0
+    return int(match[2] or 0) if match[1] == "1" else int(match[1])
