@@ -20,9 +20,9 @@ from samzapy.config.job import JobConfig
 from samzapy.config.promises import downgrades
 from samzapy.config.stores import StoreConfig
 from samzapy.container.clients import SystemClients
-from samzapy.container.factory import check_timers, load_task_class
-from samzapy.container.producers import check_transaction_timeout
-from samzapy.container.sources.processors import load_processors
+from samzapy.container.outputs.producers import check_transaction_timeout
+from samzapy.container.sideinputs.processors import load_processors
+from samzapy.container.tasks.task_class import check_timers, load_task_class
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import ConfigError, ConfigProblem, UnknownStream
 from samzapy.job.copartitioning import check_copartitioned, parted

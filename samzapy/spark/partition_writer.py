@@ -12,7 +12,7 @@ from samzapy.api.system import OffsetRange
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.clients import SystemClients
-from samzapy.container.ownership import Ownership
+from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.job.transactions import transactional_id
 from samzapy.spark.job import TravellingJob
 from samzapy.spark.parts import ChangelogPart

@@ -11,13 +11,13 @@ from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.checkpoint import manager_for
 from samzapy.clock import Clock
 from samzapy.container.asynchronous.event_loop import EventLoop
+from samzapy.container.builder import ContainerBuilder, Plugins
 from samzapy.container.clients import SystemClients
-from samzapy.container.factory import load_task_class
 from samzapy.container.lifecycle import Container
-from samzapy.container.ownership import Ownership
-from samzapy.container.parts import Parts, Plugins
 from samzapy.container.run_loop import RunLoop
-from samzapy.container.task_instance import TaskInstance
+from samzapy.container.supervision.job_ownership import Ownership
+from samzapy.container.tasks.task_class import load_task_class
+from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.failpoints import FailPointReached
 from samzapy.job.model import ContainerModel
 from samzapy.job.transactions import state_transactions
@@ -47,7 +47,7 @@ class _Lease(ContainerLease):
         return Directive.CONTINUE
 
 
-class _PatientParts(Parts):
+class _PatientBuilder(ContainerBuilder):
     """As they are, but nobody waits for ever."""
 
     patience_s = 0.0
@@ -74,7 +74,7 @@ class Attempt:
             f"{job.key}-test",
             job.task.transaction_timeout_ms,
         )
-        parts = _PatientParts(
+        builder = _PatientBuilder(
             job,
             ContainerModel("0", prepared.model.tasks),
             clients,
@@ -83,8 +83,8 @@ class Attempt:
             Registry(),
             state_transactions(job, has_transactions).system,
         )
-        parts.patience_s = patience_s
-        self._container = Container(parts, _Lease(epoch), {}, clock, Ownership(job, prepared.run_id))
+        builder.patience_s = patience_s
+        self._container = Container(builder, _Lease(epoch), {}, clock, Ownership(job, prepared.run_id))
         self.running = True
 
     @property

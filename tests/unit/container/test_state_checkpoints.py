@@ -6,7 +6,7 @@ from samzapy.api.event_time import TaskClock
 from samzapy.api.state_checkpoint import StateCheckpointTask, TimedState
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint.states.files import FileCheckpointStore
-from samzapy.container.state_checkpoints import KeptStateCheckpoints, KeptTimes
+from samzapy.container.tasks.state_checkpoints import KeptStateCheckpoints, KeptTimes
 from samzapy.errors import RestoreError, TaskFailed
 
 SSP = SystemStreamPartition("m", "in", 0)
