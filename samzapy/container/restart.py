@@ -21,7 +21,6 @@ from samzapy.config.error_policy import ErrorPolicy, Stage
 from samzapy.config.job import JobConfig
 from samzapy.config.promises import downgrades
 from samzapy.container.builder import ContainerBuilder, Plugins
-from samzapy.container.clients import SystemClients
 from samzapy.container.lifecycle import Container
 from samzapy.container.supervision.heartbeat import Heartbeat
 from samzapy.container.supervision.job_ownership import Ownership
@@ -46,7 +45,8 @@ from samzapy.job.transactions import StateTransactions, state_transactions, weak
 from samzapy.metrics import Registry
 from samzapy.serializers import serde_registry
 from samzapy.storage.manager import load_engines
-from samzapy.system.factories import has_transactions, system_factory
+from samzapy.system.clients import job_clients
+from samzapy.system.factories import has_transactions
 
 logger = logging.getLogger(__name__)
 
@@ -192,7 +192,6 @@ def build_container(
     arm_from_environment(os.environ)
     provide_descriptors(config, model)
     task_class = load_task_class(config.task.task_class)
-    name = f"{config.key}-{model.id}"
     plugins = Plugins(load_engines(config), serde_registry(config), task_class)
     ownership = Ownership(config, run_id)
     metrics = Registry()
@@ -200,7 +199,7 @@ def build_container(
     metrics.gauge("promises", "weakened").set(len((*downgrades(config, task_class), *weakened_state(config, state))))
 
     def build() -> Container:
-        clients = SystemClients(config.systems, system_factory, name, config.task.transaction_timeout_ms)
+        clients = job_clients(config, model.id, config.task.transaction_timeout_ms)
         checkpoints = manager_for(config, clients)
         builder = ContainerBuilder(config, model, clients, checkpoints, plugins, metrics, state.system)
         return Container(builder, lease, ends or {}, clock, ownership, on_lost)

@@ -19,7 +19,6 @@ from samzapy.config.asynchronous import AsyncConfig
 from samzapy.config.job import JobConfig
 from samzapy.config.promises import downgrades
 from samzapy.config.stores import StoreConfig
-from samzapy.container.clients import SystemClients
 from samzapy.container.outputs.producers import check_transaction_timeout
 from samzapy.container.sideinputs.processors import load_processors
 from samzapy.container.tasks.task_class import check_timers, load_task_class
@@ -40,6 +39,7 @@ from samzapy.storage.changelog import ensure_access_log, ensure_changelog, find_
 from samzapy.storage.manager import load_engines
 from samzapy.storage.written_with import check_checkpoints
 from samzapy.system.choosers.stack import load_chooser
+from samzapy.system.clients import SystemClients, job_clients
 from samzapy.system.factories import has_transactions, system_factory
 
 
@@ -70,7 +70,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     for settings in config.systems.values():
         system_factory(settings).check(settings)
     check_folders(config, engines)
-    clients = SystemClients(config.systems, system_factory, f"{config.key}-driver")
+    clients = job_clients(config, "driver")
     try:
         counts = _partition_counts(config, clients)
         check_transaction_timeout(config, clients, state.system)
