@@ -10,11 +10,11 @@ from functools import cached_property
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
 from samzapy.api.context import ContainerContext, Context, JobContext
 from samzapy.api.engine import StorageEngineFactory
+from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.lease import ContainerLease
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.serde import Serde
 from samzapy.api.sink import TaskAttempt
-from samzapy.api.state_checkpoint import StateCheckpointTask
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import SystemProducer
 from samzapy.api.task import AnyTask, StreamTask

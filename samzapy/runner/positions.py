@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRun
-from samzapy.api.state_checkpoint import StateCheckpointTask
+from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
 from samzapy.checkpoint.target import Positions, Target

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
-from samzapy.api.state_checkpoint import StateCheckpointTask
+from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamSpec
 from samzapy.api.task import AnyTask, StreamTask

@@ -20,8 +20,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 
-from samzapy.api.envelope import Headers, IncomingMessageEnvelope
-from samzapy.api.identity import ID_HEADER
+from samzapy.api.envelope import ID_HEADER, Headers, IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, RecordBatch
 from samzapy.clock import Clock

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from samzapy.api.chooser import Choice
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import Choice
 from samzapy.system.choosers.chooser import Chooser, Waiting
 
 

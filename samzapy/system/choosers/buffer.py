@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from samzapy.api.chooser import WaitingRecords
-from samzapy.api.system import RecordBatch
+from samzapy.api.system import RecordBatch, WaitingRecords
 
 
 class PartitionBuffer(WaitingRecords):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from samzapy.api.chooser import Choice, WaitingRecords
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import Choice, WaitingRecords
 
 #: What waits by partition, the longest unserved first.
 Waiting = Mapping[SystemStreamPartition, WaitingRecords]

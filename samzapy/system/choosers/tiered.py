@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from samzapy.api.chooser import Choice
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import Choice
 from samzapy.system.choosers.chooser import Chooser, Waiting
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from samzapy.api.chooser import Choice, MessageChooser
+from samzapy.api.system import Choice, MessageChooser
 from samzapy.errors import SamzapyError, TaskFailed
 from samzapy.system.choosers.chooser import Waiting
 
