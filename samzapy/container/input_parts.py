@@ -21,8 +21,7 @@ from samzapy.container.policies.undecodable import TolerantDecoder
 from samzapy.container.sources.side_inputs import SideInputs
 from samzapy.container.task_instance import TaskInstance
 from samzapy.system.choosers.bootstrap import Bootstrap
-from samzapy.system.choosers.consumer import ChoosingConsumer
-from samzapy.system.choosers.portion import Portion
+from samzapy.system.choosers.consumer import ChoosingConsumer, Portion
 from samzapy.system.choosers.stack import chooser_of, is_wanted
 
 #: What asynchronous tasks are given in one go, as a multiple of what they may have in flight: what was given to them
