@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from samzapy.api.collector import MessageCollector
-from samzapy.api.control import ControlMessage
+from samzapy.api.collector import ControlMessage, MessageCollector
 from samzapy.api.envelope import OutgoingMessageEnvelope
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream

@@ -6,11 +6,10 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from samzapy.api.context import TaskContext
+from samzapy.api.event_time import StateCheckpoints, Timers
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import Sink
-from samzapy.api.state_checkpoint import StateCheckpoints
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.timers import Timers
 from samzapy.errors import StoreError
 
 

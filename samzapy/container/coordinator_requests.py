@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from samzapy.api.coordinator import RequestScope, TaskCoordinator
+from samzapy.api.collector import RequestScope, TaskCoordinator
 
 
 def _no_scope(given: object) -> TypeError:

@@ -15,7 +15,6 @@ from samzapy.config.error_policy import Stage
 from samzapy.config.job import JobConfig
 from samzapy.config.promises import downgrades
 from samzapy.container.attempts import Attempts
-from samzapy.container.clients import SystemClients
 from samzapy.container.descriptors import provide_descriptors
 from samzapy.container.lifecycle import Container
 from samzapy.container.ownership import Ownership
@@ -29,7 +28,8 @@ from samzapy.metrics import Registry
 from samzapy.plugins import PluginError, load_class
 from samzapy.serializers import serde_registry
 from samzapy.storage.manager import load_engines
-from samzapy.system.factories import has_transactions, system_factory
+from samzapy.system.clients import job_clients
+from samzapy.system.factories import has_transactions
 
 
 def build_container(
@@ -52,7 +52,6 @@ def build_container(
     arm_from_environment(os.environ)
     provide_descriptors(config, model)
     task_class = load_task_class(config.task.task_class)
-    name = f"{config.key}-{model.id}"
     plugins = Plugins(load_engines(config), serde_registry(config), task_class)
     ownership = Ownership(config, run_id)
     metrics = Registry()
@@ -60,7 +59,7 @@ def build_container(
     metrics.gauge("promises", "weakened").set(len((*downgrades(config, task_class), *weakened_state(config, state))))
 
     def build() -> Container:
-        clients = SystemClients(config.systems, system_factory, name, config.task.transaction_timeout_ms)
+        clients = job_clients(config, model.id, config.task.transaction_timeout_ms)
         checkpoints = manager_for(config, clients)
         parts = Parts(config, model, clients, checkpoints, plugins, metrics, state.system)
         return Container(parts, lease, ends or {}, clock, ownership, on_lost)

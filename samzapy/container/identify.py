@@ -1,7 +1,7 @@
 """Ids for outputs, so that a receiver can tell a repetition from a new message.
 
 In effectively-once every output carries the header `samzapy-id`: the job, the input it came from, and its number among
-that input's outputs (the format is in `samzapy.api.identity`). What `window` and the methods that begin with `on_` send
+that input's outputs (the format is in `samzapy.api.envelope`). What `window` and the methods that begin with `on_` send
 comes from no input and has no id.
 
 A receiver drops what it has seen. That it drops nothing else rests on the following:
@@ -27,11 +27,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from samzapy.api.collector import MessageCollector
-from samzapy.api.control import ControlMessage
-from samzapy.api.coordinator import TaskCoordinator
-from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
-from samzapy.api.identity import ID_HEADER, LETTER, OUTPUT, Origin
+from samzapy.api.collector import ControlMessage, MessageCollector, TaskCoordinator
+from samzapy.api.envelope import ID_HEADER, LETTER, OUTPUT, IncomingMessageEnvelope, Origin, OutgoingMessageEnvelope
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import StreamTask
 from samzapy.container.collector import EncodedKey, no_envelope

@@ -12,7 +12,6 @@ from samzapy.clock import Clock
 from samzapy.config.error_policy import Stage
 from samzapy.config.job import JobConfig
 from samzapy.container.asynchronous.task_instance import AsyncTaskInstance
-from samzapy.container.clients import SystemClients
 from samzapy.container.control.decode import ControlDecoder
 from samzapy.container.decode import Decoder
 from samzapy.container.inputs import Inputs
@@ -23,6 +22,7 @@ from samzapy.container.task_instance import TaskInstance
 from samzapy.system.choosers.bootstrap import Bootstrap
 from samzapy.system.choosers.consumer import ChoosingConsumer, Portion
 from samzapy.system.choosers.stack import chooser_of, is_wanted
+from samzapy.system.clients import SystemClients
 
 #: What asynchronous tasks are given in one go, as a multiple of what they may have in flight: what was given to them
 #: goes before anything more urgent.

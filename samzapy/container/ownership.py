@@ -11,15 +11,12 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from contextlib import ExitStack, closing
 
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
-from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
-from samzapy.container.clients import SystemClients
+from samzapy.container.job_records import JobRecords
 from samzapy.errors import JobTakenOver
-from samzapy.system.factories import system_factory
 
 
 def this_run(clock: Clock = SYSTEM_CLOCK) -> JobRun:
@@ -34,13 +31,12 @@ class Ownership:
         """`run_id`: the run's `JobRun.id`; None for a container that nobody has started as part of a run."""
         self._config = config
         self._run_id = run_id
-        self._opened = ExitStack()
-        self._checkpoints: CheckpointManager | None = None
+        self._records = JobRecords(config, "owner")
 
     @property
     def known(self) -> bool:
         """Whether it is written down which run owns the job."""
-        return self._run_id is not None and self._config.task.checkpoint is not None
+        return self._run_id is not None and self._records.kept
 
     def check(self, checkpoints: CheckpointManager) -> None:
         """Raise JobTakenOver if a newer run is written down there."""
@@ -53,29 +49,21 @@ class Ownership:
     def look(self) -> None:
         """As `check`, with clients of its own: made when first needed, kept until `close`."""
         if self._run_id is not None:
-            if self._checkpoints is None:
-                self._checkpoints = self._open()
-            self.check(self._checkpoints)
+            self.check(self._records.checkpoints)
 
     def asked_to_drain(self) -> bool:
         """Whether this run was asked to; with the clients of `look`."""
-        if self._run_id is None or self._checkpoints is None:
+        if self._run_id is None or not self._records.is_open:
             return False
-        asked = self._checkpoints.read_record(JobRecord.DRAIN)
+        asked = self._records.checkpoints.read_record(JobRecord.DRAIN)
         return asked is not None and asked.get("run") == self._run_id
 
     def note_end(self) -> None:
         """Write down that nothing of this run goes on. Raises JobTakenOver."""
         self.look()
-        if self._checkpoints is not None:
-            self._checkpoints.write_record(JobRecord.ENDED, {"run": self._run_id})
+        if self._records.is_open:
+            self._records.checkpoints.write_record(JobRecord.ENDED, {"run": self._run_id})
 
     def close(self) -> None:
         """Close what `look` has opened; the next one opens it again."""
-        self._checkpoints = None
-        self._opened.close()
-
-    def _open(self) -> CheckpointManager:
-        name = f"{self._config.key}-owner"
-        clients = self._opened.enter_context(closing(SystemClients(self._config.systems, system_factory, name)))
-        return self._opened.enter_context(closing(manager_for(self._config, clients)))
+        self._records.close()

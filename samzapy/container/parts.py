@@ -27,7 +27,6 @@ from samzapy.config.promises import GUARANTEE
 from samzapy.container.asynchronous.event_loop import EventLoop
 from samzapy.container.asynchronous.run_loop import AsyncRunLoop
 from samzapy.container.asynchronous.task_instance import AsyncTaskInstance
-from samzapy.container.clients import SystemClients
 from samzapy.container.collector import BufferingCollector
 from samzapy.container.commit.at_most_once import AtMostOnce
 from samzapy.container.commit.protocol import CommitProtocol, CommitSettings
@@ -64,6 +63,7 @@ from samzapy.container.task_instance import TaskInstance
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.storage.manager import TaskStores, begin_all_stores, restore_together
 from samzapy.storage.opening import TaskSettings
+from samzapy.system.clients import SystemClients
 
 
 @dataclass(frozen=True)

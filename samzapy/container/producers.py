@@ -25,11 +25,11 @@ from samzapy.api.system import SystemProducer
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
 from samzapy.config.promises import GUARANTEE
-from samzapy.container.clients import SystemClients
 from samzapy.container.counting_producer import CountingProducer
 from samzapy.container.transaction import TransactionOnDemand
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.transactions import transactional_id
+from samzapy.system.clients import SystemClients
 
 logger = logging.getLogger(__name__)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import final
 
@@ -16,10 +18,9 @@ from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
-from samzapy.container.clients import SystemClients
 from samzapy.errors import SamzapyError
 from samzapy.metrics import Publish, SnapshotHeader, SnapshotReporter, reporters
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import SystemClients, job_clients
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ class Reporting:
     def __init__(self, config: JobConfig, container_id: str, metrics: MetricsRegistry, clock: Clock) -> None:
         """Nothing is connected, and without `metrics.reporters` nothing is started."""
         header = SnapshotHeader(config.name, config.id, container_id, socket.gethostname())
-        self._streams = _Streams(config, f"{config.key}-{container_id}-metrics", header.host)
+        self._streams = _Streams(partial(job_clients, config, f"{container_id}-metrics"), header.host)
         self._reporters = reporters(config.metrics_reporters, metrics, header, self._streams.publisher, clock)
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -70,9 +71,8 @@ def _run(reporters_: list[SnapshotReporter], streams: _Streams, closed: threadin
 class _Streams:
     """The ways to the reporters' streams, over clients that no other thread uses."""
 
-    def __init__(self, config: JobConfig, client_id: str, host: str) -> None:
-        self._systems = config.systems
-        self._client_id = client_id
+    def __init__(self, clients: Callable[[], SystemClients], host: str) -> None:
+        self._new_clients = clients
         self._host = host.encode()
         self._clients: SystemClients | None = None
 
@@ -104,5 +104,5 @@ class _Streams:
 
     def _producer(self, system: str) -> SystemProducer:
         if self._clients is None:
-            self._clients = SystemClients(self._systems, system_factory, self._client_id)
+            self._clients = self._new_clients()
         return self._clients.producer(system)

@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from samzapy.api.collector import MessageCollector
-from samzapy.api.event_time import TaskClock
-from samzapy.api.state_checkpoint import CheckpointStore, StateCheckpoints, StateCheckpointTask, TimedState
+from samzapy.api.event_time import CheckpointStore, StateCheckpoints, StateCheckpointTask, TaskClock, TimedState
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
 from samzapy.errors import RestoreError, SamzapyError, TaskFailed

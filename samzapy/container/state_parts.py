@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from samzapy.api.checkpoint import Checkpoint
+from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.lease import ContainerLease, TaskProgress
-from samzapy.api.state_checkpoint import StateCheckpointTask
 from samzapy.checkpoint.states import store_factory
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
-from samzapy.container.clients import SystemClients
 from samzapy.container.state_checkpoints import KeptStateCheckpoints
 from samzapy.container.task_instance import TaskInstance
+from samzapy.system.clients import SystemClients
 
 
 def state_checkpoints_of(

@@ -8,9 +8,8 @@ from operator import attrgetter
 from typing import Any
 
 from samzapy.api.checkpoint import Checkpoint
-from samzapy.api.collector import MessageCollector
+from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.context import Context
-from samzapy.api.coordinator import TaskCoordinator
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.event_time import ClockListenerTask, TaskClock
 from samzapy.api.kv import KeyValueStore

@@ -19,11 +19,9 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from samzapy.api.collector import MessageCollector
+from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.context import Context
-from samzapy.api.coordinator import TaskCoordinator
-from samzapy.api.envelope import IncomingMessageEnvelope
-from samzapy.api.identity import OutputId
+from samzapy.api.envelope import IncomingMessageEnvelope, OutputId
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.task import InitableTask, StreamTask
 

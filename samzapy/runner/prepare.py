@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
-from samzapy.api.state_checkpoint import StateCheckpointTask
+from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamSpec
 from samzapy.api.task import AnyTask, StreamTask
@@ -19,7 +19,6 @@ from samzapy.config.asynchronous import AsyncConfig
 from samzapy.config.job import JobConfig
 from samzapy.config.promises import downgrades
 from samzapy.config.stores import StoreConfig
-from samzapy.container.clients import SystemClients
 from samzapy.container.factory import check_timers, load_task_class
 from samzapy.container.producers import check_transaction_timeout
 from samzapy.container.sources.processors import load_processors
@@ -39,6 +38,7 @@ from samzapy.storage.changelog import ensure_access_log, ensure_changelog, find_
 from samzapy.storage.manager import load_engines
 from samzapy.storage.written_with import check_checkpoints
 from samzapy.system.choosers.stack import load_chooser
+from samzapy.system.clients import SystemClients, job_clients
 from samzapy.system.factories import has_transactions, system_factory
 
 
@@ -69,7 +69,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     for settings in config.systems.values():
         system_factory(settings).check(settings)
     check_folders(config, engines)
-    clients = SystemClients(config.systems, system_factory, f"{config.key}-driver")
+    clients = job_clients(config, "driver")
     try:
         counts = _partition_counts(config, clients)
         check_transaction_timeout(config, clients, state.system)

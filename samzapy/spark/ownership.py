@@ -10,7 +10,6 @@ from dataclasses import replace
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
-from samzapy.container.clients import SystemClients
 from samzapy.container.ownership import Ownership, this_run
 from samzapy.container.producers import fence
 from samzapy.errors import SamzapyError
@@ -21,6 +20,7 @@ from samzapy.runner.running import NO_DRIVER
 from samzapy.runner.take_over import take_over
 from samzapy.spark.partition_writer import write_clients, writer_id, writer_member
 from samzapy.spark.tasks import JobTasks
+from samzapy.system.clients import SystemClients
 from samzapy.system.factories import has_transactions
 
 _LOG = logging.getLogger(__name__)

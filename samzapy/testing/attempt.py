@@ -11,7 +11,6 @@ from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.checkpoint import manager_for
 from samzapy.clock import Clock
 from samzapy.container.asynchronous.event_loop import EventLoop
-from samzapy.container.clients import SystemClients
 from samzapy.container.factory import load_task_class
 from samzapy.container.lifecycle import Container
 from samzapy.container.ownership import Ownership
@@ -25,6 +24,7 @@ from samzapy.metrics import Registry
 from samzapy.runner.base import PreparedJob
 from samzapy.serializers import serde_registry
 from samzapy.storage.manager import load_engines
+from samzapy.system.clients import job_clients
 from samzapy.system.factories import has_transactions
 from samzapy.testing.image import put_back, take_image
 from samzapy.testing.patience import PatientEventLoop
@@ -68,12 +68,8 @@ class Attempt:
         self._line = Line()
         self._state = state
         self._image: Path | None = None
-        clients = SystemClients(
-            job.systems,
-            lambda _: TestedSystemFactory(self._line),
-            f"{job.key}-test",
-            job.task.transaction_timeout_ms,
-        )
+        timeout_ms = job.task.transaction_timeout_ms
+        clients = job_clients(job, "test", timeout_ms, lambda _: TestedSystemFactory(self._line))
         parts = _PatientParts(
             job,
             ContainerModel("0", prepared.model.tasks),

@@ -10,11 +10,10 @@ from typing import Any
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
-from samzapy.container.clients import SystemClients
 from samzapy.storage.directory import lies_beside, store_directory
 from samzapy.storage.inspection import ChangelogReader, Contents, Selection, read_files
 from samzapy.storage.manager import load_engines
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import job_clients
 from samzapy.testing.streams import Streams
 
 #: A store's entries by changelog partition; None where nothing outlives the run.
@@ -24,7 +23,7 @@ Entries = dict[int, dict[Any, Any]] | None
 def contents(job: JobConfig, streams: Streams, clock: Clock, scratch: Path) -> dict[str, Entries]:
     """The committed entries of every store: of its changelog, else of its files. `scratch`: a folder for what is read."""
     with ExitStack() as cleanup:
-        clients = SystemClients(job.systems, system_factory, "test")
+        clients = job_clients(job, "test")
         cleanup.callback(clients.close)
         reader = ChangelogReader(clients.admin, clients.consumer, clock, scratch)
         found: dict[str, Entries] = {}

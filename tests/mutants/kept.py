@@ -443,8 +443,8 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "samzapy/storage/kv/cached.py",
-        "if len(dirty) < self._batch_size and len(held) - len(dirty) >= room:",
-        "if len(dirty) < self._batch_size:",
+        "if len(dirty) < few and len(held) - len(dirty) >= room:",
+        "if len(dirty) < few:",
         ("tests/property/test_cache_room.py",),
     ),
 )

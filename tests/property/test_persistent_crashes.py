@@ -14,9 +14,8 @@ from samzapy import (
     SystemStream,
     SystemStreamPartition,
 )
-from samzapy.api.event_time import TaskClock
+from samzapy.api.event_time import CheckpointStore, TaskClock
 from samzapy.api.lease import TaskProgress
-from samzapy.api.state_checkpoint import CheckpointStore
 from samzapy.container.context import ContainerTaskContext
 from samzapy.container.event_clock import EventClock
 from samzapy.container.state_checkpoints import KeptStateCheckpoints

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from samzapy.api.control import ControlMessage
+from samzapy.api.collector import ControlMessage
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord
 from samzapy.config.job import JobConfig
-from samzapy.container.clients import SystemClients
 from samzapy.container.control.record import SentControl, encode
 from samzapy.errors import ConfigError, ConfigProblem, UnknownStream
+from samzapy.system.clients import SystemClients
 
 #: From a stream and a message to the records that carry it, one a partition.
 ControlRecords = Callable[[SystemStream, ControlMessage], Sequence[OutgoingRecord]]

@@ -17,8 +17,7 @@ An output that does not serialize, or is too large, is represented by the input 
 
 from __future__ import annotations
 
-from samzapy.api.envelope import Headers, IncomingMessageEnvelope
-from samzapy.api.identity import ID_HEADER
+from samzapy.api.envelope import ID_HEADER, Headers, IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord
 from samzapy.clock import Clock

@@ -11,9 +11,9 @@ from typing import Any
 from samzapy.api.context import JobContext
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
-from samzapy.api.side_inputs import SideInputsProcessor
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import RecordBatch
+from samzapy.api.task import SideInputsProcessor
 from samzapy.clock import Clock
 from samzapy.container.decode import Decoder
 from samzapy.errors import SamzapyError, TaskFailed

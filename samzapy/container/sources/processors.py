@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from samzapy.api.side_inputs import SideInputsProcessor
+from samzapy.api.task import SideInputsProcessor
 from samzapy.config.job import JobConfig
 from samzapy.config.store_sources import RESTORE_PROCESSOR, SIDE_PROCESSOR
 from samzapy.errors import ConfigError, ConfigProblem

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from samzapy.api.chooser import Choice, MessageChooser, WaitingRecords
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import Choice, MessageChooser, WaitingRecords
 from samzapy.errors import SamzapyError, TaskFailed
 
 #: What waits by partition, the longest unserved first.

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
-from samzapy.api.chooser import WaitingRecords
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import RecordBatch, SystemConsumer
+from samzapy.api.system import RecordBatch, SystemConsumer, WaitingRecords
 from samzapy.clock import Clock
 from samzapy.system.choosers.bootstrap import Bootstrap
 from samzapy.system.choosers.chooser import Chooser

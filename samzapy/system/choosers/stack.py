@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from samzapy.api.chooser import MessageChooser
 from samzapy.api.context import JobContext
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import MessageChooser
 from samzapy.config.choosers import BOOTSTRAP_PRIORITY, ChooserConfig
 from samzapy.config.job import JobConfig
 from samzapy.config.streams import StreamConfig

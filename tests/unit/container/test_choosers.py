@@ -9,8 +9,7 @@ import pytest
 from memory_job import CountingTask, MemoryJob
 
 from samzapy import CoroutineTask, RequestScope, StreamTask, SystemStreamPartition
-from samzapy.api.chooser import Choice, MessageChooser
-from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.api.system import Choice, MessageChooser, OutgoingRecord, StreamSpec
 from samzapy.container.inputs import Inputs
 from samzapy.errors import ConfigError, TaskFailed
 from samzapy.system.choosers.consumer import ChoosingConsumer

@@ -11,7 +11,7 @@ import pytest
 from memory_job import OUT, MemoryJob
 
 from samzapy import CoroutineTask, OutgoingMessageEnvelope, StreamTask, SystemStream, SystemStreamPartition
-from samzapy.api.identity import ID_HEADER, OutputId
+from samzapy.api.envelope import ID_HEADER, OutputId
 from samzapy.api.serde import Serde
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.config.loader import load_job

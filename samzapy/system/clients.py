@@ -1,4 +1,8 @@
-"""The container's clients of its systems, each made when first needed, all closed together."""
+"""Makes the clients of a job's systems when they are first needed, and closes them together.
+
+`job_clients` is the one place that names the clients of a job: `<job key>-<purpose>`. What needs the job's checkpoints
+as well opens both by `samzapy.container.job_records`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,12 @@ from contextlib import closing, contextmanager
 
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import SystemAdmin, SystemConsumer, SystemFactory, SystemProducer, SystemSettings
+from samzapy.config.job import JobConfig
 from samzapy.errors import UnknownStream
+from samzapy.system.factories import system_factory
+
+#: How long a transaction may stay open before the system aborts it, unless the opener says otherwise.
+TRANSACTION_TIMEOUT_MS = 60_000
 
 
 class SystemClients:
@@ -18,9 +27,9 @@ class SystemClients:
         settings: Mapping[str, SystemSettings],
         factory_of: Callable[[SystemSettings], SystemFactory],
         client_id: str,
-        transaction_timeout_ms: int = 60_000,
+        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
     ) -> None:
-        """`client_id` names the clients in the systems' own logs and metrics."""
+        """`client_id` names the clients in the logs and metrics of the systems."""
         self._transaction_timeout_ms = transaction_timeout_ms
         self._transactional: list[SystemProducer] = []
         self._settings = settings
@@ -104,3 +113,13 @@ class SystemClients:
         if system not in self._factories:
             self._factories[system] = self._factory_of(self._settings[system])
         return self._factories[system]
+
+
+def job_clients(
+    config: JobConfig,
+    purpose: str,
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+    factory_of: Callable[[SystemSettings], SystemFactory] = system_factory,
+) -> SystemClients:
+    """The clients of a job's systems for one `purpose`; connects to nothing yet. The caller closes them."""
+    return SystemClients(config.systems, factory_of, f"{config.key}-{purpose}", transaction_timeout_ms)
