@@ -22,7 +22,7 @@ from samzapy import (
     SystemStreamPartition,
 )
 from samzapy.container.tasks.context import ContainerTaskContext
-from samzapy.metrics.registry import Registry
+from samzapy.metrics import Registry
 from samzapy.operators.windows import Count, EventTimeWindows, Hopping, Sessions, Tumbling, WindowedAggregation
 from samzapy.testing import open_store
 

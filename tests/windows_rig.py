@@ -12,7 +12,7 @@ from samzapy import (
     SystemStreamPartition,
 )
 from samzapy.container.tasks.context import ContainerTaskContext
-from samzapy.metrics.registry import Registry
+from samzapy.metrics import Registry
 from samzapy.operators.windows import EventTimeWindows, WindowResult
 from samzapy.testing import ManualClock, open_store
 

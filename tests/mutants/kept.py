@@ -37,7 +37,7 @@ _OWNERS = (
     ),
     Mutant(
         "samzapy/system/kafka/producer.py",
-        "self.took_over = self._alarms.disturbed",
+        "self.took_over = self._client_errors.disturbed",
         "self.took_over = False",
         ("tests/integration/test_disturbed_producer.py",),
     ),

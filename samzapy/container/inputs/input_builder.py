@@ -20,8 +20,7 @@ from samzapy.container.inputs.inputs import Inputs
 from samzapy.container.sideinputs.side_inputs import SideInputs
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.system.choosers.bootstrap import Bootstrap
-from samzapy.system.choosers.consumer import ChoosingConsumer
-from samzapy.system.choosers.portion import Portion
+from samzapy.system.choosers.consumer import ChoosingConsumer, Portion
 from samzapy.system.choosers.stack import chooser_of, is_wanted
 from samzapy.system.clients import SystemClients
 

@@ -1,9 +1,10 @@
-"""JSON, by orjson."""
+"""Serdes of nested values: JSON by orjson, and MessagePack."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgpack
 import orjson
 
 from samzapy.api.serde import Serde, SerdeFactory
@@ -11,7 +12,7 @@ from samzapy.errors import SerdeError
 from samzapy.serializers.explain import as_refusal
 
 _dumps = orjson.dumps
-#: Of values that are refused for what is in them, or for their size.
+#: A value of these types is refused for its contents or its size.
 _TYPES = (dict, list, tuple, str, int)
 
 
@@ -62,3 +63,43 @@ class JsonSerdeFactory(SerdeFactory):
             if value.lower() == "true":
                 option |= _OPTIONS[key]
         return _JsonSerdeWithOptions(option) if option else JsonSerde()
+
+
+def as_json(value: object) -> str:
+    """One line of JSON; bytes in hexadecimal, what JSON cannot say as its text."""
+    option = orjson.OPT_NON_STR_KEYS
+    try:
+        return orjson.dumps(value, _other, option).decode()
+    except TypeError as cause:
+        raise SerdeError(f"cannot be shown as JSON ({cause})") from cause
+
+
+def _other(value: object) -> str:
+    return value.hex() if isinstance(value, (bytes, bytearray)) else str(value)
+
+
+_unpackb = msgpack.unpackb
+
+
+class MsgpackSerde(Serde):
+    """MessagePack with its str and bytes types apart; keys of maps may be of any kind.
+
+    A tuple comes back as a list. A datetime, a set and an int beyond 64 bits are errors, not guesses.
+    """
+
+    def __init__(self) -> None:
+        # One packer for good: making one costs more than packing a small message. It is safe to go on after an error.
+        self.to_bytes = msgpack.Packer(use_bin_type=True).pack  # type: ignore[method-assign]
+
+    def to_bytes(self, value: Any) -> bytes:
+        """Raises TypeError for what MessagePack cannot say, ValueError or OverflowError for what is too deep or large."""
+        packed: bytes = msgpack.packb(value, use_bin_type=True)
+        return packed
+
+    def from_bytes(self, data: bytes) -> Any:
+        """Raises ValueError for bytes that are not one message, TypeError for a map with a list as key."""
+        return _unpackb(data, strict_map_key=False)
+
+    def refusal(self, value: Any, cause: Exception) -> str:
+        """See `Serde.refusal`."""
+        return as_refusal("msgpack serde takes a value of MessagePack", value, cause, fits=isinstance(value, _TYPES))
