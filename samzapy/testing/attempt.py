@@ -14,12 +14,12 @@ from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.container.asynchronous.event_loop import EventLoop
-from samzapy.container.factory import load_task_class
+from samzapy.container.builder import ContainerBuilder, Plugins
 from samzapy.container.lifecycle import Container
-from samzapy.container.ownership import Ownership
-from samzapy.container.parts import Parts, Plugins
 from samzapy.container.run_loop import RunLoop
-from samzapy.container.task_instance import TaskInstance
+from samzapy.container.supervision.job_ownership import Ownership
+from samzapy.container.tasks.task_class import load_task_class
+from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.failpoints import FailPointReached
 from samzapy.job.model import ContainerModel
 from samzapy.job.transactions import state_transactions
@@ -69,7 +69,7 @@ class _Lease(ContainerLease):
         return Directive.CONTINUE
 
 
-class _PatientParts(Parts):
+class _PatientBuilder(ContainerBuilder):
     """As they are, but nobody waits for ever."""
 
     patience_s = 0.0
@@ -94,7 +94,7 @@ class Attempt:
         self._image: Path | None = None
         timeout_ms = job.task.transaction_timeout_ms
         clients = job_clients(job, "test", timeout_ms, lambda _: TestedSystemFactory(self._line))
-        parts = _PatientParts(
+        builder = _PatientBuilder(
             job,
             ContainerModel("0", prepared.model.tasks),
             clients,
@@ -103,8 +103,8 @@ class Attempt:
             Registry(),
             state_transactions(job, has_transactions).system,
         )
-        parts.patience_s = patience_s
-        self._container = Container(parts, _Lease(epoch), {}, clock, Ownership(job, prepared.run_id))
+        builder.patience_s = patience_s
+        self._container = Container(builder, _Lease(epoch), {}, clock, Ownership(job, prepared.run_id))
         self.running = True
 
     @property

@@ -12,8 +12,8 @@ from samzapy.api.task import AnyTask
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.container.run_loop import RunLoop
-from samzapy.container.sources.side_inputs import LOOK_MS
-from samzapy.container.task_instance import TaskInstance
+from samzapy.container.sideinputs.side_inputs import LOOK_MS
+from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.failpoints import arm, disarm
 from samzapy.runner.prepare import prepare

@@ -13,7 +13,7 @@ from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
-from samzapy.container.decode import Decoder
+from samzapy.container.inputs.decode import Decoder
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError
 from samzapy.serializers import serde_registry
 from samzapy.storage.manager import load_engines

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from samzapy.api.envelope import Headers
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemProducer, SystemSettings
-from samzapy.system.embedded.pending import Batches
-from samzapy.system.embedded.producer import LastOffsets, LogProducer, ProducerIdentity
+from samzapy.system.embedded.producer import Batches, LastOffsets, LogProducer, ProducerIdentity
 from samzapy.system.embedded.topic import Topic
 from samzapy.system.memory.clients import MemoryWriter
 from samzapy.system.memory.cluster import MemoryCluster
