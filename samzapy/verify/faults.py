@@ -7,11 +7,11 @@ from contextlib import suppress
 import psutil
 
 from samzapy.verify.job import FILE, LEASE_S
+from samzapy.verify.processes import NoProgress
 from samzapy.verify.scene import LONGEST_RECOVERY_S, Scene
 from samzapy.verify.schedule import Fault, Kind
-from samzapy.verify.stranger import Stranger
 from samzapy.verify.target import Target
-from samzapy.verify.waiting import NoProgress
+from samzapy.verify.traffic import Stranger
 
 #: Seconds past the lease for which a zombie is stopped at most: until then somebody else may have started.
 _PAST_LEASE_S = 3.0

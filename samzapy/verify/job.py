@@ -8,8 +8,7 @@ import javaproperties
 
 from samzapy.config.guarantee import Guarantee
 from samzapy.verify.target import Target
-from samzapy.verify.task import OUTPUT_KEY
-from samzapy.verify.workload import STORES
+from samzapy.verify.workload import OUTPUT_KEY, STORES
 
 PARTITIONS = 4
 #: Seconds of a container's lease: a zombie is stopped for longer.
@@ -25,7 +24,7 @@ _COMMON = {
     "job.spark.resubmit.backoff.ms": "200",
     "job.spark.resubmit.backoff.max.ms": "2000",
     "job.logged.store.base.dir": STATE,
-    "task.class": "samzapy.verify.task:AccountsTask",
+    "task.class": "samzapy.verify.workload:AccountsTask",
     "task.commit.ms": "300",
 }
 _STORE = {

@@ -15,17 +15,14 @@ from samzapy.config.loader import load_job
 from samzapy.errors import StoreError
 from samzapy.verify import job
 from samzapy.verify.checkers import Finding
-from samzapy.verify.collect import collect, streams_of
 from samzapy.verify.faults import strike
-from samzapy.verify.feeder import Feeder, Pace, mean_burst
+from samzapy.verify.processes import NoProgress
 from samzapy.verify.promises import Verdict, judge
 from samzapy.verify.scene import LONGEST_START_S, Scene
 from samzapy.verify.schedule import Fault, Kind, schedule
-from samzapy.verify.stranger import Stranger
-from samzapy.verify.streams import Streams
+from samzapy.verify.streams import Streams, collect, streams_of
 from samzapy.verify.target import Target
-from samzapy.verify.waiting import NoProgress
-from samzapy.verify.watcher import Watcher
+from samzapy.verify.traffic import Feeder, Pace, Stranger, Watcher, mean_burst
 from samzapy.verify.workload import events
 
 #: Events after a fault that must be processed before the job counts as recovered.

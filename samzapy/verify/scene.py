@@ -12,11 +12,9 @@ import psutil
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import SamzapyError
-from samzapy.verify.feeder import Feeder
 from samzapy.verify.job import STATE
-from samzapy.verify.job_process import JobProcess, command_in
-from samzapy.verify.spark_processes import end, gone
-from samzapy.verify.waiting import NoProgress, until
+from samzapy.verify.processes import JobProcess, NoProgress, command_in, end, gone, until
+from samzapy.verify.traffic import Feeder
 
 #: Seconds; a loaded machine takes its time, a hung job takes for ever.
 LONGEST_START_S = 180.0

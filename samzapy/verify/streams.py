@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
+from samzapy.api.engine import EngineSettings
 from samzapy.api.envelope import ID_HEADER
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, StreamSpec, SystemConsumer, SystemProducer, SystemSettings
+from samzapy.checkpoint import checkpoint_topic
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import UnknownStream
+from samzapy.storage.directory import store_directory
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.system.factories import system_factory
-from samzapy.verify.evidence import Record
-from samzapy.verify.waiting import NoProgress
+from samzapy.verify.evidence import Evidence, Record
+from samzapy.verify.job import PARTITIONS, changelog
+from samzapy.verify.processes import NoProgress
+from samzapy.verify.workload import STORES
 
 _CLIENT = "samzapy-verify"
 _POLL_RECORDS = 20_000
@@ -94,3 +101,36 @@ def records_of(batch: RecordBatch) -> Iterator[Record]:
     for offset, key, value, given in zip(batch.offsets, batch.keys, batch.values, headers, strict=True):
         found = next((content for name, content in given or () if name == ID_HEADER), None)
         yield Record(batch.ssp.partition, offset, key or b"", value, found)
+
+
+def streams_of(name: str) -> list[str]:
+    """Every stream that a verification of this name makes."""
+    return [f"{name}-in", f"{name}-out", checkpoint_topic(name, "1"), *(changelog(name, store) for store in STORES)]
+
+
+def collect(streams: Streams, name: str, watched: list[Record], state: Path | None) -> Evidence:
+    """Read everything. `state`: where the last run's stores lie; None if they are out of reach. Raises NoProgress."""
+    return Evidence(
+        input_stream=f"{name}-in",
+        partitions=PARTITIONS,
+        inputs=streams.read(f"{name}-in"),
+        outputs=streams.read(f"{name}-out"),
+        watched=watched,
+        changelogs={store: streams.read(changelog(name, store)) for store in STORES},
+        dumps=None if state is None else {store: _dumps(state, name, store) for store in STORES},
+        checkpoints=streams.read(checkpoint_topic(name, "1")),
+        ends=streams.ends(f"{name}-in"),
+    )
+
+
+def _dumps(state: Path, name: str, store: str) -> list[dict[bytes, bytes]]:
+    found = []
+    for number in range(PARTITIONS):
+        directory = store_directory(state, f"{name}-1", store, f"Partition {number}")
+        engine = RocksDbStorageEngineFactory().open(directory, EngineSettings(store))
+        try:
+            with engine.iterate(None, None) as pairs:
+                found.append(dict(pairs))
+        finally:
+            engine.close()
+    return found

@@ -11,8 +11,7 @@ from typing import Any
 
 import psutil
 
-from samzapy.verify.spark_processes import below, end, executors, workers
-from samzapy.verify.status_page import StatusPage
+from samzapy.verify.processes import StatusPage, below, end, executors, workers
 
 _PAUSE = threading.Event()
 

@@ -12,7 +12,7 @@ from job_process import until
 from pyspark.find_spark_home import _find_spark_home
 
 from samzapy.devkafka.state import free_port
-from samzapy.verify.spark_processes import below, end, gone
+from samzapy.verify.processes import below, end, gone
 
 _MASTER_HOST = "127.0.0.1"
 _START_S = 60.0

@@ -16,7 +16,7 @@ from job_process import JobProcess, open_store_folders, until
 from numbered_stream import STORES, Feeder, Streams, dump, expected, is_on_disk, key_of, logged_stores, settings_of
 
 from samzapy.api.system import StreamSpec
-from samzapy.verify.spark_processes import gone
+from samzapy.verify.processes import gone
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(240)]
 

@@ -10,7 +10,7 @@ from job_process import JobProcess, until
 from numbered_stream import Feeder, Streams, dump, expected, key_of, settings_of
 
 from samzapy.api.system import OutgoingRecord, StreamSpec
-from samzapy.verify.spark_processes import command_line, gone
+from samzapy.verify.processes import command_line, gone
 
 HERE = Path(__file__).parent
 PARTITIONS = 3

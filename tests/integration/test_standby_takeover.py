@@ -14,7 +14,7 @@ from samzapy.checkpoint import manager_for
 from samzapy.config.loader import load_job
 from samzapy.system.clients import SystemClients
 from samzapy.system.factories import system_factory
-from samzapy.verify.spark_processes import gone
+from samzapy.verify.processes import gone
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 

@@ -12,7 +12,7 @@ import pytest
 from job_process import JobProcess, until
 from zombie_job import PARTITIONS, ZombieJob
 
-from samzapy.verify.spark_processes import gone
+from samzapy.verify.processes import gone
 
 GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]
 pytestmark = pytest.mark.timeout(400)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 
-from samzapy.verify.spark_processes import below, end, executors, workers
-from samzapy.verify.status_page import StatusPage
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.coordinator.client import CoordinatorClient
+from samzapy.errors import SamzapyError
 
 _SAMZAPY = (sys.executable, "-c", "from samzapy.cli.main import main; main()")
 
@@ -101,3 +104,102 @@ class JobProcess:
     def below(self) -> list[psutil.Process]:
         """Everything it has started that goes on."""
         return below(self._process.pid)
+
+
+def below(pid: int) -> list[psutil.Process]:
+    """The driver's JVM, executors, Python daemons and workers."""
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def workers(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    """The Python workers among them: forked by a daemon of Spark's."""
+    return [process for process in processes if _is_daemon(process) and _is_daemon(_parent(process))]
+
+
+def executors(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    """The executors' JVMs among them."""
+    return [process for process in processes if "CoarseGrainedExecutorBackend" in command_line(process)]
+
+
+def end(processes: Iterable[psutil.Process]) -> None:
+    """SIGKILL to those that are left."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def gone(process: psutil.Process) -> bool:
+    """Whether a process has ended."""
+    try:
+        return not process.is_running() or bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
+def command_line(process: psutil.Process) -> str:
+    """Its words, joined; empty if it has ended."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def _parent(process: psutil.Process) -> psutil.Process | None:
+    try:
+        return process.parent()
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _is_daemon(process: psutil.Process | None) -> bool:
+    return process is not None and "pyspark.daemon" in command_line(process)
+
+
+_PAGE = re.compile(r"^status page: (http://\S+)/\?token=(\S+)$", re.MULTILINE)
+
+
+class StatusPage:
+    """The status of one run."""
+
+    def __init__(self) -> None:
+        self._client: CoordinatorClient | None = None
+
+    def status(self, printed: str) -> dict[str, Any] | None:
+        """The coordinator's status; None while there is none to be had. `printed`: what the run has said so far."""
+        if self._client is None:
+            page = _PAGE.search(printed)
+            if page is None:
+                return None
+            self._client = CoordinatorClient(page[1], page[2])
+        try:
+            return self._client.status()
+        except SamzapyError:
+            return None
+
+
+#: Seconds between two looks.
+PACE_S = 0.05
+
+Found = TypeVar("Found")
+
+
+class NoProgress(SamzapyError):
+    """Raised when something did not come about in time: a hung job breaks its promise, too."""
+
+
+def until(
+    look: Callable[[], Found | None], what: Callable[[], str], timeout_s: float, clock: Clock = SYSTEM_CLOCK
+) -> Found:
+    """The first true answer of `look`. Raises NoProgress, saying `what` was waited for, after `timeout_s` seconds."""
+    deadline = clock.monotonic() + timeout_s
+    pause = threading.Event()
+    while True:
+        answer = look()
+        if answer:
+            return answer
+        if clock.monotonic() > deadline:
+            raise NoProgress(f"not within {timeout_s:g} s: {what()}")
+        pause.wait(PACE_S)

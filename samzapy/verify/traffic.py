@@ -5,12 +5,16 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import islice
 from typing import NamedTuple
 
 from samzapy.api.system import OutgoingRecord, SystemProducer
-from samzapy.verify.murmur2 import partition_of
-from samzapy.verify.workload import Event
+from samzapy.errors import SamzapyError
+from samzapy.verify.evidence import Record
+from samzapy.verify.processes import NoProgress
+from samzapy.verify.streams import Streams, records_of
+from samzapy.verify.workload import Event, partition_of
 
 #: Seconds that a stretch of events takes.
 STRETCH_S = 2.0
@@ -104,3 +108,80 @@ class Feeder:
 def mean_burst(events: int, stretches: int) -> int:
     """Events a write, so that each of the stretches takes about `STRETCH_S`."""
     return max(1, events // stretches // _BURSTS_A_STRETCH)
+
+
+_POLL_S = 0.5
+_POLL_RECORDS = 5_000
+
+
+class Watcher:
+    """Reads a stream from its beginning, in a thread, until it is closed; a broker that is away is waited for."""
+
+    def __init__(self, streams: Streams, stream: str) -> None:
+        self._streams = streams
+        self._positions = dict.fromkeys(streams.partitions(stream), 0)
+        self._seen: list[Record] = []
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="verify-watcher", daemon=True)
+        self._thread.start()
+
+    @property
+    def count(self) -> int:
+        """How many records it has seen so far."""
+        return len(self._seen)
+
+    def close(self) -> list[Record]:
+        """Stop; returns what was seen."""
+        self._closed.set()
+        self._thread.join()
+        return self._seen
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            try:
+                self._watch()
+            except SamzapyError:
+                self._closed.wait(_POLL_S)
+
+    def _watch(self) -> None:
+        consumer = self._streams.consumer(self._positions)
+        try:
+            while not self._closed.is_set():
+                for batch in consumer.poll(_POLL_S, _POLL_RECORDS):
+                    self._seen += records_of(batch)
+                    self._positions[batch.ssp] = batch.offsets[-1] + 1
+        finally:
+            consumer.close()
+
+
+#: More than all deposits together: a job that took it for its own would show it in every sum of the account.
+_WRONG = b"1000000000"
+
+
+class Stranger:
+    """Writes to `changelog`, the records of whose keys are numbers."""
+
+    def __init__(self, streams: Streams, changelog: str) -> None:
+        self._streams = streams
+        self._changelog = changelog
+        self._replaced: Record | None = None
+
+    def write(self, choice: int) -> None:
+        """Replace the value of one of the keys. Raises NoProgress if there is none."""
+        records = [record for record in self._streams.read(self._changelog) if record.value is not None]
+        if not records:
+            raise NoProgress(f"{self._changelog} is empty: nothing to replace")
+        self._replaced = records[choice % len(records)]
+        self._send(self._replaced, _WRONG)
+
+    def put_right(self) -> None:
+        """Write what the job itself has written last of that key."""
+        assert self._replaced is not None
+        key = self._replaced.key
+        own = [r.value for r in self._streams.read(self._changelog) if r.key == key and r.value != _WRONG]
+        self._send(self._replaced, own[-1])
+
+    def _send(self, place: Record, value: bytes | None) -> None:
+        with closing(self._streams.producer()) as producer:
+            producer.send([OutgoingRecord(self._changelog, place.key, value, place.partition)])
+            producer.flush()
