@@ -1,4 +1,4 @@
-"""The scenarios of one command, one after the other; or random ones until the time is over."""
+"""Runs the scenarios of one command, or random ones until the time is over, and lays out their results as a table."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def soak(
 
 
 class Campaign:
-    """Runs plans on one target, each in a folder of its own below `folder`; what broke no promise is removed."""
+    """Runs plans on one target, each in its own folder below `folder`; keeps only the folders of broken promises."""
 
     def __init__(self, target: Target, folder: Path, listener: Listener) -> None:
         self._target = target
@@ -123,7 +123,7 @@ def by_guarantee(rows: Sequence[Row]) -> list[tuple[str, ...]]:
 
 
 def remarks(rows: Iterable[Row]) -> list[str]:
-    """What the table does not say: each violation, and why a job that was not killed had to be started again."""
+    """Each violation, and why a job that was not killed had to be started again: the table has no room for them."""
     lines = []
     for row in rows:
         lines += [f"{row.plan}: {finding}" for finding in row.verdict.violations]

@@ -1,7 +1,7 @@
-"""Pure functions from evidence to findings; each looks for one thing and says how often and where first.
+"""Pure functions from evidence to findings: each looks for one thing, counts it, and keeps the first example.
 
-What they find is a fact. Whether it breaks a promise is decided in `promises`, except where a guarantee changes what is
-right itself: sums and state, which at-most-once may fall short of, and at-least-once may exceed where no transaction
+A finding is a fact; `promises` decides whether it breaks a promise. Sums and state are the exception, because the
+guarantee changes the right answer: at-most-once may fall short, and at-least-once may exceed it where no transaction
 carries the state.
 """
 
@@ -24,7 +24,7 @@ _ID_FIELDS = 11
 
 @dataclass(frozen=True)
 class Finding:
-    """What check found something, how many times, and its first example in words."""
+    """A check, how often it found something, and its first example in words."""
 
     check: str
     count: int = 0
@@ -36,8 +36,8 @@ class Finding:
 
 def found(check: str, examples: Iterable[str]) -> Finding:
     """Count the examples, keep the first."""
-    told = list(examples)
-    return Finding(check, len(told), told[0] if told else "")
+    found_examples = list(examples)
+    return Finding(check, len(found_examples), found_examples[0] if found_examples else "")
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def echo_keys(oracle: Oracle, echoes: Sequence[Echo]) -> Finding:
 
 
 def running_sums(oracle: Oracle, echoes: Sequence[Echo], guarantee: Guarantee, *, transactions: bool = True) -> Finding:
-    """Sums and counts in outputs that are not what the inputs before led to: an output that is repeated says the same.
+    """Sums and counts in outputs that differ from the fold of the inputs before them. A repeated output says the same.
 
     At-most-once may not exceed all deposits so far, a closing being lost, too. At-least-once may exceed the oracle
     without `transactions`.
@@ -175,7 +175,7 @@ def partitions(evidence: Evidence) -> Finding:
 
 
 def vanished(evidence: Evidence) -> Finding:
-    """Outputs that a reader of committed records saw during the run and that are not there in the end."""
+    """Outputs that a reader of committed records saw during the run and that are missing in the end."""
     there = {(record.partition, record.offset, record.key, record.value) for record in evidence.outputs}
     return found(
         "aborted-read",
@@ -188,7 +188,7 @@ def vanished(evidence: Evidence) -> Finding:
 
 
 def stores(evidence: Evidence) -> Finding:
-    """Keys whose value in the local store is not what the changelog replays to."""
+    """Keys with another value in the local store than the replayed changelog has."""
 
     def different() -> Iterator[str]:
         for name, dumps in (evidence.dumps or {}).items():
@@ -215,7 +215,7 @@ def lag(evidence: Evidence) -> Finding:
 
 
 def inputs(evidence: Evidence, written: int) -> Finding:
-    """Inputs that are not there exactly once: nothing else could be said about such a run."""
+    """Inputs that are not in the log exactly once: no other check means anything then."""
     times = Counter(json.loads(record.value or b"{}")["id"] for record in evidence.inputs)
     return found(
         "input",
@@ -225,7 +225,7 @@ def inputs(evidence: Evidence, written: int) -> Finding:
 
 @dataclass(frozen=True)
 class Kept:
-    """What the stores say about an account; None where a store has nothing."""
+    """An account as the stores have it; None where a store has no entry."""
 
     sum: int | None
     count: int | None
@@ -234,7 +234,7 @@ class Kept:
 
 NOTHING = Kept(None, None, None)
 
-#: Says what is wrong with what is kept of an account; None if nothing is.
+#: Says why a kept account is wrong; None if it is right.
 Rule = Callable[[str, Kept], "str | None"]
 
 

@@ -1,4 +1,4 @@
-"""The job that is verified, as a job file."""
+"""Writes the file of the verified job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILE = "job.properties"
 
 _COMMON = {
     "job.spark.lease.ms": str(int(LEASE_S * 1000)),
-    # Faults come more often than in life; the job must not give up in between.
+    # Faults come more often than in production; the job must not give up.
     "job.spark.max.resubmits": "1000000",
     "job.spark.resubmit.backoff.ms": "200",
     "job.spark.resubmit.backoff.max.ms": "2000",

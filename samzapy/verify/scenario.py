@@ -31,7 +31,7 @@ _PROOF_OF_LIFE = 200
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run: so many events, struck so many times, all of it drawn from `seed` and the scenario's name."""
+    """A scenario to run: the number of events and faults; `seed` and the scenario's name decide everything else."""
 
     scenario: str
     guarantee: Guarantee
@@ -57,7 +57,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Row:
-    """How a scenario ended. `recovery_s`: of every fault that was waited for. `gave_up`: why the job ended by itself.
+    """The end of a scenario. `recovery_s`: of each fault that was waited for. `gave_up`: why the job ended by itself.
 
     The streams of a `job` that broke its promise are kept; their names begin with the job's.
     """
@@ -77,7 +77,7 @@ class Row:
 
     @property
     def word(self) -> str:
-        """The verdict in a word: what another writer had written was refused, each time, before the promise was kept."""
+        """The verdict in a word. `refused`: the job refused each record of another writer, and kept its promise."""
         if not self.kept:
             return "BROKEN"
         return "refused" if self.plan.scenario == Kind.FOREIGN_WRITER.value else "kept"
@@ -107,7 +107,7 @@ class Row:
 
 
 class Listener:
-    """Hears how a scenario goes on, from several threads."""
+    """Follows a scenario; its methods are called from several threads."""
 
     def written(self, plan: Plan, events: int) -> None:
         """So many events are in the log now."""
@@ -171,7 +171,7 @@ class Scenario:
         return Feeder(producer, stream, job.PARTITIONS, made, pace, lambda n: self._listener.written(plan, n))
 
     def _through_faults(self, scene: Scene, stranger: Stranger) -> None:
-        """Feed and strike until everything is processed and committed; a job that hangs is a finding."""
+        """Feed and strike until everything is processed and committed. A job that hangs is a finding."""
         plan = self._plan
         kinds = self._target.kinds
         try:

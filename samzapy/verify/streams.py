@@ -1,4 +1,4 @@
-"""The streams of one system: made, read whole as evidence, and deleted."""
+"""Creates, reads and deletes the streams of one system, and gathers the evidence of a job that has stopped."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from samzapy.verify.workload import STORES
 
 _CLIENT = "samzapy-verify"
 _POLL_RECORDS = 20_000
-#: Seconds: longer than a transaction that was left open takes to be aborted.
+#: Seconds: the broker aborts a transaction that was left open sooner than this.
 _LONGEST_SILENCE_S = 90.0
 
 
 class Streams:
-    """Everything that is asked of the system from outside the job."""
+    """The streams of a system, from outside the job."""
 
     def __init__(self, settings: SystemSettings, clock: Clock = SYSTEM_CLOCK) -> None:
         self._settings = settings
@@ -36,7 +36,7 @@ class Streams:
         self._clock = clock
 
     def create(self, stream: str, partitions: int) -> None:
-        """Make a stream that is not there yet."""
+        """Create a stream, unless it exists."""
         factor = self._settings.default_stream.get("replication.factor")
         self._admin.create(StreamSpec(stream, partitions, {}, int(factor) if factor else None))
 

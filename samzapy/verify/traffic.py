@@ -1,4 +1,9 @@
-"""Writes the events in bursts, in a thread, never past a limit that the scenario moves on."""
+"""The clients beside the job: the feeder writes its inputs, the watcher reads its outputs, the stranger disturbs it.
+
+feeder      writes the events in bursts, in a thread, never past a limit that the scenario moves on
+watcher     reads committed outputs while the faults strike: each of them must still exist in the end
+stranger    puts a wrong record into a changelog, and corrects it once the job has refused it
+"""
 
 from __future__ import annotations
 
@@ -22,7 +27,7 @@ _BURSTS_A_STRETCH = 40
 
 
 class Pace(NamedTuple):
-    """How many events a write has in the mean; their number is drawn from the seed, and so are the pauses."""
+    """The mean number of events a write. The seed decides each number and each pause."""
 
     seed: str
     burst: int
@@ -40,7 +45,7 @@ class Feeder:
         pace: Pace,
         on_written: Callable[[int], None],
     ) -> None:
-        """`on_written` hears, in the feeder's thread, how many events are in the log."""
+        """`on_written` is called in the feeder's thread with the number of events in the log."""
         self._producer = producer
         self._stream = stream
         self._events = events
@@ -64,7 +69,7 @@ class Feeder:
             self._changed.notify_all()
 
     def check(self) -> None:
-        """Raise what has ended the writing, if anything has."""
+        """Raise the failure that has ended the writing, if there is one."""
         if self._failure is not None:
             raise self._failure
 
@@ -115,7 +120,7 @@ _POLL_RECORDS = 5_000
 
 
 class Watcher:
-    """Reads a stream from its beginning, in a thread, until it is closed; a broker that is away is waited for."""
+    """Reads a stream from its beginning, in a thread, until it is closed. It waits for a broker that is away."""
 
     def __init__(self, streams: Streams, stream: str) -> None:
         self._streams = streams
@@ -131,7 +136,7 @@ class Watcher:
         return len(self._seen)
 
     def close(self) -> list[Record]:
-        """Stop; returns what was seen."""
+        """Stop; returns the records that it has seen."""
         self._closed.set()
         self._thread.join()
         return self._seen
@@ -154,12 +159,12 @@ class Watcher:
             consumer.close()
 
 
-#: More than all deposits together: a job that took it for its own would show it in every sum of the account.
+#: More than all deposits together: if the job took it for its own, every sum of the account would show it.
 _WRONG = b"1000000000"
 
 
 class Stranger:
-    """Writes to `changelog`, the records of whose keys are numbers."""
+    """Writes to `changelog`, a store with numbers as values."""
 
     def __init__(self, streams: Streams, changelog: str) -> None:
         self._streams = streams
@@ -175,7 +180,7 @@ class Stranger:
         self._send(self._replaced, _WRONG)
 
     def put_right(self) -> None:
-        """Write what the job itself has written last of that key."""
+        """Write the value that the job itself wrote last for that key."""
         assert self._replaced is not None
         key = self._replaced.key
         own = [r.value for r in self._streams.read(self._changelog) if r.key == key and r.value != _WRONG]

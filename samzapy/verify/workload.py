@@ -1,4 +1,6 @@
-"""The events: deposits into accounts that are closed now and then, "bank and append" in one.
+"""The workload: seeded events, their partitions, and the task that processes them.
+
+Events are deposits into accounts that are closed now and then, "bank and append" in one.
 
 Accounts follow Zipf's law. Amounts are positive, so that a sum can only be too large if something was applied twice.
 Each account is also a hash chain over the ids of its deposits, h = H(h, id): one number that proves no loss, no
@@ -84,7 +86,10 @@ _MASK = 0xFFFFFFFF
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """`toPositive(murmur2(key)) % partitions`, byte by byte as Kafka's Java client does it."""
+    """`toPositive(murmur2(key)) % partitions`, byte by byte as Kafka's Java client does it.
+
+    It shares no code with the product's partitioner, which it checks.
+    """
     h = 0x9747B28C ^ len(key)
     whole = len(key) & ~3
     for i in range(0, whole, 4):
