@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.config.error_policy import ErrorPolicy
+from samzapy.config.tasks.error_policy import ErrorPolicy
 from samzapy.container.heartbeat import Heartbeat
 from samzapy.container.lifecycle import Container
 from samzapy.container.ownership import Ownership

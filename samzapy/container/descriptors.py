@@ -10,9 +10,9 @@ import resource
 
 import psutil
 
-from samzapy.config.classes import BYTE_ENGINES, ENGINES, SYSTEMS
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
+from samzapy.config.reading.classes import BYTE_ENGINES, ENGINES, SYSTEMS
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import TooFewFiles
 from samzapy.job.model import ContainerModel

@@ -11,9 +11,9 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import AnyTask, AsyncStreamTask, CoroutineTask, StreamTask, TimerTask
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.config.error_policy import Stage
+from samzapy.config.guarantee_warnings import downgrades
 from samzapy.config.job import JobConfig
-from samzapy.config.promises import downgrades
+from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.attempts import Attempts
 from samzapy.container.descriptors import provide_descriptors
 from samzapy.container.lifecycle import Container

@@ -10,8 +10,8 @@ from typing import TypeVar
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
-from samzapy.config.promises import GUARANTEE
 
 T = TypeVar("T")
 

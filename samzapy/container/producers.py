@@ -23,8 +23,8 @@ from concurrent.futures import ThreadPoolExecutor
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.system import SystemProducer
 from samzapy.config.guarantee import Guarantee
+from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
-from samzapy.config.promises import GUARANTEE
 from samzapy.container.counting_producer import CountingProducer
 from samzapy.container.transaction import TransactionOnDemand
 from samzapy.errors import ConfigError, ConfigProblem

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.job import JobConfig
-from samzapy.config.task import BROADCAST_INPUTS, INPUTS
+from samzapy.config.tasks.task import BROADCAST_INPUTS, INPUTS
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.job.expansion import InputPartitions, home, is_late
 from samzapy.job.groupers import GROUPERS, Groups

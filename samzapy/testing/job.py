@@ -9,12 +9,12 @@ from uuid import uuid4
 
 from samzapy.api.task import AnyTask
 from samzapy.config import job as job_keys
-from samzapy.config import source as job_files
-from samzapy.config import systems as system_keys
-from samzapy.config import task as task_keys
 from samzapy.config.job import JobConfig
-from samzapy.config.kinds import is_name, split_list
 from samzapy.config.loader import load_job
+from samzapy.config.reading import properties as job_files
+from samzapy.config.reading.keys import is_name, split_list
+from samzapy.config.streams import systems as system_keys
+from samzapy.config.tasks import task as task_keys
 from samzapy.testing.system import FACTORY
 from samzapy.testing.task_names import name_of
 

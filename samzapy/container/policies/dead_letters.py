@@ -21,7 +21,7 @@ from samzapy.api.envelope import ID_HEADER, Headers, IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord
 from samzapy.clock import Clock
-from samzapy.config.error_policy import Stage
+from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.identify import OutputIds
 from samzapy.container.policies.raw_records import Pair, RawRecords
 

@@ -8,7 +8,7 @@ from typing import TypeGuard
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.system import OutgoingRecord
-from samzapy.config.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
+from samzapy.config.tasks.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
 from samzapy.container.policies.dead_letters import DeadLetters
 from samzapy.container.policies.policy_log import PolicyLog
 from samzapy.errors import SamzapyError, StoreRefused

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
-from samzapy.config.database import DatabaseConfig
+from samzapy.config.streams.database import DatabaseConfig
 from samzapy.errors import UnknownStream
 from samzapy.system.database.connection import Database
 from samzapy.system.database.stream import TableStream
