@@ -22,10 +22,9 @@ from samzapy.errors import (
     SamzapyError,
     UnknownStream,
 )
-from samzapy.job.copartitioning import check_copartitioned
 from samzapy.job.expansion import InputPartitions, follow_growth, from_json
 from samzapy.job.model import JobModel
-from samzapy.job.planner import changelog_partition_count, keeps_state, plan
+from samzapy.job.planner import changelog_partition_count, check_copartitioned, keeps_state, plan
 from samzapy.runner.adoption import refuse_foreign
 from samzapy.runner.durability import check_copies, weakly_kept
 from samzapy.runner.take_over import refuse_another_job

@@ -19,15 +19,14 @@ from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.config.tasks import asynchronous
 from samzapy.config.tasks.asynchronous import AsyncConfig
-from samzapy.container.factory import check_timers, load_task_class
-from samzapy.container.producers import check_transaction_timeout
-from samzapy.container.sources.processors import load_processors
+from samzapy.container.outputs.producers import check_transaction_timeout
+from samzapy.container.sideinputs.processors import load_processors
+from samzapy.container.tasks.task_class import check_timers, load_task_class
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import ConfigError, ConfigProblem, UnknownStream
-from samzapy.job.copartitioning import check_copartitioned, parted
 from samzapy.job.expansion import InputPartitions, follow_growth, from_json, growth, to_json
 from samzapy.job.model import JobModel
-from samzapy.job.planner import changelog_partition_count, keeps_state, plan
+from samzapy.job.planner import changelog_partition_count, check_copartitioned, keeps_state, parted, plan
 from samzapy.job.transactions import StateTransactions, state_transactions, transactional_id, weakened_state
 from samzapy.runner.adoption import refuse_foreign
 from samzapy.runner.base import PreparedJob

@@ -13,10 +13,7 @@ from samzapy.config.streams.stream import BOOTSTRAP_PRIORITY
 from samzapy.config.tasks.task import ChooserConfig
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import PluginError, load_class
-from samzapy.system.choosers.batching import Batching
-from samzapy.system.choosers.chooser import Chooser
-from samzapy.system.choosers.tiered import Tiered
-from samzapy.system.choosers.turns import JobsOwn, RoundRobin
+from samzapy.system.choosers.chooser import Batching, Chooser, JobsOwn, RoundRobin, Tiered
 
 
 def is_wanted(config: JobConfig, ssps: Iterable[SystemStreamPartition]) -> bool:
