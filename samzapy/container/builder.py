@@ -22,10 +22,10 @@ from samzapy.checkpoint.adopted import Adopted
 from samzapy.checkpoint.startpoints import from_json
 from samzapy.checkpoint.states import store_factory
 from samzapy.clock import Clock
-from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee import Guarantee
+from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
-from samzapy.config.promises import GUARANTEE
+from samzapy.config.tasks.error_policy import Action, Stage
 from samzapy.container.asynchronous.event_loop import EventLoop
 from samzapy.container.asynchronous.run_loop import AsyncRunLoop
 from samzapy.container.asynchronous.task_instance import AsyncTaskInstance

@@ -17,9 +17,9 @@ from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.config.error_policy import ErrorPolicy, Stage
+from samzapy.config.guarantee_warnings import downgrades
 from samzapy.config.job import JobConfig
-from samzapy.config.promises import downgrades
+from samzapy.config.tasks.error_policy import ErrorPolicy, Stage
 from samzapy.container.builder import ContainerBuilder, Plugins
 from samzapy.container.lifecycle import Container
 from samzapy.container.supervision.heartbeat import Heartbeat

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.config.placement import COPIES
+from samzapy.config.job import COPIES
 from samzapy.container.restart import RestartingContainer, build_container
 from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.coordinator.coordinator import Coordinator, LocalLease

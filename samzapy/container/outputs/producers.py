@@ -23,8 +23,8 @@ from concurrent.futures import ThreadPoolExecutor
 from samzapy.api.metrics import Counter, MetricsRegistry
 from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.config.guarantee import Guarantee
+from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
-from samzapy.config.promises import GUARANTEE
 from samzapy.container.outputs.transaction import ForwardingProducer, TransactionOnDemand
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.transactions import transactional_id

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 import psutil
 
-from samzapy.config.classes import BYTE_ENGINES, ENGINES, SYSTEMS
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
+from samzapy.config.reading.classes import BYTE_ENGINES, ENGINES, SYSTEMS
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import TooFewFiles
 from samzapy.job.model import ContainerModel

@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from samzapy.config.keys import Key
-from samzapy.config.secrets import MASK, Masked, is_secret, without_password
+from samzapy.config.reading.keys import Key
+from samzapy.config.reading.secrets import MASK, Masked, is_secret, without_password
 from samzapy.errors import ConfigProblem
 
 T = TypeVar("T")

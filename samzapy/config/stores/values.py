@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from samzapy.config.keys import Key, collect
-from samzapy.config.kinds import BOOLEAN, integer, optional
-from samzapy.config.reader import Reader
+from samzapy.config.reading.keys import BOOLEAN, Key, collect, integer, optional
+from samzapy.config.reading.reader import Reader
 
 _SHORTEST_TTL_MS = 1_000
 

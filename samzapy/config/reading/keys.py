@@ -1,12 +1,15 @@
-"""The kinds of value a key may have: what is allowed, in words, and how the text becomes the value."""
+"""A property key, declared once: its name, the kind of value it takes, its default and its meaning.
+
+The reader, the list of known keys and the documentation all come from these declarations, so they cannot disagree.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from samzapy.plugins import PluginError, split_path
 
@@ -15,6 +18,7 @@ E = TypeVar("E", bound=Enum)
 
 LARGEST = 2**63 - 1
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 NAME_RULE = "only A-Za-z0-9._- up to 100 characters, and not '.' or '..'"
 
@@ -26,6 +30,48 @@ class Kind(Generic[T]):
 
     allowed: str
     parse: Callable[[str], T]
+
+
+@dataclass(frozen=True)
+class Key(Generic[T]):
+    """One key. `name` may have placeholders (`stores.{store}.factory`) and may end in `.*` (everything below).
+    `shown_default` replaces the default in documentation where it is computed. `otherwise` are keys that are read, in
+    this order, where this one is absent: older names and defaults of a wider scope."""
+
+    name: str
+    kind: Kind[T]
+    default: T
+    doc: str
+    shown_default: str | None = None
+    otherwise: tuple[str, ...] = ()
+
+    def at(self, **names: str) -> str:
+        """The key with its placeholders filled in."""
+        return _PLACEHOLDER.sub(lambda match: names[match[1]], self.name)
+
+    def places(self, **names: str) -> list[str]:
+        """The key and those read in its stead, in order; the ones with a placeholder that has no name are left out."""
+        return [
+            _PLACEHOLDER.sub(lambda match: names[match[1]], name)
+            for name in (self.name, *self.otherwise)
+            if names.keys() >= set(_PLACEHOLDER.findall(name))
+        ]
+
+    @property
+    def default_text(self) -> str:
+        """The default as documentation shows it; `-` for none."""
+        if self.shown_default is not None:
+            return self.shown_default
+        default: object = self.default
+        if isinstance(default, bool):
+            return str(default).lower()
+        value = getattr(default, "value", default)
+        return "-" if value in {None, "", ()} else str(value)
+
+
+def collect(namespace: Mapping[str, Any]) -> tuple[Key[Any], ...]:
+    """The keys a module defines, in order."""
+    return tuple(value for value in namespace.values() if isinstance(value, Key))
 
 
 def integer(low: int | None = None, high: int = LARGEST) -> Kind[int]:

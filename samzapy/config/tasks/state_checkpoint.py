@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from samzapy.config.classes import FILE_STATE_CHECKPOINTS, STATE_CHECKPOINTS, TOPIC_STATE_CHECKPOINTS
-from samzapy.config.keys import Key, collect
-from samzapy.config.kinds import TEXT, integer, optional
-from samzapy.config.reader import Reader
+from samzapy.config.reading.classes import FILE_STATE_CHECKPOINTS, STATE_CHECKPOINTS, TOPIC_STATE_CHECKPOINTS
+from samzapy.config.reading.keys import TEXT, Key, collect, integer, optional
+from samzapy.config.reading.reader import Reader
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.config.keys import Key, collect
-from samzapy.config.kinds import LIST, class_path
-from samzapy.config.reader import Reader
-from samzapy.config.streams import check_system, parse_partitions, resolve_stream
+from samzapy.config.reading.keys import LIST, Key, class_path, collect
+from samzapy.config.reading.reader import Reader
+from samzapy.config.streams.stream import check_system, parse_partitions, resolve_stream
 
 
 @dataclass(frozen=True)

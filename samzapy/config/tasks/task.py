@@ -1,4 +1,4 @@
-"""`task.*`."""
+"""`task.*`: the class, its inputs, its guarantee and its timing."""
 
 from __future__ import annotations
 
@@ -6,17 +6,23 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.config.asynchronous import AsyncConfig, parse_async
-from samzapy.config.checkpoint import CheckpointConfig, parse_checkpoint
-from samzapy.config.choosers import ChooserConfig, parse_chooser
-from samzapy.config.error_policy import ErrorConfig
-from samzapy.config.errors import check_waits, parse_errors
 from samzapy.config.guarantee import Guarantee
-from samzapy.config.keys import Key, collect
-from samzapy.config.kinds import BOOLEAN, LIST, TEXT, integer, member
-from samzapy.config.reader import Reader
-from samzapy.config.streams import check_system, parse_partitions, resolve_stream
+from samzapy.config.reading.classes import CHOOSERS, ROUND_ROBIN
+from samzapy.config.reading.keys import BOOLEAN, LIST, TEXT, Key, collect, integer, member
+from samzapy.config.reading.reader import Reader
+from samzapy.config.streams.stream import check_system, parse_partitions, resolve_stream
+from samzapy.config.tasks.asynchronous import AsyncConfig, parse_async
+from samzapy.config.tasks.checkpoint import CheckpointConfig, parse_checkpoint
+from samzapy.config.tasks.error_policy import ErrorConfig, check_waits, parse_errors
 from samzapy.plugins import PluginError, split_path
+
+
+@dataclass(frozen=True)
+class ChooserConfig:
+    """`chooser_class`: the path of a MessageChooser, None for turns. `batch_size` 0: whatever a poll has brought."""
+
+    chooser_class: str | None = None
+    batch_size: int = 0
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,20 @@ WATERMARK_IDLE_MS = Key(
     "holds the task's event time back no longer; <= 0: it does for ever.",
 )
 POLL_BATCH_SIZE = Key("task.poll.batch.size", integer(1, 10_000_000), 2_000, "Records taken from a system in one go.")
+CHOOSER_CLASS = Key(
+    "task.chooser.class",
+    CHOOSERS.kind,
+    None,
+    "The MessageChooser among partitions of equal priority: `my.module:MyChooser`; round-robin or Samza's "
+    "RoundRobinChooserFactory for turns.",
+    "turns",
+)
+CONSUMER_BATCH_SIZE = Key(
+    "task.consumer.batch.size",
+    integer(0, 10_000_000),
+    0,
+    "Messages to take of one partition before another gets its turn; 0: all that a poll has brought.",
+)
 KEYS = collect(globals())
 
 
@@ -181,3 +201,9 @@ def _check_commit_interval(reader: Reader, task: TaskConfig) -> None:
         )
     if task.guarantee.transactional and not task.state_transactions:
         reader.problem(STATE_TRANSACTIONS.name, f"must be true with {task.guarantee.value}", "false")
+
+
+def parse_chooser(reader: Reader) -> ChooserConfig:
+    """How the next messages are chosen."""
+    chosen = reader.get(CHOOSER_CLASS)
+    return ChooserConfig(None if chosen == ROUND_ROBIN else chosen, reader.get(CONSUMER_BATCH_SIZE))

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from samzapy.config.keys import Key, collect
-from samzapy.config.kinds import TEXT, integer
-from samzapy.config.reader import Reader
-from samzapy.config.secrets import Masked
+from samzapy.config.reading.keys import TEXT, Key, collect, integer
+from samzapy.config.reading.reader import Reader
+from samzapy.config.reading.secrets import Masked
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from samzapy.api.serde import Serde
-from samzapy.config.classes import SERDES
-from samzapy.config.keys import Key, collect
-from samzapy.config.kinds import TEXT
-from samzapy.config.reader import Reader, did_you_mean
+from samzapy.config.reading.classes import SERDES
+from samzapy.config.reading.keys import TEXT, Key, collect
+from samzapy.config.reading.reader import Reader, did_you_mean
 
 CLASS = Key(
     "serializers.registry.{serde}.class",

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from samzapy.api.system import StreamSettings, SystemSettings
-from samzapy.config.keys import Key, collect
-from samzapy.config.kinds import LIST, TEXT, integer, optional
-from samzapy.config.reader import Reader, did_you_mean
-from samzapy.config.secrets import Masked
+from samzapy.config.reading.keys import LIST, TEXT, Key, collect, integer, optional
+from samzapy.config.reading.reader import Reader, did_you_mean
+from samzapy.config.reading.secrets import Masked
 from samzapy.errors import ConfigError
 
 _DAY_MS = 86_400_000

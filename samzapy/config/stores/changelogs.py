@@ -1,15 +1,14 @@
-"""`stores.NAME.changelog*`: where a store's changes are kept, and the topic that keeps them."""
+"""`stores.NAME.changelog*` and `stores.NAME.accesslog.*`: the stream that keeps a store's changes, and the log beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 from samzapy.api.stream import SystemStream
-from samzapy.config.keys import Key, collect
-from samzapy.config.kinds import TEXT, integer, optional
-from samzapy.config.reader import Reader
-from samzapy.config.secrets import Masked
-from samzapy.config.streams import check_system
+from samzapy.config.reading.keys import BOOLEAN, TEXT, Key, collect, integer, optional
+from samzapy.config.reading.reader import Reader
+from samzapy.config.reading.secrets import Masked
+from samzapy.config.streams.stream import check_system
 
 CHANGELOG = Key(
     "stores.{store}.changelog",
@@ -48,6 +47,21 @@ MAX_MESSAGE_BYTES = Key(
     "the system's",
 )
 PROPERTIES = Key("stores.{store}.changelog.kafka.*", TEXT, None, "Further topic keys for the changelog's creation.")
+_ACCESS_LOG_SUFFIX = "-access-log"
+
+ACCESS_LOG_ENABLED = Key(
+    "stores.{store}.accesslog.enabled",
+    BOOLEAN,
+    False,
+    "Whether calls of the store are told on the stream CHANGELOG-access-log: what was done to which keys, and how long it "
+    "took. Needs a changelog.",
+)
+ACCESS_LOG_RATIO = Key(
+    "stores.{store}.accesslog.sampling.ratio",
+    integer(0, 100),
+    50,
+    "Percent of the calls that are told.",
+)
 KEYS = collect(globals())
 
 
@@ -105,3 +119,19 @@ def _check_policy(reader: Reader, prefix: str, topic: Masked, ttl_ms: int | None
         reader.problem(
             f"{prefix}retention.ms", f"must be >= rocksdb.ttl.ms ({ttl_ms}), or state would be lost", retention
         )
+
+
+def parse_access_log(reader: Reader, store: str, changelog: SystemStream | None) -> int | None:
+    """Percent of the calls to tell, None for no access log."""
+    ratio = reader.get(ACCESS_LOG_RATIO, store=store)
+    if not reader.get(ACCESS_LOG_ENABLED, store=store):
+        return None
+    if changelog is None:
+        reader.warn(f"{ACCESS_LOG_ENABLED.at(store=store)}: has no effect without stores.{store}.changelog")
+        return None
+    return ratio
+
+
+def access_log_stream(changelog: SystemStream) -> SystemStream:
+    """The stream beside a changelog."""
+    return SystemStream(changelog.system, f"{changelog.stream}{_ACCESS_LOG_SUFFIX}")

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from samzapy.config.classes import CHECKPOINTS, FILE_CHECKPOINTS, NO_CHECKPOINTS, TOPIC_CHECKPOINTS
-from samzapy.config.keys import Key, collect
-from samzapy.config.kinds import TEXT, Kind, integer, optional, split_list
-from samzapy.config.reader import Reader
-from samzapy.config.streams import check_system
+from samzapy.config.reading.classes import CHECKPOINTS, FILE_CHECKPOINTS, NO_CHECKPOINTS, TOPIC_CHECKPOINTS
+from samzapy.config.reading.keys import TEXT, Key, Kind, collect, integer, optional, split_list
+from samzapy.config.reading.reader import Reader
+from samzapy.config.streams.stream import check_system
 
 
 @dataclass(frozen=True)

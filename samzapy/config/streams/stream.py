@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamSettings
-from samzapy.config.keys import Key, collect
-from samzapy.config.kinds import BOOLEAN, TEXT, integer, is_name
-from samzapy.config.reader import Reader, did_you_mean
-from samzapy.config.secrets import Masked
-from samzapy.config.serializers import check_serde
-from samzapy.config.systems import OFFSET_DEFAULT_KIND
+from samzapy.config.reading.keys import BOOLEAN, TEXT, Key, collect, integer, is_name
+from samzapy.config.reading.reader import Reader, did_you_mean
+from samzapy.config.reading.secrets import Masked
+from samzapy.config.streams.serdes import check_serde
+from samzapy.config.streams.systems import OFFSET_DEFAULT_KIND
+
+#: The priority of bootstrap streams that have none of their own: Samza's Int.MaxValue.
+BOOTSTRAP_PRIORITY = 2**31 - 1
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`stores.*`."""
+"""`stores.*`: one frozen value for each store."""
 
 from __future__ import annotations
 
@@ -7,18 +7,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from samzapy.api.stream import SystemStream
-from samzapy.config import access_log, backup, changelogs, local_files, rocksdb, store_sources, store_values
-from samzapy.config.backup import BackupConfig, parse_backup
-from samzapy.config.changelogs import parse_changelog
-from samzapy.config.classes import BYTE_ENGINES, ENGINES
-from samzapy.config.keys import Key, collect
-from samzapy.config.kinds import BOOLEAN, NAME_RULE, TEXT, choice, integer, is_name, optional
-from samzapy.config.local_files import LocalFiles
-from samzapy.config.reader import Reader
-from samzapy.config.secrets import Masked
-from samzapy.config.serializers import check_serde
-from samzapy.config.store_sources import StoreSource
-from samzapy.config.store_values import LargeValues
+from samzapy.config.reading.classes import BYTE_ENGINES, ENGINES
+from samzapy.config.reading.keys import BOOLEAN, NAME_RULE, TEXT, Key, choice, collect, integer, is_name, optional
+from samzapy.config.reading.reader import Reader
+from samzapy.config.reading.secrets import Masked
+from samzapy.config.stores import backup, changelogs, engines, sources, values
+from samzapy.config.stores.backup import BackupConfig, parse_backup
+from samzapy.config.stores.changelogs import parse_changelog
+from samzapy.config.stores.sources import StoreSource
+from samzapy.config.stores.values import LargeValues
+from samzapy.config.streams.serdes import check_serde
+
+
+@dataclass(frozen=True)
+class LocalFiles:
+    """`flush_records`, `flush_interval_ms`: so many changes, and changes so old, may be only in the engine's memory after a
+    commit. `restore_max_bytes`: memory in which a container gathers what it restores."""
+
+    flush_records: int = 400_000
+    flush_interval_ms: int = 60_000
+    restore_max_bytes: int = 402_653_184
 
 
 @dataclass(frozen=True)
@@ -109,14 +117,34 @@ CLEAN_ON_START = Key(
     False,
     "Whether each start throws the local files away and restores everything from the changelog.",
 )
+FLUSH_RECORDS = Key(
+    "stores.{store}.flush.records",
+    integer(1, 2**31 - 1),
+    400_000,
+    "Changes of one task that may be in its memory only: after a kill so many changelog records, and those of one commit, "
+    "are read at the most. At half of them commits begin to bring them to its files, in the background; at all of them, "
+    "if the disk has not kept up, they wait.",
+)
+FLUSH_INTERVAL_MS = Key(
+    "stores.{store}.flush.interval.ms",
+    integer(0, 2**53),
+    60_000,
+    "Milliseconds that changes may be in a task's memory only, when a commit is due: at half of them it begins to bring them "
+    "to the task's files, at all of them it waits for that. 0: every commit waits.",
+)
+RESTORE_MAX_BYTES = Key(
+    "stores.{store}.restore.max.bytes",
+    integer(65_536, 2**53),
+    402_653_184,
+    "Bytes of memory in which a container gathers changelog records before it writes each key's last one; the stores that "
+    "it restores at a time share them.",
+)
 _OWN_KEYS = collect(globals())
 KEYS: tuple[Key[Any], ...] = (
     *_OWN_KEYS,
-    *local_files.KEYS,
     *changelogs.KEYS,
-    *store_values.KEYS,
-    *access_log.KEYS,
-    *store_sources.KEYS,
+    *values.KEYS,
+    *sources.KEYS,
     *backup.KEYS,
 )
 
@@ -171,7 +199,7 @@ def _store(
     for key in (KEY_SERDE, MSG_SERDE):
         check_serde(reader, serdes, key.at(store=name), reader.get(key, store=name))
     batch, cache = _sizes(reader, name)
-    ttl_ms = store_values.parse_ttl(reader, name)
+    ttl_ms = values.parse_ttl(reader, name)
     properties = _engine_properties(reader, name)
     if changelog is not None and properties.get("rocksdb.compaction.style", "").strip().lower() == "fifo":
         reader.warn(
@@ -190,15 +218,15 @@ def _store(
         object_cache_size=cache,
         object_cache_mode=reader.get(OBJECT_CACHE_MODE, store=name) or cache_mode,
         uncommitted_max_bytes=reader.get(UNCOMMITTED_MAX_BYTES, store=name),
-        object_cache_check=reader.get(store_values.CACHE_CHECK, store=name),
+        object_cache_check=reader.get(values.CACHE_CHECK, store=name),
         changelog_replication_factor=reader.get(changelogs.REPLICATION_FACTOR, store=name),
         changelog_delete_retention_ms=reader.get(changelogs.DELETE_RETENTION_MS, store=name),
         changelog_properties=changelogs.parse_topic(reader, name, ttl_ms),
         ttl_ms=ttl_ms,
-        large_values=store_values.parse_large_values(reader, name),
-        access_log_percent=access_log.parse_access_log(reader, name, changelog),
+        large_values=values.parse_large_values(reader, name),
+        access_log_percent=changelogs.parse_access_log(reader, name, changelog),
         clean_on_start=reader.get(CLEAN_ON_START, store=name),
-        local_files=local_files.parse_local_files(reader, name),
+        local_files=parse_local_files(reader, name),
         properties=properties,
         base=_base(reader, name, factory),
         backup=parse_backup(reader, name, logged=changelog is not None),
@@ -239,8 +267,17 @@ def _engine_properties(reader: Reader, name: str) -> Masked:
         for key, value in below.items()
         if key not in ours and not key.startswith(("changelog.", "backup.options."))
     }
-    for engine_key in rocksdb.KEYS:
+    for engine_key in engines.ROCKSDB_KEYS:
         leaf = engine_key.name.removeprefix("stores.{store}.")
         if engine_key.otherwise and leaf not in rest and (wider := reader.get(engine_key, store=name)) is not None:
             rest[leaf] = wider
     return Masked(rest, below.secret)
+
+
+def parse_local_files(reader: Reader, store: str) -> LocalFiles:
+    """What the job file says about a store's files."""
+    return LocalFiles(
+        reader.get(FLUSH_RECORDS, store=store),
+        reader.get(FLUSH_INTERVAL_MS, store=store),
+        reader.get(RESTORE_MAX_BYTES, store=store),
+    )

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from samzapy.config.guarantee import Guarantee
-from samzapy.config.keys import Key, collect
-from samzapy.config.kinds import BOOLEAN, integer
-from samzapy.config.reader import Reader
+from samzapy.config.reading.keys import BOOLEAN, Key, collect, integer
+from samzapy.config.reading.reader import Reader
 
 
 @dataclass(frozen=True)

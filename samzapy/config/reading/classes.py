@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from samzapy.config.kinds import Kind, choice, class_path
+from samzapy.config.reading.keys import Kind, choice, class_path
 
 
 class KnownClasses:

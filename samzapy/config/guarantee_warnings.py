@@ -18,11 +18,15 @@ from samzapy.api.task import (
     WatermarkListenerTask,
     WindowableTask,
 )
-from samzapy.config import asynchronous, changelogs, checkpoint, errors, store_values, stores, streams, systems, task
-from samzapy.config.classes import FILE_CHECKPOINTS, SYSTEMS
-from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
+from samzapy.config.reading.classes import FILE_CHECKPOINTS, SYSTEMS
+from samzapy.config.stores import changelogs, values
+from samzapy.config.stores.store import OBJECT_CACHE_MODE
+from samzapy.config.streams import systems
+from samzapy.config.streams.stream import RESET_OFFSET
+from samzapy.config.tasks import asynchronous, checkpoint, error_policy, task
+from samzapy.config.tasks.error_policy import Action, Stage
 
 #: The metrics' groups whose counters tell what a promise did not cover.
 GUARANTEE, ERRORS = "guarantee", "errors"
@@ -124,7 +128,7 @@ def _states(config: JobConfig) -> Iterator[Downgrade]:
             yield Downgrade(changelogs.CHANGELOG.at(store=store.name), "none: the store is empty at each start")
         if store.large_values.drop:
             message = "a put of a large value is left out, counted as ignored-large-messages"
-            yield Downgrade(store_values.DROP_LARGE.at(store=store.name), message)
+            yield Downgrade(values.DROP_LARGE.at(store=store.name), message)
 
 
 def _errors(config: JobConfig) -> Iterator[Downgrade]:
@@ -132,7 +136,7 @@ def _errors(config: JobConfig) -> Iterator[Downgrade]:
     if not policies.policies[Stage.PROCESS].only_fails:
         yield from _changes_that_stay(config)
     for stage, policy in policies.policies.items():
-        key = errors.POLICIES[stage].name
+        key = error_policy.POLICIES[stage].name
         what = "messages" if stage in {Stage.DESERIALIZE, Stage.PROCESS} else "outputs"
         counted = f"counted as {ERRORS}.{stage.value}"
         if policy.then is Action.SKIP:
@@ -142,22 +146,22 @@ def _errors(config: JobConfig) -> Iterator[Downgrade]:
         if policy.ignored:
             names = ", ".join(sorted(policy.ignored))
             message = f"messages whose process raises {names} are lost, {counted}.skipped"
-            yield Downgrade(errors.IGNORED_EXCEPTIONS.name, message)
+            yield Downgrade(error_policy.IGNORED_EXCEPTIONS.name, message)
 
 
 def _changes_that_stay(config: JobConfig) -> Iterator[Downgrade]:
     for name, store in config.stores.items():
         if store.object_cache_mode == "reference":
             message = "reference: what a message that fails has changed in a value itself, instead of by a put, stays"
-            yield Downgrade(stores.OBJECT_CACHE_MODE.at(store=name), message)
+            yield Downgrade(OBJECT_CACHE_MODE.at(store=name), message)
 
 
 def _skipping_key(config: JobConfig, stage: Stage) -> str:
     """The key that says so: ours, or Samza's."""
-    key = errors.POLICIES[stage].name
+    key = error_policy.POLICIES[stage].name
     if key in config.resolved:
         return key
-    return errors.IGNORED_EXCEPTIONS.name if stage is Stage.PROCESS else errors.DROP[stage].name
+    return error_policy.IGNORED_EXCEPTIONS.name if stage is Stage.PROCESS else error_policy.DROP[stage].name
 
 
 def _positions(config: JobConfig) -> Iterator[Downgrade]:
@@ -165,7 +169,7 @@ def _positions(config: JobConfig) -> Iterator[Downgrade]:
         if stream.reset_offset:
             name = stream.system_stream
             skips = "repeats what is still there" if stream.offset_default == "oldest" else "skips what came meanwhile"
-            key = streams.RESET_OFFSET.otherwise[0].format(system=name.system, physical=name.stream)
+            key = RESET_OFFSET.otherwise[0].format(system=name.system, physical=name.stream)
             yield Downgrade(
                 key, f"every start begins at {stream.offset_default}: it {skips}, counted as guarantee.offsets-*"
             )

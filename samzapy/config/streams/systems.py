@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from samzapy.api.system import SystemSettings
-from samzapy.config.classes import SYSTEMS
-from samzapy.config.keys import Key, collect
-from samzapy.config.kinds import TEXT, choice, is_name
-from samzapy.config.reader import Reader
-from samzapy.config.secrets import Masked
+from samzapy.config.reading.classes import SYSTEMS
+from samzapy.config.reading.keys import TEXT, Key, choice, collect, is_name
+from samzapy.config.reading.reader import Reader
+from samzapy.config.reading.secrets import Masked
 
 OFFSET_DEFAULT_KIND = choice("oldest", "upcoming", "newest")
 
