@@ -424,19 +424,19 @@ _COMMITS: tuple[Mutant, ...] = (
         (_END,),
     ),
     Mutant(
-        "samzapy/runner/take_over.py",
+        "samzapy/admin/take_over.py",
         "    return previous.transactional_ids\n",
         "    return ()\n",
         (_OWNED,),
     ),
     Mutant(
-        "samzapy/runner/take_over.py",
+        "samzapy/admin/take_over.py",
         "owner.job is not None and owner.job != (config.name, config.id)",
         "False",
         (_OWNED,),
     ),
     Mutant(
-        "samzapy/runner/take_over.py",
+        "samzapy/admin/take_over.py",
         "        wait(previous.lease_ms / 1000)\n",
         "        pass\n",
         (_OWNED,),
