@@ -12,8 +12,8 @@ from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription
 from samzapy.api.task import AnyTask
+from samzapy.config.guarantee_warnings import Downgrade
 from samzapy.config.job import JobConfig
-from samzapy.config.promises import Downgrade
 from samzapy.container.job_records import open_job
 from samzapy.errors import (
     ConfigError,
@@ -24,10 +24,9 @@ from samzapy.errors import (
     SamzapyError,
     UnknownStream,
 )
-from samzapy.job.copartitioning import check_copartitioned
 from samzapy.job.expansion import InputPartitions, follow_growth, from_json
 from samzapy.job.model import JobModel
-from samzapy.job.planner import changelog_partition_count, keeps_state, plan
+from samzapy.job.planner import changelog_partition_count, check_copartitioned, keeps_state, plan
 from samzapy.storage.changelog import check_changelog
 from samzapy.storage.manager import load_engines
 from samzapy.storage.written_with import check_checkpoints

@@ -9,14 +9,14 @@ from typing import Any
 from samzapy.admin.running import refuse_if_running
 from samzapy.admin.take_over import take_over_by_tool
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
-from samzapy.api.state_checkpoint import StateCheckpointTask
+from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
 from samzapy.checkpoint.target import Positions, Target
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
-from samzapy.container.factory import load_task_class
 from samzapy.container.job_records import open_job
+from samzapy.container.tasks.task_class import load_task_class
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import ConfigError, ConfigProblem, RestoreError
 from samzapy.job.model import JobModel

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from samzapy.api.task import AnyTask
-from samzapy.container.factory import load_task_class
+from samzapy.container.tasks.task_class import load_task_class
 from samzapy.errors import ConfigError, ConfigProblem
 
 _PY_FILES = "job.spark.py.files"

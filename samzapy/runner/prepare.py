@@ -14,26 +14,25 @@ from samzapy.admin.positions import kept_clocks
 from samzapy.admin.take_over import Claim, take_over
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.api.engine import StorageEngineFactory
-from samzapy.api.state_checkpoint import StateCheckpointTask
+from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamDescription, StreamSpec
 from samzapy.api.task import AnyTask, StreamTask
 from samzapy.checkpoint import checkpoint_topic, manager_for
 from samzapy.checkpoint.states import store_factory
-from samzapy.config import asynchronous
-from samzapy.config.asynchronous import AsyncConfig
+from samzapy.config.guarantee_warnings import downgrades
 from samzapy.config.job import JobConfig
-from samzapy.config.promises import downgrades
 from samzapy.config.stores import StoreConfig
-from samzapy.container.factory import check_timers, load_task_class
-from samzapy.container.producers import check_transaction_timeout
-from samzapy.container.sources.processors import load_processors
+from samzapy.config.tasks import asynchronous
+from samzapy.config.tasks.asynchronous import AsyncConfig
+from samzapy.container.outputs.producers import check_transaction_timeout
+from samzapy.container.sideinputs.processors import load_processors
+from samzapy.container.tasks.task_class import check_timers, load_task_class
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import ConfigError, ConfigProblem
-from samzapy.job.copartitioning import check_copartitioned, parted
 from samzapy.job.expansion import InputPartitions, follow_growth, from_json, growth, to_json
 from samzapy.job.model import JobModel
-from samzapy.job.planner import changelog_partition_count, keeps_state, plan
+from samzapy.job.planner import changelog_partition_count, check_copartitioned, keeps_state, parted, plan
 from samzapy.job.transactions import StateTransactions, state_transactions, transactional_id, weakened_state
 from samzapy.runner.base import PreparedJob
 from samzapy.runner.folders import check_folders

@@ -10,8 +10,8 @@ from samzapy.admin.positions import MEMBER
 from samzapy.admin.take_over import take_over_by_tool
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.config.job import JobConfig
-from samzapy.container.ownership import Ownership
-from samzapy.container.producers import fence
+from samzapy.container.outputs.producers import fence
+from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.errors import SamzapyError
 from samzapy.job.expansion import to_json
 from samzapy.spark.partition_writer import write_clients, writer_id, writer_member

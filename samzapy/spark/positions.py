@@ -11,7 +11,7 @@ from samzapy.api.checkpoint import Checkpoint, CheckpointManager
 from samzapy.checkpoint.target import Positions, Target
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
-from samzapy.container.ownership import Ownership
+from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.transactions import state_transactions
 from samzapy.spark.tasks import JobTasks

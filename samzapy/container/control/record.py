@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from samzapy.api.control import CONTROL_HEADER, ControlMessage, Drain, EndOfStream, Watermark
+from samzapy.api.collector import CONTROL_HEADER, ControlMessage, Drain, EndOfStream, Watermark
 from samzapy.api.envelope import Headers
 from samzapy.errors import SerdeError
 

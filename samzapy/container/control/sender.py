@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from samzapy.api.control import ControlMessage
+from samzapy.api.collector import ControlMessage
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord
 from samzapy.config.job import JobConfig
