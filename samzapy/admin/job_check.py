@@ -12,7 +12,7 @@ from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription
 from samzapy.api.task import AnyTask
-from samzapy.config.guarantee_warnings import Downgrade
+from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
 from samzapy.container.job_records import open_job
 from samzapy.errors import (
@@ -73,7 +73,7 @@ def existing(stream: SystemStream, describe: Describe) -> StreamDescription:
 
 def look_around(
     config: JobConfig, warn: Warn, task_class: type[AnyTask] | None = None
-) -> tuple[JobModel, tuple[Downgrade, ...]]:
+) -> tuple[JobModel, tuple[GuaranteeWarning, ...]]:
     """The model that the job would have today, were it new; and what the topics that its guarantee rests on do not survive.
 
     `warn` hears what was left out because a transaction is open where it is written down. Raises UnknownStream for an

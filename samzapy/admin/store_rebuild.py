@@ -39,7 +39,7 @@ def rebuild_store(
     with ExitStack() as cleanup:
         clients = cleanup.enter_context(closing(job_clients(config, "store")))
         chosen = _chosen(_owners(config, store, clients), tasks)
-        paths = {task: store_directory(base, config.key, name, task) for task in chosen}
+        paths = {task: store_directory(base, config.job_name, name, task) for task in chosen}
         for path in paths.values():
             if path.exists():
                 raise EnvironmentFailure(f"{path}: exists already; name a folder that has no such store")
