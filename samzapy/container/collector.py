@@ -12,7 +12,7 @@ from samzapy.api.envelope import OutgoingMessageEnvelope
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, SystemProducer
-from samzapy.container.control.sender import ControlRecords
+from samzapy.container.event_time.control_messages import ControlRecords
 from samzapy.errors import SerdeError
 
 Encode = Callable[[Any], bytes]

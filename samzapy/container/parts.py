@@ -10,6 +10,7 @@ from functools import cached_property
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
 from samzapy.api.context import ContainerContext, Context, JobContext
 from samzapy.api.engine import StorageEngineFactory
+from samzapy.api.event_time import ClockListenerTask
 from samzapy.api.lease import ContainerLease
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.serde import Serde
@@ -33,10 +34,10 @@ from samzapy.container.commit.at_most_once import AtMostOnce
 from samzapy.container.commit.protocol import CommitProtocol, CommitSettings
 from samzapy.container.commit.state import AwaitedState, StateRecords, StateWriter, TransactionalState
 from samzapy.container.context import ContainerTaskContext
-from samzapy.container.control.decode import ControlDecoder
-from samzapy.container.control.sender import ControlSender
 from samzapy.container.decode import Decoder
-from samzapy.container.equipment import equip
+from samzapy.container.event_time.clock import EventClock
+from samzapy.container.event_time.control_messages import ControlDecoder, ControlSender
+from samzapy.container.event_time.timers import TaskTimers
 from samzapy.container.identify import OutputIds
 from samzapy.container.input_parts import InputParts, heads_of, logs_of
 from samzapy.container.inputs import Inputs
@@ -194,25 +195,32 @@ class Parts:
         name, ids = model.name, self._output_ids(model.name)
         outputs = self._producers.outputs
         task = self._task_class()
+        event_clock = self._event_clock(task, offsets, clock)
         if self.config.task.errors.only_fails and isinstance(task, StreamTask):
             collector = BufferingCollector(self._output_serdes, outputs)
             collector.control = self._control.of_task(name)
-            return TaskInstance(name, task, stores, collector, offsets, ids=ids)
+            return TaskInstance(name, task, stores, collector, offsets, event_clock, ids=ids)
         tolerant = self._tolerant_collector(outputs, self._recovery(name, offsets, clock, should_stop))
         tolerant.control = self._control.of_task(name)
         if isinstance(task, StreamTask):
-            return TolerantTaskInstance(name, task, stores, tolerant, offsets, ids=ids)
+            return TolerantTaskInstance(name, task, stores, tolerant, offsets, event_clock, ids=ids)
         return AsyncTaskInstance(
             name,
             task,
             stores,
             tolerant,
             offsets,
+            event_clock,
             events=self.events,
             config=self.config.task.asynchronous,
             clock=clock,
             ids=ids,
         )
+
+    def _event_clock(self, task: AnyTask, offsets: Offsets, clock: Clock) -> EventClock:
+        intermediate = {ssp for ssp in offsets if self.config.stream(ssp.system_stream).intermediate}
+        exact = self.config.timers_store is not None or isinstance(task, ClockListenerTask)
+        return EventClock(offsets, clock, self.config.clock.idle_ms, intermediate=intermediate, exact=exact)
 
     @cached_property
     def events(self) -> EventLoop:
@@ -259,8 +267,7 @@ class Parts:
         return SizingCollector(self._output_serdes, producer_of, recovery, RecordLimits(self.config, self._clients).of)
 
     def clocks(self, task: TaskInstance, checkpoint: Checkpoint | None, lease: ContainerLease, clock: Clock) -> None:
-        """Give the task its clock's past, the startpoints it follows, and the checkpoints of a state of its own."""
-        task.kept_time_ms = None if checkpoint is None else checkpoint.clock
+        """Give the task the startpoints it follows, and the checkpoints of a state of its own."""
         task.startpoints = {**(checkpoint.startpoints if checkpoint else {}), **self._followed[task.name]}
         task.checkpoints = state_checkpoints_of(self.config, task, self._clients, lease, clock, checkpoint)
 
@@ -280,7 +287,9 @@ class Parts:
         task.started(context.replayed)
         if checkpoint is not None:
             count_moves(before, task.committable(), self.metrics)
-        equip(task, self.config, checkpoint, timers, clock)
+        task.event_clock.resume(checkpoint)
+        if timers is not None:
+            task.timers = TaskTimers(timers, task.event_clock, clock, task.requests.interrupt)
         task.sinks = tuple(context.sinks)
         if task.sinks:
             attempt = TaskAttempt(self.config.key, task.name, epoch, context.ssps)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeVar
 
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.job import JobConfig
 from samzapy.config.promises import GUARANTEE
-
-T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -49,17 +46,6 @@ def own_changelog_ends(config: JobConfig, checkpoint: Checkpoint | None) -> Mapp
     if config.task.checkpoint is None or (checkpoint is not None and not checkpoint.atomic):
         return None
     return {} if checkpoint is None else {store: last + 1 for store, last in checkpoint.changelog_offsets.items()}
-
-
-def still_true(
-    kept: Mapping[SystemStreamPartition, T], checkpoint: Checkpoint, offsets: Offsets
-) -> dict[SystemStreamPartition, T]:
-    """What a checkpoint says of each partition, without those that start before its offset: their messages are to be
-    processed as at their first time."""
-    committed = checkpoint.input_offsets
-    return {
-        ssp: value for ssp, value in kept.items() if ssp in offsets and offsets[ssp] >= committed.get(ssp, offsets[ssp])
-    }
 
 
 def of_inputs(config: JobConfig, task: str, checkpoint: Checkpoint | None) -> Checkpoint | None:

@@ -19,6 +19,7 @@ from samzapy.container.asynchronous.message import MessageInFlight, Work, failur
 from samzapy.container.asynchronous.output_order import AsReady, InOffsetOrder, OutputOrder
 from samzapy.container.asynchronous.prefix import ContiguousPrefix
 from samzapy.container.asynchronous.waiting import WaitingMessages
+from samzapy.container.event_time.clock import EventClock
 from samzapy.container.identify import IdentifyingCollector, OutputIds
 from samzapy.container.policies.collectors import Mark, TolerantCollector
 from samzapy.container.policies.recovery import is_about_its_message
@@ -69,13 +70,14 @@ class AsyncTaskInstance(TaskInstance):
         stores: TaskStores,
         collector: TolerantCollector,
         offsets: dict[SystemStreamPartition, int],
+        event_clock: EventClock,
         *,
         events: EventLoop,
         config: AsyncConfig,
         clock: Clock,
         ids: OutputIds | None = None,
     ) -> None:
-        super().__init__(name, task, stores, collector, offsets)
+        super().__init__(name, task, stores, collector, offsets, event_clock)
         self._events = events
         self._config = config
         self._clock = clock
@@ -281,7 +283,6 @@ class AsyncTaskInstance(TaskInstance):
 
     def _done(self, work: Work, mark: Mark) -> None:  # what it sent, a letter included, was gathered since `mark`
         self._complete(work.envelope.ssp, work.envelope.offset, mark)
-        self.advance_clock(work.envelope)
         self.touched = True
         self.processed += work.undecodable is None
         self.waiting.done(work)

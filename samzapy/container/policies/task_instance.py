@@ -10,6 +10,7 @@ from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import StreamTask
 from samzapy.config.error_policy import Stage
+from samzapy.container.event_time.clock import EventClock
 from samzapy.container.identify import OutputIds
 from samzapy.container.policies.collectors import TolerantCollector
 from samzapy.container.policies.pause import RetryInterrupted
@@ -34,10 +35,11 @@ class TolerantTaskInstance(TaskInstance):
         stores: TaskStores,
         collector: TolerantCollector,
         offsets: dict[SystemStreamPartition, int],
+        event_clock: EventClock,
         *,
         ids: OutputIds | None = None,
     ) -> None:
-        super().__init__(name, task, stores, collector, offsets, ids=ids)
+        super().__init__(name, task, stores, collector, offsets, event_clock, ids=ids)
         self._tolerant = collector
         self._recovery: Recovery = collector.recovery
         self._journal = UndoJournal()
@@ -129,5 +131,5 @@ class TolerantTaskInstance(TaskInstance):
             raise failure
         if decoded:
             return self._process_run(ssp, decoded)
-        self.offsets[ssp] = raw.offset + 1
+        self._passed(ssp, run, 1)
         return 1
