@@ -47,11 +47,12 @@ test-samza: install java ## run a job in turns on the real Apache Samza (needs M
 soak: install java ## random faults in every guarantee: make soak SECONDS=7200 [SEED=n]
 	$(BIN)/samzapy verify --soak $(or $(SECONDS),7200) $(if $(SEED),--seed $(SEED))
 
-check: install ## format, lint, types, import contracts
+check: install ## format, lint, types, import contracts, sizes, walls around libraries
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/architecture
 
 format: install ## format the code
 	$(BIN)/ruff format .

@@ -30,15 +30,21 @@ The packages, imports going down only:
 """
 
 from samzapy.api.checkpoint import Checkpoint
-from samzapy.api.collector import MessageCollector
+from samzapy.api.collector import (
+    ControlMessage,
+    Drain,
+    EndOfStream,
+    MessageCollector,
+    RequestScope,
+    TaskCoordinator,
+    Watermark,
+)
 from samzapy.api.context import ContainerContext, Context, JobContext, TaskContext
-from samzapy.api.control import ControlMessage, Drain, EndOfStream, Watermark
-from samzapy.api.coordinator import RequestScope, TaskCoordinator
 from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
+from samzapy.api.event_time import TimerClock, Timers
 from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.serde import Serde, SerdeFactory
-from samzapy.api.side_inputs import SideInputsProcessor
 from samzapy.api.sink import Sink, TaskAttempt
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import (
@@ -49,13 +55,13 @@ from samzapy.api.task import (
     DrainListenerTask,
     EndOfStreamListenerTask,
     InitableTask,
+    SideInputsProcessor,
     StreamTask,
     TaskCallback,
     TimerTask,
     WatermarkListenerTask,
     WindowableTask,
 )
-from samzapy.api.timers import TimerClock, Timers
 from samzapy.errors import SamzapyError
 from samzapy.version import VERSION
 

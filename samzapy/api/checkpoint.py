@@ -1,4 +1,4 @@
-"""How far a task has got, and which run of the job may say so."""
+"""The progress of a task, and the run that owns the job."""
 
 from __future__ import annotations
 

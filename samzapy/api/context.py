@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
+from samzapy.api.event_time import StateCheckpoints, Timers
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import Sink
-from samzapy.api.state_checkpoint import StateCheckpoints
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.timers import Timers
 from samzapy.errors import StoreError
 
 S = TypeVar("S")

@@ -1,8 +1,12 @@
-"""The SPI of a storage engine: bytes in order, committed state only.
+"""The SPI of a storage engine, and of a view that gives tasks another interface than get and put.
 
-An engine never holds anything that was not committed: it is written once a commit, and loaded by restores. Whatever instant
-the process dies at, an engine that is persistent is found at some earlier commit, because a commit's data and its
-marker go in together.
+A storage engine keeps bytes in order, and committed state only: a commit writes to it once, a restore loads it. A commit's
+data and its marker go in together, so a persistent engine always holds the state of some earlier commit, at whatever
+instant the process dies.
+
+A view lies over the key-value store. Its entries take the same way as those of any store: object cache, uncommitted
+bytes, changelog, storage engine. A view adds the interface that the task calls and the layout in entries. It keeps nothing
+of its own between two calls, so commit, restore, rollback and the undo of a failed message need nothing from it.
 """
 
 from __future__ import annotations
@@ -12,7 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from samzapy.api.kv import KeyValueStore
+from samzapy.api.serde import Serde
 from samzapy.errors import StoreError
 
 #: What a commit changes: the value's bytes, or None for a deletion.
@@ -166,6 +173,36 @@ class StorageEngineFactory(ABC):
         Raises StoreError if there is no store, or the engine cannot be read from outside.
         """
         raise StoreError(f"store '{settings.store}': its engine cannot be read from outside of its job")
+
+    def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
+        """Problems of the settings as (key below the store, value or None, what is allowed); touches nothing."""
+        return ()
+
+
+@dataclass(frozen=True)
+class EntrySerdes:
+    """How a view's entries are written: a serde, the name of a registered one, or None for what the job file says
+    (`stores.NAME.key.serde`, `string` where it says nothing; `stores.NAME.msg.serde`, `json`)."""
+
+    key: Serde | str | None = "bytes"
+    value: Serde | str | None = "msgpack"
+
+
+class StoreViewFactory(ABC):
+    """Named by `stores.NAME.factory`; `stores.NAME.base` names the engine below. Made without arguments."""
+
+    #: Whether the view changes values it got from the store before it puts them back. Where a message that fails is
+    #: undone (`task.error.process.policy`), the store then hands out copies; a view that puts new objects is quicker there.
+    changes_in_place = False
+
+    def entry_serdes(self, settings: EngineSettings) -> EntrySerdes:
+        """How the entries are written; by default keys are bytes, which keep their order, and values msgpack."""
+        return EntrySerdes()
+
+    @abstractmethod
+    def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> Any:
+        """What `context.get_store(NAME)` gives to one task. Called once a task and attempt, when the store is restored;
+        `settings.properties` are the keys below `stores.NAME.` that samzapy does not read itself."""
 
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
         """Problems of the settings as (key below the store, value or None, what is allowed); touches nothing."""

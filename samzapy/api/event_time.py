@@ -1,12 +1,18 @@
-"""How far a task has come in event time."""
+"""Event time as a task sees it: its clock, the timers that fire by it, and the checkpoints of a task's own state.
+
+The checkpoints follow Gearpump's model. All tasks take them at the same event times, so their checkpoints of one time make
+up the state of the whole job at that time. The greatest time for which every task has one is the job's checkpoint clock; a
+job that starts again starts there.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from collections.abc import Collection
+from enum import Enum
+from typing import Any, NamedTuple
 
-from samzapy.api.collector import MessageCollector
-from samzapy.api.coordinator import TaskCoordinator
+from samzapy.api.collector import MessageCollector, TaskCoordinator
 
 
 class TaskClock(NamedTuple):
@@ -23,3 +29,117 @@ class ClockListenerTask(ABC):
     @abstractmethod
     def on_clock(self, clock: TaskClock, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
         """Called between messages, after those that have moved the clock: as many as were processed in one go."""
+
+
+class TimerClock(Enum):
+    """Whose time a timer is about."""
+
+    EVENT = "event"
+    """The task's event time: the least, over its input partitions, of the latest event time each has brought. Where a
+    partition is of an intermediate stream, its watermark takes the place of the times of its messages."""
+    WALL = "wall"
+    """The time of day."""
+
+
+class Timers(ABC):
+    """A task's timers. One a key and clock; they live in a store of the job (`stores.NAME.factory=timers`) and are
+    committed, moved and restored with it.
+
+    A key is whatever MessagePack writes: str, int, bytes, lists and so on; a tuple comes back as a list. Times are
+    milliseconds since 1970. Calls take effect at once, also inside `TimerTask.on_timer`; a time that has come already
+    fires after the current call. What is not committed when the process dies is as if it had not been called.
+    """
+
+    @abstractmethod
+    def schedule(self, key: Any, time_ms: int, clock: TimerClock = TimerClock.EVENT) -> None:
+        """Fire at `time_ms`, instead of at any earlier or later time that was set for `key` before.
+
+        Raises StoreRefused for a key that MessagePack does not write or a time that is no int of 63 bits.
+        """
+
+    @abstractmethod
+    def cancel(self, key: Any, clock: TimerClock = TimerClock.EVENT) -> bool:
+        """Do not fire; returns whether there was anything to cancel."""
+
+    @abstractmethod
+    def time_of(self, key: Any, clock: TimerClock = TimerClock.EVENT) -> int | None:
+        """When `key` fires, None if it does not."""
+
+
+class TimedState(NamedTuple):
+    """A state and its checkpoint time in milliseconds since 1970; `where` it lies, for errors, once it is kept."""
+
+    time_ms: int
+    value: bytes
+    where: str = ""
+
+
+class StateCheckpoints(ABC):
+    """One task's, as its `init` gets them from `context.task.state_checkpoints`."""
+
+    @property
+    @abstractmethod
+    def interval_ms(self) -> int:
+        """Checkpoint times are multiples of this (`state.checkpoint.interval.ms`)."""
+
+    @property
+    @abstractmethod
+    def start_ms(self) -> int:
+        """The time to begin with if there is none to recover: the job's checkpoint clock, 0 before it has one."""
+
+    @property
+    @abstractmethod
+    def overdue(self) -> bool:
+        """Whether the last one was persisted an interval ago, in processing time."""
+
+    @abstractmethod
+    def recover(self) -> TimedState | None:
+        """The greatest one that is not past the job's checkpoint clock; later ones are removed, as others will follow.
+
+        None if there never was any, so that the task begins, or if the configuration resets all its inputs, which
+        removes every one. Raises RestoreError where there must be one and is none.
+        """
+
+    @abstractmethod
+    def persist(self, state: TimedState) -> None:
+        """Make it durable, then let the job know of it; those that no recovery can need any more are removed."""
+
+
+class StateCheckpointTask(ABC):
+    """A task whose own state is kept by checkpoints that go with its commits."""
+
+    @abstractmethod
+    def take_checkpoint(self, clock: TaskClock, collector: MessageCollector) -> TimedState | None:
+        """Called as a commit begins, if any message was processed since the last checkpoint; None if none is due.
+
+        What is sent here goes with the commit. The state is persisted once the commit is durable, so
+        `context.task.positions` of now are both its own and the committed ones.
+        """
+
+
+class CheckpointStore(ABC):
+    """Keeps the checkpoints of one task (Gearpump: `transaction.api.CheckpointStore`). One thread."""
+
+    @abstractmethod
+    def persist(self, time_ms: int, value: bytes) -> None:
+        """Keep `value` under `time_ms`, durably before returning; one that is there is replaced."""
+
+    @abstractmethod
+    def times(self) -> list[int]:
+        """The times of which one is kept, as a whole, ascending."""
+
+    @abstractmethod
+    def recover(self, time_ms: int) -> bytes:
+        """What is kept under `time_ms`. Raises RestoreError if it is damaged or not there."""
+
+    @abstractmethod
+    def remove(self, times: Collection[int]) -> None:
+        """Forget these; one that is not there is no error. A crash may leave some of them."""
+
+    @abstractmethod
+    def place(self, time_ms: int) -> str:
+        """Where a checkpoint lies: a path, or a topic's partition and key."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what is held open; closing twice is allowed."""

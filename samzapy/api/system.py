@@ -1,8 +1,11 @@
-"""The SPI of a messaging system: a factory that makes consumers, producers and admins.
+"""The SPI of a messaging system: a factory that makes consumers, producers and admins. And the SPI of choosers.
 
-Logs are partitioned and offset-addressed. Offsets are ints that only grow; they may have holes (compaction, control
-records). `oldest` is the first offset that can still be read; `upcoming` is the offset the next record will get at
-the earliest, so a reader is at the end when its position is >= `upcoming`. Never `==`, never "last + 1".
+1. Logs are partitioned and addressed by offset. Offsets are ints that only grow; they may have holes (compaction, control
+   records).
+2. `oldest` is the first offset that can still be read. `upcoming` is the offset that the next record will get at the
+   earliest. So a reader is at the end when its position is >= `upcoming`. Never `==`, never "last + 1".
+3. A chooser says which partition's messages come next. The container asks it a few times a poll, about partitions and how
+   much of each waits; never once a message. Within a partition the order is always kept: a choice takes from its front.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from samzapy.api.context import JobContext
 from samzapy.api.envelope import Headers
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.errors import EnvironmentFailure
@@ -311,3 +315,43 @@ class SystemFactory(ABC):
         """What of this machine the streams are in, as `the file x.db`, so that executors on others do not reach them;
         None, the default, for a system on the network."""
         return None
+
+
+class WaitingRecords(ABC):
+    """What one partition has waiting: records that were polled and not chosen yet, at least one."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many wait."""
+
+    @property
+    @abstractmethod
+    def offset(self) -> int:
+        """The offset of the first."""
+
+    @property
+    @abstractmethod
+    def timestamps(self) -> Sequence[int]:
+        """The times of the first ones in milliseconds since 1970 (-1: none), those that were polled in one batch."""
+
+
+class Choice(NamedTuple):
+    """The first `records` of what waits in `ssp`, or as many of them as the container takes in one go."""
+
+    ssp: SystemStreamPartition
+    records: int
+
+
+class MessageChooser(ABC):
+    """Named by `task.chooser.class`; made without arguments, one a container and priority."""
+
+    def init(self, job: JobContext, ssps: frozenset[SystemStreamPartition]) -> None:
+        """Called once, before the first choice; `ssps` are the partitions it will choose among."""
+        return
+
+    @abstractmethod
+    def choose(self, waiting: Mapping[SystemStreamPartition, WaitingRecords]) -> Choice | None:
+        """What comes next, None for nothing until more has arrived.
+
+        `waiting` holds the partitions that have something, those first whose turn is the longest ago; never empty.
+        """

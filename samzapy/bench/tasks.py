@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from array import array
 
-from samzapy.api.collector import MessageCollector
+from samzapy.api.collector import MessageCollector, RequestScope, TaskCoordinator
 from samzapy.api.context import Context
-from samzapy.api.coordinator import RequestScope, TaskCoordinator
 from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStream

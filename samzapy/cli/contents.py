@@ -17,7 +17,6 @@ from samzapy.cli.literals import Literal, as_text
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
-from samzapy.container.clients import SystemClients
 from samzapy.serializers import as_json, serde_registry
 from samzapy.storage.inspection import (
     ChangelogReader,
@@ -31,7 +30,7 @@ from samzapy.storage.inspection import (
 from samzapy.storage.kv.scanning import first_beyond
 from samzapy.storage.manager import load_engines
 from samzapy.storage.views.engine import entry_serdes
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import job_clients
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ class Answer:
         question, config = self._question, self._config
         if question.local is not None:
             return self._files(question.local)
-        clients = SystemClients(config.systems, system_factory, f"{config.key}-store")
+        clients = job_clients(config, "store")
         try:
             with Bars("records") as bars:
                 stall_s = 30 + config.task.transaction_timeout_ms / 1000

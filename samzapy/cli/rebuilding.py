@@ -12,7 +12,6 @@ from samzapy.cli.bars import Bars
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
-from samzapy.container.clients import SystemClients
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, UnknownStream
 from samzapy.job.planner import changelog_partitions
 from samzapy.serializers import serde_registry
@@ -21,7 +20,7 @@ from samzapy.storage.inspection import store_of
 from samzapy.storage.manager import begin_task_stores, load_engines, restore_together
 from samzapy.storage.opening import TaskSettings
 from samzapy.storage.restore import RestoreResult
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import SystemClients, job_clients
 
 
 def rebuild_store(
@@ -38,7 +37,7 @@ def rebuild_store(
     engines = load_engines(alone)
     if not engines[name].persistent:
         raise ConfigError([ConfigProblem(f"stores.{name}.factory", store.factory, "keeps no files to rebuild")])
-    clients = SystemClients(config.systems, system_factory, f"{config.key}-store")
+    clients = job_clients(config, "store")
     with ExitStack() as cleanup:
         cleanup.callback(clients.close)
         chosen = _chosen(_owners(config, store, clients), tasks)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription, SystemAdmin
 from samzapy.api.task import AnyTask
-from samzapy.checkpoint import manager_for
 from samzapy.cli.output import warn
 from samzapy.config.job import JobConfig
 from samzapy.config.promises import Downgrade
-from samzapy.container.clients import SystemClients
+from samzapy.container.job_records import open_job
 from samzapy.errors import (
     ConfigError,
     ConfigProblem,
@@ -23,16 +22,16 @@ from samzapy.errors import (
     SamzapyError,
     UnknownStream,
 )
-from samzapy.job.copartitioning import check_copartitioned
 from samzapy.job.expansion import InputPartitions, follow_growth, from_json
 from samzapy.job.model import JobModel
-from samzapy.job.planner import changelog_partition_count, keeps_state, plan
+from samzapy.job.planner import changelog_partition_count, check_copartitioned, keeps_state, plan
 from samzapy.runner.adoption import refuse_foreign
 from samzapy.runner.durability import check_copies, weakly_kept
 from samzapy.runner.take_over import refuse_another_job
 from samzapy.storage.changelog import check_changelog
 from samzapy.storage.manager import load_engines
 from samzapy.storage.written_with import check_checkpoints
+from samzapy.system.clients import SystemClients
 from samzapy.system.factories import system_factory
 
 #: How long a look waits for a transaction that somebody has open.
@@ -98,10 +97,7 @@ def _checkpoints(config: JobConfig, sought: str) -> Iterator[tuple[CheckpointMan
     """What the job has written down, to be looked at, and clients; a warning that `sought` is left out where it cannot be
     read."""
     try:
-        with (
-            closing(SystemClients(config.systems, system_factory, f"{config.key}-check")) as clients,
-            closing(manager_for(config, clients)) as checkpoints,
-        ):
+        with open_job(config, "check") as (clients, checkpoints):
             checkpoints.patience_s = _PATIENCE_S
             yield checkpoints, clients
     except RetriableError as cause:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from samzapy.api.event_time import ClockListenerTask
-from samzapy.api.state_checkpoint import StateCheckpointTask
+from samzapy.api.event_time import ClockListenerTask, StateCheckpointTask
 from samzapy.api.system import StreamDescription
 from samzapy.api.task import (
     DrainListenerTask,

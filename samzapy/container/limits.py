@@ -5,7 +5,7 @@ from __future__ import annotations
 from samzapy.api.stream import SystemStream
 from samzapy.config.classes import SYSTEMS
 from samzapy.config.job import JobConfig
-from samzapy.container.clients import SystemClients
+from samzapy.system.clients import SystemClients
 
 #: What Kafka's client sends at most unless `producer.message.max.bytes` says otherwise.
 _KAFKA_CLIENT_LIMIT = "1000000"

@@ -6,28 +6,39 @@ requests are seen in time whatever a message costs, and cheap messages pay for t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import WindowableTask
 from samzapy.clock import Clock
-from samzapy.container.boundaries import BoundedCommits
+from samzapy.container.commit.boundaries import BoundedCommits
 from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.event_time.control_messages import ControlRun
-from samzapy.container.inputs import Inputs, Messages
-from samzapy.container.loop_control import LoopControl
+from samzapy.container.inputs.inputs import Inputs, Messages
 from samzapy.container.schedule import Schedule
-from samzapy.container.task_instance import TaskInstance
+from samzapy.container.tasks.task_instance import TaskInstance
 
 _SLICE_SECONDS = 0.05
 _MIN_SLICE = 1
 #: What a slice sends waits in memory until its end: more than this no longer stays in the processor's cache.
 _MAX_SLICE = 256
-#: How often the loop looks for idle inputs at most.
-_IDLE_LOOK_MS = 1_000
 #: How long the loop waits for anything without looking at what else there is.
 MAX_WAIT_S = 0.1
+
+
+def _never() -> None:
+    """Nobody drains the job."""
+
+
+@dataclass(frozen=True)
+class LoopControl:
+    """What a run loop looks at: `should_stop` between slices (it may raise to end the attempt without a commit), and
+    between polls `drain_to`, which says where the inputs end once the job is to be drained, None until then."""
+
+    should_stop: Callable[[], bool]
+    drain_to: Callable[[], Mapping[SystemStreamPartition, int] | None] = _never
 
 
 class RunLoop:
@@ -44,9 +55,7 @@ class RunLoop:
         *,
         window_ms: int,
         commit_ms: int,
-        idle_ms: int = -1,
     ) -> None:
-        """`idle_ms`: after how long an input that brings nothing holds no clock; < 0: never."""
         now = clock.monotonic()
         self._tasks = tasks
         self._inputs = inputs
@@ -66,7 +75,7 @@ class RunLoop:
         self._following = [task for task in tasks if task.event_clock.intermediate]
         self._window = Schedule(window_ms if self._windowed else 0, now)
         self._commit = Schedule(commit_ms, now)
-        self._idle = Schedule(min(idle_ms, _IDLE_LOOK_MS), now)
+        self._idle = Schedule(min((task.event_clock.look_ms for task in tasks), default=0), now)
         self._slice = 100
         self._stopping = False
 

@@ -16,8 +16,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemConsumer
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
-from samzapy.container.clients import SystemClients
-from samzapy.container.heartbeat import Heartbeat
+from samzapy.container.supervision.heartbeat import Heartbeat
 from samzapy.container.sweeping import sweep_in_background
 from samzapy.job.model import ContainerModel, replica_of
 from samzapy.metrics import Registry
@@ -25,7 +24,7 @@ from samzapy.serializers import serde_registry
 from samzapy.storage.manager import load_engines
 from samzapy.storage.opening import TaskSettings
 from samzapy.storage.standby import StandbyStores
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import SystemClients, job_clients
 
 _POLL_S, _POLL_RECORDS = 0.2, 50_000
 #: Seconds between two looks at the changelogs' ends, and between two flushes of the engines.
@@ -67,10 +66,9 @@ class StandbyContainer:
     def run(self) -> ContainerReport:
         """Follow until asked to stop; returns the last report. Raises what the systems and stores raise, TaskMigrated."""
         self._heartbeat.start()
-        name = f"{self._config.key}-{self._model.id}"
         try:
             with ExitStack() as stack:
-                clients = stack.enter_context(closing(SystemClients(self._config.systems, system_factory, name)))
+                clients = stack.enter_context(closing(job_clients(self._config, self._model.id)))
                 self._open(clients, stack)
                 self._follow(clients)
                 self._heartbeat.phase("stopping")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import sqlite3
 from datetime import datetime, timezone
 
-from samzapy.api.collector import MessageCollector
+from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.context import Context
-from samzapy.api.coordinator import TaskCoordinator
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.task import InitableTask, StreamTask
 from samzapy.sinks import SqlSink

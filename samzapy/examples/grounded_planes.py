@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any
 
-from samzapy.api.collector import MessageCollector
+from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.context import Context
-from samzapy.api.coordinator import TaskCoordinator
 from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
+from samzapy.api.event_time import Timers
 from samzapy.api.stream import SystemStream
 from samzapy.api.task import InitableTask, StreamTask, TimerTask
-from samzapy.api.timers import Timers
 
 
 class GroundedPlanesTask(StreamTask, TimerTask, InitableTask):

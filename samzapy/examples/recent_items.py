@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from samzapy.api.engine import EngineSettings
+from samzapy.api.engine import EngineSettings, EntrySerdes, StoreViewFactory
 from samzapy.api.kv import KeyValueStore
-from samzapy.api.view import EntrySerdes, StoreViewFactory
 
 _SIZE = "recent.size"
 

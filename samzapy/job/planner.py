@@ -1,21 +1,72 @@
-"""Names and partition counts in, job model out.
+"""Plans a job: groups the partitions of its inputs into tasks, and the tasks into containers.
 
-Task names and changelog partitions depend on the inputs alone, never on the container count, so a job may be given
-more or fewer containers and every task finds its state again.
+1. A grouper decides which partitions form a task. Broadcast partitions join every task and never form one alone.
+2. Task names and changelog partitions depend on the inputs alone, never on the container count. So a job may get more
+   or fewer containers, and every task finds its state again.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.task import AnyTask, CopartitionedTask
 from samzapy.config.job import JobConfig
 from samzapy.config.task import BROADCAST_INPUTS, INPUTS
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.job.expansion import InputPartitions, home, is_late
-from samzapy.job.groupers import GROUPERS, Groups
 from samzapy.job.model import ContainerModel, JobModel, TaskModel, standby_id
+
+#: Tasks by name.
+Groups = dict[str, frozenset[SystemStreamPartition]]
+
+
+def by_partition(ssps: Iterable[SystemStreamPartition]) -> Groups:
+    """One task per partition number, `Partition 3`, with that partition of every input: co-partitioned inputs meet."""
+    groups: dict[int, set[SystemStreamPartition]] = defaultdict(set)
+    for ssp in ssps:
+        groups[ssp.partition].add(ssp)
+    return {f"Partition {number}": frozenset(groups[number]) for number in sorted(groups)}
+
+
+def by_ssp(ssps: Iterable[SystemStreamPartition]) -> Groups:
+    """One task per partition of every input, named as Samza names it."""
+    return {f"SystemStreamPartition [{s.system}, {s.stream}, {s.partition}]": frozenset((s,)) for s in sorted(ssps)}
+
+
+def single(ssps: Iterable[SystemStreamPartition]) -> Groups:
+    """One task, `Task-0`, with everything."""
+    return {"Task-0": frozenset(ssps)}
+
+
+GROUPERS: dict[str, Callable[[Iterable[SystemStreamPartition]], Groups]] = {
+    "partition": by_partition,
+    "ssp": by_ssp,
+    "single": single,
+}
+
+
+def parted(config: JobConfig, inputs: Mapping[SystemStream, InputPartitions]) -> str | None:
+    """What keeps equal keys apart, in a sentence; None if they meet. Broadcast inputs meet everything.
+
+    Counts are those that the tasks are grouped by: an input that has grown since brings its keys to the old tasks.
+    """
+    counts = {stream: inputs[stream].grouped for stream in config.task.inputs}
+    shown = " ".join(f"{stream}={count}" for stream, count in counts.items())
+    if config.grouper == "partition" and len(set(counts.values())) > 1:
+        return f"partition counts differ: {shown}; messages of equal keys do not meet in one task"
+    if config.grouper == "ssp" and len(counts) > 1:
+        return f"each partition is a task of its own: {shown}; messages of different inputs do not meet in one task"
+    return None
+
+
+def check_copartitioned(
+    config: JobConfig, inputs: Mapping[SystemStream, InputPartitions], task_class: type[AnyTask]
+) -> None:
+    """Raise EnvironmentFailure if the task joins its inputs and their keys do not meet."""
+    if issubclass(task_class, CopartitionedTask) and (apart := parted(config, inputs)):
+        raise EnvironmentFailure(f"task.inputs: {apart}, and {task_class.__name__} joins them")
 
 
 def plan(

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from contextlib import closing
 
 from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.checkpoint import manager_for
 from samzapy.checkpoint.adopted import Adopted
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
-from samzapy.container.clients import SystemClients
+from samzapy.container.job_records import open_job
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.model import JobModel
 from samzapy.runner.running import refuse_if_running
 from samzapy.storage.changelog_end import first_record, foreign_records
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import SystemClients
 
 
 def refuse_foreign(config: JobConfig, model: JobModel, checkpoints: CheckpointManager, clients: SystemClients) -> None:
@@ -56,10 +54,7 @@ def adopt(config: JobConfig, store_names: Collection[str], *, take_over: bool = 
         raise ConfigError([ConfigProblem("task.checkpoint.factory", "none", "must keep checkpoints to adopt records")])
     stores = [_logged(config, name) for name in store_names or [s.name for s in config.stores.values() if s.changelog]]
     found: dict[str, Mapping[int, int]] = {}
-    with (
-        closing(SystemClients(config.systems, system_factory, f"{config.key}-adopt")) as clients,
-        closing(manager_for(config, clients)) as checkpoints,
-    ):
+    with open_job(config, "adopt") as (clients, checkpoints):
         refuse_if_running(config, checkpoints.read_owner(), take_over=take_over)
         adopted = Adopted.from_json(checkpoints.read_record(JobRecord.ADOPTED))
         for store in stores:

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import ExitStack, closing
+from contextlib import closing
 from types import TracebackType
 from typing import final
 
 from samzapy.api.checkpoint import CheckpointManager, JobRecord
-from samzapy.checkpoint import manager_for
 from samzapy.config.job import JobConfig
-from samzapy.container.clients import SystemClients
+from samzapy.container.job_records import JobRecords
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.errors import RestoreError, SamzapyError
 from samzapy.job.model import JobModel
-from samzapy.system.factories import system_factory
 
 logger = logging.getLogger(__name__)
 
@@ -45,11 +43,9 @@ class ClockKeeper:
     """While entered, writes the coordinator's checkpoint clock down whenever it has moved, and once more at the end."""
 
     def __init__(self, config: JobConfig, coordinator: Coordinator) -> None:
-        self._config = config
+        self._records = JobRecords(config, "clock")
         self._coordinator = coordinator
         self._closed = threading.Event()
-        self._opened = ExitStack()
-        self._checkpoints: CheckpointManager | None = None
         self._thread = threading.Thread(target=self._run, name="clock", daemon=True)
 
     def __enter__(self) -> ClockKeeper:
@@ -61,7 +57,7 @@ class ClockKeeper:
         self._thread.join(_PATIENCE_S)
 
     def _run(self) -> None:
-        with self._opened:
+        with closing(self._records):
             while not self._closed.wait(_PACE_S):
                 self._keep()
             self._keep()
@@ -71,17 +67,9 @@ class ClockKeeper:
         if clock is None or clock == kept or self._coordinator.abandoned is not None:
             return
         try:
-            if self._checkpoints is None:
-                self._checkpoints = self._open()
-            self._checkpoints.write_record(JobRecord.CLOCK, {_CLOCK: clock})
+            self._records.checkpoints.write_record(JobRecord.CLOCK, {_CLOCK: clock})
         except SamzapyError as cause:
             logger.warning("The job's checkpoint clock was not written down: %s; trying again", cause)
-            self._checkpoints = None
-            self._opened.close()
+            self._records.close()
             return
         self._coordinator.keep_checkpoint_clock(clock)
-
-    def _open(self) -> CheckpointManager:
-        name = f"{self._config.key}-clock"
-        clients = self._opened.enter_context(closing(SystemClients(self._config.systems, system_factory, name)))
-        return self._opened.enter_context(closing(manager_for(self._config, clients)))

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
 
 from samzapy.api.checkpoint import JobRecord, JobRun
-from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
-from samzapy.container.clients import SystemClients
+from samzapy.container.job_records import open_job
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.runner.running import NO_DRIVER, look_for_run
-from samzapy.system.factories import system_factory
 
 #: Seconds between two looks at whether the run has ended.
 _PACE_S = 0.5
@@ -27,11 +24,7 @@ def ask_to_drain(config: JobConfig) -> JobRun:
         raise ConfigError(
             [ConfigProblem("task.checkpoint.factory", "none", "a job that keeps no positions cannot drain")]
         )
-    name = f"{config.key}-drain"
-    with (
-        closing(SystemClients(config.systems, system_factory, name)) as clients,
-        closing(manager_for(config, clients)) as checkpoints,
-    ):
+    with open_job(config, "drain") as (_, checkpoints):
         owner = checkpoints.read_owner()
         found = look_for_run(config, owner)
         if owner is None or owner.pid == NO_DRIVER or not (found.certain or found.unseen):

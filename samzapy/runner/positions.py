@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
 from dataclasses import dataclass, replace
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRun
-from samzapy.api.state_checkpoint import StateCheckpointTask
+from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
-from samzapy.checkpoint import manager_for
 from samzapy.checkpoint.target import Positions, Target
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
-from samzapy.container.clients import SystemClients
-from samzapy.container.factory import load_task_class
-from samzapy.container.ownership import this_run
+from samzapy.container.job_records import open_job
+from samzapy.container.supervision.job_ownership import this_run
+from samzapy.container.tasks.task_class import load_task_class
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.model import JobModel
@@ -24,7 +22,8 @@ from samzapy.job.transactions import StateTransactions, state_transactions, tran
 from samzapy.runner.clock_keeper import read_clocks
 from samzapy.runner.running import NO_DRIVER, refuse_if_running
 from samzapy.runner.take_over import take_over
-from samzapy.system.factories import has_transactions, system_factory
+from samzapy.system.clients import SystemClients
+from samzapy.system.factories import has_transactions
 
 #: What writes positions, among those that write a job's state.
 MEMBER = "positions"
@@ -44,10 +43,7 @@ class JobPositions:
 def read_positions(config: JobConfig, model: JobModel) -> JobPositions:
     """As they are committed now; the job may be running. Raises ConfigError for a job without checkpoints."""
     must_keep_checkpoints(config)
-    with (
-        closing(SystemClients(config.systems, system_factory, f"{config.key}-checkpoint")) as clients,
-        closing(manager_for(config, clients)) as checkpoints,
-    ):
+    with open_job(config, "checkpoint") as (clients, checkpoints):
         return _read(model, clients, checkpoints)
 
 
@@ -100,10 +96,7 @@ def move_positions(
     """
     must_keep_checkpoints(config)
     _refuse_own_state(config)
-    with (
-        closing(SystemClients(config.systems, system_factory, f"{config.key}-checkpoint")) as clients,
-        closing(manager_for(config, clients)) as checkpoints,
-    ):
+    with open_job(config, "checkpoint") as (clients, checkpoints):
         unseen = refuse_if_running(config, checkpoints.read_owner(), anyway=move.dry_run, take_over=move.take_over)
         before = _read(model, clients, checkpoints)
         chosen = {ssp: before.logs[ssp] for ssp in chosen_inputs(before.logs, move.inputs)}

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
-from samzapy.api.state_checkpoint import StateCheckpointTask
+from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamSpec
 from samzapy.api.task import AnyTask, StreamTask
@@ -19,16 +19,14 @@ from samzapy.config.asynchronous import AsyncConfig
 from samzapy.config.job import JobConfig
 from samzapy.config.promises import downgrades
 from samzapy.config.stores import StoreConfig
-from samzapy.container.clients import SystemClients
-from samzapy.container.factory import check_timers, load_task_class
-from samzapy.container.producers import check_transaction_timeout
-from samzapy.container.sources.processors import load_processors
+from samzapy.container.outputs.producers import check_transaction_timeout
+from samzapy.container.sideinputs.processors import load_processors
+from samzapy.container.tasks.task_class import check_timers, load_task_class
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import ConfigError, ConfigProblem, UnknownStream
-from samzapy.job.copartitioning import check_copartitioned, parted
 from samzapy.job.expansion import InputPartitions, follow_growth, from_json, growth, to_json
 from samzapy.job.model import JobModel
-from samzapy.job.planner import changelog_partition_count, keeps_state, plan
+from samzapy.job.planner import changelog_partition_count, check_copartitioned, keeps_state, parted, plan
 from samzapy.job.transactions import StateTransactions, state_transactions, transactional_id, weakened_state
 from samzapy.runner.adoption import refuse_foreign
 from samzapy.runner.base import PreparedJob
@@ -40,6 +38,7 @@ from samzapy.storage.changelog import ensure_access_log, ensure_changelog, find_
 from samzapy.storage.manager import load_engines
 from samzapy.storage.written_with import check_checkpoints
 from samzapy.system.choosers.stack import load_chooser
+from samzapy.system.clients import SystemClients, job_clients
 from samzapy.system.factories import has_transactions, system_factory
 
 
@@ -70,7 +69,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     for settings in config.systems.values():
         system_factory(settings).check(settings)
     check_folders(config, engines)
-    clients = SystemClients(config.systems, system_factory, f"{config.key}-driver")
+    clients = job_clients(config, "driver")
     try:
         counts = _partition_counts(config, clients)
         check_transaction_timeout(config, clients, state.system)

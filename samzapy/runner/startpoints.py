@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 from samzapy.api.checkpoint import CheckpointManager, JobRecord
-from samzapy.checkpoint import manager_for
 from samzapy.checkpoint.startpoints import Startpoint, from_json, is_followed, to_json
 from samzapy.checkpoint.target import Target
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
-from samzapy.container.clients import SystemClients
+from samzapy.container.job_records import open_job
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.model import JobModel
 from samzapy.runner.positions import chosen_inputs, must_keep_checkpoints
-from samzapy.system.factories import system_factory
 
 
 def write_startpoints(
@@ -80,8 +78,5 @@ def _valid(checkpoints: CheckpointManager, model: JobModel, now_ms: int) -> list
 @contextmanager
 def _checkpoints(config: JobConfig) -> Iterator[CheckpointManager]:
     must_keep_checkpoints(config)
-    with (
-        closing(SystemClients(config.systems, system_factory, f"{config.key}-startpoints")) as clients,
-        closing(manager_for(config, clients)) as checkpoints,
-    ):
+    with open_job(config, "startpoints") as (_, checkpoints):
         yield checkpoints

@@ -21,12 +21,12 @@ from dataclasses import dataclass, replace
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
-from samzapy.container.clients import SystemClients
-from samzapy.container.ownership import this_run
-from samzapy.container.producers import fence
+from samzapy.container.outputs.producers import fence
+from samzapy.container.supervision.job_ownership import this_run
 from samzapy.errors import EnvironmentFailure, TransactionsRefused
 from samzapy.job.transactions import StateTransactions, refused, transactional_id
 from samzapy.runner.running import NO_DRIVER
+from samzapy.system.clients import SystemClients
 
 logger = logging.getLogger(__name__)
 

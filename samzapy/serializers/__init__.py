@@ -3,14 +3,10 @@
 Each is as close to one call of a C function as its checks allow: they are mapped over whole batches.
 """
 
-from samzapy.serializers.binary import BytesSerde, UUIDSerde
+from samzapy.serializers.documents import JsonSerde, JsonSerdeFactory, MsgpackSerde, as_json
 from samzapy.serializers.explain import decode_failure, encode_failure
-from samzapy.serializers.json_serde import JsonSerde, JsonSerdeFactory
-from samzapy.serializers.json_text import as_json
-from samzapy.serializers.msgpack_serde import MsgpackSerde
-from samzapy.serializers.numeric import DoubleSerde, IntegerSerde, LongSerde
+from samzapy.serializers.primitives import BytesSerde, DoubleSerde, IntegerSerde, LongSerde, StringSerde, UUIDSerde
 from samzapy.serializers.registry import SerdeRegistry, UnknownSerde, serde_registry
-from samzapy.serializers.text import StringSerde
 
 __all__ = [
     "BytesSerde",

@@ -1,4 +1,9 @@
-"""A database behind a DB-API 2 connection: what differs between drivers, and nothing else."""
+"""Hides the differences between databases and their drivers behind a DB-API 2 connection.
+
+1. `Database` and `Postgres` load rows and end the sessions of a predecessor.
+2. The functions at the end classify what a driver raises. DB-API 2 fixes the names of the exception classes but no base
+   class, so they go by these names.
+"""
 
 from __future__ import annotations
 
@@ -142,3 +147,36 @@ def _parameter_style(driver: str) -> str:
             return str(style)
         driver = driver.rpartition(".")[0]
     return "unknown"
+
+
+#: A lost connection, a server that shuts down, a deadlock, a time-out: what a new connection may cure.
+_TRANSIENT = {"OperationalError", "InterfaceError"}
+#: SQLite calls nearly everything an OperationalError, a missing table too.
+_TRANSIENT_IN_SQLITE = ("locked", "busy", "disk I/O")
+
+
+def is_database_error(cause: BaseException) -> bool:
+    """Whether a driver raised it."""
+    return "Error" in _names(cause)
+
+
+def is_transient(cause: BaseException) -> bool:
+    """Whether the same call may succeed on a new connection."""
+    if not _names(cause) & _TRANSIENT:
+        return False
+    in_sqlite = any(base.__module__ == "sqlite3" for base in type(cause).__mro__)
+    return not in_sqlite or any(word in str(cause) for word in _TRANSIENT_IN_SQLITE)
+
+
+def is_conflict(cause: BaseException) -> bool:
+    """Whether somebody else wrote the same at the same time: a unique constraint, or a catalog entry made twice."""
+    return bool(_names(cause) & {"IntegrityError", "InternalError"})
+
+
+def one_line(cause: BaseException) -> str:
+    """The driver's message without its line breaks; the class if it says nothing."""
+    return " ".join(str(cause).split()) or type(cause).__name__
+
+
+def _names(cause: BaseException) -> set[str]:
+    return {base.__name__ for base in type(cause).__mro__}

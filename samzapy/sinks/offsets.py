@@ -19,8 +19,7 @@ from typing import Any
 from samzapy.api.sink import TaskAttempt
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.errors import EnvironmentFailure, RetriableError, StaleEpoch, TaskMigrated
-from samzapy.sinks.database import Connection, Database
-from samzapy.sinks.failures import is_database_error, is_transient
+from samzapy.sinks.database import Connection, Database, is_database_error, is_transient
 
 TABLE = "samzapy_offsets"
 

@@ -16,7 +16,6 @@ from samzapy.checkpoint.target import Positions
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
-from samzapy.container.clients import SystemClients
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.job.planner import changelog_partition_count
 from samzapy.spark.failures import told_by
@@ -32,6 +31,7 @@ from samzapy.storage.manager import load_engines
 from samzapy.storage.scan import first_value, scan
 from samzapy.storage.views.engine import ViewEngineFactory
 from samzapy.storage.written_with import entry_serde_names
+from samzapy.system.clients import SystemClients
 
 #: What a partition's transaction may take, unless its system grants less: Kafka's limit, unless it is set otherwise.
 _LONGEST_MS = 900_000

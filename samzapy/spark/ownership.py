@@ -10,9 +10,8 @@ from dataclasses import replace
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
-from samzapy.container.clients import SystemClients
-from samzapy.container.ownership import Ownership, this_run
-from samzapy.container.producers import fence
+from samzapy.container.outputs.producers import fence
+from samzapy.container.supervision.job_ownership import Ownership, this_run
 from samzapy.errors import SamzapyError
 from samzapy.job.expansion import to_json
 from samzapy.job.transactions import state_transactions
@@ -21,6 +20,7 @@ from samzapy.runner.running import NO_DRIVER
 from samzapy.runner.take_over import take_over
 from samzapy.spark.partition_writer import write_clients, writer_id, writer_member
 from samzapy.spark.tasks import JobTasks
+from samzapy.system.clients import SystemClients
 from samzapy.system.factories import has_transactions
 
 _LOG = logging.getLogger(__name__)

@@ -11,14 +11,13 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
-from samzapy.container.clients import SystemClients
-from samzapy.container.ownership import Ownership
+from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.job.transactions import transactional_id
 from samzapy.spark.job import TravellingJob
-from samzapy.spark.parts import ChangelogPart
+from samzapy.spark.parts import PURPOSE, ChangelogPart
 from samzapy.spark.records import Record, last_of_each
 from samzapy.storage.inspection import Selection, store_of
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import SystemClients, job_clients
 
 _CHUNK = 5_000
 
@@ -114,8 +113,7 @@ class PartitionWriter:
 
 def write_clients(config: JobConfig, timeout_ms: int) -> SystemClients:
     """Clients whose transactions may take that long."""
-    name = f"{config.key}-dataframe"
-    return SystemClients(config.systems, system_factory, name, timeout_ms)
+    return job_clients(config, PURPOSE, timeout_ms)
 
 
 def merged(

@@ -15,12 +15,14 @@ from samzapy.api.system import OffsetRange
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
-from samzapy.container.clients import SystemClients
 from samzapy.errors import EnvironmentFailure
 from samzapy.storage.inspection import ChangelogReader, Contents, Entry, Selection, read_files
 from samzapy.storage.manager import load_engines
 from samzapy.storage.scan import scan
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import job_clients
+
+#: Names the clients of frames.
+PURPOSE = "dataframe"
 
 
 class StorePart(ABC):
@@ -45,7 +47,10 @@ class ChangelogPart(StorePart):
 
     @contextmanager
     def opened(self, config: JobConfig, store: StoreConfig) -> Iterator[Contents]:
-        with tempfile.TemporaryDirectory(prefix="samzapy-store-") as folder, job_clients(config) as clients:
+        with (
+            tempfile.TemporaryDirectory(prefix="samzapy-store-") as folder,
+            closing(job_clients(config, PURPOSE)) as clients,
+        ):
             now = clients.admin(self.ssp.system).offsets([self.ssp])[self.ssp]
             if now.upcoming < self.log.upcoming:
                 raise EnvironmentFailure(
@@ -62,7 +67,7 @@ class ChangelogPart(StorePart):
     def place(self, config: JobConfig, entry: Entry) -> str:
         """The record that the entry is from; looked for only now, since no store keeps offsets."""
         found: int | None = None
-        with job_clients(config) as clients, closing(clients.consumer(self.ssp.system)) as consumer:
+        with closing(job_clients(config, PURPOSE)) as clients, closing(clients.consumer(self.ssp.system)) as consumer:
             for batch in scan(consumer, self.ssp, self.log, SYSTEM_CLOCK, patience_s(config)):
                 for offset, key in zip(batch.offsets, batch.keys, strict=True):
                     if key == entry.key:
@@ -85,11 +90,6 @@ class LocalPart(StorePart):
 
     def place(self, config: JobConfig, entry: Entry) -> str:
         return f"{self.directory}, key {entry.key!r:.100}"
-
-
-def job_clients(config: JobConfig) -> closing[SystemClients]:
-    """Clients of the job's systems, closed at the end of the context."""
-    return closing(SystemClients(config.systems, system_factory, f"{config.key}-dataframe"))
 
 
 def patience_s(config: JobConfig) -> float:

@@ -12,12 +12,12 @@ from samzapy.api.system import OffsetRange
 from samzapy.checkpoint.target import Positions, Target
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
-from samzapy.container.clients import SystemClients
-from samzapy.container.ownership import Ownership
+from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.transactions import state_transactions
 from samzapy.runner.positions import chosen_inputs, write_checkpoints
 from samzapy.spark.tasks import JobTasks
+from samzapy.system.clients import SystemClients
 from samzapy.system.factories import has_transactions
 
 

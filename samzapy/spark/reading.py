@@ -13,17 +13,18 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as sql
 
-from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
+from samzapy.container.job_records import open_job
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.spark.columns import parse_schema
 from samzapy.spark.job import Job, TravellingJob, checked_job, on_this_machine, spark_context
-from samzapy.spark.parts import ChangelogPart, LocalPart, StorePart, job_clients
+from samzapy.spark.parts import PURPOSE, ChangelogPart, LocalPart, StorePart
 from samzapy.spark.rows import RowReader, Wanted
 from samzapy.spark.tasks import job_tasks
 from samzapy.storage.inspection import ChangelogReader, local_directories, store_of
+from samzapy.system.clients import job_clients
 
 _SOURCES = ("changelog", "local")
 
@@ -93,7 +94,7 @@ def _parts(
     if store.changelog is None:
         message = "is required to read the store from elsewhere; source='local' reads its files"
         raise ConfigError([ConfigProblem(f"stores.{store.name}.changelog", None, message)])
-    with job_clients(config) as clients:
+    with closing(job_clients(config, PURPOSE)) as clients:
         ends = ChangelogReader(clients.admin, clients.consumer, SYSTEM_CLOCK, Path()).ends(store, [])
     return [ChangelogPart(ssp, log) for ssp, log in sorted(ends.items())]
 
@@ -108,7 +109,7 @@ def _local_parts(context: SparkContext, config: JobConfig, store: StoreConfig, f
 
 
 def _tasks(config: JobConfig) -> dict[int, str]:
-    with job_clients(config) as clients, closing(manager_for(config, clients)) as checkpoints:
+    with open_job(config, PURPOSE) as (clients, checkpoints):
         known = checkpoints.read_changelog_partitions()
         if known:
             return {partition: task for task, partition in known.items()}

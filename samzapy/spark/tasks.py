@@ -9,11 +9,11 @@ from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
-from samzapy.container.clients import SystemClients
 from samzapy.errors import ConfigError, ConfigProblem, UnknownStream
 from samzapy.job.expansion import InputPartitions, follow_growth, from_json
 from samzapy.job.model import JobModel
 from samzapy.job.planner import keeps_state, plan
+from samzapy.system.clients import SystemClients
 from samzapy.system.partitioner import partition_of
 
 _SAY_WHERE = "say where each row belongs (place_by)"

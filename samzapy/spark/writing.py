@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
 from threading import Event
 
 from pyspark.sql import DataFrame
 
-from samzapy.checkpoint import manager_for
 from samzapy.checkpoint.target import Positions
+from samzapy.container.job_records import open_job
 from samzapy.runner.running import refuse_if_running
 from samzapy.spark.bootstrap import Bootstrap, refuse_speculation, writable_store
 from samzapy.spark.job import Job, checked_job
 from samzapy.spark.ownership import own
-from samzapy.spark.parts import job_clients
+from samzapy.spark.parts import PURPOSE
 from samzapy.spark.positions import commit_positions, starting_positions
 from samzapy.spark.records import FrameColumns
 from samzapy.spark.tasks import job_tasks
@@ -73,7 +72,7 @@ def write_store(
     found = writable_store(config, store)
     refuse_speculation(df.sparkSession)
     columns = FrameColumns.of(df.schema, place_by, order_by)
-    with job_clients(config) as clients, closing(manager_for(config, clients)) as checkpoints:
+    with open_job(config, PURPOSE) as (clients, checkpoints):
         unseen = refuse_if_running(config, checkpoints.read_owner(), take_over=take_over, how="take_over=True")
         tasks = job_tasks(config, clients, checkpoints)
         bootstrap = Bootstrap(config, found, tasks, clients)

@@ -8,12 +8,11 @@ from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from typing import Any
 
-from samzapy.api.engine import EngineSettings, StorageEngineFactory
+from samzapy.api.engine import EngineSettings, StorageEngineFactory, StoreViewFactory
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemAdmin, SystemConsumer, SystemProducer
-from samzapy.api.view import StoreViewFactory
 from samzapy.clock import Clock
 from samzapy.config import backup
 from samzapy.config.job import JobConfig

@@ -25,7 +25,7 @@ from samzapy.storage.opening import TaskSettings
 from samzapy.storage.restore import RestoreResult
 from samzapy.system.factories import system_factory
 from samzapy.system.local.admin import LocalAdmin
-from samzapy.system.memory.admin import MemoryAdmin
+from samzapy.system.memory.clients import MemoryAdmin
 from samzapy.system.memory.factory import MemorySystemFactory
 from samzapy.testing.image import put_back, take_image
 

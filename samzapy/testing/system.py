@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from samzapy.api.envelope import Headers
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemProducer, SystemSettings
-from samzapy.system.embedded.pending import Batches
-from samzapy.system.embedded.producer import LastOffsets, LogProducer, ProducerIdentity
+from samzapy.system.embedded.producer import Batches, LastOffsets, LogProducer, ProducerIdentity
 from samzapy.system.embedded.topic import Topic
 from samzapy.system.memory.clients import MemoryWriter
 from samzapy.system.memory.cluster import MemoryCluster
@@ -18,8 +17,10 @@ FACTORY = "samzapy.testing.system:TestedSystemFactory"
 
 
 class Line:
-    """What connects the clients of one attempt with their cluster. Once it is cut, nothing they do arrives any more, as
-    after a SIGKILL: no abort, no last flush."""
+    """The connection between the clients of one attempt and their cluster.
+
+    A line that is cut lets nothing through, as after a SIGKILL: no abort, no last flush.
+    """
 
     def __init__(self) -> None:
         self.is_cut = False

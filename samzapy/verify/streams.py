@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from samzapy.api.identity import ID_HEADER
+from samzapy.api.envelope import ID_HEADER
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, StreamSpec, SystemConsumer, SystemProducer, SystemSettings
 from samzapy.clock import SYSTEM_CLOCK, Clock

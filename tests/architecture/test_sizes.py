@@ -1,22 +1,47 @@
-"""The house rules that a linter does not know."""
+"""The house rules that a linter does not know: modules, functions and folders stay small enough to be read."""
 
-from pathlib import Path
+from __future__ import annotations
 
-import pytest
+from tests.architecture.facts import ROOT, folders, modules
+from tests.architecture.limits import ENTRIES, FUNCTION_LINES, LARGE_FOLDERS, MODULE_LINES
+from tests.architecture.report import report
 
-ROOT = Path(__file__).parents[2]
-MODULES = sorted((ROOT / "samzapy").rglob("*.py"))
+MODULES = modules()
 
 
 def test_there_is_something_to_check():
     assert len(MODULES) > 50
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_module_fits_in_the_head(path):
-    assert len(path.read_text().splitlines()) <= 400
+def test_a_module_fits_in_the_head():
+    assert not [f"{module.name}: {module.lines} lines" for module in MODULES if module.lines > MODULE_LINES]
+
+
+def test_a_function_fits_on_a_page():
+    functions = [function for module in MODULES for function in module.functions]
+    assert not [f"{each}: {each.lines} lines" for each in functions if each.lines > FUNCTION_LINES]
+
+
+def test_a_folder_shows_its_contents_at_a_glance():
+    found = folders()
+    assert not {name: n for name, n in found.items() if n > LARGE_FOLDERS.get(name, ENTRIES)}
+
+
+def test_no_exception_outlives_its_folder():
+    large = {folder for folder, entries in folders().items() if entries > ENTRIES}
+    assert LARGE_FOLDERS.keys() <= large
+
+
+def test_the_tests_themselves_begin_with_few_entries():
+    assert len([path for path in (ROOT / "tests").iterdir() if path.name != "__pycache__"]) <= 2 * ENTRIES
 
 
 def test_no_module_is_a_heap_of_leftovers():
     heaps = {"utils", "util", "common", "helpers", "misc"}
-    assert not [path for path in MODULES if heaps & {part.removesuffix(".py") for part in path.parts}]
+    assert not [module.name for module in MODULES if heaps & set(module.name.split("."))]
+
+
+def test_the_report_has_every_figure():
+    text = "\n".join(report(MODULES))
+    for figure in ("modules", "median", "one importer", "below", "longest function", "most parameters", "fan-out"):
+        assert figure in text

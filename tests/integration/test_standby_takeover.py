@@ -12,7 +12,7 @@ from samzapy.api.checkpoint import JobRecord
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint import manager_for
 from samzapy.config.loader import load_job
-from samzapy.container.clients import SystemClients
+from samzapy.system.clients import SystemClients
 from samzapy.system.factories import system_factory
 from samzapy.verify.spark_processes import gone
 

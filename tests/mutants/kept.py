@@ -24,7 +24,7 @@ _OWNERS = (
         ("tests/unit/spark/test_partition_writes.py",),
     ),
     Mutant(
-        "samzapy/container/ownership.py",
+        "samzapy/container/supervision/job_ownership.py",
         'return asked is not None and asked.get("run") == self._run_id',
         "return asked is not None",
         ("tests/unit/runner/test_drain_request.py",),
@@ -37,7 +37,7 @@ _OWNERS = (
     ),
     Mutant(
         "samzapy/system/kafka/producer.py",
-        "self.took_over = self._alarms.disturbed",
+        "self.took_over = self._client_errors.disturbed",
         "self.took_over = False",
         ("tests/integration/test_disturbed_producer.py",),
     ),
@@ -139,13 +139,13 @@ _INPUTS = (
         (_TABLES,),
     ),
     Mutant(
-        "samzapy/container/boundaries.py",
+        "samzapy/container/commit/boundaries.py",
         "        if self.possible:\n            self._committer.commit(self._tasks)\n        else:\n",
         "        self._committer.commit(self._tasks)\n        if not self.possible:\n",
         (_ROWS_BY_TIME + "::test_a_run_that_ends_after_any_row_leaves_the_others_to_the_next",),
     ),
     Mutant(
-        "samzapy/container/boundaries.py",
+        "samzapy/container/commit/boundaries.py",
         "{ssp: behind(ssp, end) for ssp, end in ends.items()}",
         "ends",
         (_ROWS_BY_TIME + "::test_at_most_once_repeats_no_row_of_a_second_that_was_processed_in_part",),
@@ -262,21 +262,19 @@ _LOOP = (
         ("tests/unit/container/test_container.py",),
     ),
     Mutant(
-        "samzapy/container/policies/recovery.py",
+        "samzapy/container/errors/recovery.py",
         "if again is not None and not policy.ignores(failure):",
         "if again is not None:",
         (_POLICIES + "::test_an_ignored_exception_is_not_tried_again",),
     ),
     Mutant(
-        "samzapy/container/policies/recovery.py",
+        "samzapy/container/errors/recovery.py",
         "        return isinstance(failure, StoreRefused)\n",
         "        return True\n",
         (_POLICIES,),
     ),
-    Mutant(
-        "samzapy/container/policies/undo_journal.py", "in reversed(self._before):", "in self._before:", (_POLICIES,)
-    ),
-    Mutant("samzapy/container/policies/task_instance.py", "                begin()\n", "", (_POLICIES,)),
+    Mutant("samzapy/container/errors/undo_journal.py", "in reversed(self._before):", "in self._before:", (_POLICIES,)),
+    Mutant("samzapy/container/errors/task_instance.py", "                begin()\n", "", (_POLICIES,)),
     Mutant(
         "samzapy/config/stores.py",
         "store=name) or cache_mode,",
@@ -322,7 +320,7 @@ _COMMITS: tuple[Mutant, ...] = (
         ("tests/property/test_store_machine.py",),
     ),
     Mutant(
-        "samzapy/container/policies/collectors.py",
+        "samzapy/container/errors/collectors.py",
         "zip_longest(self._gathered.items(), mark, fillvalue=0):",
         "zip(self._gathered.items(), mark):",
         ("tests/unit/container/test_error_policies.py",),
@@ -346,7 +344,7 @@ _COMMITS: tuple[Mutant, ...] = (
         (_COMMIT,),
     ),
     Mutant(
-        "samzapy/container/transaction.py",
+        "samzapy/container/outputs/transaction.py",
         "            if self._producer.took_over:\n                self._must_own()\n",
         "",
         ("tests/unit/container/test_transaction_on_demand.py",),
@@ -370,7 +368,7 @@ _COMMITS: tuple[Mutant, ...] = (
         (_OWNED,),
     ),
     Mutant(
-        "samzapy/container/policies/dead_letters.py",
+        "samzapy/container/errors/dead_letters.py",
         "self._ids.letter(envelope, number)",
         "self._ids.letter(envelope, 0)",
         ("tests/unit/container/test_effectively_once.py", "tests/unit/container/test_error_policies.py"),
@@ -443,8 +441,8 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "samzapy/storage/kv/cached.py",
-        "if len(dirty) < self._batch_size and len(held) - len(dirty) >= room:",
-        "if len(dirty) < self._batch_size:",
+        "if len(dirty) < few and len(held) - len(dirty) >= room:",
+        "if len(dirty) < few:",
         ("tests/property/test_cache_room.py",),
     ),
 )

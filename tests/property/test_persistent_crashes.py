@@ -15,11 +15,11 @@ from samzapy import (
     SystemStreamPartition,
 )
 from samzapy.api.checkpoint import Checkpoint
+from samzapy.api.event_time import CheckpointStore
 from samzapy.api.lease import TaskProgress
-from samzapy.api.state_checkpoint import CheckpointStore
-from samzapy.container.context import ContainerTaskContext
 from samzapy.container.event_time.clock import EventClock
-from samzapy.container.state_checkpoints import KeptStateCheckpoints
+from samzapy.container.tasks.context import ContainerTaskContext
+from samzapy.container.tasks.state_checkpoints import KeptStateCheckpoints
 from samzapy.coordinator.clocks import Clocks, KeptClocks
 from samzapy.metrics import Registry
 from samzapy.operators.persistent import Distinct, NonWindowState, PersistentTask, Sum, WindowState

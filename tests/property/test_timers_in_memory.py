@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samzapy.api.engine import EngineSettings
-from samzapy.api.timers import TimerClock
+from samzapy.api.event_time import TimerClock
 from samzapy.config.stores import StoreConfig
 from samzapy.serializers import BytesSerde, MsgpackSerde
 from samzapy.storage.kv.memory import InMemoryStorageEngineFactory

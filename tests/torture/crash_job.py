@@ -12,14 +12,14 @@ from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
-from samzapy.container.clients import SystemClients
-from samzapy.container.factory import build_container
+from samzapy.container.restart import build_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
 from samzapy.errors import SamzapyError
 from samzapy.runner.adoption import adopt
 from samzapy.runner.prepare import prepare
 from samzapy.runner.running import NO_DRIVER
+from samzapy.system.clients import SystemClients
 from samzapy.system.factories import system_factory
 
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from urllib.parse import quote
 
-from samzapy.api.state_checkpoint import CheckpointStore
+from samzapy.api.event_time import CheckpointStore
 from samzapy.api.system import StreamSpec
 from samzapy.checkpoint.factories import Clients
 from samzapy.checkpoint.states.files import FileCheckpointStore

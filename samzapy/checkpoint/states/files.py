@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Collection
 from pathlib import Path
 
-from samzapy.api.state_checkpoint import CheckpointStore
+from samzapy.api.event_time import CheckpointStore
 from samzapy.errors import EnvironmentFailure, RestoreError
 
 _SUFFIX = ".state"

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Collection
 from typing import Any
 
-from samzapy.api.state_checkpoint import CheckpointStore
+from samzapy.api.event_time import CheckpointStore
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
 from samzapy.clock import SYSTEM_CLOCK, Clock

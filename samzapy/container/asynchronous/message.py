@@ -7,13 +7,12 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from samzapy.api.collector import MessageCollector
-from samzapy.api.control import ControlMessage
+from samzapy.api.collector import ControlMessage, MessageCollector
 from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
 from samzapy.api.stream import SystemStream
 from samzapy.api.task import TaskCallback
-from samzapy.container.collector import no_envelope
-from samzapy.container.policies.undecodable import Undecodable
+from samzapy.container.errors.undecodable import Undecodable
+from samzapy.container.outputs.collector import no_envelope
 
 
 @dataclass

@@ -12,10 +12,9 @@ from samzapy.container.asynchronous.event_loop import EventLoop
 from samzapy.container.asynchronous.task_instance import AsyncTaskInstance
 from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.event_time.control_messages import ControlRun
-from samzapy.container.inputs import Inputs
-from samzapy.container.loop_control import LoopControl
-from samzapy.container.run_loop import MAX_WAIT_S, RunLoop
-from samzapy.container.task_instance import TaskInstance
+from samzapy.container.inputs.inputs import Inputs
+from samzapy.container.run_loop import MAX_WAIT_S, LoopControl, RunLoop
+from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import TaskFailed
 
 #: A task that has so many messages waiting gets no more; when it has but so few, it gets some again.
@@ -46,11 +45,8 @@ class AsyncRunLoop(RunLoop):
         commit_ms: int,
         shutdown_ms: int,
         commit_max_delay_ms: int,
-        idle_ms: int = -1,
     ) -> None:
-        super().__init__(
-            tasks, inputs, committer, control, clock, window_ms=window_ms, commit_ms=commit_ms, idle_ms=idle_ms
-        )
+        super().__init__(tasks, inputs, committer, control, clock, window_ms=window_ms, commit_ms=commit_ms)
         self._async_tasks = tasks
         self._events = events
         self._shutdown_ms = shutdown_ms

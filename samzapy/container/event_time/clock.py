@@ -42,6 +42,9 @@ from samzapy.watermarks import IdleRule, Watermarks
 
 T = TypeVar("T")
 
+#: How often the idle rule looks, at least: milliseconds.
+_LOOK_MS = 1_000
+
 _event_time = attrgetter("event_time")
 
 
@@ -69,6 +72,7 @@ class EventClock:
         "_senders",
         "_stages",
         "intermediate",
+        "look_ms",
         "over",
     )
 
@@ -88,6 +92,8 @@ class EventClock:
         self._clock = clock
         self._idle_s = idle_ms / 1000.0
         self._exact = exact
+        #: How often to call `look_for_idle`; <= 0: never.
+        self.look_ms = min(idle_ms, _LOOK_MS)
         self.intermediate = frozenset(intermediate)
         self._marks = Watermarks(offsets)
         self._stages: Watermarks[SystemStreamPartition] = Watermarks(self.intermediate)

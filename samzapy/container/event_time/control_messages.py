@@ -13,14 +13,14 @@ import json
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from samzapy.api.control import CONTROL_HEADER, ControlMessage, Drain, EndOfStream, Watermark
+from samzapy.api.collector import CONTROL_HEADER, ControlMessage, Drain, EndOfStream, Watermark
 from samzapy.api.envelope import Headers, IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, RecordBatch
 from samzapy.config.job import JobConfig
-from samzapy.container.clients import SystemClients
-from samzapy.container.decode import Decoder
+from samzapy.container.inputs.decode import Decoder
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError, UnknownStream
+from samzapy.system.clients import SystemClients
 
 _NAMES: dict[type[ControlMessage], bytes] = {Watermark: b"watermark", EndOfStream: b"end-of-stream", Drain: b"drain"}
 

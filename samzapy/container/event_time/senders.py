@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from samzapy.api.checkpoint import SenderState
-from samzapy.api.control import Drain, EndOfStream, Watermark
+from samzapy.api.collector import Drain, EndOfStream, Watermark
 from samzapy.container.event_time.control_messages import SentControl
 from samzapy.watermarks import IdleRule, Watermarks
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from math import inf
 
 from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.event_time import TimerClock
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.timers import TimerClock
 from samzapy.clock import Clock
 from samzapy.container.event_time.clock import EventClock
 from samzapy.storage.views.timers import NEVER, Timer, TimerStore

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
 
-from samzapy.api.collector import MessageCollector
+from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.context import Context
-from samzapy.api.coordinator import TaskCoordinator
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.examples.flight_engines.report import ReportingTask
 from samzapy.storage.views import Cell, CubeStore

@@ -6,9 +6,8 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
-from samzapy.api.collector import MessageCollector
+from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.context import Context
-from samzapy.api.coordinator import TaskCoordinator
 from samzapy.api.envelope import OutgoingMessageEnvelope
 from samzapy.api.stream import SystemStream
 from samzapy.api.task import EndOfStreamListenerTask, InitableTask, StreamTask

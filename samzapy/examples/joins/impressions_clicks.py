@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from samzapy.api.collector import MessageCollector
+from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.context import Context
-from samzapy.api.coordinator import TaskCoordinator
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.task import EndOfStreamListenerTask, WindowableTask
 from samzapy.examples.joins.sending import SendingTask, inputs

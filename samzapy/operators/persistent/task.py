@@ -6,13 +6,10 @@ from abc import abstractmethod
 from inspect import iscoroutinefunction
 from typing import Generic, TypeVar
 
-from samzapy.api.collector import MessageCollector
+from samzapy.api.collector import ControlMessage, MessageCollector, TaskCoordinator
 from samzapy.api.context import Context
-from samzapy.api.control import ControlMessage
-from samzapy.api.coordinator import TaskCoordinator
 from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
-from samzapy.api.event_time import ClockListenerTask, TaskClock
-from samzapy.api.state_checkpoint import StateCheckpointTask, TimedState
+from samzapy.api.event_time import ClockListenerTask, StateCheckpointTask, TaskClock, TimedState
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import InitableTask, StreamTask
 from samzapy.errors import RestoreError

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from samzapy.api.collector import MessageCollector
+from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.context import Context
-from samzapy.api.coordinator import TaskCoordinator
 from samzapy.api.task import EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.reader import Reader

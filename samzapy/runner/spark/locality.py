@@ -6,18 +6,16 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import ExitStack, closing
+from contextlib import closing
 from types import TracebackType
 from typing import Any, final
 
-from samzapy.api.checkpoint import CheckpointManager, JobRecord
-from samzapy.checkpoint import manager_for
+from samzapy.api.checkpoint import JobRecord
 from samzapy.config.job import JobConfig
-from samzapy.container.clients import SystemClients
+from samzapy.container.job_records import JobRecords
 from samzapy.coordinator.attempt import Place
 from samzapy.errors import RestoreError, SamzapyError
 from samzapy.job.model import ContainerModel
-from samzapy.system.factories import system_factory
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +33,8 @@ class Locality:
     """
 
     def __init__(self, config: JobConfig) -> None:
-        self._config = config
-        self._kept = config.placement.host_affinity and config.task.checkpoint is not None
+        self._records = JobRecords(config, "locality")
+        self._kept = config.placement.host_affinity and self._records.kept
         self._places: dict[str, Place] = {}
         self._written: dict[str, str] = {}
         self._lock = threading.Lock()
@@ -72,8 +70,8 @@ class Locality:
 
     def _read(self) -> None:
         try:
-            with ExitStack() as stack:
-                self._places = from_json(self._manager(stack).read_record(JobRecord.LOCALITY))
+            with closing(self._records):
+                self._places = from_json(self._records.checkpoints.read_record(JobRecord.LOCALITY))
         except SamzapyError as cause:
             logger.warning("Where the tasks' local state lies is not known: %s", cause)
         self._written = {task: place.host for task, place in self._places.items()}
@@ -90,16 +88,11 @@ class Locality:
         if hosts == self._written:
             return
         try:
-            with ExitStack() as stack:
-                self._manager(stack).write_record(JobRecord.LOCALITY, to_json(places))
+            with closing(self._records):
+                self._records.checkpoints.write_record(JobRecord.LOCALITY, to_json(places))
             self._written = hosts
         except SamzapyError as cause:
             logger.warning("Where the tasks' local state lies was not written down: %s", cause)
-
-    def _manager(self, stack: ExitStack) -> CheckpointManager:
-        name = f"{self._config.key}-locality"
-        clients = stack.enter_context(closing(SystemClients(self._config.systems, system_factory, name)))
-        return stack.enter_context(closing(manager_for(self._config, clients)))
 
 
 def to_json(places: Mapping[str, Place]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from itertools import chain, filterfalse, islice
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from samzapy.errors import SerdeError
@@ -32,8 +32,10 @@ class CachedStore(ScanningStore[K, V]):
       assignment instead of a move in that order; nothing as long as there is room.
     - Dirty values are serialized together, and as late as possible: at `flush`, before a range is read, and where the
       hand meets one that was not used while at least `batch_size` are dirty, or too few are clean to make room: then
-      up to `batch_size` such. So a dirty key is always held, and a key that is put again and again is serialized once.
-      `MOST_DIRTY` bounds what a commit finds unserialized.
+      the `batch_size` that were changed longest ago. So a dirty key is always held, and a key that is put again and
+      again is serialized once. `MOST_DIRTY` bounds what a commit finds unserialized.
+    - Every batch is in the order of each key's last change, and everything still dirty was changed after it. So the
+      records of a commit are in that order, whatever the sizes of cache and batch.
     - An absent key is held as absent.
     - A value that does not serialize is found when its batch is, not at its `put`; the error names its key.
     - Values are handed out by reference: a change without `put` is seen by later gets until the value is evicted, and
@@ -46,16 +48,19 @@ class CachedStore(ScanningStore[K, V]):
     """
 
     __slots__ = (
-        "_batch_size", "_cache_size", "_deleted", "_deletes", "_dirty", "_flushes", "_gets", "_hand", "_held", "_misses", "_most_dirty", "_plain", "_puts", "_room", "_used", "_usual",
+        "_batch_size", "_cache_size", "_changed", "_deleted", "_deletes", "_dirty", "_flushes", "_gets", "_hand", "_held", "_misses", "_most_dirty", "_oldest", "_plain", "_room", "_used", "_usual",
     )  # fmt: skip
 
     def __init__(self, codec: EntryCodec, uncommitted: UncommittedStore, cache_size: int, batch_size: int) -> None:
         super().__init__(codec, uncommitted)
-        # Every entry; the dirty ones among them; those used again since the hand was there, None until it has moved.
+        # Every entry; the dirty ones among them, each with the number of its last change; those used again since the hand
+        # was there, None until it has moved.
         self._held: dict[Any, V | None] = {}
-        self._dirty: dict[Any, None] = {}
+        self._dirty: dict[Any, int] = {}
         self._used: dict[Any, None] | None = None
         self._hand: Iterator[Any] = iter(())
+        # Dirty entries as they were at some time, the one changed longest ago first.
+        self._oldest: Iterator[tuple[Any, int]] = iter(())
         self._plain = codec.plain_types
         # Comparing with one type costs half of looking it up among several.
         self._usual: type | None = next((each for each in (str, bytes, int) if each in self._plain), None)
@@ -64,7 +69,7 @@ class CachedStore(ScanningStore[K, V]):
         self._room = max(1, cache_size // _SHARE)
         self._most_dirty = max(batch_size, MOST_DIRTY)
         self._deleted = False
-        self._gets = self._misses = self._puts = self._deletes = self._flushes = 0
+        self._gets = self._misses = self._changed = self._deletes = self._flushes = 0
 
     def get(self, key: K) -> V | None:
         """The value of `key`, None if it has none."""
@@ -82,8 +87,10 @@ class CachedStore(ScanningStore[K, V]):
         entry = key if type(key) is self._usual else self._entry(key)
         if value is None:
             self._codec.check_value(key, value)
-        self._puts += 1
-        if entry in self._dirty:
+        stamp = self._changed = self._changed + 1
+        dirty = self._dirty
+        if entry in dirty:
+            dirty[entry] = stamp
             if self._used is not None:
                 self._used[entry] = None
             self._held[entry] = value
@@ -93,6 +100,7 @@ class CachedStore(ScanningStore[K, V]):
     def delete(self, key: K) -> None:
         """Remove `key`."""
         entry = key if type(key) is self._usual else self._entry(key)
+        self._changed += 1
         self._deletes += 1
         self._deleted = True
         self._change(entry, None)
@@ -186,7 +194,7 @@ class CachedStore(ScanningStore[K, V]):
     def _change(self, entry: Hashable, value: V | None) -> None:
         held, dirty = self._held, self._dirty
         held[entry] = value
-        dirty[entry] = None
+        dirty[entry] = self._changed
         if len(held) > self._cache_size:
             self._make_room()
         elif len(dirty) >= self._most_dirty:
@@ -194,8 +202,9 @@ class CachedStore(ScanningStore[K, V]):
 
     def _make_room(self) -> None:
         """Evict a part of the cache. It ends: a dirty entry is passed over only while enough clean ones are left to take
-        instead, and the hand takes every mark away."""
+        instead, or after others have become clean, and the hand takes every mark away."""
         held, dirty, room = self._held, self._dirty, self._room
+        few = self._batch_size
         if self._used is None:
             self._used = {}
         used = self._used
@@ -205,28 +214,41 @@ class CachedStore(ScanningStore[K, V]):
                     del used[entry]
                     continue
                 if entry in dirty:
-                    if len(dirty) < self._batch_size and len(held) - len(dirty) >= room:
+                    if len(dirty) < few and len(held) - len(dirty) >= room:
                         continue
-                    self._serialize_unused(entry)
+                    self._serialize_oldest()
+                    few = len(held) + 1
+                    if entry in dirty:
+                        continue
                 del held[entry]
                 room -= 1
                 if not room:
                     return
             self._hand = iter(list(held))
 
-    def _serialize_unused(self, entry: Hashable) -> None:
-        """One batch: `entry`, and others that the hand would take, too."""
-        dirty = self._dirty
-        unused = filterfalse((self._used or ()).__contains__, dirty)
-        batch = dict.fromkeys(chain((entry,), islice(unused, self._batch_size)))
+    def _serialize_oldest(self) -> None:
+        """One batch, at least one entry: those that were changed longest ago. There is a dirty entry."""
+        dirty, batch = self._dirty, list[Any]()
+        while not batch:
+            for entry, stamp in self._oldest:
+                # One that was changed since is younger than all that stand here.
+                if dirty.get(entry) == stamp:
+                    batch.append(entry)
+                    if len(batch) == self._batch_size:
+                        break
+            else:
+                if not batch:
+                    self._oldest = iter(sorted(dirty.items(), key=itemgetter(1)))
         self._serialize(batch)
-        for each in batch:
-            del dirty[each]
+        for entry in batch:
+            del dirty[entry]
 
     def _serialize_all(self) -> None:
-        if self._dirty:
-            self._serialize(self._dirty)
+        dirty = self._dirty
+        if dirty:
+            self._serialize(sorted(dirty, key=dirty.__getitem__))
             self._dirty = {}
+            self._oldest = iter(())
             self._deleted = False
 
     def _serialize(self, entries: Collection[Any]) -> None:
@@ -244,6 +266,7 @@ class CachedStore(ScanningStore[K, V]):
         self._dirty.clear()
         self._used = None
         self._hand = iter(())
+        self._oldest = iter(())
         self._deleted = False
 
     def close(self) -> None:
@@ -258,7 +281,7 @@ class CachedStore(ScanningStore[K, V]):
             "gets": self._gets,
             "hits": self._gets - self._misses,
             "misses": self._misses,
-            "puts": self._puts,
+            "puts": self._changed - self._deletes,
             "deletes": self._deletes,
             "scans": self._scans,
             "flushes": self._flushes,

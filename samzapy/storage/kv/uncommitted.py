@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 
@@ -15,7 +16,8 @@ _UNCHANGED: bytes | None = bytes(bytearray(b"unchanged"))
 
 
 class UncommittedStore:
-    """One task's changes to one store, one entry a key, over an engine that holds what is committed.
+    """One task's changes to one store, one entry a key, in the order of each key's last change, over an engine that holds
+    what is committed.
 
     `max_bytes` is the budget of `over_budget`: serialized keys and values, without Python's own overhead.
     `max_record_bytes` is what the changelog takes as one record (key and value), None for no limit; `overhead` bytes of
@@ -53,7 +55,11 @@ class UncommittedStore:
         if limit is not None and size > limit:
             self._refuse_larger_than(limit, [key], [value])
         self._bytes += size
-        self._changes[key] = value
+        changes = self._changes
+        if key in changes:
+            self._order.moved = True
+            del changes[key]
+        changes[key] = value
 
     def put_all(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         """Set keys to values, None meaning a deletion. Raises RecordTooLarge, and then takes none of them."""
@@ -63,7 +69,18 @@ class UncommittedStore:
         if limit is not None and size > limit and max(map(len, keys)) + _longest(values) > limit:
             self._refuse_larger_than(limit, keys, values)
         self._bytes += size
-        self._changes.update(zip(keys, values, strict=True))
+        changes = self._changes
+        together = len(changes) + len(keys)
+        changes.update(zip(keys, values, strict=True))
+        if len(changes) < together:
+            self._move_to_end(keys)
+
+    def _move_to_end(self, keys: Sequence[bytes]) -> None:
+        """Some of these keys were there before, or come more than once."""
+        changes = self._changes
+        self._order.moved = True
+        # A map that is drained takes each key out and puts it back at the end.
+        deque(map(changes.__setitem__, keys, map(changes.pop, keys)), maxlen=0)
 
     def _refuse_larger_than(self, limit: int, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         for key, value in zip(keys, values, strict=True):

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
+from samzapy.api.engine import EngineSettings, EntrySerdes, StorageEngine, StorageEngineFactory, StoreViewFactory
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.serde import Serde
-from samzapy.api.view import EntrySerdes, StoreViewFactory
 from samzapy.config.stores import StoreConfig
 
 #: From a task's key-value store to what the task gets.

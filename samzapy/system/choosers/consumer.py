@@ -1,15 +1,101 @@
-"""The systems' consumers as one, which hands out what its chooser chooses."""
+"""Combines the consumers of all systems into one, which returns what its chooser chooses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import RecordBatch, SystemConsumer
+from samzapy.api.system import RecordBatch, SystemConsumer, WaitingRecords
+from samzapy.clock import Clock
 from samzapy.system.choosers.bootstrap import Bootstrap
-from samzapy.system.choosers.buffer import PartitionBuffer
 from samzapy.system.choosers.chooser import Chooser
-from samzapy.system.choosers.portion import Portion
+
+
+class PartitionBuffer(WaitingRecords):
+    """Batches in order, taken from at the front. `size`: the bytes of the values that wait, whole batches."""
+
+    __slots__ = ("_at", "_batches", "_records", "size")
+
+    def __init__(self) -> None:
+        self._batches: deque[RecordBatch] = deque()
+        self._at = 0
+        self._records = 0
+        self.size = 0
+
+    def __len__(self) -> int:
+        return self._records
+
+    @property
+    def offset(self) -> int:
+        return self._batches[0].offsets[self._at]
+
+    @property
+    def timestamps(self) -> Sequence[int]:
+        return self._batches[0].timestamps[self._at :]
+
+    def add(self, batch: RecordBatch) -> None:
+        """Put a batch behind what waits."""
+        self._batches.append(batch)
+        self._records += len(batch.offsets)
+        self.size += _size(batch)
+
+    def take(self, records: int) -> RecordBatch:
+        """Take up to `records` from the front, all from one polled batch."""
+        batch, start = self._batches[0], self._at
+        stop = min(start + records, len(batch.offsets))
+        self._records -= stop - start
+        if stop == len(batch.offsets):
+            self._batches.popleft()
+            self.size -= _size(batch)
+            self._at = 0
+        else:
+            self._at = stop
+        if stop - start == len(batch.offsets):
+            return batch
+        return batch.part(start, stop)
+
+    def clear(self) -> None:
+        """Drop what waits."""
+        self._batches.clear()
+        self._at = self._records = self.size = 0
+
+
+def _size(batch: RecordBatch) -> int:
+    return sum(map(len, filter(None, batch.values)))
+
+
+_SECONDS = 0.02
+_FIRST = 64
+
+
+class Portion:
+    """As many records as took the reader about 20 ms, judged by when it comes back for more; `most` at most."""
+
+    __slots__ = ("_clock", "_given", "_given_at", "_most", "records")
+
+    def __init__(self, clock: Clock, most: int) -> None:
+        self._clock = clock
+        self._most = most
+        self._given = 0
+        self._given_at = clock.monotonic()
+        self.records = min(_FIRST, most)
+
+    def asked(self) -> None:
+        """The reader is done with what it was given."""
+        if not self._given:
+            return
+        took = self._clock.monotonic() - self._given_at
+        if took > 2 * _SECONDS:
+            self.records = max(1, int(self._given * _SECONDS / took))
+        elif took < _SECONDS / 2 and self._given >= self.records:
+            self.records = min(2 * self.records, self._most)
+
+    def given(self, records: int) -> None:
+        """The reader gets so many."""
+        self._given = records
+        self._given_at = self._clock.monotonic()
+
 
 #: A partition with so much waiting is not fetched any further until half of it has been chosen.
 MOST_WAITING_BYTES = 16_777_216

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from samzapy.api.chooser import MessageChooser
 from samzapy.api.context import JobContext
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import MessageChooser
 from samzapy.config.choosers import BOOTSTRAP_PRIORITY, ChooserConfig
 from samzapy.config.job import JobConfig
 from samzapy.config.streams import StreamConfig
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import PluginError, load_class
-from samzapy.system.choosers.batching import Batching
-from samzapy.system.choosers.chooser import Chooser
-from samzapy.system.choosers.tiered import Tiered
-from samzapy.system.choosers.turns import JobsOwn, RoundRobin
+from samzapy.system.choosers.chooser import Batching, Chooser, JobsOwn, RoundRobin, Tiered
 
 
 def is_wanted(config: JobConfig, ssps: Iterable[SystemStreamPartition]) -> bool:

@@ -12,10 +12,9 @@ from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, Syste
 from samzapy.clock import Clock
 from samzapy.config.database import DatabaseConfig
 from samzapy.errors import EnvironmentFailure, UnknownPartition, UnknownStream
-from samzapy.system.database.connection import Database
+from samzapy.system.database.connection import Database, bound, micros, now_s
 from samzapy.system.database.order import ROW_BITS, upcoming_of
 from samzapy.system.database.table import SourceTable, find_table
-from samzapy.system.database.times import bound, micros, now_s
 
 
 class DatabaseAdmin(SystemAdmin):

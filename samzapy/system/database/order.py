@@ -12,10 +12,10 @@ import sqlalchemy as sa
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.errors import EnvironmentFailure
+from samzapy.system.database.connection import bound, micros
 from samzapy.system.database.rows import Row, Rows
 from samzapy.system.database.settled import SettledNumbers, SettledSeconds
 from samzapy.system.database.table import SourceTable
-from samzapy.system.database.times import bound, micros
 
 #: Bits of a timestamp's offset that number the rows of one second.
 ROW_BITS = 30

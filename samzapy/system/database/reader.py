@@ -1,18 +1,160 @@
-"""What a consumer reads from: the tables of one database."""
+"""Reads the tables of one database for a consumer: when to look again, from where to where, and which rows are in
+which partition.
+"""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Sequence
 
+import sqlalchemy as sa
+
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import RecordBatch
 from samzapy.clock import Clock
 from samzapy.config.database import DatabaseConfig
-from samzapy.errors import UnknownStream
+from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, UnknownPartition, UnknownStream
 from samzapy.system.database.connection import Database
-from samzapy.system.database.stream import TableStream
-from samzapy.system.database.table import find_table
+from samzapy.system.database.order import ByNumber, ByTime, Order, Page, upcoming_of, whole_seconds
+from samzapy.system.database.rows import Record, Row, Rows
+from samzapy.system.database.settled import SettledNumbers, SettledSeconds, writers_of
+from samzapy.system.database.table import SourceTable, find_table
 from samzapy.system.embedded.consumer import Fetch, LogReader
+from samzapy.system.partitioner import partition_of
+
+_POSTGRES = sa.text(
+    "SELECT last_value FROM pg_sequences WHERE to_regclass(quote_ident(schemaname) || '.' || quote_ident(sequencename))"
+    " = pg_get_serial_sequence(:table, :column)::regclass"
+)
+_SQLITE = sa.text("SELECT seq FROM sqlite_sequence WHERE name = :table")
+
+
+def last_number(connection: sa.Connection, source: SourceTable) -> int | None:
+    """The last number of the order column that was given out; None where nobody knows: the column is not filled from a
+    sequence of its own, or it may not be looked at."""
+    dialect = connection.dialect
+    found = None
+    if dialect.name == "postgresql":
+        table = dialect.identifier_preparer.format_table(source.table)
+        found = connection.scalar(_POSTGRES, {"table": table, "column": source.order.name})
+    elif dialect.name == "sqlite" and source.order.primary_key and sa.inspect(connection).has_table("sqlite_sequence"):
+        found = connection.scalar(_SQLITE, {"table": source.table.name})
+    return None if found is None else int(found)
+
+
+logger = logging.getLogger(__name__)
+
+#: Rows of one statement; drivers hold all of them in memory.
+_ROWS_A_PAGE = 2000
+
+
+class TableStream:
+    """The partitions of one table, each with a query of its own, as each is somewhere else."""
+
+    def __init__(self, source: SourceTable, connection: sa.Connection, clock: Clock) -> None:
+        self._source = source
+        self._rows = Rows(source, connection.dialect.name)
+        self._partitions = source.config.partitions
+        self._clock = clock
+        self._due = clock.monotonic()
+        self._pause_s = source.config.poll_interval_ms / 1000
+        self._order: Order | None = None
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds until the table should be looked at."""
+        return self._due - self._clock.monotonic()
+
+    def boundary(self, offset: int) -> int:
+        """The first offset from `offset` on that can be started at again."""
+        return whole_seconds(offset) if self._source.by_time else offset
+
+    def check(self, ssps: Iterable[SystemStreamPartition]) -> None:
+        """Raise UnknownPartition for one that the stream does not have."""
+        for ssp in ssps:
+            if not 0 <= ssp.partition < self._partitions:
+                raise UnknownPartition(ssp.system, ssp.stream, ssp.partition, self._partitions)
+
+    def read(
+        self, connection: sa.Connection, positions: dict[SystemStreamPartition, int], max_records: int
+    ) -> dict[SystemStreamPartition, Fetch]:
+        """What may be read now, at most so many records; nothing before the table is due."""
+        if self.wait_s > 0:
+            return {}
+        if self._order is None:
+            self._order = self._begin(connection, positions)
+        self._refuse_lost_rows(connection)
+        end = self._order.end(connection)
+        fetched, idle = {}, True
+        for ssp, position in positions.items():
+            if position >= end:
+                fetched[ssp] = Fetch(position, None)
+                continue
+            page = self._order.page(connection, ssp, (position, end), min(max_records, _ROWS_A_PAGE))
+            fetched[ssp] = self._fetch(ssp, page)
+            idle = idle and page.position >= end
+            batch = fetched[ssp].batch
+            max_records -= len(batch.offsets) if batch else 0
+            if max_records <= 0:
+                idle = False
+                break
+        if idle:
+            self._due = self._clock.monotonic() + self._pause_s
+        return fetched
+
+    def _fetch(self, ssp: SystemStreamPartition, page: Page) -> Fetch:
+        found: list[tuple[int, Record]] = [(offset, self._rows.record(row, offset)) for offset, row in page.rows]
+        if not found:
+            return Fetch(page.position, None)
+        offsets, records = zip(*found, strict=True)
+        keys, values, times = zip(*records, strict=True)
+        return Fetch(page.position, RecordBatch(ssp, offsets, keys, values, times))
+
+    def _is_of(self, ssp: SystemStreamPartition, row: Row) -> bool:
+        return self._partitions == 1 or partition_of(self._rows.key(row) or b"", self._partitions) == ssp.partition
+
+    def _begin(self, connection: sa.Connection, positions: dict[SystemStreamPartition, int]) -> Order:
+        source = self._source
+        if source.by_time:
+            return ByTime(source, self._rows, self._is_of, SettledSeconds(source, self._clock))
+        self._refuse_new_numbers(connection, positions)
+        writers = writers_of(connection, source.table)
+        # What is not read yet only: a position may be sought back later, and what is settled stays so.
+        settled = SettledNumbers(source, min(positions.values()), writers, self._clock)
+        return ByNumber(source, self._rows, self._is_of, settled)
+
+    def _refuse_new_numbers(self, connection: sa.Connection, positions: dict[SystemStreamPartition, int]) -> None:
+        """A table that counts from the beginning again would be silent until it is past the old positions."""
+        upcoming = upcoming_of(connection, self._source, 0)
+        ahead = {ssp: position for ssp, position in positions.items() if position > upcoming}
+        if not ahead:
+            return
+        ssp, position = max(ahead.items(), key=lambda item: item[1])
+        last = last_number(connection, self._source)
+        if last is None:
+            logger.warning("%s@%d: the last row is %d; were the rows after it deleted?", ssp, position, upcoming - 1)
+        elif position > max(upcoming, last + 1):
+            repair = "the table has begun to count anew; start from its beginning: samzapy checkpoint set JOB oldest"
+            raise OffsetOutOfRange(ssp, position, 0, max(upcoming, last + 1), repair)
+
+    def _refuse_lost_rows(self, connection: sa.Connection) -> None:
+        """Rows without a place in the order, or before the first, would never be read."""
+        source, order = self._source, self._source.order
+        lost: list[sa.ColumnElement[bool]] = [order.is_(None)] if source.may_be_null else []
+        if not source.by_time:
+            lost.append(order < 0)
+        if not lost:
+            return
+        row = connection.execute(sa.select(*self._rows.selected).where(sa.or_(*lost)).limit(1)).first()
+        if row is not None:
+            key = (self._rows.key(row) or b"NULL").decode(errors="replace")
+            allowed = "a timestamp" if source.by_time else "an integer >= 0"
+            raise EnvironmentFailure(
+                f"{source.where}: {source.config.prefix}order.by: the row with key {key} has "
+                f"{order.name}={self._rows.order(row)}, expected {allowed} in every row of table {source.config.table}"
+            )
+
 
 #: Between two reads of a table that has more, for the caller's sake: never no time at all.
 _LEAST_WAIT_S = 0.001

@@ -17,8 +17,8 @@ import orjson
 import sqlalchemy as sa
 
 from samzapy.errors import SerdeError
+from samzapy.system.database.connection import micros
 from samzapy.system.database.table import Column, SourceTable
-from samzapy.system.database.times import micros
 
 Row = Any
 

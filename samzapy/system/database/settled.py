@@ -1,31 +1,91 @@
-"""Up to where a table may be read without a row turning up later that belongs before.
+"""Decides how far a table may be read, so that no row turns up later that belongs before.
 
-Rows get their place (a number from a sequence, a time) while they are written, and are seen when their transaction
-commits: 8 may be there while 7 is not yet. A reader that went past 7 would never see it. So it goes only as far as
+Rows get their place (a number from a sequence, a time) while they are written. Readers see them when their transaction
+commits: 8 may be there while 7 is not yet, and a reader that went past 7 would never see it. So a reader goes only as far as
 
-*   the numbers follow one another without a gap, or
-*   everything up to a number that was the greatest when all transactions that were writing then (PostgreSQL shows their
-    locks) have ended, and the safety lag has passed. A number below that is free for good: rolled back, or deleted.
+1. the numbers follow one another without a gap, or
+2. a number that was the greatest at a moment since which every transaction that was writing then has ended (PostgreSQL
+   shows their locks) and the safety lag has passed. A number below it is free for good: rolled back, or deleted.
 
-That holds for numbers drawn by the statement that writes the row: identity, serial, a default or a trigger with nextval,
-in a sequence without a cache. Who draws them earlier (a mapper that takes blocks of ids, the application's own counter)
-has to say how much earlier, at most, by `database.safety.lag.ms`.
+This holds for numbers that the statement that writes the row draws: identity, serial, a default or a trigger with
+nextval, in a sequence without a cache. A writer that draws them earlier (a mapper that takes blocks of ids, the
+application's own counter) has to state how much earlier, at most, by `database.safety.lag.ms`.
 
-With timestamps there are no gaps to see, and a transaction may begin, and so take its time, before it writes: there it is
-the lag alone, by the database's own clock; the writers' clocks, if they are others, may be off by what the lag has to spare.
+Timestamps leave no gaps to see, and a transaction may take its time before it writes. There the lag alone counts, by
+the database's own clock. If the writers have other clocks, the lag has to cover the difference.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import Protocol
 
 import sqlalchemy as sa
 
 from samzapy.clock import Clock
+from samzapy.system.database.connection import now_s
 from samzapy.system.database.table import SourceTable
-from samzapy.system.database.times import now_s
-from samzapy.system.database.writers import Writers
+
+#: A transaction that has written, or may: an INSERT takes this lock on the table before it draws its number from the
+#: sequence, and gives it back after its rows can be seen. `virtualtransaction` names a transaction before it has an id.
+_LOCKS = sa.text(
+    "SELECT DISTINCT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND granted"
+    " AND mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    " AND (relation = to_regclass(:name) OR relation IN (SELECT relid FROM pg_partition_tree(to_regclass(:name))))"
+)
+
+
+class Writers(Protocol):
+    """Asked again and again; `default_lag_ms` is what has to be waited besides."""
+
+    default_lag_ms: int
+
+    def now(self, connection: sa.Connection) -> frozenset[str]:
+        """The open transactions that may have written to the table."""
+        ...
+
+
+class PostgresWriters:
+    """PostgreSQL tells from its locks, whatever else is going on in the database."""
+
+    default_lag_ms = 0
+
+    def __init__(self, table: str) -> None:
+        self._name = {"name": table}
+
+    def now(self, connection: sa.Connection) -> frozenset[str]:
+        return frozenset(connection.scalars(_LOCKS, self._name))
+
+
+class OneWriter:
+    """SQLite: who commits later has begun to write later."""
+
+    default_lag_ms = 0
+
+    def now(self, connection: sa.Connection) -> frozenset[str]:
+        return frozenset()
+
+
+class UnseenWriters:
+    """Any other database, and a PostgreSQL that follows another one: only waiting helps."""
+
+    default_lag_ms = 10_000
+
+    def now(self, connection: sa.Connection) -> frozenset[str]:
+        return frozenset()
+
+
+def writers_of(connection: sa.Connection, table: sa.Table) -> Writers:
+    """Who writes to the table, by what this database can tell."""
+    name = connection.dialect.name
+    if name == "sqlite":
+        return OneWriter()
+    if name == "postgresql" and not connection.scalar(sa.text("SELECT pg_is_in_recovery()")):
+        return PostgresWriters(connection.dialect.identifier_preparer.format_table(table))
+    return UnseenWriters()
+
 
 logger = logging.getLogger(__name__)
 

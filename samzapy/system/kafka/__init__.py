@@ -2,11 +2,12 @@
 
 factory   settings -> clients
 settings  job file keys -> librdkafka properties; keys that carry a guarantee are refused
-client    one librdkafka handle: its log, its alarms, and whether it reaches the cluster
+client    one librdkafka handle: its log, its errors, and what it knows of the cluster
 consumer  assigned partitions -> columns of committed records
 producer  records -> topics, every one acknowledged; transactions
+queue     records -> librdkafka's queue; delivery reports
 admin     topics and offsets
-errors    librdkafka's errors -> samzapy's, by what is to be done about them
+errors    librdkafka's errors -> samzapy's, by the reaction that they need
 """
 
 from samzapy.system.kafka.factory import KafkaSystemFactory

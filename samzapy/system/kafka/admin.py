@@ -19,9 +19,8 @@ from samzapy.errors import (
     RetriableError,
     UnknownStream,
 )
-from samzapy.system.kafka.client import Alarms, make_client, reach
+from samzapy.system.kafka.client import ClientErrors, make_client, partition_counts, reach
 from samzapy.system.kafka.errors import UNKNOWN_TOPIC, error_of, general_error, one_line
-from samzapy.system.kafka.topics import partition_counts
 
 _REQUEST_S = 15.0
 #: How long a topic's creation or deletion may take to show in the metadata.
@@ -55,9 +54,9 @@ _BETWEEN_LEADERS = frozenset(
 class KafkaAdmin(SystemAdmin):
     """Every call waits at most 30 s and raises EnvironmentFailure or RetriableError after that."""
 
-    def __init__(self, properties: Mapping[str, str], alarms: Alarms, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, properties: Mapping[str, str], client_errors: ClientErrors, clock: Clock = SYSTEM_CLOCK) -> None:
         self._properties = properties
-        self._alarms = alarms
+        self._client_errors = client_errors
         self._clock = clock
         self._made: Any = None
         self._closed = False
@@ -81,16 +80,18 @@ class KafkaAdmin(SystemAdmin):
                 return False
             if error.code() in _IMPOSSIBLE:
                 raise ConfigError([ConfigProblem(spec.stream, None, one_line(error))]) from cause
-            raise general_error(error, self._alarms.system, spec.stream) from cause
+            raise general_error(error, self._client_errors.system, spec.stream) from cause
         self._known.add(spec.stream)
         self._wait(f"topic '{spec.stream}' has no leaders", lambda: _has_leaders(self._topic(spec.stream), spec))
         # The metadata know a leader a little before it knows itself.
-        made = [SystemStreamPartition(self._alarms.system, spec.stream, number) for number in range(spec.partitions)]
+        made = [
+            SystemStreamPartition(self._client_errors.system, spec.stream, number) for number in range(spec.partitions)
+        ]
         self._list_offsets(made, OffsetSpec.latest())
         return True
 
     def grow(self, stream: str, partitions: int) -> None:
-        system = self._alarms.system
+        system = self._client_errors.system
         found = self.describe(stream)
         if found is None:
             raise UnknownStream(system, stream)
@@ -123,7 +124,7 @@ class KafkaAdmin(SystemAdmin):
             error = error_of(cause)
             if error.code() in UNKNOWN_TOPIC or error.code() == KafkaError.TOPIC_EXCEPTION:
                 return None
-            raise general_error(error, self._alarms.system, stream) from cause
+            raise general_error(error, self._client_errors.system, stream) from cause
         resource = ConfigResource(ResourceType.TOPIC, stream)
         try:
             configs = self._result(client.describe_configs([resource], request_timeout=_REQUEST_S)[resource], stream)
@@ -134,7 +135,7 @@ class KafkaAdmin(SystemAdmin):
         return StreamDescription(stream, len(found.partitions), str(found.topic_id), config, replicas)
 
     def list_streams(self) -> list[str]:
-        return sorted(name for name in reach(self._client, self._alarms).topics if not name.startswith("__"))
+        return sorted(name for name in reach(self._client, self._client_errors).topics if not name.startswith("__"))
 
     def offsets(self, ssps: Iterable[SystemStreamPartition]) -> dict[SystemStreamPartition, OffsetRange]:
         chosen = list(ssps)
@@ -166,7 +167,7 @@ class KafkaAdmin(SystemAdmin):
     def longest_transaction_ms(self) -> int | None:
         """A broker's `transaction.max.timeout.ms`; None without the right to see it."""
         client = self._client
-        resource = ConfigResource(ResourceType.BROKER, str(min(reach(client, self._alarms).brokers)))
+        resource = ConfigResource(ResourceType.BROKER, str(min(reach(client, self._client_errors).brokers)))
         answer = client.describe_configs([resource], request_timeout=_REQUEST_S)[resource]
         try:
             entry = answer.result(_SETTLE_S).get("transaction.max.timeout.ms")
@@ -175,7 +176,7 @@ class KafkaAdmin(SystemAdmin):
         return None if entry is None or entry.value is None else int(entry.value)
 
     def most_replicas(self) -> int | None:
-        return len(reach(self._client, self._alarms).brokers)
+        return len(reach(self._client, self._client_errors).brokers)
 
     def close(self) -> None:
         self._closed = True
@@ -184,15 +185,15 @@ class KafkaAdmin(SystemAdmin):
     @property
     def _client(self) -> Any:
         if self._closed:
-            raise EnvironmentFailure(f"the admin of system '{self._alarms.system}' is closed")
+            raise EnvironmentFailure(f"the admin of system '{self._client_errors.system}' is closed")
         if self._made is None:
-            client = make_client(AdminClient, self._properties, self._alarms)
-            reach(client, self._alarms)
+            client = make_client(AdminClient, self._properties, self._client_errors)
+            reach(client, self._client_errors)
             self._made = client
         return self._made
 
     def _topic(self, stream: str) -> Any:
-        return reach(self._client, self._alarms).topics.get(stream)
+        return reach(self._client, self._client_errors).topics.get(stream)
 
     def _list_offsets(self, ssps: list[SystemStreamPartition], *specs: Any) -> list[dict[SystemStreamPartition, int]]:
         """The offsets, by each of `specs`; asks again for as long as a partition is between leaders, 30 s at most.
@@ -204,7 +205,7 @@ class KafkaAdmin(SystemAdmin):
         while ssps:
             known = all(ssp.partition < self._counts.get(ssp.stream, 0) for ssp in ssps)
             if not known:
-                self._counts = partition_counts(self._client, self._alarms, ssps, self._clock)
+                self._counts = partition_counts(self._client, self._client_errors, ssps, self._clock)
             try:
                 return self._list_offsets_once(ssps, specs)
             except KafkaException as cause:
@@ -212,7 +213,7 @@ class KafkaAdmin(SystemAdmin):
                 error = error_of(cause)
                 lost = error.code() not in _BETWEEN_LEADERS or self._clock.monotonic() > deadline
                 if lost and not known:
-                    raise general_error(error, self._alarms.system, self._alarms.servers) from cause
+                    raise general_error(error, self._client_errors.system, self._client_errors.servers) from cause
                 self._client.poll(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         return [{} for _ in specs]
@@ -239,15 +240,17 @@ class KafkaAdmin(SystemAdmin):
         try:
             return answer.result(_SETTLE_S)
         except KafkaException as cause:
-            raise general_error(error_of(cause), self._alarms.system, where) from cause
+            raise general_error(error_of(cause), self._client_errors.system, where) from cause
         except TimeoutError as cause:
-            raise RetriableError(f"{where}: no answer from {self._alarms.servers} within {_SETTLE_S:.0f} s") from cause
+            raise RetriableError(
+                f"{where}: no answer from {self._client_errors.servers} within {_SETTLE_S:.0f} s"
+            ) from cause
 
     def _wait(self, otherwise: str, done: Callable[[], bool]) -> None:
         deadline, pause_s = self._clock.monotonic() + _SETTLE_S, _PAUSE_S
         while not done():
             if self._clock.monotonic() > deadline:
-                raise EnvironmentFailure(f"{otherwise} after {_SETTLE_S:.0f} s on {self._alarms.servers}")
+                raise EnvironmentFailure(f"{otherwise} after {_SETTLE_S:.0f} s on {self._client_errors.servers}")
             # What a large topic needs the broker for most is not being asked.
             self._client.poll(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

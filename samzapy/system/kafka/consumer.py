@@ -1,19 +1,86 @@
-"""Reads assigned partitions."""
+"""Reads assigned partitions, as columns, without a Python frame a message."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress, pairwise
+from operator import itemgetter, ne
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, SamzapyError
-from samzapy.system.kafka.client import Alarms, make_client
-from samzapy.system.kafka.columns import batches, split_errors
+from samzapy.system.kafka.client import ClientErrors, make_client, partition_counts
 from samzapy.system.kafka.errors import error_of, general_error
-from samzapy.system.kafka.topics import partition_counts
+
+# Looked up once: each is a method in C.
+_error, _topic, _partition = Message.error, Message.topic, Message.partition
+_offset, _key, _value, _timestamp, _headers = (
+    Message.offset,
+    Message.key,
+    Message.value,
+    Message.timestamp,
+    Message.headers,
+)
+_milliseconds = itemgetter(1)
+
+
+def split_errors(messages: list[Any]) -> tuple[list[Any], list[Any]]:
+    """The records, and the error events that came among them."""
+    if not any(map(_error, messages)):
+        return messages, []
+    return [m for m in messages if m.error() is None], [m for m in messages if m.error() is not None]
+
+
+def batches(
+    system: str,
+    messages: list[Any],
+    *,
+    one_topic: bool,
+    only: SystemStreamPartition | None = None,
+    coarse: bool = False,
+) -> Iterator[RecordBatch]:
+    """One batch for each run of records of one partition. `only`: the one partition that they can be of, if there is but
+    one. `coarse`: the time of a batch's last record for each of them, and no headers."""
+    if only is not None:
+        yield _batch(only, messages, coarse)
+        return
+    partitions = list(map(_partition, messages))
+    for start, end in pairwise(_cuts(messages, partitions, one_topic=one_topic)):
+        run = messages if end - start == len(messages) else messages[start:end]
+        yield _batch(SystemStreamPartition(system, run[0].topic(), partitions[start]), run, coarse)
+
+
+def _batch(ssp: SystemStreamPartition, run: Sequence[Any], coarse: bool) -> RecordBatch:
+    keys, values = list(map(_key, run)), list(map(_value, run))
+    if coarse:
+        # A record's time costs as much as the rest of it.
+        return RecordBatch(ssp, _offsets(run), keys, values, [run[-1].timestamp()[1]] * len(run))
+    headers = list(map(_headers, run))
+    times = list(map(_milliseconds, map(_timestamp, run)))
+    return RecordBatch(ssp, list(map(_offset, run)), keys, values, times, headers if any(headers) else None)
+
+
+def _offsets(run: Sequence[Any]) -> Sequence[int]:
+    """They only grow, so as many as lie between the first and the last are all of those."""
+    first, last = run[0].offset(), run[-1].offset()
+    return range(first, last + 1) if last - first + 1 == len(run) else list(map(_offset, run))
+
+
+def _cuts(messages: Sequence[Any], partitions: list[int], *, one_topic: bool) -> list[int]:
+    """Where one run ends and the next begins, both ends included."""
+    count = len(messages)
+    cuts = set() if partitions.count(partitions[0]) == count else _changes(partitions)
+    if not one_topic:
+        cuts |= _changes(list(map(_topic, messages)))
+    return [0, *sorted(cuts), count]
+
+
+def _changes(column: Sequence[Any]) -> set[int]:
+    return set(compress(range(1, len(column)), map(ne, column[1:], column)))
+
 
 #: Messages become columns in slices: librdkafka's objects are tracked by the garbage collector, which runs whenever 700
 #: of them (by default) are alive and new. With fewer at a time it never does, which is worth a third of the time.
@@ -27,9 +94,9 @@ class KafkaConsumer(SystemConsumer):
     A broker that is away for a while is waited for by librdkafka: polls return nothing meanwhile.
     """
 
-    def __init__(self, properties: Mapping[str, str], alarms: Alarms) -> None:
+    def __init__(self, properties: Mapping[str, str], client_errors: ClientErrors) -> None:
         self._properties = properties
-        self._alarms = alarms
+        self._client_errors = client_errors
         self._client: Any = None
         self._positions: dict[SystemStreamPartition, int] = {}
         self._paused: set[SystemStreamPartition] = set()
@@ -43,8 +110,8 @@ class KafkaConsumer(SystemConsumer):
         self._positions[ssp] = offset
 
     def start(self) -> None:
-        self._client = make_client(Consumer, self._properties, self._alarms)
-        partition_counts(self._client, self._alarms, self._positions)
+        self._client = make_client(Consumer, self._properties, self._client_errors)
+        partition_counts(self._client, self._client_errors, self._positions)
         self._one_topic = len({ssp.stream for ssp in self._positions}) < 2
         self._only = next(iter(self._positions)) if len(self._positions) == 1 else None
         self._call(lambda client: client.assign([_at(ssp, offset) for ssp, offset in self._positions.items()]))
@@ -65,7 +132,7 @@ class KafkaConsumer(SystemConsumer):
                     break
                 messages = client.consume(min(max_records, _SLICE), 0)
         except KafkaException as cause:
-            raise general_error(error_of(cause), self._alarms.system, self._alarms.servers) from cause
+            raise general_error(error_of(cause), self._client_errors.system, self._client_errors.servers) from cause
         if self._failure is not None and not found:
             raise self._failure
         return found
@@ -111,7 +178,7 @@ class KafkaConsumer(SystemConsumer):
         """Wait for one record and take what came with it: consume(n, t) would wait all of t for n records."""
         first = self._client.poll(timeout_s)
         if first is None:
-            self._alarms.check()
+            self._client_errors.check()
             return []
         rest = min(max_records, _SLICE) - 1
         return [first, *self._client.consume(rest, 0)] if rest else [first]
@@ -123,7 +190,7 @@ class KafkaConsumer(SystemConsumer):
             self._failure = self._error(errors[0])
         positions, found = self._positions, list[RecordBatch]()
         if records:
-            system, one_topic = self._alarms.system, self._one_topic
+            system, one_topic = self._client_errors.system, self._one_topic
             found = list(batches(system, records, one_topic=one_topic, only=self._only, coarse=self.coarse))
         for batch in found:
             positions[batch.ssp] = batch.offsets[-1] + 1
@@ -131,11 +198,13 @@ class KafkaConsumer(SystemConsumer):
 
     def _error(self, event: Any) -> SamzapyError:
         error = event.error()
-        ssp = SystemStreamPartition(self._alarms.system, event.topic() or "", event.partition())
+        ssp = SystemStreamPartition(self._client_errors.system, event.topic() or "", event.partition())
         if error.code() == KafkaError._AUTO_OFFSET_RESET and ssp in self._positions:  # noqa: SLF001
             low, high = self._call(lambda client: client.get_watermark_offsets(_at(ssp), timeout=_WATERMARKS_S))
             return OffsetOutOfRange(ssp, self._positions[ssp], low, high)
-        return general_error(error, self._alarms.system, str(ssp) if event.topic() else self._alarms.servers)
+        return general_error(
+            error, self._client_errors.system, str(ssp) if event.topic() else self._client_errors.servers
+        )
 
     def _call(self, call: Any) -> Any:
         if self._client is None:
@@ -143,12 +212,12 @@ class KafkaConsumer(SystemConsumer):
         try:
             return call(self._client)
         except KafkaException as cause:
-            raise general_error(error_of(cause), self._alarms.system, self._alarms.servers) from cause
+            raise general_error(error_of(cause), self._client_errors.system, self._client_errors.servers) from cause
 
     def _why_not(self) -> SamzapyError:
         if self._failure is not None:
             return self._failure
-        return EnvironmentFailure(f"the consumer of system '{self._alarms.system}' is not started, or closed")
+        return EnvironmentFailure(f"the consumer of system '{self._client_errors.system}' is not started, or closed")
 
 
 def _at(ssp: SystemStreamPartition, offset: int | None = None) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from samzapy.api.system import SystemAdmin, SystemConsumer, SystemFactory, SystemProducer, SystemSettings
 from samzapy.system.kafka.admin import KafkaAdmin
-from samzapy.system.kafka.client import Alarms
+from samzapy.system.kafka.client import ClientErrors
 from samzapy.system.kafka.consumer import KafkaConsumer
 from samzapy.system.kafka.producer import KafkaProducer
 from samzapy.system.kafka.settings import (
@@ -25,20 +25,20 @@ class KafkaSystemFactory(SystemFactory):
     transactional_call_s = 30.0
 
     def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:
-        return KafkaConsumer(consumer_properties(settings, client_id), _alarms(settings))
+        return KafkaConsumer(consumer_properties(settings, client_id), _client_errors(settings))
 
     def producer(
         self, settings: SystemSettings, client_id: str, transactional_id: str | None = None, timeout_ms: int = 60_000
     ) -> SystemProducer:
         properties = producer_properties(settings, client_id, transactional_id, timeout_ms)
-        return KafkaProducer(properties, _alarms(settings), transactional_id, call_s=self.transactional_call_s)
+        return KafkaProducer(properties, _client_errors(settings), transactional_id, call_s=self.transactional_call_s)
 
     def admin(self, settings: SystemSettings, client_id: str) -> SystemAdmin:
-        return KafkaAdmin(admin_properties(settings, client_id), _alarms(settings))
+        return KafkaAdmin(admin_properties(settings, client_id), _client_errors(settings))
 
     def check(self, settings: SystemSettings) -> None:
         check_settings(settings)
 
 
-def _alarms(settings: SystemSettings) -> Alarms:
-    return Alarms(settings.name, bootstrap_servers(settings))
+def _client_errors(settings: SystemSettings) -> ClientErrors:
+    return ClientErrors(settings.name, bootstrap_servers(settings))

@@ -19,10 +19,9 @@ from samzapy.errors import (
     TransactionAborted,
     TransactionIndeterminate,
 )
-from samzapy.system.kafka.client import LOGGER, Alarms, make_client, reach
+from samzapy.system.kafka.client import LOGGER, ClientErrors, make_client, reach
 from samzapy.system.kafka.errors import TOO_LARGE, delivery_error, error_of, transaction_error
-from samzapy.system.kafka.queue import RecordQueue
-from samzapy.system.kafka.reports import DeliveryReports
+from samzapy.system.kafka.queue import DeliveryReports, RecordQueue
 from samzapy.system.producer_calls import ProducerCalls
 
 #: A fatal error is raised by the call that delivers it, which delivers no reports then: the next ones do.
@@ -42,20 +41,20 @@ class KafkaProducer(SystemProducer):
     def __init__(
         self,
         properties: Mapping[str, str],
-        alarms: Alarms,
+        client_errors: ClientErrors,
         transactional_id: str | None,
         clock: Clock = SYSTEM_CLOCK,
         call_s: float = 30.0,
     ) -> None:
         """`call_s`: how many seconds a transactional call may take; then nobody knows its outcome."""
         self._properties = properties
-        self._alarms = alarms
+        self._client_errors = client_errors
         self._clock = clock
         self._call_s = call_s
         self._made: Any = None
         self._filled: RecordQueue | None = None
         self._reports = DeliveryReports()
-        self._calls = ProducerCalls(alarms.system, transactional_id)
+        self._calls = ProducerCalls(client_errors.system, transactional_id)
         self._refused = False
 
     def send(self, records: Sequence[OutgoingRecord]) -> None:
@@ -92,7 +91,7 @@ class KafkaProducer(SystemProducer):
     def init_transactions(self) -> None:
         with self._calls.guarded():
             self._calls.must_be_new()
-            reach(self._client, self._alarms)
+            reach(self._client, self._client_errors)
             self._take_over()
             self._calls.initialised = True
 
@@ -124,7 +123,7 @@ class KafkaProducer(SystemProducer):
 
     def _take_over(self) -> None:
         """A new epoch for the transactional id: what earlier ones still ask for is refused from now on."""
-        self._alarms.disturbed = False
+        self._client_errors.disturbed = False
         self._call("init_transactions", lambda client: client.init_transactions(self._call_s))
 
     def _renew_if_disturbed(self) -> None:
@@ -135,7 +134,7 @@ class KafkaProducer(SystemProducer):
         reported once in 30 s, so any since the last take-over counts, not only one during the commit.
         """
         self._serve(0)
-        self.took_over = self._alarms.disturbed
+        self.took_over = self._client_errors.disturbed
         if self.took_over:
             LOGGER.info("%s takes over from itself after a lost connection or a late answer", self._calls.name)
             self._made = self._filled = None
@@ -144,14 +143,14 @@ class KafkaProducer(SystemProducer):
     @property
     def _client(self) -> Any:
         if self._made is None:
-            self._made = make_client(Producer, self._properties, self._alarms)
+            self._made = make_client(Producer, self._properties, self._client_errors)
         return self._made
 
     @property
     def _queue(self) -> RecordQueue:
         if self._filled is None:
             self._filled = RecordQueue(
-                self._client, self._properties, self._alarms, self._reports, self._serve, self._clock
+                self._client, self._properties, self._client_errors, self._reports, self._serve, self._clock
             )
         return self._filled
 
@@ -178,9 +177,9 @@ class KafkaProducer(SystemProducer):
         failure = next(self._reports.failures(), None)
         if failure is not None:
             raise self._undelivered(*failure)
-        self._alarms.check()
+        self._client_errors.check()
         if left:
-            where = f"after {timeout_s:.0f} s on {self._alarms.servers}"
+            where = f"after {timeout_s:.0f} s on {self._client_errors.servers}"
             raise self._timed_out(f"{self._calls.name}: {left:,} records were not acknowledged {where}")
         self._reports.settle()
 
@@ -188,10 +187,10 @@ class KafkaProducer(SystemProducer):
         return TransactionAborted(text) if self._calls.in_transaction else ProducerError(text)
 
     def _undelivered(self, error: Any, message: Any) -> SamzapyError:
-        where = f"{self._alarms.system}.{message.topic()}[{message.partition()}]"
+        where = f"{self._client_errors.system}.{message.topic()}[{message.partition()}]"
         size = len(message.value() or b"") + len(message.key() or b"")
         self._refused = error.code() in TOO_LARGE
-        return self._after_a_failure(delivery_error(error, self._alarms.system, where, size))
+        return self._after_a_failure(delivery_error(error, self._client_errors.system, where, size))
 
     def _too_large(self) -> SamzapyError | None:
         """The error of a record that the broker found too large, None if there is none. The client has a fatal error, so

@@ -1,8 +1,15 @@
-"""The way of records into librdkafka's queue."""
+"""Puts records into librdkafka's queue, and keeps the reports of what became of them.
+
+1. Every record carries a callback, because a record without one fails silently. The callback is a dict's own
+   `__setitem__`: librdkafka calls it with (error, message), so the dict holds the last delivered message under None and
+   one failed message for each kind of error, and no Python frame runs for a record.
+2. `produce_batch` takes many records in one call, but neither headers nor time stamps. What does not fit its queue stays
+   behind with an error. So only batches without headers and time stamps go that way, and only when all of them fit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -13,12 +20,88 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord
 from samzapy.clock import Clock
 from samzapy.errors import ProducerError, SamzapyError, UnknownPartition
-from samzapy.system.kafka.batching import Message, change_batch, plain_batch
-from samzapy.system.kafka.client import Alarms
+from samzapy.system.kafka.client import ClientErrors, partition_counts
 from samzapy.system.kafka.errors import delivery_error, error_of, transaction_error
-from samzapy.system.kafka.reports import Callback, DeliveryReports
-from samzapy.system.kafka.topics import partition_counts
 from samzapy.system.partitioner import KeyHashes
+
+Callback = Callable[[Any, Any], None]
+
+
+class DeliveryReports:
+    """Reports by topic and partition; `callback` is what `produce` is given. A partition of None stands for records
+    whose partition librdkafka chooses: whether they were delivered is known, their last offsets are not."""
+
+    __slots__ = ("_last", "_reports")
+
+    def __init__(self) -> None:
+        self._reports: dict[tuple[str, int | None], dict[Any, Any]] = {}
+        self._last: dict[tuple[str, int], int] = {}
+
+    def callback(self, topic: str, partition: int | None) -> Callback:
+        """For records of one partition, or of None."""
+        target = (topic, partition)
+        reports = self._reports.get(target)
+        if reports is None:
+            reports = self._reports[target] = {}
+        return reports.__setitem__
+
+    def failures(self) -> Iterator[tuple[Any, Any]]:
+        """(error, message) of records that were not acknowledged since the last `settle`."""
+        for reports in self._reports.values():
+            if len(reports) > 1 or (reports and None not in reports):
+                yield from ((error, message) for error, message in reports.items() if error is not None)
+
+    def settle(self) -> None:
+        """Keep the last offsets and forget the messages; after a flush without failures."""
+        for (topic, partition), reports in self._reports.items():
+            if reports and partition is not None:
+                self._last[topic, partition] = reports[None].offset()
+            reports.clear()
+
+    def clear(self) -> None:
+        """Forget what was reported; the last offsets of earlier flushes stay."""
+        for reports in self._reports.values():
+            reports.clear()
+
+    def last_offset(self, topic: str, partition: int) -> int | None:
+        """As of the last `settle`."""
+        return self._last.get((topic, partition))
+
+
+#: Larger batches, in bytes of keys and values, go record by record, waiting for room as they go.
+_MOST_BYTES = 8_388_608
+
+Message = dict[str, Any]
+
+
+def plain_batch(records: Sequence[OutgoingRecord]) -> list[Message] | None:
+    """The messages, if all records go to one stream, where librdkafka chooses the partition, and carry nothing more."""
+    if not records:
+        return None
+    streams, keys, values, partitions, partition_keys, headers, timestamps = zip(*records, strict=True)
+    count = len(records)
+    nothing = partitions.count(None) + partition_keys.count(None) + headers.count(None) + timestamps.count(None)
+    if nothing != 4 * count or streams.count(streams[0]) != count:
+        return None
+    return _messages(zip(keys, values, strict=True), keys, values)
+
+
+def change_batch(changes: Sequence[tuple[bytes, bytes | None]]) -> list[Message] | None:
+    """The messages of a changelog's part of a commit."""
+    if not changes:
+        return None
+    keys, values = zip(*changes, strict=True)
+    return _messages(changes, keys, values)
+
+
+def _messages(
+    pairs: Iterable[tuple[Any, Any]], keys: Sequence[bytes | None], values: Sequence[bytes | None]
+) -> list[Message] | None:
+    size = sum(map(len, filter(None, keys))) + sum(map(len, filter(None, values)))
+    if size > _MOST_BYTES:
+        return None
+    return [{"key": key, "value": value} for key, value in pairs]
+
 
 #: How long sending may wait for room in a full queue.
 _QUEUE_S = 60.0
@@ -41,14 +124,14 @@ class RecordQueue:
         self,
         client: Any,
         properties: Mapping[str, str],
-        alarms: Alarms,
+        client_errors: ClientErrors,
         reports: DeliveryReports,
         serve: Callable[[float], None],
         clock: Clock,
     ) -> None:
         self._client = client
         self._properties = properties
-        self._alarms = alarms
+        self._client_errors = client_errors
         self._reports = reports
         self._serve = serve
         self._clock = clock
@@ -117,7 +200,7 @@ class RecordQueue:
         deadline = self._clock.monotonic() + _QUEUE_S
         while isinstance(cause, BufferError):
             if self._clock.monotonic() > deadline:
-                servers = self._alarms.servers
+                servers = self._client_errors.servers
                 raise ProducerError(f"the queue to {servers} stayed full for {_QUEUE_S:.0f} s, is it up?") from cause
             self._serve(_FULL_PAUSE_S)
             try:
@@ -130,11 +213,11 @@ class RecordQueue:
         raise self._refused(error_of(cause), stream, partition, len(value or b"") + len(key or b"")) from cause
 
     def _refused(self, error: KafkaError, stream: str, partition: int, size: int) -> SamzapyError:
-        where = f"{self._alarms.system}.{stream}" + (f"[{partition}]" if partition >= 0 else "")
+        where = f"{self._client_errors.system}.{stream}" + (f"[{partition}]" if partition >= 0 else "")
         if error.fatal() or error.code() == KafkaError._FATAL:  # noqa: SLF001
             return transaction_error(error, where)
         limit = int(self._properties.get("message.max.bytes", _LARGEST_RECORD))
-        return delivery_error(error, self._alarms.system, where, size, limit)
+        return delivery_error(error, self._client_errors.system, where, size, limit)
 
     def _target(self, stream: str, partition: int | None) -> tuple[int, Callback]:
         """The partition's number for librdkafka, and the callback of its records; raises UnknownStream."""
@@ -142,13 +225,13 @@ class RecordQueue:
         if partition is None:
             return _CHOSEN_BY_KEY, self._reports.callback(stream, None)
         if not 0 <= partition < count:
-            raise UnknownPartition(self._alarms.system, stream, partition, count)
+            raise UnknownPartition(self._client_errors.system, stream, partition, count)
         return partition, self._reports.callback(stream, partition)
 
     def _partition_count(self, stream: str) -> int:
         count = self._partitions.get(stream)
         if count is None:
-            first = SystemStreamPartition(self._alarms.system, stream, 0)
-            self._partitions = partition_counts(self._client, self._alarms, [first], self._clock)
+            first = SystemStreamPartition(self._client_errors.system, stream, 0)
+            self._partitions = partition_counts(self._client, self._client_errors, [first], self._clock)
             count = self._partitions[stream]
         return count

@@ -9,17 +9,19 @@ from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, Syste
 from samzapy.clock import Clock
 from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, UnknownStream
 from samzapy.system.local.catalog import (
+    Bounds,
     StreamEntry,
+    bounds,
     create_stream,
     delete_stream,
     find_stream,
+    first_not_older,
     grow_stream,
     stream_names,
+    truncate,
 )
 from samzapy.system.local.cleaning import clean
-from samzapy.system.local.database import Database, open_database
-from samzapy.system.local.partition import Bounds, bounds, first_not_older, truncate
-from samzapy.system.local.settings import LocalSettings
+from samzapy.system.local.database import Database, LocalSettings, open_database
 
 
 class LocalAdmin(SystemAdmin):

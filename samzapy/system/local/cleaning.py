@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from samzapy.system.embedded.topic import Topic
+from samzapy.system.local.catalog import bounds, first_not_older, truncate
 from samzapy.system.local.database import Database
-from samzapy.system.local.partition import bounds, first_not_older, truncate
 
 
 def is_due(database: Database, topic: Topic, slot: int) -> bool:

@@ -7,8 +7,8 @@ from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.system.embedded.consumer import LogConsumer
 from samzapy.system.embedded.producer import LogProducer
 from samzapy.system.local.admin import LocalAdmin
+from samzapy.system.local.database import local_settings
 from samzapy.system.local.reader import LocalReader
-from samzapy.system.local.settings import local_settings
 from samzapy.system.local.writer import LocalWriter
 
 

@@ -12,11 +12,9 @@ from samzapy.clock import Clock
 from samzapy.errors import UnknownStream
 from samzapy.system.embedded.consumer import MOST_BYTES_A_POLL, Fetch, LogReader, check_position
 from samzapy.system.local import transactions
-from samzapy.system.local.catalog import find_stream
-from samzapy.system.local.database import Database, open_database
-from samzapy.system.local.headers import decode
-from samzapy.system.local.partition import bounds
-from samzapy.system.local.settings import LocalSettings
+from samzapy.system.local.catalog import bounds, find_stream
+from samzapy.system.local.database import Database, LocalSettings, open_database
+from samzapy.system.local.schema import decode_headers
 
 _RECORDS = (
     "SELECT position, key, value, timestamp, headers FROM records "
@@ -124,6 +122,6 @@ class LocalReader(LogReader):
         offsets, keys, values, timestamps, packed = zip(*rows, strict=True)
         headers = None
         if packed.count(None) < len(packed):
-            headers = [None if data is None else decode(data) for data in packed]
+            headers = [None if data is None else decode_headers(data) for data in packed]
         batch = RecordBatch(ssp, offsets, keys, values, timestamps, headers)
         return Fetch(stable if complete else offsets[-1] + 1, batch), size

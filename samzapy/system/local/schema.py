@@ -1,8 +1,15 @@
-"""The tables of a local system's file, and the check that a file has them."""
+"""The form of the file: its tables, the check that a file has them, and record headers as bytes.
+
+Headers: for each the name's length, the name, the value's length, the value (both lengths u32 LE). A null value has the
+length 2**32 - 1 and nothing behind it.
+"""
 
 from __future__ import annotations
 
 import sqlite3
+from struct import Struct
+
+from samzapy.api.envelope import Headers
 
 FORMAT = 1
 _APPLICATION_ID = 0x53414D5A
@@ -75,3 +82,32 @@ def create_tables(connection: sqlite3.Connection) -> None:
             connection.execute(statement)
     connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version={FORMAT}")
+
+
+_LENGTH = Struct("<I")
+_NULL = 2**32 - 1
+
+
+def encode_headers(headers: Headers) -> bytes:
+    """The headers in order; names may repeat."""
+    parts: list[bytes] = []
+    for name, value in headers:
+        text = name.encode()
+        parts += (_LENGTH.pack(len(text)), text)
+        parts += (_LENGTH.pack(_NULL),) if value is None else (_LENGTH.pack(len(value)), value)
+    return b"".join(parts)
+
+
+def decode_headers(data: bytes) -> Headers:
+    """What `encode_headers` was given."""
+    at = 0
+    fields: list[bytes | None] = []
+    while at < len(data):
+        (length,) = _LENGTH.unpack_from(data, at)
+        at += 4
+        if length == _NULL:
+            fields.append(None)
+            continue
+        at += length
+        fields.append(data[at - length : at])
+    return [((name or b"").decode(), value) for name, value in zip(fields[::2], fields[1::2], strict=True)]

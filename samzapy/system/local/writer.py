@@ -16,15 +16,13 @@ from samzapy.errors import (
     TransactionIndeterminate,
     UnknownStream,
 )
-from samzapy.system.embedded.pending import Batches, Columns
-from samzapy.system.embedded.producer import LastOffsets, LogWriter, ProducerIdentity
+from samzapy.system.embedded.producer import Batches, Columns, LastOffsets, LogWriter, ProducerIdentity
 from samzapy.system.embedded.topic import Topic
 from samzapy.system.local import transactions
 from samzapy.system.local.catalog import StreamEntry, find_stream
 from samzapy.system.local.cleaning import clean, is_due
-from samzapy.system.local.database import Database, OutcomeUnknown, open_database
-from samzapy.system.local.headers import encode
-from samzapy.system.local.settings import LocalSettings
+from samzapy.system.local.database import Database, LocalSettings, OutcomeUnknown, open_database
+from samzapy.system.local.schema import encode_headers
 
 _INSERT = "INSERT INTO records (slot, position, timestamp, key, value, headers) VALUES (?, ?, ?, ?, ?, ?)"
 _GROW = "UPDATE partitions SET upcoming = ?, dirty_records = dirty_records + ? WHERE slot = ?"
@@ -126,7 +124,7 @@ class LocalWriter(LogWriter):
 def _rows(slot: int, first: int, end: int, columns: Columns) -> Iterator[tuple[object, ...]]:
     headers: Iterator[bytes | None] = repeat(None)
     if any(columns.headers):
-        headers = (encode(pairs) if pairs else None for pairs in columns.headers)
+        headers = (encode_headers(pairs) if pairs else None for pairs in columns.headers)
     return zip(repeat(slot), range(first, end), columns.timestamps, columns.keys, columns.values, headers, strict=False)
 
 

@@ -13,8 +13,7 @@ from samzapy.api.system import OffsetRange, RecordBatch, StreamSpec
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import OffsetOutOfRange, ProducerFenced, UnknownPartition, UnknownStream
 from samzapy.system.embedded.consumer import MOST_BYTES_A_POLL, Fetch, check_position
-from samzapy.system.embedded.pending import Batches
-from samzapy.system.embedded.producer import LastOffsets, ProducerIdentity
+from samzapy.system.embedded.producer import Batches, LastOffsets, ProducerIdentity
 from samzapy.system.embedded.topic import Topic, grown, topic
 from samzapy.system.memory.log import PartitionLog
 

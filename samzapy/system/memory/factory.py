@@ -5,8 +5,7 @@ from __future__ import annotations
 from samzapy.api.system import SystemConsumer, SystemFactory, SystemProducer, SystemSettings
 from samzapy.system.embedded.consumer import LogConsumer
 from samzapy.system.embedded.producer import LogProducer
-from samzapy.system.memory.admin import MemoryAdmin
-from samzapy.system.memory.clients import MemoryReader, MemoryWriter
+from samzapy.system.memory.clients import MemoryAdmin, MemoryReader, MemoryWriter
 from samzapy.system.memory.cluster import MemoryCluster
 
 

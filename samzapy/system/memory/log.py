@@ -8,7 +8,7 @@ from itertools import compress
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch
 from samzapy.system.embedded.consumer import Fetch
-from samzapy.system.embedded.pending import Columns
+from samzapy.system.embedded.producer import Columns
 from samzapy.system.embedded.topic import Topic
 
 _STEP = 256

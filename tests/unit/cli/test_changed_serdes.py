@@ -13,7 +13,7 @@ ALIAS = (
 )
 SPELLED_OUT = (
     "-c",
-    "serializers.registry.mine.class=samzapy.serializers.numeric.LongSerde",
+    "serializers.registry.mine.class=samzapy.serializers.primitives.LongSerde",
     "-c",
     "stores.counts.msg.serde=mine",
 )

@@ -18,9 +18,9 @@ from samzapy.api.system import OutgoingRecord
 from samzapy.checkpoint import manager_for
 from samzapy.checkpoint.target import Target
 from samzapy.config.loader import load_job
-from samzapy.container.clients import SystemClients
 from samzapy.job.model import JobModel
 from samzapy.runner.positions import Move, move_positions
+from samzapy.system.clients import SystemClients
 from samzapy.system.factories import system_factory
 from samzapy.system.local.factory import LocalSystemFactory
 

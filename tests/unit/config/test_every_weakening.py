@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import samzapy
-from samzapy.api.event_time import ClockListenerTask
-from samzapy.api.state_checkpoint import StateCheckpointTask
+from samzapy.api.event_time import ClockListenerTask, StateCheckpointTask
 from samzapy.api.system import StreamDescription
 from samzapy.api.task import (
     DrainListenerTask,

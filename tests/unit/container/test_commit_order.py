@@ -7,9 +7,9 @@ from memory_job import MemoryJob
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint import manager_for
-from samzapy.container.clients import SystemClients
 from samzapy.errors import ProducerError, TaskMigrated, TransactionAborted
 from samzapy.failpoints import arm, disarm
+from samzapy.system.clients import SystemClients
 from samzapy.system.embedded.producer import LogProducer
 from samzapy.system.factories import system_factory
 from samzapy.system.memory.factory import MemorySystemFactory

@@ -22,7 +22,7 @@ from samzapy import (
     Watermark,
     WatermarkListenerTask,
 )
-from samzapy.api.control import CONTROL_HEADER
+from samzapy.api.collector import CONTROL_HEADER
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import ConfigError, SerdeError, TaskFailed

@@ -11,12 +11,12 @@ import pytest
 from memory_job import OUT, MemoryJob
 
 from samzapy import CoroutineTask, OutgoingMessageEnvelope, StreamTask, SystemStream, SystemStreamPartition
-from samzapy.api.identity import ID_HEADER, OutputId
+from samzapy.api.envelope import ID_HEADER, OutputId
 from samzapy.api.serde import Serde
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.config.loader import load_job
 from samzapy.container.asynchronous import output_order
-from samzapy.container.factory import build_container
+from samzapy.container.restart import build_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
 from samzapy.errors import TaskFailed

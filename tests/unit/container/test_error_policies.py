@@ -15,7 +15,7 @@ from samzapy import (
     SystemStreamPartition,
     WindowableTask,
 )
-from samzapy.api.identity import OutputId
+from samzapy.api.envelope import OutputId
 from samzapy.api.serde import Serde
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.errors import (

@@ -12,7 +12,7 @@ from samzapy.api.event_time import ClockListenerTask
 from samzapy.api.system import OutgoingRecord
 from samzapy.container.event_time.clock import EventClock
 from samzapy.container.event_time.control_messages import SentControl
-from samzapy.container.task_instance import TaskInstance
+from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.operators.persistent import PersistentTask, Sum, WindowState
 
 A, B = (Ssp("mem", "in", number) for number in range(2))

@@ -14,12 +14,12 @@ from samzapy.api.system import OutgoingRecord
 from samzapy.checkpoint import manager_for
 from samzapy.cli.main import main
 from samzapy.config.loader import load_job
-from samzapy.container.clients import SystemClients
 from samzapy.errors import ForeignRecords, JobTakenOver
 from samzapy.failpoints import arm, disarm
 from samzapy.runner.adoption import adopt
 from samzapy.runner.prepare import prepare
 from samzapy.runner.running import NO_DRIVER
+from samzapy.system.clients import SystemClients
 from samzapy.system.factories import system_factory
 
 GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]

@@ -113,7 +113,7 @@ def test_the_log_reporter_leaves_out_what_its_blacklist_matches(tmp_path, caplog
     job = MemoryJob(tmp_path, 1, **keys)
     with caplog.at_level(logging.INFO, "samzapy.metrics"):
         job.run()
-    line, _ = [record.message for record in caplog.records if record.name == "samzapy.metrics.reporter"]
+    line, _ = [record.message for record in caplog.records if record.name == "samzapy.metrics"]
     metrics = json.loads(line)["metrics"]
     assert metrics["commit"] == {}
     assert "processed" in metrics["Partition 0"]
@@ -131,7 +131,7 @@ def test_a_snapshot_that_cannot_be_published_is_a_warning_and_the_next_one_gets_
             warned.set()
 
     told = Told(logging.WARNING)
-    logging.getLogger("samzapy.metrics.reporter").addHandler(told)
+    logging.getLogger("samzapy.metrics").addHandler(told)
     Gated.gate.clear()
     thread = threading.Thread(target=container.run)
     thread.start()
@@ -140,7 +140,7 @@ def test_a_snapshot_that_cannot_be_published_is_a_warning_and_the_next_one_gets_
         job.admin.create(StreamSpec("metrics", 1))
         assert job.wait_for_records("metrics", 1, 60)
     finally:
-        logging.getLogger("samzapy.metrics.reporter").removeHandler(told)
+        logging.getLogger("samzapy.metrics").removeHandler(told)
         Gated.gate.set()
         thread.join()
     assert "were not published" in caplog.text

@@ -4,7 +4,7 @@ import pytest
 from memory_job import OUT, MemoryJob
 
 from samzapy import OutgoingMessageEnvelope, StreamTask
-from samzapy.api.identity import Origin, OutputId
+from samzapy.api.envelope import Origin, OutputId
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import StreamSpec
 from samzapy.config.error_policy import Stage

@@ -14,8 +14,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint import manager_for
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
-from samzapy.container.clients import SystemClients
-from samzapy.container.factory import build_container
+from samzapy.container.restart import build_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
 from samzapy.errors import (
@@ -31,6 +30,7 @@ from samzapy.failpoints import arm, disarm
 from samzapy.job.transactions import state_transactions, transactional_id
 from samzapy.runner import take_over as taking
 from samzapy.runner.prepare import prepare
+from samzapy.system.clients import SystemClients
 from samzapy.system.embedded.producer import LogProducer
 from samzapy.system.factories import has_transactions, system_factory
 from samzapy.system.memory.factory import MemorySystemFactory

@@ -1,6 +1,6 @@
 from confluent_kafka import KafkaError
 
-from samzapy.system.kafka.reports import DeliveryReports
+from samzapy.system.kafka.queue import DeliveryReports
 
 
 class Delivered:

@@ -6,7 +6,7 @@ from samzapy.api.system import StreamSpec
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError
 from samzapy.runner.durability import check_copies
-from samzapy.system.memory.admin import MemoryAdmin
+from samzapy.system.memory.clients import MemoryAdmin
 from samzapy.system.memory.cluster import MemoryCluster
 
 JOB = {

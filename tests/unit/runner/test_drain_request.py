@@ -15,8 +15,7 @@ from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint import manager_for
 from samzapy.cli.main import cli
 from samzapy.config.loader import load_job
-from samzapy.container.clients import SystemClients
-from samzapy.container.ownership import Ownership
+from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.model import JobSpec
 from samzapy.errors import ConfigError, EnvironmentFailure
@@ -24,6 +23,7 @@ from samzapy.runner.base import RunOptions
 from samzapy.runner.draining import ask_to_drain
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
+from samzapy.system.clients import SystemClients
 from samzapy.system.factories import system_factory
 
 

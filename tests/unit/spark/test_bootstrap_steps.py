@@ -9,7 +9,7 @@ from job_files import PARTITIONS, TASKS, JobFolder, number
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord
-from samzapy.checkpoint import manager_for
+from samzapy.container.job_records import open_job
 from samzapy.errors import (
     ConfigError,
     EnvironmentFailure,
@@ -27,7 +27,6 @@ from samzapy.spark.bootstrap import Bootstrap, writable_store
 from samzapy.spark.failures import told_by
 from samzapy.spark.ownership import abort_open, own
 from samzapy.spark.partition_writer import PartitionWritten, writer_id
-from samzapy.spark.parts import job_clients
 from samzapy.spark.positions import commit_positions, starting_positions
 from samzapy.spark.tasks import job_tasks
 
@@ -36,7 +35,7 @@ VIEWS = [SystemStreamPartition("local", "views", partition) for partition in ran
 
 @contextmanager
 def opened(job: JobFolder):
-    with job_clients(job.config) as clients, closing(manager_for(job.config, clients)) as checkpoints:
+    with open_job(job.config, "test") as (clients, checkpoints):
         yield clients, checkpoints, job_tasks(job.config, clients, checkpoints)
 
 

@@ -11,11 +11,10 @@ from pyspark.sql import Row
 from pyspark.sql import types as sql
 
 from samzapy.api.checkpoint import JobRun
-from samzapy.checkpoint import manager_for
+from samzapy.container.job_records import open_job
 from samzapy.errors import ConfigError, JobTakenOver, ProducerFenced, SerdeError, StoreRefused
 from samzapy.spark.job import TravellingJob
 from samzapy.spark.partition_writer import PartitionWriter, PartitionWritten, merged, writer_id
-from samzapy.spark.parts import job_clients
 from samzapy.spark.records import FrameColumns, RecordMaker, last_of_each
 from samzapy.spark.tasks import KeyPlacement
 from samzapy.system.local import LocalSystemFactory
@@ -36,7 +35,7 @@ def maker(job: JobFolder, schema=None, place_by=None, order_by=None, limit=None)
 
 
 def own(job: JobFolder, run_id: str) -> None:
-    with job_clients(job.config) as clients, closing(manager_for(job.config, clients)) as checkpoints:
+    with open_job(job.config, "test") as (_, checkpoints):
         checkpoints.start()
         checkpoints.write_owner(JobRun(run_id, 0, "here", 0))
 

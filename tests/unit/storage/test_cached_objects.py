@@ -143,3 +143,31 @@ def test_a_cache_with_room_keeps_no_more_than_so_many_values_unserialized(stack_
         stack.store.put(f"k{number}", number)
     assert values.written == MOST_DIRTY
     assert stack.objects.metrics()["dirty-entries"] == 0
+
+
+def test_a_key_that_is_put_again_moves_behind_the_others_of_its_commit(stack_of):
+    stack, _ = stack_of()
+    for key in ("a", "b", "c", "a"):
+        stack.store.put(key, key)
+    stack.store.delete("b")
+    stack.store.flush()
+    assert list(stack.uncommitted.changes) == [b"c", b"a", b"b"]
+    stack.store.put("c", "again")
+    stack.store.flush()
+    assert list(stack.uncommitted.changes) == [b"a", b"b", b"c"]
+
+
+def test_puts_are_counted_without_the_deletions(stack_of):
+    stack, _ = stack_of()
+    stack.store.put("a", 1)
+    stack.store.put("a", 2)
+    stack.store.delete("a")
+    metrics = stack.objects.metrics()
+    assert (metrics["puts"], metrics["deletes"]) == (2, 1)
+
+
+def test_a_full_cache_serializes_what_was_changed_longest_ago(stack_of):
+    stack, _ = stack_of(object_cache_size=20, write_batch_size=10)
+    for number in (*range(20), *range(5), 20):
+        stack.store.put(f"k{number}", number)
+    assert list(stack.uncommitted.changes) == [f"k{number}".encode() for number in range(5, 15)]

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="anoth
 #: Starts many threads, and counts the arenas while all of them are there.
 PROGRAM = """
 import ctypes, sys, threading
-from samzapy.system.kafka.arenas import give_threads_arenas
+from samzapy.system.kafka.client import give_threads_arenas
 given = give_threads_arenas()
 libc = ctypes.CDLL(None)
 libc.malloc.restype = libc.fopen.restype = ctypes.c_void_p

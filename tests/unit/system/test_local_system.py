@@ -16,7 +16,7 @@ from samzapy.errors import (
     UnknownStream,
 )
 from samzapy.system.local.factory import LocalSystemFactory
-from samzapy.system.local.headers import decode, encode
+from samzapy.system.local.schema import decode_headers, encode_headers
 from samzapy.testing import ManualClock
 
 SSP = SystemStreamPartition("local", "s", 0)
@@ -404,5 +404,5 @@ def test_closing_a_producer_compacts_a_log_that_has_grown_a_lot(local):
 
 def test_headers_survive_their_encoding():
     headers = [("", b""), ("a", b"\0\xff"), ("a", b"x" * 300), ("null", None), ("\N{SNOWMAN}", b"1"), ("last", None)]
-    assert decode(encode(headers)) == headers
-    assert decode(encode([])) == []
+    assert decode_headers(encode_headers(headers)) == headers
+    assert decode_headers(encode_headers([])) == []

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from samzapy.api.engine import EngineSettings
+from samzapy.api.engine import EngineSettings, StoreViewFactory
 from samzapy.api.kv import KeyValueStore
-from samzapy.api.view import StoreViewFactory
 from samzapy.config import views
 from samzapy.storage.views.heap.store import HeapStore
 from samzapy.storage.views.properties import problems_of, value_of

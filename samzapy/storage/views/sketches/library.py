@@ -9,9 +9,8 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
-from samzapy.api.engine import EngineSettings
+from samzapy.api.engine import EngineSettings, EntrySerdes, StoreViewFactory
 from samzapy.api.serde import Serde
-from samzapy.api.view import EntrySerdes, StoreViewFactory
 from samzapy.config.keys import Key
 from samzapy.errors import EnvironmentFailure
 from samzapy.storage.views.properties import problems_of

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from samzapy.api.engine import EngineSettings
+from samzapy.api.engine import EngineSettings, StoreViewFactory
 from samzapy.api.kv import KeyValueStore
-from samzapy.api.view import StoreViewFactory
 from samzapy.storage.views.timers.store import TimerStore
 
 

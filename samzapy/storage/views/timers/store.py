@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import msgpack
 
+from samzapy.api.event_time import TimerClock, Timers
 from samzapy.api.kv import KeyValueStore
-from samzapy.api.timers import TimerClock, Timers
 from samzapy.errors import StoreRefused
 from samzapy.storage.views.timers.head import READ, FirstTimers, Place
 

@@ -1,0 +1,108 @@
+"""The metrics' reporters of one container, called from a thread of their own.
+
+A report may wait for a broker. Neither the run loop nor the heartbeat may: the one has messages, the other a lease to keep.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import final
+
+from samzapy.api.metrics import MetricsRegistry
+from samzapy.api.stream import SystemStream
+from samzapy.api.system import OutgoingRecord, SystemProducer
+from samzapy.clock import Clock
+from samzapy.config.job import JobConfig
+from samzapy.errors import SamzapyError
+from samzapy.metrics import Publish, SnapshotHeader, SnapshotReporter, reporters
+from samzapy.system.clients import SystemClients, job_clients
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two looks at what is due: intervals are whole seconds.
+_PACE_S = 0.25
+#: Seconds to wait for the acknowledgement of a snapshot, and for the last reports before the container ends without.
+_ACK_S, _LAST_S = 5.0, 10.0
+
+
+@final
+class Reporting:
+    """While entered, reports as often as the job file says; once more on leaving, so that the last numbers are told."""
+
+    def __init__(self, config: JobConfig, container_id: str, metrics: MetricsRegistry, clock: Clock) -> None:
+        """Nothing is connected, and without `metrics.reporters` nothing is started."""
+        header = SnapshotHeader(config.name, config.id, container_id, socket.gethostname())
+        self._streams = _Streams(partial(job_clients, config, f"{container_id}-metrics"), header.host)
+        self._reporters = reporters(config.metrics_reporters, metrics, header, self._streams.publisher, clock)
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Reporting:
+        if self._reporters:
+            self._thread = threading.Thread(
+                target=_run, args=(self._reporters, self._streams, self._closed), name="samzapy-metrics", daemon=True
+            )
+            self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self._thread is None:
+            return
+        self._closed.set()
+        self._thread.join(_LAST_S)
+        if self._thread.is_alive():
+            logger.warning("The last metrics were not published within %g s", _LAST_S)
+
+
+def _run(reporters_: list[SnapshotReporter], streams: _Streams, closed: threading.Event) -> None:
+    while not closed.wait(_PACE_S):
+        for reporter in reporters_:
+            reporter.tick()
+    for reporter in reporters_:
+        reporter.report()
+    streams.close()
+
+
+class _Streams:
+    """The ways to the reporters' streams, over clients that no other thread uses."""
+
+    def __init__(self, clients: Callable[[], SystemClients], host: str) -> None:
+        self._new_clients = clients
+        self._host = host.encode()
+        self._clients: SystemClients | None = None
+
+    def publisher(self, stream: SystemStream) -> Publish:
+        """Takes snapshots to the stream, as Samza does: those of a host stay together. Raises SamzapyError."""
+
+        def publish(snapshot: bytes) -> None:
+            record = OutgoingRecord(stream.stream, None, snapshot, partition_key=self._host)
+            try:
+                producer = self._producer(stream.system)
+                producer.send([record])
+                producer.flush(_ACK_S)
+            except SamzapyError:
+                # A producer that has failed is of no use any more; the next report makes another.
+                self.close()
+                raise
+
+        return publish
+
+    def close(self) -> None:
+        """Release the clients."""
+        clients, self._clients = self._clients, None
+        if clients is None:
+            return
+        try:
+            clients.close()
+        except Exception as cause:  # noqa: BLE001  # metrics never end a job
+            logger.warning("Closing the metrics' clients: %s", cause)
+
+    def _producer(self, system: str) -> SystemProducer:
+        if self._clients is None:
+            self._clients = self._new_clients()
+        return self._clients.producer(system)

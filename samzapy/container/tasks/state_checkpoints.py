@@ -1,0 +1,152 @@
+"""A task's own state checkpoints: what its `init` finds, what goes with its commits, and what the job is told of them.
+
+    a commit begins         the state is taken, with what the task sends on the occasion
+    the commit              offsets, outputs; see `commit`
+    the commit is durable   the state is persisted: so it never holds a message whose outputs may have been lost
+
+A crash in between leaves the checkpoint before it, whose positions are behind the committed ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from samzapy.api.collector import MessageCollector
+from samzapy.api.event_time import CheckpointStore, StateCheckpoints, StateCheckpointTask, TaskClock, TimedState
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.clock import Clock
+from samzapy.errors import RestoreError, SamzapyError, TaskFailed
+from samzapy.failpoints import reach
+
+Offsets = Mapping[SystemStreamPartition, int]
+
+
+class KeptTimes(NamedTuple):
+    """The times of which the task has a checkpoint, ascending; `open`: it has processed nothing since the last of them,
+    which therefore stands for every later time."""
+
+    times: tuple[int, ...]
+    open: bool
+
+
+class KeptStateCheckpoints(StateCheckpoints):
+    """`offsets` is the task's own map of positions; `job_clock` the job's checkpoint clock as the coordinator has kept it.
+
+    Which one a task starts with is right whatever the clock says: each holds exactly what its positions say. The
+    clock makes it the same moment in event time for all tasks.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        store: CheckpointStore,
+        interval_ms: int,
+        job_clock: Callable[[], int | None],
+        offsets: Offsets,
+        clock: Clock,
+        *,
+        committed: bool,
+        reset: bool,
+    ) -> None:
+        """`committed`: whether the task has ever committed, and so must have a state; `reset`: whether its inputs are all
+        reset, and its state with them."""
+        self._task = task
+        self._store = store
+        self._interval_ms = interval_ms
+        self._job_clock = job_clock
+        self._offsets = offsets
+        self._clock = clock
+        self._persisted_at = clock.monotonic()
+        self._committed, self._reset = committed, reset
+        self._taken: TimedState | None = None
+        self._written = self._bytes = 0
+        #: Replaced as a whole: another thread reads it.
+        self._kept: tuple[tuple[int, ...], Offsets] = (), {}
+
+    @property
+    def interval_ms(self) -> int:
+        return self._interval_ms
+
+    @property
+    def start_ms(self) -> int:
+        return self._job_clock() or 0
+
+    @property
+    def overdue(self) -> bool:
+        return self._clock.monotonic() - self._persisted_at >= self._interval_ms / 1000.0
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether no message was processed since the last one."""
+        return self._kept[1] == self._offsets
+
+    @property
+    def kept(self) -> KeptTimes | None:
+        """What the job may know; None before `init` has found, or made, the first. May be called from any thread."""
+        times, offsets = self._kept
+        return KeptTimes(times, offsets == self._offsets) if times else None
+
+    def recover(self) -> TimedState | None:
+        times = self._store.times()
+        if self._reset:
+            self._store.remove(times)
+            return None
+        if not times:
+            if self._committed:
+                raise RestoreError(
+                    f"{self._task}: the job has committed and has no state checkpoint ({self._store.place(0)} and others); "
+                    "to begin anew run it once with samza.reset.offset=true for every input"
+                )
+            return None
+        time_ms = self._recoverable(times)
+        self._store.remove([later for later in times if later > time_ms])
+        found = TimedState(time_ms, self._store.recover(time_ms), self._store.place(time_ms))
+        self._kept = tuple(each for each in times if each <= time_ms), {}
+        return found
+
+    def persist(self, state: TimedState) -> None:
+        self._store.persist(state.time_ms, state.value)
+        reach("state.persisted")
+        self._written, self._bytes = self._written + 1, len(state.value)
+        self._persisted_at = self._clock.monotonic()
+        times = sorted({*self._kept[0], state.time_ms})
+        needed = self._recoverable(times)
+        self._store.remove([time_ms for time_ms in times if time_ms < needed])
+        self._kept = tuple(time_ms for time_ms in times if time_ms >= needed), dict(self._offsets)
+
+    def started(self) -> None:
+        """`init` is over: the task stands where the checkpoint was taken that it has recovered."""
+        self._kept = self._kept[0], dict(self._offsets)
+
+    def take(self, task: object, clock: TaskClock, collector: MessageCollector) -> None:
+        """A commit begins. Raises TaskFailed if the user's code does."""
+        assert isinstance(task, StateCheckpointTask)
+        try:
+            self._taken = None if self.unchanged else task.take_checkpoint(clock, collector)
+        except SamzapyError:
+            raise
+        except Exception as cause:
+            message = f"{self._task}: take_checkpoint failed: {type(cause).__name__}: {cause}"
+            raise TaskFailed(message) from cause
+
+    def keep(self) -> None:
+        """The commit is durable."""
+        taken, self._taken = self._taken, None
+        if taken is not None:
+            reach("state.taken")
+            self.persist(taken)
+
+    def metrics(self) -> Mapping[str, float]:
+        """How many were written since the start, how large the last one is, and the times of the first and last kept."""
+        times = self._kept[0] or (0,)
+        return {"written": self._written, "bytes": self._bytes, "oldest-ms": times[0], "newest-ms": times[-1]}
+
+    def close(self) -> None:
+        """Release the store."""
+        self._store.close()
+
+    def _recoverable(self, times: list[int]) -> int:
+        """The greatest that is not past the job's clock; the oldest, if it knows of none."""
+        job_clock = self._job_clock()
+        return max((time_ms for time_ms in times if job_clock is not None and time_ms <= job_clock), default=times[0])

@@ -1,0 +1,240 @@
+"""Keeps the metrics of a container and publishes snapshots of them as JSON lines.
+
+1. `Registry` holds counters, gauges and timers by group and name.
+2. `SnapshotReporter` publishes them to a stream or to the log every so many seconds.
+3. `task_snapshots` repeats a task's metrics under the groups and names that Samza has for them, so that dashboards made
+   for Samza find them. Samza publishes one snapshot a task, with the source `TaskName-Partition 0`, and names a store's
+   metrics `STORE-PROPERTY` in the group of the class that counts them. The first group has every property of a store,
+   the others have those that Samza has, too:
+
+    KeyValueStoreMetrics            counts-gets, counts-puts, counts-deletes, counts-flushes, ... every property there is
+    CachedStoreMetrics              counts-gets, ..., counts-cache-hits, counts-dirty-count, counts-cache-size
+    KeyValueStorageEngineMetrics    counts-gets, ..., counts-messages-restored, counts-messages-bytes
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import orjson
+
+from samzapy.api.metrics import Counter, Gauge, MetricsRegistry, Timer
+from samzapy.api.stream import SystemStream
+from samzapy.clock import Clock
+from samzapy.config.metrics import ReporterConfig
+from samzapy.errors import SamzapyError
+from samzapy.version import VERSION
+
+M = TypeVar("M", Counter, Gauge, Timer)
+
+
+class Registry(MetricsRegistry):
+    """Metrics are made when they are first asked for, never reset and never removed: a reader takes differences.
+
+    Metrics are written by one thread. `snapshot` may be called by another and sees each number as it was at some moment
+    during the call. A name that has one kind cannot be asked for as another: SamzapyError.
+    """
+
+    def __init__(self) -> None:
+        self._metrics: dict[tuple[str, str], Counter | Gauge | Timer] = {}
+        # A list may be walked while another thread appends to it; a dict may not, and even copying one can be interrupted.
+        self._in_order: list[tuple[str, str, Counter | Gauge | Timer]] = []
+
+    def counter(self, group: str, name: str) -> Counter:
+        """The counter of that name."""
+        return self._metric(group, name, Counter)
+
+    def gauge(self, group: str, name: str) -> Gauge:
+        """The gauge of that name."""
+        return self._metric(group, name, Gauge)
+
+    def timer(self, group: str, name: str) -> Timer:
+        """The timer of that name."""
+        return self._metric(group, name, Timer)
+
+    def snapshot(self) -> dict[str, dict[str, float]]:
+        """All values now, by group and name."""
+        found: dict[str, dict[str, float]] = {}
+        for group, name, metric in self._in_order:
+            values = found.setdefault(group, {})
+            if isinstance(metric, Counter):
+                values[name] = metric.count
+            elif isinstance(metric, Gauge):
+                values[name] = metric.value
+            else:
+                values[f"{name}.count"] = metric.count
+                values[f"{name}.total-s"] = metric.total
+                values[f"{name}.max-s"] = metric.max
+        return found
+
+    def _metric(self, group: str, name: str, kind: type[M]) -> M:
+        metric = self._metrics.get((group, name))
+        if metric is None:
+            metric = self._metrics[group, name] = kind()
+            self._in_order.append((group, name, metric))
+        if not isinstance(metric, kind):
+            raise SamzapyError(
+                f"metric {group}.{name} is a {type(metric).__name__.lower()}, not a {kind.__name__.lower()}"
+            )
+        return metric
+
+
+Groups = dict[str, dict[str, float]]
+
+#: Between a task's group in the registry and its stores' metrics: `store.NAME.PROPERTY`.
+STORE = "store."
+_PACKAGE = "org.apache.samza.storage.kv."
+_CALLS = {"gets": "gets", "puts": "puts", "deletes": "deletes", "flushes": "flushes"}
+#: Of every group our name of a property and Samza's.
+_GROUPS: Mapping[str, Mapping[str, str]] = {
+    f"{_PACKAGE}CachedStoreMetrics": {
+        **_CALLS,
+        "hits": "cache-hits",
+        "dirty-entries": "dirty-count",
+        "cached-entries": "cache-size",
+    },
+    f"{_PACKAGE}KeyValueStorageEngineMetrics": {
+        **_CALLS,
+        "messages-restored": "messages-restored",
+        "messages-bytes": "messages-bytes",
+    },
+}
+_EVERYTHING = f"{_PACKAGE}KeyValueStoreMetrics"
+
+
+def task_snapshots(metrics: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, Groups]]:
+    """The source and the groups of every task that has stores; `metrics` are a container's, by group and name."""
+    for task, values in metrics.items():
+        groups: Groups = {}
+        for name, value in values.items():
+            if name.startswith(STORE):
+                store, _, leaf = name.removeprefix(STORE).rpartition(".")
+                _add(groups, store, leaf, value)
+        if groups:
+            yield f"TaskName-{task}", groups
+
+
+def _add(groups: Groups, store: str, leaf: str, value: float) -> None:
+    groups.setdefault(_EVERYTHING, {})[f"{store}-{leaf}"] = value
+    for group, names in _GROUPS.items():
+        if leaf in names:
+            groups.setdefault(group, {})[f"{store}-{names[leaf]}"] = value
+
+
+logger = logging.getLogger(__name__)
+
+#: Takes a snapshot's bytes to where it is read.
+Publish = Callable[[bytes], None]
+
+
+@dataclass(frozen=True)
+class SnapshotHeader:
+    """Who reports."""
+
+    job_name: str
+    job_id: str
+    container: str
+    host: str
+
+
+class SnapshotReporter:
+    """Publishes snapshots in the shape of Samza's.
+
+    `{"header": {"job-name", "job-id", "container-name", "source", "host", "time", "reset-time", "version",
+    "samza-version"}, "metrics": {group: {name: value}}}`, the times in milliseconds since 1970: one with everything under our
+    names, and one a task with its stores under Samza's (`samza_names`).
+
+    `blacklist` is a regular expression for the whole of `group.name`. A snapshot that cannot be published is a warning in
+    the log, not the end of the job. One thread.
+    """
+
+    def __init__(
+        self,
+        registry: MetricsRegistry,
+        header: SnapshotHeader,
+        publish: Publish,
+        clock: Clock,
+        interval_s: float = 60,
+        blacklist: str | None = None,
+    ) -> None:
+        self._registry, self._header, self._publish, self._clock = registry, header, publish, clock
+        self._interval_s = interval_s
+        self._hidden = re.compile(blacklist) if blacklist else None
+        self._reset_ms = clock.wall_ms()
+        self._due = clock.monotonic() + interval_s
+
+    def tick(self) -> bool:
+        """Publish if an interval has passed; says whether it did. Intervals that were missed are not made up for."""
+        now = self._clock.monotonic()
+        if now < self._due:
+            return False
+        self._due = now + self._interval_s
+        self.report()
+        return True
+
+    def report(self) -> None:
+        """Publish now, as at the end."""
+        try:
+            metrics = self._registry.snapshot()
+            self._publish(self._snapshot(f"samza-container-{self._header.container}", metrics))
+            for source, groups in task_snapshots(metrics):
+                self._publish(self._snapshot(source, groups))
+        except SamzapyError as cause:
+            logger.warning("The metrics of container %s were not published: %s", self._header.container, cause)
+
+    def _snapshot(self, source: str, metrics: Mapping[str, Mapping[str, float]]) -> bytes:
+        header = self._header
+        snapshot = {
+            "header": {
+                "job-name": header.job_name,
+                "job-id": header.job_id,
+                "container-name": f"samza-container-{header.container}",
+                "source": source,
+                "host": header.host,
+                "time": self._clock.wall_ms(),
+                "reset-time": self._reset_ms,
+                "version": VERSION,
+                "samza-version": VERSION,
+            },
+            "metrics": self._shown(metrics),
+        }
+        return orjson.dumps(snapshot)
+
+    def _shown(self, metrics: Mapping[str, Mapping[str, float]]) -> Mapping[str, Mapping[str, float]]:
+        hidden = self._hidden
+        if hidden is None:
+            return metrics
+        return {
+            group: {name: value for name, value in values.items() if not hidden.fullmatch(f"{group}.{name}")}
+            for group, values in metrics.items()
+        }
+
+
+def log_publisher(target: logging.Logger = logger) -> Publish:
+    """Publishes to the log, at level INFO."""
+    return lambda snapshot: target.info("%s", snapshot.decode())
+
+
+def reporters(
+    configs: Iterable[ReporterConfig],
+    registry: MetricsRegistry,
+    header: SnapshotHeader,
+    publisher_of: Callable[[SystemStream], Publish],
+    clock: Clock,
+) -> list[SnapshotReporter]:
+    """The reporters a job file asks for; `publisher_of` gives the way to a stream."""
+    return [
+        SnapshotReporter(
+            registry,
+            header,
+            log_publisher() if config.stream is None else publisher_of(config.stream),
+            clock,
+            config.interval_s,
+            config.blacklist,
+        )
+        for config in configs
+    ]

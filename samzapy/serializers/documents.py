@@ -1,0 +1,105 @@
+"""Serdes of nested values: JSON by orjson, and MessagePack."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import orjson
+
+from samzapy.api.serde import Serde, SerdeFactory
+from samzapy.errors import SerdeError
+from samzapy.serializers.explain import as_refusal
+
+_dumps = orjson.dumps
+#: A value of these types is refused for its contents or its size.
+_TYPES = (dict, list, tuple, str, int)
+
+
+class JsonSerde(Serde):
+    """JSON in UTF-8 without blanks, keys in the order of the dict.
+
+    What JSON cannot say comes back changed, as from every JSON library: a tuple is a list, a datetime, UUID, Enum or
+    dataclass is what orjson writes for it, NaN and the infinities are null. An int beyond 64 bits, a key that is not a
+    str and nesting deeper than orjson goes (about 250 written, 1024 read) are errors; an int beyond 64 bits that
+    someone else wrote is read as a float.
+    """
+
+    to_bytes = staticmethod(orjson.dumps)  # type: ignore[assignment]
+    from_bytes = staticmethod(orjson.loads)  # type: ignore[assignment]
+
+    def refusal(self, value: Any, cause: Exception) -> str:
+        """See `Serde.refusal`."""
+        return as_refusal("json serde takes a value of JSON", value, cause, fits=isinstance(value, _TYPES))
+
+
+class _JsonSerdeWithOptions(JsonSerde):
+    """JSON with orjson's option flags."""
+
+    def __init__(self, option: int) -> None:
+        self._option = option
+
+    def to_bytes(self, value: Any) -> bytes:  # type: ignore[override]
+        """As `JsonSerde.to_bytes`."""
+        return _dumps(value, None, self._option)
+
+
+_OPTIONS = {"non.str.keys": orjson.OPT_NON_STR_KEYS, "sort.keys": orjson.OPT_SORT_KEYS}
+
+
+class JsonSerdeFactory(SerdeFactory):
+    """`json`, with two settings, both false by default.
+
+    `sort.keys=true`: equal dicts become equal bytes, which a store's key must be. `non.str.keys=true`: dict keys that
+    are ints, floats, bools, None, dates or UUIDs are written as text (and come back as text).
+    """
+
+    def serde(self, name: str, settings: dict[str, str]) -> Serde:
+        """Raises SerdeError for a setting that is neither true nor false, or unknown."""
+        option = 0
+        for key, value in settings.items():
+            if key not in _OPTIONS or value.lower() not in {"true", "false"}:
+                raise SerdeError(f"{key}: json takes {' and '.join(_OPTIONS)}, true or false, got {value!r}")
+            if value.lower() == "true":
+                option |= _OPTIONS[key]
+        return _JsonSerdeWithOptions(option) if option else JsonSerde()
+
+
+def as_json(value: object) -> str:
+    """One line of JSON; bytes in hexadecimal, what JSON cannot say as its text."""
+    option = orjson.OPT_NON_STR_KEYS
+    try:
+        return orjson.dumps(value, _other, option).decode()
+    except TypeError as cause:
+        raise SerdeError(f"cannot be shown as JSON ({cause})") from cause
+
+
+def _other(value: object) -> str:
+    return value.hex() if isinstance(value, (bytes, bytearray)) else str(value)
+
+
+_unpackb = msgpack.unpackb
+
+
+class MsgpackSerde(Serde):
+    """MessagePack with its str and bytes types apart; keys of maps may be of any kind.
+
+    A tuple comes back as a list. A datetime, a set and an int beyond 64 bits are errors, not guesses.
+    """
+
+    def __init__(self) -> None:
+        # One packer for good: making one costs more than packing a small message. It is safe to go on after an error.
+        self.to_bytes = msgpack.Packer(use_bin_type=True).pack  # type: ignore[method-assign]
+
+    def to_bytes(self, value: Any) -> bytes:
+        """Raises TypeError for what MessagePack cannot say, ValueError or OverflowError for what is too deep or large."""
+        packed: bytes = msgpack.packb(value, use_bin_type=True)
+        return packed
+
+    def from_bytes(self, data: bytes) -> Any:
+        """Raises ValueError for bytes that are not one message, TypeError for a map with a list as key."""
+        return _unpackb(data, strict_map_key=False)
+
+    def refusal(self, value: Any, cause: Exception) -> str:
+        """See `Serde.refusal`."""
+        return as_refusal("msgpack serde takes a value of MessagePack", value, cause, fits=isinstance(value, _TYPES))

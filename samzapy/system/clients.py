@@ -1,0 +1,125 @@
+"""Makes the clients of a job's systems when they are first needed, and closes them together.
+
+`job_clients` is the one place that names the clients of a job: `<job key>-<purpose>`. What needs the job's checkpoints
+as well opens both by `samzapy.container.job_records`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+
+from samzapy.api.stream import SystemStream
+from samzapy.api.system import SystemAdmin, SystemConsumer, SystemFactory, SystemProducer, SystemSettings
+from samzapy.config.job import JobConfig
+from samzapy.errors import UnknownStream
+from samzapy.system.factories import system_factory
+
+#: How long a transaction may stay open before the system aborts it, unless the opener says otherwise.
+TRANSACTION_TIMEOUT_MS = 60_000
+
+
+class SystemClients:
+    """One admin and one producer a system, any number of consumers. Never made before a fork, never kept across runs."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, SystemSettings],
+        factory_of: Callable[[SystemSettings], SystemFactory],
+        client_id: str,
+        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+    ) -> None:
+        """`client_id` names the clients in the logs and metrics of the systems."""
+        self._transaction_timeout_ms = transaction_timeout_ms
+        self._transactional: list[SystemProducer] = []
+        self._settings = settings
+        self._factory_of = factory_of
+        self._client_id = client_id
+        self._factories: dict[str, SystemFactory] = {}
+        self._admins: dict[str, SystemAdmin] = {}
+        self._producers: dict[str, SystemProducer] = {}
+        self._consumers: list[SystemConsumer] = []
+        self._stream_ids: dict[SystemStream, str] = {}
+
+    def admin(self, system: str) -> SystemAdmin:
+        """The admin of a system."""
+        if system not in self._admins:
+            self._admins[system] = self._factory(system).admin(self._settings[system], f"{self._client_id}-admin")
+        return self._admins[system]
+
+    def stream_id(self, stream: SystemStream) -> str:
+        """The id that tells a stream from others that had or will have its name; asked once. Raises UnknownStream."""
+        found = self._stream_ids.get(stream)
+        if found is None:
+            described = self.admin(stream.system).describe(stream.stream)
+            if described is None:
+                raise UnknownStream(stream.system, stream.stream)
+            found = self._stream_ids[stream] = described.stream_id
+        return found
+
+    def producer(self, system: str) -> SystemProducer:
+        """The producer of a system."""
+        if system not in self._producers:
+            made = self._factory(system).producer(self._settings[system], f"{self._client_id}-producer")
+            self._producers[system] = made
+        return self._producers[system]
+
+    def transactional(self, system: str, transactional_id: str) -> SystemProducer:
+        """A new producer with that id; it has not taken over from its predecessor yet."""
+        settings = self._settings[system]
+        made = self._factory(system).producer(
+            settings, f"{self._client_id}-transactions", transactional_id, self._transaction_timeout_ms
+        )
+        self._transactional.append(made)
+        return made
+
+    @contextmanager
+    def fencing(self, system: str, transactional_id: str) -> Iterator[SystemProducer]:
+        """As `transactional`, closed at the end of the context."""
+        settings = self._settings[system]
+        with closing(self._factory(system).producer(settings, f"{self._client_id}-fence", transactional_id)) as made:
+            yield made
+
+    def purge(self) -> None:
+        """Have the producers throw away what they have not sent; from any thread."""
+        for producer in [*self._producers.values(), *self._transactional]:
+            producer.purge()
+
+    def consumer(self, system: str) -> SystemConsumer:
+        """A new consumer of a system."""
+        made = self._factory(system).consumer(self._settings[system], f"{self._client_id}-consumer")
+        self._consumers.append(made)
+        return made
+
+    def close(self) -> None:
+        """Close everything that was made; every client is closed, whatever another one's close raises."""
+        clients: list[SystemConsumer | SystemProducer | SystemAdmin] = [
+            *self._consumers,
+            *self._producers.values(),
+            *self._transactional,
+            *self._admins.values(),
+        ]
+        self._consumers, self._transactional, self._producers, self._admins = [], [], {}, {}
+        failures = []
+        for client in clients:
+            try:
+                client.close()
+            except Exception as cause:  # noqa: BLE001  # close the others first
+                failures.append(cause)
+        if failures:
+            raise failures[0]
+
+    def _factory(self, system: str) -> SystemFactory:
+        if system not in self._factories:
+            self._factories[system] = self._factory_of(self._settings[system])
+        return self._factories[system]
+
+
+def job_clients(
+    config: JobConfig,
+    purpose: str,
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+    factory_of: Callable[[SystemSettings], SystemFactory] = system_factory,
+) -> SystemClients:
+    """The clients of a job's systems for one `purpose`; connects to nothing yet. The caller closes them."""
+    return SystemClients(config.systems, factory_of, f"{config.key}-{purpose}", transaction_timeout_ms)

@@ -1,0 +1,123 @@
+"""Facts about the source tree: modules, their imports, their functions, and the entries of each folder.
+
+Everything is read from the files, nothing is imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = "samzapy"
+#: Functions that import what their first argument names.
+_IMPORTERS = {"import_module", "library"}
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function or method: where it starts, its lines without decorators, and its parameters without `self`."""
+
+    name: str
+    path: Path
+    line: int
+    lines: int
+    parameters: int
+
+    def __str__(self) -> str:
+        return f"{self.path.relative_to(ROOT)}:{self.line} {self.name}"
+
+
+@dataclass(frozen=True)
+class Module:
+    """A file of Python. `name` is dotted; a package has the name of its folder."""
+
+    name: str
+    path: Path
+    text: str = field(repr=False)
+
+    @property
+    def lines(self) -> int:
+        return len(self.text.splitlines())
+
+    @property
+    def is_face(self) -> bool:
+        """Whether users start it or import its names: it needs no importer in the product."""
+        return self.path.name in {"__init__.py", "__main__.py"}
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+    @cached_property
+    def imported(self) -> frozenset[str]:
+        """Dotted names that it imports anywhere, inside functions too; of `from a import b` both `a` and `a.b`."""
+        found = set()
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+        return frozenset(found)
+
+    @cached_property
+    def libraries(self) -> frozenset[str]:
+        """Top-level names of the third-party libraries that it imports, by a statement or by name at run time."""
+        names = {name.partition(".")[0] for name in self.imported.union(self._named)}
+        return frozenset(names - sys.stdlib_module_names - {PACKAGE})
+
+    @property
+    def _named(self) -> Iterator[str]:
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _IMPORTERS:
+                yield from (each.value for each in node.args[:1] if isinstance(each, ast.Constant))
+
+    @cached_property
+    def functions(self) -> list[Function]:
+        nodes = [node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        return [_function(node, self.path) for node in nodes]
+
+
+def modules(folder: Path = ROOT / PACKAGE) -> list[Module]:
+    """Every module below `folder`, by name."""
+    return sorted((_module(path) for path in folder.rglob("*.py")), key=lambda module: module.name)
+
+
+def importers(of: list[Module]) -> dict[str, set[str]]:
+    """The modules that import each module, by name; a package's `__init__` does not count as an importer of its parts."""
+    names = {module.name for module in of}
+    found: dict[str, set[str]] = defaultdict(set)
+    for module in of:
+        for name in module.imported & names:
+            if not (module.path.name == "__init__.py" and name.startswith(f"{module.name}.")):
+                found[name].add(module.name)
+    return found
+
+
+def folders(root: Path = ROOT / PACKAGE) -> dict[str, int]:
+    """The entries of each folder: its files and subfolders, without `__init__.py` and `__pycache__`."""
+    found = {}
+    for folder in [root, *(path for path in root.rglob("*") if path.is_dir())]:
+        if "__pycache__" not in folder.parts:
+            entries = [path for path in folder.iterdir() if path.name not in {"__init__.py", "__pycache__"}]
+            if entries:
+                found[str(folder.relative_to(ROOT))] = len(entries)
+    return dict(sorted(found.items()))
+
+
+def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, path: Path) -> Function:
+    given = node.args
+    names = [each.arg for each in [*given.posonlyargs, *given.args, *given.kwonlyargs]]
+    parameters = len(names) - (names[:1] in (["self"], ["cls"]))
+    lines = (node.end_lineno or node.lineno) - node.lineno + 1
+    return Function(node.name, path, node.lineno, lines, parameters)
+
+
+def _module(path: Path) -> Module:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return Module(".".join(parts[:-1] if parts[-1] == "__init__" else parts), path, path.read_text())

@@ -1,0 +1,47 @@
+"""The walls around third-party libraries: the only folders or modules that may import each of them.
+
+A library has one folder. It has several only where the reason beside it says so. A library without a line here may not
+be imported at all, so a new dependency needs a decision. `samzapy/api` stands in no line: it needs the standard library
+only.
+"""
+
+from __future__ import annotations
+
+LIBRARIES: dict[str, tuple[str, ...]] = {
+    "click": ("samzapy/cli",),
+    "confluent_kafka": ("samzapy/system/kafka",),
+    # Sketches in a store, and as a state of their own.
+    "datasketches": ("samzapy/storage/views", "samzapy/operators"),
+    "fsspec": ("samzapy/storage/backup",),
+    # The job that `samzapy verify` writes is a file in the same grammar.
+    "javaproperties": ("samzapy/config", "samzapy/verify"),
+    # Compact binary values, in each format that we own.
+    "msgpack": ("samzapy/serializers", "samzapy/storage/views", "samzapy/operators"),
+    "numpy": ("samzapy/storage",),
+    # JSON on hot paths: serdes, rows and reports.
+    "orjson": (
+        "samzapy/bench",
+        "samzapy/cli",
+        "samzapy/metrics",
+        "samzapy/serializers",
+        "samzapy/spark",
+        "samzapy/strict_json.py",
+        "samzapy/system/database",
+    ),
+    # Processes: measured, looked for and ended.
+    "psutil": ("samzapy/bench", "samzapy/container", "samzapy/devkafka", "samzapy/runner", "samzapy/verify"),
+    "py4j": ("samzapy/runner/spark",),
+    "pyarrow": ("samzapy/spark",),
+    # Jobs on Spark, and stores as its DataFrames.
+    "pyspark": ("samzapy/runner/spark", "samzapy/spark"),
+    "pytest": ("samzapy/pytest_plugin.py",),
+    "rbloom": ("samzapy/storage/views",),
+    # Tables for a terminal.
+    "rich": ("samzapy/bench", "samzapy/cli", "samzapy/examples/flights"),
+    # The benchmark of stores measures the bare library beside ours.
+    "rocksdict": ("samzapy/storage/rocksdb", "samzapy/bench/store"),
+    "sqlalchemy": ("samzapy/system/database",),
+    "starlette": ("samzapy/coordinator",),
+    "urllib3": ("samzapy/coordinator",),
+    "uvicorn": ("samzapy/coordinator",),
+}

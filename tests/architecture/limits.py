@@ -1,0 +1,29 @@
+"""The limits of the house rules, and the exceptions that are still to go.
+
+An exception names a folder and the most entries that it may have. Lower the number when the folder shrinks; remove the
+line when the folder keeps the limit.
+"""
+
+from __future__ import annotations
+
+#: Lines of a module and of a function, entries of a folder.
+MODULE_LINES = 500
+FUNCTION_LINES = 60
+ENTRIES = 14
+#: A module below this length needs a reason: the report lists it.
+SHORT_LINES = 60
+
+LARGE_FOLDERS = {
+    "samzapy": 30,
+    "samzapy/api": 22,
+    "samzapy/bench/store": 18,
+    "samzapy/cli": 30,
+    "samzapy/config": 41,
+    "samzapy/container": 46,
+    "samzapy/examples": 15,
+    "samzapy/runner": 19,
+    "samzapy/runner/spark": 19,
+    "samzapy/storage": 26,
+    "samzapy/storage/kv": 17,
+    "samzapy/verify": 25,
+}

@@ -1,0 +1,43 @@
+"""Which errors and log lines of librdkafka a client keeps, and how it reports them."""
+
+import logging
+
+import pytest
+from confluent_kafka import KafkaError
+
+from samzapy.errors import EnvironmentFailure
+from samzapy.system.kafka.client import LOGGER, ClientErrors
+
+FORM = "%s [%s] %s"
+
+
+@pytest.mark.parametrize("facility", ["FAIL", "REQTMOUT"])
+def test_a_lost_connection_and_a_late_answer_are_disturbances(facility):
+    client_errors = ClientErrors("kafka", "here:9092")
+    client_errors.log(logging.INFO, FORM, "CONNECT", "p", "Connected")
+    assert not client_errors.disturbed
+    client_errors.log(logging.INFO, FORM, facility, "p", "Disconnected (after 714ms in state UP)")
+    assert client_errors.disturbed
+
+
+def test_an_error_beside_the_calls_is_a_disturbance():
+    client_errors = ClientErrors("kafka", "here:9092")
+    client_errors.note(KafkaError(KafkaError._TRANSPORT))
+    assert client_errors.disturbed
+
+
+def test_a_server_that_closes_every_connection_at_once_points_to_the_protocol():
+    client_errors = ClientErrors("kafka", "here:9092")
+    client_errors.log(
+        logging.INFO, FORM, "FAIL", "p", "Disconnected: closed by peer (after 0ms in state APIVERSION_QUERY)"
+    )
+    reason = r"cannot reach here:9092 within 10 s \(.*systems\.kafka\.consumer\.security\.protocol right\?\)"
+    assert isinstance(client_errors.unreachable(10), EnvironmentFailure)
+    with pytest.raises(EnvironmentFailure, match=reason):
+        raise client_errors.unreachable(10)
+
+
+def test_lines_go_on_to_the_clients_logger(caplog):
+    caplog.set_level(logging.INFO, LOGGER.name)
+    ClientErrors("kafka", "here:9092").log(logging.WARNING, FORM, "REQTMOUT", "p", "Timed out 1 in-flight")
+    assert caplog.messages == ["REQTMOUT [p] Timed out 1 in-flight"]
