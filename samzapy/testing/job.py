@@ -19,12 +19,12 @@ from weakref import WeakValueDictionary
 from samzapy.api.task import AnyTask
 from samzapy.clock import Clock
 from samzapy.config import job as job_keys
-from samzapy.config import source as job_files
-from samzapy.config import systems as system_keys
-from samzapy.config import task as task_keys
 from samzapy.config.job import JobConfig
-from samzapy.config.kinds import is_name, split_list
 from samzapy.config.loader import load_job
+from samzapy.config.reading import properties as job_files
+from samzapy.config.reading.keys import is_name, split_list
+from samzapy.config.streams import systems as system_keys
+from samzapy.config.tasks import task as task_keys
 from samzapy.plugins import PluginError, split_path
 from samzapy.testing.streams import Partitions, Streams
 from samzapy.testing.system import FACTORY
