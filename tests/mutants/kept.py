@@ -257,8 +257,8 @@ _LOOP = (
     ),
     Mutant(
         "samzapy/container/run_loop.py",
-        "            if task.requests.pending:\n                self._obey(task)\n            if timing is not None:\n                self._fire",
-        "            if timing is not None:\n                self._fire",
+        "            if task.requests.pending:\n                self._obey(task)\n            self._fire",
+        "            self._fire",
         ("tests/unit/container/test_container.py",),
     ),
     Mutant(
