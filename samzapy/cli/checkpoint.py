@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from samzapy.checkpoint.target import Target
+from samzapy.checkpoint.offsets import Target
 from samzapy.cli.job_argument import of_job
 from samzapy.cli.output import table, warn
 from samzapy.config.job import JobConfig

@@ -10,9 +10,7 @@ from urllib.parse import quote
 import urllib3
 
 from samzapy.api.lease import ContainerLease, ContainerReport, Directive
-from samzapy.coordinator.attempt import AttemptProcess
-from samzapy.coordinator.model import JobSpec
-from samzapy.coordinator.wire import report_to_json
+from samzapy.coordinator.wire import AttemptProcess, JobSpec, report_to_json
 from samzapy.errors import EnvironmentFailure, RetriableError, SamzapyError, TaskMigrated
 from samzapy.version import VERSION
 

@@ -1,14 +1,101 @@
-"""Reports and failures as JSON, checked on the way in: the coordinator believes nobody's shape."""
+"""The messages between the coordinator and its containers, as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from samzapy.api.lease import ContainerReport, TaskProgress
-from samzapy.coordinator.attempt import AttemptProcess, Place
+from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator.progress import ContainerFailure
+from samzapy.job.model import JobModel
+
+
+@dataclass(frozen=True)
+class Place:
+    """A host as Spark names it, and one of its executors; without one, any."""
+
+    host: str
+    executor: str | None = None
+
+
+@dataclass(frozen=True)
+class AttemptProcess:
+    """`machine` names a running kernel and its process numbers' scope, so that `pid` and `started` (the process's start,
+    in the kernel's ticks) mean one process and never a later one. `spark_task` is Spark's id of the task attempt, `place` where Spark
+    runs it."""
+
+    machine: str
+    pid: int
+    started: int
+    spark_task: int | None = None
+    place: Place | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> AttemptProcess:
+        """The inverse of `to_json`."""
+        place = data["place"]
+        return cls(
+            data["machine"],
+            data["pid"],
+            data["started"],
+            data["spark_task"],
+            None if place is None else Place(place["host"], place["executor"]),
+        )
+
+
+@dataclass(frozen=True)
+class Overdue:
+    """An attempt whose lease has run out without a word about its end."""
+
+    container_id: str
+    epoch: int
+    spark_task: int | None
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """The job as it travels: `raw` is the configuration as written (`${env:X}` unresolved, so that secrets stay where
+    they are), `ends` the offsets to stop at (None: never), `directory` the driver's working directory when containers
+    share its machine (relative paths mean the same on both sides), else None. `run_id`: the run's, which owns the job
+    until a newer one is started. `transactions`: False where a system has refused the job's transactional ids."""
+
+    model: JobModel
+    raw: Mapping[str, str]
+    ends: Mapping[SystemStreamPartition, int] | None = None
+    directory: str | None = None
+    run_id: str | None = None
+    transactions: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {
+            "model": self.model.to_json(),
+            "configuration": dict(self.raw),
+            "ends": None if self.ends is None else {str(ssp): offset for ssp, offset in self.ends.items()},
+            "directory": self.directory,
+            "run_id": self.run_id,
+            "transactions": self.transactions,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> JobSpec:
+        """The inverse of `to_json`."""
+        ends = data["ends"]
+        return cls(
+            JobModel.from_json(data["model"]),
+            data["configuration"],
+            None if ends is None else {SystemStreamPartition.parse(text): offset for text, offset in ends.items()},
+            data["directory"],
+            data["run_id"],
+            data["transactions"],
+        )
+
 
 V = TypeVar("V")
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
-from samzapy.checkpoint.target import Positions, Target
+from samzapy.checkpoint.offsets import Positions, Target
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.job_ownership import Ownership

@@ -8,7 +8,7 @@ from threading import Event
 
 from pyspark.sql import DataFrame
 
-from samzapy.checkpoint.target import Positions
+from samzapy.checkpoint.offsets import Positions
 from samzapy.container.job_records import open_job
 from samzapy.runner.running import refuse_if_running
 from samzapy.spark.bootstrap import Bootstrap, refuse_speculation, writable_store

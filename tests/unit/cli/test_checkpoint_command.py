@@ -16,7 +16,7 @@ from counting_job import COUNTS, prepare_job, run_elsewhere, write_views
 from samzapy.api.checkpoint import JobRun
 from samzapy.api.system import OutgoingRecord
 from samzapy.checkpoint import manager_for
-from samzapy.checkpoint.target import Target
+from samzapy.checkpoint.offsets import Target
 from samzapy.config.loader import load_job
 from samzapy.job.model import JobModel
 from samzapy.runner.positions import Move, move_positions

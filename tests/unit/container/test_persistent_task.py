@@ -7,7 +7,7 @@ from memory_job import MemoryJob
 
 from samzapy import EndOfStreamListenerTask, OutgoingMessageEnvelope, SystemStream
 from samzapy.api.system import OutgoingRecord
-from samzapy.checkpoint.target import Target
+from samzapy.checkpoint.offsets import Target
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
 from samzapy.coordinator.clocks import Clocks

@@ -8,9 +8,8 @@ from samzapy.api.lease import ContainerReport, TaskProgress
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator.clocks import Clocks, KeptClocks
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
-from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.page import render
-from samzapy.coordinator.wire import WireError, report_from_json, report_to_json
+from samzapy.coordinator.wire import JobSpec, WireError, report_from_json, report_to_json
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 
 SSP = SystemStreamPartition("m", "in", 0)

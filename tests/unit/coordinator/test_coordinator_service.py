@@ -7,11 +7,10 @@ import urllib3
 from samzapy.api.lease import ContainerReport, Directive
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator import service as service_module
-from samzapy.coordinator.attempt import AttemptProcess
 from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.service import BODY_LIMIT, CoordinatorService
+from samzapy.coordinator.wire import AttemptProcess, JobSpec
 from samzapy.errors import EnvironmentFailure, RetriableError, TaskFailed, TaskMigrated
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.version import VERSION

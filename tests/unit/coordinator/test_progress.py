@@ -4,9 +4,9 @@ from samzapy.api.lease import ContainerReport, Directive
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.promises import Downgrade
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
-from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.page import render
 from samzapy.coordinator.progress import ContainerFailure
+from samzapy.coordinator.wire import JobSpec
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 
 SSP = SystemStreamPartition("memory", "in", 0)

@@ -5,8 +5,7 @@ import pytest
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint.files import FileCheckpointManager
 from samzapy.config.loader import load_job
-from samzapy.coordinator.attempt import AttemptProcess, Place
-from samzapy.coordinator.wire import process_from_json
+from samzapy.coordinator.wire import AttemptProcess, Place, process_from_json
 from samzapy.errors import RestoreError
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.runner.spark.locality import Locality, from_json, to_json

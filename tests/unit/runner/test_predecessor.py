@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from samzapy.coordinator.attempt import AttemptProcess
+from samzapy.coordinator.wire import AttemptProcess
 from samzapy.runner.spark.predecessor import end_predecessor, this_process
 
 _ATTEMPT = """

@@ -1,7 +1,11 @@
-"""State checkpoints in a compacted topic; a task's are all in one partition, chosen by the CRC-32 of its name.
+"""Keeps the checkpoints of tasks' own states, in files or in a compacted topic.
 
-A state is cut to records of half a megabyte, as most brokers take no larger ones than one; the head comes last, and
-says which parts count. Removed ones, and parts that no head names, are given tombstones.
+Files: `TASK/1700000010000.state` is the CRC-32 of the state (4 bytes, big-endian), then the state. It is written beside,
+synced and renamed, and the folder is synced: a file that has its name is whole.
+
+Topic: all states of a task are in one partition, chosen by the CRC-32 of its name. A state is cut to records of half a
+megabyte, because most brokers take no record above one megabyte. The head comes last and names the parts that count.
+Removed parts, and parts that no head names, get tombstones.
 
     {"task": "Partition 0", "time": 1700000010000, "part": [7, 0]}    the state's first bytes, as written under the number 7
     {"task": "Partition 0", "time": 1700000010000, "part": [7, 1]}    those that follow
@@ -11,16 +15,96 @@ says which parts count. Removed ones, and parts that no head names, are given to
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from samzapy.api.event_time import CheckpointStore
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
+from samzapy.checkpoint.factories import Clients
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.errors import EnvironmentFailure, RestoreError, RestoreStalled
+from samzapy.config.job import JobConfig
+from samzapy.config.own_streams import state_checkpoint_topic
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RestoreError, RestoreStalled
+from samzapy.plugins import PluginError, load_class
+
+_SUFFIX = ".state"
+
+
+class FileCheckpointStore(CheckpointStore):
+    """Those of one task, in a folder of its own on a file system that every container sees."""
+
+    def __init__(self, folder: Path) -> None:
+        """The folder is made with the first checkpoint."""
+        self._folder = folder
+
+    def persist(self, time_ms: int, value: bytes) -> None:
+        path = self._path(time_ms)
+        beside = path.with_suffix(".tmp")
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with beside.open("wb") as file:
+                file.write(zlib.crc32(value).to_bytes(4, "big"))
+                file.write(value)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+            self._sync_folder()
+        except OSError as cause:
+            raise EnvironmentFailure(f"{path}: cannot write the state ({cause.strerror})") from cause
+
+    def times(self) -> list[int]:
+        try:
+            names = [path.stem for path in self._folder.iterdir() if path.suffix == _SUFFIX]
+        except FileNotFoundError:
+            return []
+        except OSError as cause:
+            raise EnvironmentFailure(f"{self._folder}: cannot read the states ({cause.strerror})") from cause
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def recover(self, time_ms: int) -> bytes:
+        path = self._path(time_ms)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError as cause:
+            raise RestoreError(f"{path}: there is no such state") from cause
+        except OSError as cause:
+            raise EnvironmentFailure(f"{path}: cannot read the state ({cause.strerror})") from cause
+        value = data[4:]
+        if data[:4] != zlib.crc32(value).to_bytes(4, "big"):
+            raise RestoreError(f"{path}: the state is damaged (its checksum is another)")
+        return value
+
+    def remove(self, times: Collection[int]) -> None:
+        for time_ms in times:
+            path = self._path(time_ms)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as cause:
+                raise EnvironmentFailure(f"{path}: cannot remove the state ({cause.strerror})") from cause
+
+    def place(self, time_ms: int) -> str:
+        return str(self._path(time_ms))
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _path(self, time_ms: int) -> Path:
+        return self._folder / f"{time_ms}{_SUFFIX}"
+
+    def _sync_folder(self) -> None:
+        folder = os.open(self._folder, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
 
 PART_BYTES = 524_288
 _POLL_RECORDS = 100
@@ -171,3 +255,58 @@ def _parsed(key: bytes | None) -> dict[str, Any]:
     except ValueError:
         return {}
     return data if isinstance(data, dict) else {}
+
+
+#: So many partitions the topic is made with: a container reads those of its tasks only.
+_PARTITIONS = 16
+
+
+class CheckpointStoreFactory(ABC):
+    """Named by `state.checkpoint.store.factory`."""
+
+    @abstractmethod
+    def store(self, job: JobConfig, task_name: str, clients: Clients) -> CheckpointStore:
+        """A store for the task; connects to nothing yet. Raises ConfigError for settings it does not take."""
+
+
+class TopicCheckpointStoreFactory(CheckpointStoreFactory):
+    """A compacted topic on `state.checkpoint.system`."""
+
+    def store(self, job: JobConfig, task_name: str, clients: Clients) -> CheckpointStore:
+        system = job.state_checkpoint.system
+        if system is None:
+            message = "required for state checkpoints in a topic (or set job.default.system)"
+            raise ConfigError([ConfigProblem("state.checkpoint.system", None, message)])
+        name = state_checkpoint_topic(job.name, job.id)
+        spec = StreamSpec(name, _PARTITIONS, {"cleanup.policy": "compact"}, job.state_checkpoint.replication_factor)
+        return TopicCheckpointStore(
+            system,
+            spec,
+            task_name,
+            lambda: clients.admin(system),
+            lambda: clients.consumer(system),
+            lambda: clients.producer(system),
+        )
+
+
+class FileCheckpointStoreFactory(CheckpointStoreFactory):
+    """Files below `state.checkpoint.path`, in a folder of the job's own."""
+
+    def store(self, job: JobConfig, task_name: str, clients: Clients) -> CheckpointStore:
+        path = job.state_checkpoint.path
+        if path is None:
+            raise ConfigError([ConfigProblem("state.checkpoint.path", None, "required for state checkpoints in files")])
+        return FileCheckpointStore(Path(path) / job.key / quote(task_name, safe=""))
+
+
+def store_factory(job: JobConfig) -> CheckpointStoreFactory:
+    """The factory that the job file asks for. Raises ConfigError."""
+    path = job.state_checkpoint.factory
+    try:
+        factory = load_class(path)()
+    except PluginError as cause:
+        raise ConfigError([ConfigProblem("state.checkpoint.store.factory", path, str(cause))]) from cause
+    if not isinstance(factory, CheckpointStoreFactory):
+        problem = ConfigProblem("state.checkpoint.store.factory", path, "must be a CheckpointStoreFactory")
+        raise ConfigError([problem])
+    return factory
