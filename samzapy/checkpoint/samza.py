@@ -23,10 +23,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+import msgspec
+
 from samzapy.api.checkpoint import Checkpoint, JobRecord
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.errors import RestoreError
-from samzapy.strict_json import mapping, parsed, text, whole
+from samzapy.strict_json import decode as decode_json
+from samzapy.strict_json import encode as encode_json
 
 _GROUPER = "systemstreampartition-grouper-factory"
 _PACKAGE = "org.apache.samza.container.grouper.stream."
@@ -102,45 +105,44 @@ class SamzaRecords:
     write: bool = False
 
 
+class _Input(msgspec.Struct):
+    system: str
+    partition: str
+    offset: str | None
+    stream: str
+
+
 def encode(checkpoint: Checkpoint) -> bytes:
-    """The input offsets as Samza's record value; an input of which nothing was processed is left out, as there."""
-    return json.dumps(
+    """The input offsets as Samza's record value. As in Samza, an input without a processed message is left out."""
+    return encode_json(
         {
-            f"SystemStreamPartition [{ssp.system}, {ssp.stream}, {ssp.partition}]": {
-                "system": ssp.system,
-                "partition": str(ssp.partition),
-                "offset": str(upcoming - 1),
-                "stream": ssp.stream,
-            }
+            f"SystemStreamPartition [{ssp.system}, {ssp.stream}, {ssp.partition}]": _Input(
+                ssp.system, str(ssp.partition), str(upcoming - 1), ssp.stream
+            )
             for ssp, upcoming in checkpoint.input_offsets.items()
             if upcoming > 0
-        },
-        separators=(",", ":"),
-        ensure_ascii=False,
-    ).encode()
+        }
+    )
 
 
 def decode(value: bytes, where: str) -> Checkpoint:
     """A record value as a checkpoint of epoch 0. Raises RestoreError, naming `where`."""
     try:
-        entries = map(mapping, parsed(value).values())
+        entries = decode_json(dict[str, _Input], value).values()
         return Checkpoint(
             {
-                SystemStreamPartition(text(entry["system"]), text(entry["stream"]), _number(entry["partition"])): (
-                    _number(offset) + 1
-                )
+                SystemStreamPartition(entry.system, entry.stream, _number(entry.partition)): _number(entry.offset) + 1
                 for entry in entries
-                if (offset := entry["offset"]) is not None and ":" not in text(offset)
-            },
-            {},
-            0,
-            0,
-            None,
+                if entry.offset is not None and ":" not in entry.offset
+            }
         )
-    except (ValueError, KeyError) as cause:
+    except ValueError as cause:
         shown = f"{type(cause).__name__}: {cause}): {value[:80]!r}"
         raise RestoreError(f"{where}: not a version 1 checkpoint of Samza ({shown}") from cause
 
 
-def _number(digits: object) -> int:
-    return whole(int(text(digits)))
+def _number(digits: str) -> int:
+    number = int(digits)
+    if not 0 <= number < 2**63:
+        raise ValueError(f"expected an integer of at least 0, got {digits[:20]}")
+    return number
