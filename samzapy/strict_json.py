@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import reprlib
+from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -26,7 +27,18 @@ Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 LastOffset = Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)]
 Time = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
-encode = msgspec.json.encode
+
+def _plain(value: Any) -> Any:
+    """Subclasses of plain types, as a task's gauge may be a float of numpy; other mappings than dicts."""
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise NotImplementedError(f"{type(value).__name__} has no form in JSON")
+
+
+encode = msgspec.json.Encoder(enc_hook=_plain).encode
 
 _PLACE = re.compile(r"(.*) - at `(?:key in )?\$\.?(.*)`", re.DOTALL)
 
