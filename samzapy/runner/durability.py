@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription, SystemAdmin
 from samzapy.checkpoint import checkpoint_topic
-from samzapy.config import changelogs, checkpoint, state_checkpoint
-from samzapy.config.classes import SYSTEMS
-from samzapy.config.guarantee import Guarantee
+from samzapy.config.guarantee_warnings import GuaranteeWarning, late_rows, weak_copies
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import state_checkpoint_topic
-from samzapy.config.promises import Downgrade, late_rows, weak_copies
+from samzapy.config.reading.classes import SYSTEMS
+from samzapy.config.stores import changelogs
+from samzapy.config.tasks import checkpoint, state_checkpoint
 from samzapy.errors import ConfigError, ConfigProblem
 
 #: Kafka's own topic, in which it keeps what became of a transaction.
@@ -22,9 +22,9 @@ _TRANSACTIONS = "__transaction_state"
 
 def weakly_kept(
     config: JobConfig, describe: Callable[[SystemStream], StreamDescription | None]
-) -> tuple[Downgrade, ...]:
+) -> tuple[GuaranteeWarning, ...]:
     """What the topics and tables as they are now do not survive, or promise; those that do not exist yet are left out."""
-    found: list[Downgrade] = []
+    found: list[GuaranteeWarning] = []
     for key, stream in _foundations(config):
         description = describe(stream)
         if description is not None:
@@ -78,5 +78,5 @@ def _foundations(config: JobConfig) -> Iterator[tuple[str, SystemStream]]:
         return
     topic = checkpoint_topic(config.name, config.id)
     yield checkpoint.REPLICATION_FACTOR.name, SystemStream(settings.system, topic)
-    if config.task.guarantee in {Guarantee.EFFECTIVELY_ONCE, Guarantee.EXACTLY_ONCE}:
+    if config.task.guarantee.transactional:
         yield f"systems.{settings.system}", SystemStream(settings.system, _TRANSACTIONS)

@@ -11,8 +11,8 @@ from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import AnyTask, AsyncStreamTask, CoroutineTask
 from samzapy.clock import Clock
-from samzapy.config.asynchronous import AsyncConfig
-from samzapy.config.error_policy import Stage
+from samzapy.config.tasks.asynchronous import AsyncConfig
+from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.asynchronous.event_loop import EventLoop
 from samzapy.container.asynchronous.loop_thread_store import LoopThreadStore
 from samzapy.container.asynchronous.message import MessageInFlight, Work, failure_in

@@ -9,7 +9,7 @@ from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import StreamTask
-from samzapy.config.error_policy import Stage
+from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.errors.collectors import TolerantCollector
 from samzapy.container.errors.recovery import Recovery, RetryInterrupted, is_about_its_message
 from samzapy.container.errors.undecodable import Undecodable

@@ -9,8 +9,8 @@ from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange, SystemConsumer
 from samzapy.clock import Clock
-from samzapy.config.error_policy import Stage
 from samzapy.config.job import JobConfig
+from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.asynchronous.task_instance import AsyncTaskInstance
 from samzapy.container.control.decode import ControlDecoder
 from samzapy.container.errors.dead_letters import RawRecords

@@ -13,8 +13,8 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, SystemAdmin
 from samzapy.checkpoint.offsets import Target, starting_offset
 from samzapy.checkpoint.startpoints import Startpoint, pending
+from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
-from samzapy.config.promises import GUARANTEE
 from samzapy.errors import SamzapyError
 from samzapy.job.model import TaskModel
 

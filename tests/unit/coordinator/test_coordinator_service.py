@@ -1,7 +1,7 @@
 import json
 import socket
 
-import numpy
+import numpy as np
 import pytest
 import urllib3
 
@@ -91,7 +91,7 @@ def test_the_reason_of_a_failure_reaches_the_driver(client, coordinator):
 
 def test_metrics_that_json_cannot_hold_are_left_out_and_numpys_are_numbers(client):
     lease, _ = client.register("0")
-    metrics = {"g": {"nan": float("nan"), "inf": float("inf"), "n": 3, "x": numpy.float64(2.5)}}
+    metrics = {"g": {"nan": float("nan"), "inf": float("inf"), "n": 3, "x": np.float64(2.5)}}
     assert lease.report(ContainerReport("0", lease.epoch, "running", metrics=metrics)) is Directive.CONTINUE
     assert client.status()["containers"][0]["metrics"] == {"g": {"n": 3, "x": 2.5}}
 
