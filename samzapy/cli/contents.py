@@ -18,6 +18,7 @@ from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.serializers import as_json, serde_registry
+from samzapy.storage.engines import entry_serdes, load_engines
 from samzapy.storage.inspection import (
     ChangelogReader,
     Contents,
@@ -28,8 +29,6 @@ from samzapy.storage.inspection import (
     store_of,
 )
 from samzapy.storage.kv.scanning import first_beyond
-from samzapy.storage.manager import load_engines
-from samzapy.storage.views.engine import entry_serdes
 from samzapy.system.clients import job_clients
 
 

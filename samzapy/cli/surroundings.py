@@ -28,9 +28,8 @@ from samzapy.job.planner import changelog_partition_count, check_copartitioned, 
 from samzapy.runner.adoption import refuse_foreign
 from samzapy.runner.durability import check_copies, weakly_kept
 from samzapy.runner.take_over import refuse_another_job
-from samzapy.storage.changelog import check_changelog
-from samzapy.storage.manager import load_engines
-from samzapy.storage.written_with import check_checkpoints
+from samzapy.storage.changelog.topic import check_changelog
+from samzapy.storage.engines import check_checkpoints, load_engines
 from samzapy.system.clients import SystemClients
 from samzapy.system.factories import system_factory
 

@@ -61,8 +61,9 @@ from samzapy.container.state_parts import state_checkpoints_of
 from samzapy.container.sweeping import sweep_in_background
 from samzapy.container.task_instance import TaskInstance
 from samzapy.job.model import ContainerModel, TaskModel
-from samzapy.storage.manager import TaskStores, begin_all_stores, restore_together
 from samzapy.storage.opening import TaskSettings
+from samzapy.storage.startup import begin_all_stores, restore_together
+from samzapy.storage.task_stores import TaskStores
 from samzapy.system.clients import SystemClients
 
 

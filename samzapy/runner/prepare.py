@@ -34,9 +34,8 @@ from samzapy.runner.clock_keeper import read_clocks
 from samzapy.runner.durability import check_copies, weakly_kept
 from samzapy.runner.folders import check_folders
 from samzapy.runner.take_over import Claim, take_over
-from samzapy.storage.changelog import ensure_access_log, ensure_changelog, find_changelog
-from samzapy.storage.manager import load_engines
-from samzapy.storage.written_with import check_checkpoints
+from samzapy.storage.changelog.topic import ensure_access_log, ensure_changelog, find_changelog
+from samzapy.storage.engines import check_checkpoints, load_engines
 from samzapy.system.choosers.stack import load_chooser
 from samzapy.system.clients import SystemClients, job_clients
 from samzapy.system.factories import has_transactions, system_factory

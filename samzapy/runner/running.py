@@ -16,7 +16,7 @@ import psutil
 from samzapy.api.checkpoint import JobRun
 from samzapy.config.job import JobConfig
 from samzapy.errors import EnvironmentFailure
-from samzapy.storage.directory import store_directory
+from samzapy.storage.local.directory import store_directory
 from samzapy.storage.rocksdb.failures import locking_pid
 
 #: In the place of a driver's pid: the job was made somebody's own to be looked after, nothing was started.

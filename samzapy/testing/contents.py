@@ -10,9 +10,9 @@ from typing import Any
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
-from samzapy.storage.directory import lies_beside, store_directory
+from samzapy.storage.engines import load_engines
 from samzapy.storage.inspection import ChangelogReader, Contents, Selection, read_files
-from samzapy.storage.manager import load_engines
+from samzapy.storage.local.directory import lies_beside, store_directory
 from samzapy.system.clients import job_clients
 from samzapy.testing.streams import Streams
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from samzapy.api.engine import EngineSettings
 from samzapy.checkpoint import checkpoint_topic
-from samzapy.storage.directory import store_directory
+from samzapy.storage.local.directory import store_directory
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.verify.evidence import Evidence, Record
 from samzapy.verify.job import PARTITIONS, changelog

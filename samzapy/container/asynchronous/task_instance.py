@@ -26,7 +26,7 @@ from samzapy.container.policies.undecodable import Undecodable
 from samzapy.container.policies.undo_journal import JournaledStore, UndoJournal
 from samzapy.container.task_instance import Process, TaskInstance
 from samzapy.errors import SerdeError, TaskFailed
-from samzapy.storage.manager import TaskStores
+from samzapy.storage.task_stores import TaskStores
 
 logger = logging.getLogger(__name__)
 

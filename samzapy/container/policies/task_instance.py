@@ -18,7 +18,7 @@ from samzapy.container.policies.undecodable import Undecodable
 from samzapy.container.policies.undo_journal import JournaledStore, UndoJournal
 from samzapy.container.task_instance import TaskInstance
 from samzapy.errors import SerdeError
-from samzapy.storage.manager import TaskStores
+from samzapy.storage.task_stores import TaskStores
 
 
 class TolerantTaskInstance(TaskInstance):

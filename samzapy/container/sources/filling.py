@@ -14,8 +14,8 @@ from samzapy.container.sources.catch_up import catch_up
 from samzapy.container.sources.filler import StoreFiller
 from samzapy.container.sources.processors import load_processors
 from samzapy.container.sources.side_inputs import SideInputs
-from samzapy.storage.manager import TaskStores
-from samzapy.storage.restore import ProgressCallback, ShouldStop, never
+from samzapy.storage.changelog.restore import ProgressCallback, ShouldStop, never
+from samzapy.storage.task_stores import TaskStores
 
 
 def fill_stores(
