@@ -21,7 +21,7 @@ from samzapy import (
     SystemStream,
     SystemStreamPartition,
 )
-from samzapy.container.context import ContainerTaskContext
+from samzapy.container.tasks.context import ContainerTaskContext
 from samzapy.metrics import Registry
 from samzapy.operators.windows import Count, EventTimeWindows, Hopping, Sessions, Tumbling, WindowedAggregation
 from samzapy.testing import open_store

@@ -84,7 +84,7 @@ def job(folder: Path, **keys: str) -> dict[str, str]:
 def run(flat: dict[str, str]) -> object:
     """Run the job in this process to the ends of its inputs; returns the container's report."""
     from samzapy.config.loader import load_job
-    from samzapy.container.factory import build_container
+    from samzapy.container.restart import build_container
     from samzapy.coordinator.coordinator import Coordinator, LocalLease
     from samzapy.coordinator.model import JobSpec
     from samzapy.runner.prepare import prepare

@@ -11,7 +11,7 @@ from samzapy import (
     SystemStream,
     SystemStreamPartition,
 )
-from samzapy.container.context import ContainerTaskContext
+from samzapy.container.tasks.context import ContainerTaskContext
 from samzapy.metrics import Registry
 from samzapy.operators.windows import EventTimeWindows, WindowResult
 from samzapy.testing import ManualClock, open_store

@@ -12,9 +12,9 @@ from samzapy.checkpoint.files import FileCheckpointManager
 from samzapy.checkpoint.nowhere import NoCheckpointManager
 from samzapy.checkpoint.samza import SamzaRecords
 from samzapy.checkpoint.topic import TopicCheckpointManager
-from samzapy.config.checkpoint import CheckpointConfig
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import checkpoint_topic
+from samzapy.config.tasks.checkpoint import CheckpointConfig
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import PluginError, load_class
 

@@ -10,8 +10,8 @@ import click
 from samzapy.api.task import AnyTask
 from samzapy.cli.output import table, warn
 from samzapy.cli.pairs import pairs
+from samzapy.config.guarantee_warnings import Downgrade
 from samzapy.config.job import JobConfig
-from samzapy.config.promises import Downgrade
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.model import JobModel
@@ -29,8 +29,8 @@ def check(job: Path, texts: tuple[str, ...], *, strict: bool, show: bool, offlin
     Reads the file, imports the task class, and asks the systems how many partitions the inputs have. Starts nothing,
     creates nothing, writes nothing.
     """
+    from samzapy.config.guarantee_warnings import downgrades
     from samzapy.config.loader import load_job
-    from samzapy.config.promises import downgrades
     from samzapy.job.transactions import state_transactions, weakened_state
     from samzapy.runner.folders import check_folders
     from samzapy.runner.import_path import add_import_paths
@@ -150,8 +150,7 @@ def _show_promises(found: Iterable[Downgrade]) -> None:
 
 
 def _show_keys(config: JobConfig) -> None:
-    from samzapy.config.effective import effective
-    from samzapy.config.loader import ALL_KEYS
+    from samzapy.config.known_keys import ALL_KEYS, effective
 
     rows = [(key, value, "file" if given else "default") for key, value, given in effective(config, ALL_KEYS)]
     table("Keys in force", ("key", "value", "from"), rows)

@@ -8,7 +8,7 @@ import sys
 import threading
 
 from samzapy.api.task import AnyTask
-from samzapy.container.factory import load_task_class
+from samzapy.container.tasks.task_class import load_task_class
 from samzapy.errors import ConfigError, ConfigProblem
 
 _KEY = "task.class"

@@ -10,8 +10,8 @@ from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription, SystemAdmin
 from samzapy.api.task import AnyTask
 from samzapy.cli.output import warn
+from samzapy.config.guarantee_warnings import Downgrade
 from samzapy.config.job import JobConfig
-from samzapy.config.promises import Downgrade
 from samzapy.container.job_records import open_job
 from samzapy.errors import (
     ConfigError,

@@ -7,8 +7,8 @@ from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.container.control.upstream import Upstream
 from samzapy.container.event_clock import EventClock
-from samzapy.container.positions import still_true
-from samzapy.container.task_instance import TaskInstance
+from samzapy.container.inputs.starting_offsets import still_true
+from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.container.timing import TaskTiming
 from samzapy.storage.views.timers import TimerStore
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.container.schedule import Schedule
-from samzapy.container.task_instance import TaskInstance
+from samzapy.container.tasks.task_instance import TaskInstance
 
 _LOOK_MS = 1_000
 

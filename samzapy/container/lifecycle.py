@@ -21,19 +21,17 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from samzapy.api.checkpoint import Checkpoint
-from samzapy.api.lease import ContainerLease, ContainerReport
+from samzapy.api.lease import ContainerLease, ContainerReport, TaskProgress
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
+from samzapy.container.builder import ContainerBuilder
 from samzapy.container.commit.protocol import CommitProtocol
-from samzapy.container.garbage import tuned_for_messages
-from samzapy.container.heartbeat import Heartbeat
-from samzapy.container.inputs import Inputs
-from samzapy.container.loop_control import LoopControl
-from samzapy.container.ownership import Ownership
-from samzapy.container.parts import Parts
-from samzapy.container.run_loop import RunLoop
-from samzapy.container.state_parts import progress_of
-from samzapy.container.task_instance import TaskInstance
+from samzapy.container.inputs.inputs import Inputs
+from samzapy.container.run_loop import LoopControl, RunLoop
+from samzapy.container.supervision.heartbeat import Heartbeat
+from samzapy.container.supervision.job_ownership import Ownership
+from samzapy.container.supervision.worker_process import tuned_for_messages
+from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import ForeignRecords
 from samzapy.failpoints import reach
 from samzapy.storage.changelog.restore import RestoreStopped
@@ -47,7 +45,7 @@ class Container:
 
     def __init__(
         self,
-        parts: Parts,
+        builder: ContainerBuilder,
         lease: ContainerLease,
         ends: Mapping[SystemStreamPartition, int],
         clock: Clock,
@@ -55,12 +53,12 @@ class Container:
         on_lost: Callable[[str], None] | None = None,
     ) -> None:
         """`ends`: the offset before which each partition ends in a bounded run, empty for an endless one."""
-        self._parts = parts
+        self._builder = builder
         self._lease = lease
         self._ends = ends
         self._clock = clock
         self._ownership = ownership
-        self._heartbeat = Heartbeat(lease, self.report, clock, on_lost, parts.purge)
+        self._heartbeat = Heartbeat(lease, self.report, clock, on_lost, builder.purge)
         self._stores: dict[str, TaskStores] = {}
         self._tasks: list[TaskInstance] = []
         self._inputs: Inputs | None = None
@@ -121,48 +119,48 @@ class Container:
         return tuple(self._tasks)
 
     def _start(self) -> RunLoop:
-        parts, epoch = self._parts, self._lease.epoch
+        builder, epoch = self._builder, self._lease.epoch
         # 1  the lease
         self._heartbeat.should_stop()
         reach("start.1")
         # 2  transactions
-        parts.take_over(self._must_own)
+        builder.take_over(self._must_own)
         reach("start.2")
         # 3  checkpoints
-        checkpoints = parts.read_checkpoints(self._ownership)
+        checkpoints = builder.read_checkpoints(self._ownership)
         reach("start.3")
         # 4, 5  stores
         self._heartbeat.phase("restoring")
-        starts = parts.starting_offsets(checkpoints, self._clock.wall_ms())
+        starts = builder.starting_offsets(checkpoints, self._clock.wall_ms())
         should_stop = self._heartbeat.should_stop
         try:
-            self._stores = parts.open_stores(checkpoints, starts, self._clock, self._on_restore, should_stop)
+            self._stores = builder.open_stores(checkpoints, starts, self._clock, self._on_restore, should_stop)
         except ForeignRecords:
             # A successor's records are no stranger's: then this attempt only has to let go.
             self._must_own()
             raise
-        side = parts.fill_stores(self._stores, self._clock, self._on_restore, should_stop)
-        for model in parts.model.tasks:
+        side = builder.fill_stores(self._stores, self._clock, self._on_restore, should_stop)
+        for model in builder.model.tasks:
             stores = self._stores[model.name]
-            self._tasks.append(parts.task(model, stores, starts[model.name], self._clock, should_stop))
+            self._tasks.append(builder.task(model, stores, starts[model.name], self._clock, should_stop))
         reach("start.5")
         # 6  init
         for task in self._tasks:
-            parts.clocks(task, checkpoints[task.name], self._lease, self._clock)
-            parts.init(task, checkpoints[task.name], epoch, self._clock)
+            builder.clocks(task, checkpoints[task.name], self._lease, self._clock)
+            builder.init(task, checkpoints[task.name], epoch, self._clock)
         reach("start.6")
         # 7  inputs
-        self._committer = parts.committer(epoch, self._clock, self._heartbeat.should_stop, self._must_own)
+        self._committer = builder.committer(epoch, self._clock, self._heartbeat.should_stop, self._must_own)
         self._committer.commit([task for task in self._tasks if self._never_committed(task, checkpoints)], force=True)
-        self._inputs = parts.inputs(self._ends, self._clock, self._tasks, side)
+        self._inputs = builder.inputs(self._ends, self._clock, self._tasks, side)
         self._inputs.start(self._first_offsets())
         reach("start.7")
         control = LoopControl(self._heartbeat.should_stop, self._drain_to)
-        return parts.run_loop(self._tasks, self._inputs, self._committer, control, self._clock)
+        return builder.run_loop(self._tasks, self._inputs, self._committer, control, self._clock)
 
     def _drain_to(self) -> Mapping[SystemStreamPartition, int] | None:
         """Where every input ends now, if the job is to be drained."""
-        return self._parts.heads() if self._heartbeat.should_drain() else None
+        return self._builder.heads() if self._heartbeat.should_drain() else None
 
     def _must_own(self) -> None:
         """Ask the coordinator, and look which run is the owner. Raises TaskMigrated."""
@@ -185,13 +183,13 @@ class Container:
         for task in self._tasks:
             task.stores.flush_engines()
             task.stores.close()
-        self._parts.close()
+        self._builder.close()
 
     def _closers(self) -> list[Callable[[], None]]:
         closers: list[Callable[[], None]] = [task.close_sinks for task in self._tasks]
         closers += [stores.close for stores in self._stores.values()]
         closers += [self._inputs.close] if self._inputs else []
-        return [*closers, self._parts.close]
+        return [*closers, self._builder.close]
 
     @staticmethod
     def _close_all(closers: Iterable[Callable[[], None]]) -> None:
@@ -230,7 +228,7 @@ class Container:
         """How things stand; may be called from any thread."""
         tasks = list(self._tasks)
         return ContainerReport(
-            container_id=self._parts.model.id,
+            container_id=self._builder.model.id,
             epoch=self._lease.epoch,
             phase=phase,
             processed=sum(task.processed for task in tasks),
@@ -242,7 +240,20 @@ class Container:
                 for store, result in task.stores.restored.items()
             },
             restoring=dict(self._restoring),
-            metrics=self._parts.metrics.snapshot(),
+            metrics=self._builder.metrics.snapshot(),
             commits=self.commits,
             clocks={task.name: progress_of(task) for task in tasks},
         )
+
+
+def progress_of(task: TaskInstance) -> TaskProgress:
+    """What the coordinator hears; may be called from any thread."""
+    holding = task.clock.holding
+    kept = None if task.checkpoints is None else task.checkpoints.kept
+    return TaskProgress(
+        task.time_ms,
+        "" if holding is None else str(holding),
+        task.idle,
+        None if kept is None else kept.times,
+        kept is not None and kept.open,
+    )

@@ -6,21 +6,21 @@ requests are seen in time whatever a message costs, and cheap messages pay for t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import WindowableTask
 from samzapy.clock import Clock
-from samzapy.container.boundaries import BoundedCommits
+from samzapy.container.commit.boundaries import BoundedCommits
 from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.control.decode import ControlRun
 from samzapy.container.control.upstream import Upstream
 from samzapy.container.idleness import IdleWatch
-from samzapy.container.inputs import Inputs, Messages
-from samzapy.container.loop_control import LoopControl
+from samzapy.container.inputs.inputs import Inputs, Messages
 from samzapy.container.schedule import Schedule
-from samzapy.container.task_instance import TaskInstance
+from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.container.timing import TaskTiming
 
 _SLICE_SECONDS = 0.05
@@ -29,6 +29,19 @@ _MIN_SLICE = 1
 _MAX_SLICE = 256
 #: How long the loop waits for anything without looking at what else there is.
 MAX_WAIT_S = 0.1
+
+
+def _never() -> None:
+    """Nobody drains the job."""
+
+
+@dataclass(frozen=True)
+class LoopControl:
+    """What a run loop looks at: `should_stop` between slices (it may raise to end the attempt without a commit), and
+    between polls `drain_to`, which says where the inputs end once the job is to be drained, None until then."""
+
+    should_stop: Callable[[], bool]
+    drain_to: Callable[[], Mapping[SystemStreamPartition, int] | None] = _never
 
 
 class RunLoop:

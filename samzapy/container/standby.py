@@ -16,7 +16,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemConsumer
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
-from samzapy.container.heartbeat import Heartbeat
+from samzapy.container.supervision.heartbeat import Heartbeat
 from samzapy.container.sweeping import sweep_in_background
 from samzapy.job.model import ContainerModel, replica_of
 from samzapy.metrics import Registry

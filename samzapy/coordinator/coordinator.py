@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.config.promises import Downgrade
+from samzapy.config.guarantee_warnings import Downgrade
 from samzapy.coordinator.attempt import AttemptProcess, Overdue
 from samzapy.coordinator.clocks import Clocks, KeptClocks
 from samzapy.coordinator.leases import ContainerState, Leases

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from samzapy.api.lease import ContainerReport
-from samzapy.config.promises import COUNTS, Downgrade
+from samzapy.config.guarantee_warnings import COUNTS, Downgrade
 from samzapy.coordinator.clocks import ClockStatus
 
 

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from samzapy.api.system import SystemSettings
-from samzapy.config import checkpoint, task
-from samzapy.config.classes import FILE_CHECKPOINTS
 from samzapy.config.guarantee import Guarantee
+from samzapy.config.guarantee_warnings import Downgrade
 from samzapy.config.job import JobConfig
-from samzapy.config.promises import Downgrade
+from samzapy.config.reading.classes import FILE_CHECKPOINTS
+from samzapy.config.tasks import checkpoint, task
 from samzapy.errors import ConfigError, ConfigProblem
 
 

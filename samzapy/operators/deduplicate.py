@@ -7,7 +7,7 @@ By the ids that an effectively-once job puts on its outputs, memory is by source
 (offset, number) that came, and the last `window` ids one by one. A greater id is new. So is a lower one that is not
 among the remembered ones, unless more than `window` messages of its source came after the first greater one; what is
 below everything remembered is a repetition. A sender of this version sends in order, so the window matters only where
-order is lost: see `samzapy.container.identify`. An input without outputs leaves a hole that costs nothing, since what is
+order is lost: see `samzapy.container.outputs.output_ids`. An input without outputs leaves a hole that costs nothing, since what is
 remembered is what came, not what is missing.
 
 By a key of the user's own (a message's UUID) the last `capacity` keys are kept.

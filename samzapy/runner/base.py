@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.config.guarantee_warnings import Downgrade
 from samzapy.config.job import JobConfig
-from samzapy.config.promises import Downgrade
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.coordinator.progress import JobStatus
 from samzapy.errors import SamzapyError

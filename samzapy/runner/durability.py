@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription, SystemAdmin
 from samzapy.checkpoint import checkpoint_topic
-from samzapy.config import changelogs, checkpoint, state_checkpoint
-from samzapy.config.classes import SYSTEMS
 from samzapy.config.guarantee import Guarantee
+from samzapy.config.guarantee_warnings import Downgrade, late_rows, weak_copies
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import state_checkpoint_topic
-from samzapy.config.promises import Downgrade, late_rows, weak_copies
+from samzapy.config.reading.classes import SYSTEMS
+from samzapy.config.stores import changelogs
+from samzapy.config.tasks import checkpoint, state_checkpoint
 from samzapy.errors import ConfigError, ConfigProblem
 
 #: Kafka's own topic, in which it keeps what became of a transaction.

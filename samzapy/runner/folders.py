@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from samzapy.api.engine import StorageEngineFactory
-from samzapy.config import checkpoint, state_checkpoint
 from samzapy.config.job import BASE_DIR_VARIABLE, LOGGED_STORE_BASE_DIR, NON_LOGGED_STORE_BASE_DIR, JobConfig
+from samzapy.config.tasks import checkpoint, state_checkpoint
 from samzapy.errors import EnvironmentFailure
 from samzapy.runner.spark.master import Master
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from contextlib import closing
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.config.placement import COPIES
-from samzapy.container.attempts import Attempts
-from samzapy.container.factory import build_container
-from samzapy.container.ownership import Ownership
+from samzapy.config.job import COPIES
+from samzapy.container.restart import RestartingContainer, build_container
+from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.progress import ContainerFailure, JobStatus
@@ -97,7 +96,7 @@ class LocalRunner(Runner):
     ) -> Restarts:
         config, spark = prepared.config, prepared.config.spark
 
-        def build() -> Attempts:
+        def build() -> RestartingContainer:
             ownership.close()
             lease = LocalLease(coordinator, model.id, ownership.look)
             return build_container(

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import final
 
 from samzapy.config.job import JobConfig
-from samzapy.container.ownership import Ownership
+from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.errors import JobTakenOver, SamzapyError
 

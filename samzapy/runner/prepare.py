@@ -14,14 +14,14 @@ from samzapy.api.system import StreamSpec
 from samzapy.api.task import AnyTask, StreamTask
 from samzapy.checkpoint import checkpoint_topic, manager_for
 from samzapy.checkpoint.states import store_factory
-from samzapy.config import asynchronous
-from samzapy.config.asynchronous import AsyncConfig
+from samzapy.config.guarantee_warnings import downgrades
 from samzapy.config.job import JobConfig
-from samzapy.config.promises import downgrades
 from samzapy.config.stores import StoreConfig
-from samzapy.container.factory import check_timers, load_task_class
-from samzapy.container.producers import check_transaction_timeout
-from samzapy.container.sources.processors import load_processors
+from samzapy.config.tasks import asynchronous
+from samzapy.config.tasks.asynchronous import AsyncConfig
+from samzapy.container.outputs.producers import check_transaction_timeout
+from samzapy.container.sideinputs.processors import load_processors
+from samzapy.container.tasks.task_class import check_timers, load_task_class
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import ConfigError, ConfigProblem, UnknownStream
 from samzapy.job.expansion import InputPartitions, follow_growth, from_json, growth, to_json

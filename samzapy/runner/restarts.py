@@ -1,6 +1,6 @@
 """Starting a job's container in this process again after a trouble that may pass, such as a broker that does not answer.
 
-The container itself starts again at once, and for some seconds (`Attempts`). What outlasts that is tried again here, with
+The container itself starts again at once, and for some seconds (`RestartingContainer`). What outlasts that is tried again here, with
 the pauses and the limit of a Spark job that is submitted again: `job.spark.max.resubmits`, `job.spark.resubmit.backoff.*`.
 """
 

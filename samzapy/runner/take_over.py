@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
-from samzapy.container.ownership import this_run
-from samzapy.container.producers import fence
+from samzapy.container.outputs.producers import fence
+from samzapy.container.supervision.job_ownership import this_run
 from samzapy.errors import EnvironmentFailure, TransactionsRefused
 from samzapy.job.transactions import StateTransactions, refused, transactional_id
 from samzapy.runner.running import NO_DRIVER

@@ -10,8 +10,8 @@ from dataclasses import replace
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
-from samzapy.container.ownership import Ownership, this_run
-from samzapy.container.producers import fence
+from samzapy.container.outputs.producers import fence
+from samzapy.container.supervision.job_ownership import Ownership, this_run
 from samzapy.errors import SamzapyError
 from samzapy.job.expansion import to_json
 from samzapy.job.transactions import state_transactions

@@ -11,7 +11,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
-from samzapy.container.ownership import Ownership
+from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.job.transactions import transactional_id
 from samzapy.spark.job import TravellingJob
 from samzapy.spark.parts import PURPOSE, ChangelogPart

@@ -12,7 +12,7 @@ from samzapy.api.system import OffsetRange
 from samzapy.checkpoint.target import Positions, Target
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
-from samzapy.container.ownership import Ownership
+from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.transactions import state_transactions
 from samzapy.runner.positions import chosen_inputs, write_checkpoints

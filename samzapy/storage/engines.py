@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.engine import EngineSettings, EntrySerdes, StorageEngineFactory, StoreViewFactory
 from samzapy.api.serde import Serde
-from samzapy.config import backup
 from samzapy.config.job import JobConfig
-from samzapy.config.serializers import key_identity, serde_identity
-from samzapy.config.stores import StoreConfig
+from samzapy.config.stores import StoreConfig, backup
+from samzapy.config.streams.serdes import key_identity, serde_identity
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import PluginError, load_class
 from samzapy.storage.backup import BackupUnavailable, check_folder

@@ -11,10 +11,10 @@ from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamDescription, SystemAdmin, SystemConsumer
 from samzapy.clock import Clock
-from samzapy.config.error_policy import Stage
 from samzapy.config.job import JobConfig
-from samzapy.config.store_sources import StoreSource
 from samzapy.config.stores import StoreConfig
+from samzapy.config.stores.sources import StoreSource
+from samzapy.config.tasks.error_policy import Stage
 from samzapy.errors import EnvironmentFailure
 from samzapy.storage.backup import TaskBackups
 from samzapy.storage.changelog.end import ChangelogEnd

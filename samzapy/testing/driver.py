@@ -12,17 +12,15 @@ from samzapy.api.task import AnyTask
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.container.run_loop import RunLoop
-from samzapy.container.sources.side_inputs import LOOK_MS
-from samzapy.container.task_instance import TaskInstance
+from samzapy.container.sideinputs.side_inputs import LOOK_MS
+from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.failpoints import arm, disarm
 from samzapy.runner.prepare import prepare
 from samzapy.testing.attempt import Attempt
 from samzapy.testing.clock import ManualClock
-from samzapy.testing.job import JobSource
-from samzapy.testing.outputs import Outputs
-from samzapy.testing.streams import Partitions
-from samzapy.testing.workbench import Workbench
+from samzapy.testing.job import JobSource, Workbench
+from samzapy.testing.streams import Outputs, Partitions
 
 
 @final

@@ -1,4 +1,4 @@
-"""A tested job's streams, as somebody outside the job writes and reads them."""
+"""Writes and reads the streams of a tested job from outside the job."""
 
 from __future__ import annotations
 
@@ -13,14 +13,33 @@ from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
-from samzapy.container.decode import Decoder
+from samzapy.container.inputs.decode import Decoder
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError
 from samzapy.serializers import serde_registry
 from samzapy.storage.engines import entry_serdes, load_engines
 from samzapy.system.memory.cluster import MemoryCluster
 from samzapy.system.memory.factory import MemorySystemFactory
 from samzapy.system.partitioner import partition_of
-from samzapy.testing.outputs import Outputs
+
+
+class Outputs(list[IncomingMessageEnvelope]):
+    """Envelopes, one partition after the other and in order within each: with key, message, position, time, headers."""
+
+    @property
+    def messages(self) -> list[Any]:
+        """The messages alone."""
+        return [envelope.message for envelope in self]
+
+    @property
+    def keys(self) -> list[Any]:
+        """The keys alone."""
+        return [envelope.key for envelope in self]
+
+    @property
+    def pairs(self) -> list[tuple[Any, Any]]:
+        """(key, message) of each."""
+        return [(envelope.key, envelope.message) for envelope in self]
+
 
 _BATCH = 10_000
 
@@ -187,7 +206,7 @@ def _by_name(partitions: Partitions) -> Mapping[str, int]:
 
 
 def _dated(envelopes: list[IncomingMessageEnvelope]) -> list[IncomingMessageEnvelope]:
-    """Nobody has waited for them: they arrived when they were made."""
+    """Envelopes without waiting time: they arrived when they were made."""
     return [envelope._replace(arrival_time=envelope.event_time) for envelope in envelopes]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from samzapy.config.task import STATE_TRANSACTIONS
+from samzapy.config.tasks.task import STATE_TRANSACTIONS
 from samzapy.devkafka import DevBroker
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.runner.spark.master import Master

@@ -16,7 +16,7 @@ import psycopg
 from samzapy import InitableTask, StreamTask
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.config.loader import load_job
-from samzapy.container.factory import build_container
+from samzapy.container.restart import build_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
 from samzapy.runner.prepare import prepare

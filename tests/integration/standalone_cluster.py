@@ -11,7 +11,7 @@ import psutil
 from job_process import until
 from pyspark.find_spark_home import _find_spark_home
 
-from samzapy.devkafka.probe import free_port
+from samzapy.devkafka.state import free_port
 from samzapy.verify.spark_processes import below, end, gone
 
 _MASTER_HOST = "127.0.0.1"

@@ -9,7 +9,7 @@ import pytest
 from samzapy import CoroutineTask, InitableTask, OutgoingMessageEnvelope, SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.config.loader import load_job
-from samzapy.container.factory import build_container
+from samzapy.container.restart import build_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
 from samzapy.failpoints import FailPointReached, arm, disarm

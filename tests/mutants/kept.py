@@ -24,7 +24,7 @@ _OWNERS = (
         ("tests/unit/spark/test_partition_writes.py",),
     ),
     Mutant(
-        "samzapy/container/ownership.py",
+        "samzapy/container/supervision/job_ownership.py",
         'return asked is not None and asked.get("run") == self._run_id',
         "return asked is not None",
         ("tests/unit/runner/test_drain_request.py",),
@@ -139,13 +139,13 @@ _INPUTS = (
         (_TABLES,),
     ),
     Mutant(
-        "samzapy/container/boundaries.py",
+        "samzapy/container/commit/boundaries.py",
         "        if self.possible:\n            self._committer.commit(self._tasks)\n        else:\n",
         "        self._committer.commit(self._tasks)\n        if not self.possible:\n",
         (_ROWS_BY_TIME + "::test_a_run_that_ends_after_any_row_leaves_the_others_to_the_next",),
     ),
     Mutant(
-        "samzapy/container/boundaries.py",
+        "samzapy/container/commit/boundaries.py",
         "{ssp: behind(ssp, end) for ssp, end in ends.items()}",
         "ends",
         (_ROWS_BY_TIME + "::test_at_most_once_repeats_no_row_of_a_second_that_was_processed_in_part",),
@@ -270,47 +270,45 @@ _LOOP = (
         ("tests/unit/container/test_container.py",),
     ),
     Mutant(
-        "samzapy/container/policies/recovery.py",
+        "samzapy/container/errors/recovery.py",
         "if again is not None and not policy.ignores(failure):",
         "if again is not None:",
         (_POLICIES + "::test_an_ignored_exception_is_not_tried_again",),
     ),
     Mutant(
-        "samzapy/container/policies/recovery.py",
+        "samzapy/container/errors/recovery.py",
         "        return isinstance(failure, StoreRefused)\n",
         "        return True\n",
         (_POLICIES,),
     ),
+    Mutant("samzapy/container/errors/undo_journal.py", "in reversed(self._before):", "in self._before:", (_POLICIES,)),
+    Mutant("samzapy/container/errors/task_instance.py", "                begin()\n", "", (_POLICIES,)),
     Mutant(
-        "samzapy/container/policies/undo_journal.py", "in reversed(self._before):", "in self._before:", (_POLICIES,)
-    ),
-    Mutant("samzapy/container/policies/task_instance.py", "                begin()\n", "", (_POLICIES,)),
-    Mutant(
-        "samzapy/config/stores.py",
+        "samzapy/config/stores/store.py",
         "store=name) or cache_mode,",
         'store=name) or "reference",',
         (_POLICIES + "::test_an_object_changed_in_place_is_as_it_was_after_a_message_that_failed",),
     ),
     Mutant(
-        "samzapy/config/error_policy.py",
+        "samzapy/config/tasks/error_policy.py",
         "and not self.retries and not self.ignored",
         "and not self.retries",
         (_POLICIES, "tests/unit/config/test_error_keys.py"),
     ),
     Mutant(
-        "samzapy/config/error_policy.py",
+        "samzapy/config/tasks/error_policy.py",
         "min(self.backoff_ms * 2**n, LONGEST_BACKOFF_MS)",
         "self.backoff_ms * 2**n",
         ("tests/unit/config/test_error_keys.py",),
     ),
     Mutant(
-        "samzapy/config/stores.py",
+        "samzapy/config/stores/store.py",
         "if 0 < cache < batch:",
         "if 0 < cache <= batch:",
         ("tests/unit/config/test_store_keys.py",),
     ),
     Mutant(
-        "samzapy/config/task.py",
+        "samzapy/config/tasks/task.py",
         "COMMIT_MS.name not in reader.values and reader.get(GUARANTEE).transactional",
         "COMMIT_MS.name not in reader.values",
         ("tests/unit/config/test_task_keys.py",),
@@ -330,7 +328,7 @@ _COMMITS: tuple[Mutant, ...] = (
         ("tests/property/test_store_machine.py",),
     ),
     Mutant(
-        "samzapy/container/policies/collectors.py",
+        "samzapy/container/errors/collectors.py",
         "zip_longest(self._gathered.items(), mark, fillvalue=0):",
         "zip(self._gathered.items(), mark):",
         ("tests/unit/container/test_error_policies.py",),
@@ -354,7 +352,7 @@ _COMMITS: tuple[Mutant, ...] = (
         (_COMMIT,),
     ),
     Mutant(
-        "samzapy/container/transaction.py",
+        "samzapy/container/outputs/transaction.py",
         "            if self._producer.took_over:\n                self._must_own()\n",
         "",
         ("tests/unit/container/test_transaction_on_demand.py",),
@@ -378,7 +376,7 @@ _COMMITS: tuple[Mutant, ...] = (
         (_OWNED,),
     ),
     Mutant(
-        "samzapy/container/policies/dead_letters.py",
+        "samzapy/container/errors/dead_letters.py",
         "self._ids.letter(envelope, number)",
         "self._ids.letter(envelope, 0)",
         ("tests/unit/container/test_effectively_once.py", "tests/unit/container/test_error_policies.py"),

@@ -16,9 +16,9 @@ from samzapy import (
 )
 from samzapy.api.event_time import CheckpointStore, TaskClock
 from samzapy.api.lease import TaskProgress
-from samzapy.container.context import ContainerTaskContext
 from samzapy.container.event_clock import EventClock
-from samzapy.container.state_checkpoints import KeptStateCheckpoints
+from samzapy.container.tasks.context import ContainerTaskContext
+from samzapy.container.tasks.state_checkpoints import KeptStateCheckpoints
 from samzapy.coordinator.clocks import Clocks, KeptClocks
 from samzapy.metrics import Registry
 from samzapy.operators.persistent import Distinct, NonWindowState, PersistentTask, Sum, WindowState

@@ -11,8 +11,8 @@ from pathlib import Path
 import javaproperties
 
 from samzapy.config.loader import load_job
-from samzapy.container.factory import build_container
-from samzapy.container.ownership import Ownership
+from samzapy.container.restart import build_container
+from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
 from samzapy.errors import SamzapyError

@@ -9,7 +9,7 @@ from crash_job import CrashJob, measured
 
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
-from samzapy.container.factory import build_container
+from samzapy.container.restart import build_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
 from samzapy.errors import SamzapyError

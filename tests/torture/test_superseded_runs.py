@@ -7,7 +7,7 @@ import pytest
 from live_ledger import DEADLINE_S, LiveLedger
 
 from samzapy.config.loader import load_job
-from samzapy.container.factory import build_container
+from samzapy.container.restart import build_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
 from samzapy.errors import JobTakenOver, SamzapyError

@@ -13,10 +13,9 @@ from samzapy.container.asynchronous.task_instance import AsyncTaskInstance
 from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.control.decode import ControlRun
 from samzapy.container.control.upstream import Upstream
-from samzapy.container.inputs import Inputs
-from samzapy.container.loop_control import LoopControl
-from samzapy.container.run_loop import MAX_WAIT_S, RunLoop
-from samzapy.container.task_instance import TaskInstance
+from samzapy.container.inputs.inputs import Inputs
+from samzapy.container.run_loop import MAX_WAIT_S, LoopControl, RunLoop
+from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.container.timing import TaskTiming
 from samzapy.errors import TaskFailed
 

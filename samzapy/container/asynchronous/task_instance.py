@@ -11,20 +11,20 @@ from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import AnyTask, AsyncStreamTask, CoroutineTask
 from samzapy.clock import Clock
-from samzapy.config.asynchronous import AsyncConfig
-from samzapy.config.error_policy import Stage
+from samzapy.config.tasks.asynchronous import AsyncConfig
+from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.asynchronous.event_loop import EventLoop
 from samzapy.container.asynchronous.loop_thread_store import LoopThreadStore
 from samzapy.container.asynchronous.message import MessageInFlight, Work, failure_in
 from samzapy.container.asynchronous.output_order import AsReady, InOffsetOrder, OutputOrder
 from samzapy.container.asynchronous.prefix import ContiguousPrefix
 from samzapy.container.asynchronous.waiting import WaitingMessages
-from samzapy.container.identify import IdentifyingCollector, OutputIds
-from samzapy.container.policies.collectors import Mark, TolerantCollector
-from samzapy.container.policies.recovery import is_about_its_message
-from samzapy.container.policies.undecodable import Undecodable
-from samzapy.container.policies.undo_journal import JournaledStore, UndoJournal
-from samzapy.container.task_instance import Process, TaskInstance
+from samzapy.container.errors.collectors import Mark, TolerantCollector
+from samzapy.container.errors.recovery import is_about_its_message
+from samzapy.container.errors.undecodable import Undecodable
+from samzapy.container.errors.undo_journal import JournaledStore, UndoJournal
+from samzapy.container.outputs.output_ids import OutputIdCollector, OutputIds
+from samzapy.container.tasks.task_instance import Process, TaskInstance
 from samzapy.errors import SerdeError, TaskFailed
 from samzapy.storage.task_stores import TaskStores
 
@@ -80,7 +80,7 @@ class AsyncTaskInstance(TaskInstance):
         self._config = config
         self._clock = clock
         self._recovery = collector.recovery
-        self._identifying = None if ids is None else IdentifyingCollector(collector, ids)
+        self._identifying = None if ids is None else OutputIdCollector(collector, ids)
         self._order: OutputOrder = AsReady() if ids is None else InOffsetOrder(collector)
         self._prefixes: dict[SystemStreamPartition, ContiguousPrefix] = {}
         self._in_flight: dict[int, MessageInFlight] = {}

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.container.commit.protocol import CommitProtocol, CommitSettings, Positions
-from samzapy.container.task_instance import TaskInstance
+from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.failpoints import reach
 
 

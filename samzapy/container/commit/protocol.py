@@ -25,7 +25,7 @@ from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
 from samzapy.container.commit.state import StateWriter
-from samzapy.container.task_instance import TaskInstance
+from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.failpoints import reach
 
 logger = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager
 from samzapy.api.system import SystemAdmin, SystemProducer
-from samzapy.container.task_instance import TaskInstance
-from samzapy.container.transaction import TransactionOnDemand
+from samzapy.container.outputs.transaction import TransactionOnDemand
+from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import ForeignRecords
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.system import RecordBatch
 from samzapy.container.control.record import SentControl, decode, is_control
-from samzapy.container.decode import Decoder
+from samzapy.container.inputs.decode import Decoder
 
 
 class ControlRun(list[IncomingMessageEnvelope]):

@@ -15,7 +15,7 @@ from pyspark import TaskContext
 
 from samzapy.api.lease import ContainerReport
 from samzapy.config.loader import load_job
-from samzapy.container.factory import build_container
+from samzapy.container.restart import build_container
 from samzapy.container.standby import StandbyContainer
 from samzapy.coordinator.client import CoordinatorClient, HttpLease
 from samzapy.coordinator.model import JobSpec

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
 from samzapy.clock import Clock
-from samzapy.config.backup import BackupConfig
 from samzapy.config.stores import StoreConfig
+from samzapy.config.stores.backup import BackupConfig
 from samzapy.errors import StoreError
 from samzapy.storage.backup.folder import BackupFolder, BackupUnavailable, open_folder
 from samzapy.storage.backup.snapshot import SnapshotUploader, UploadStopped, newest_snapshot

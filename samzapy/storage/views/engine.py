@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory, StoreViewFactory
 from samzapy.api.kv import KeyValueStore
-from samzapy.config.keys import Key
+from samzapy.config.reading.keys import Key
 
 #: From a task's key-value store to what the task gets.
 View = Callable[[KeyValueStore[Any, Any]], Any]

@@ -24,7 +24,7 @@ import msgpack
 
 from samzapy.api.engine import EngineSettings, StoreViewFactory
 from samzapy.api.kv import KeyValueStore
-from samzapy.config import views
+from samzapy.config.stores import engines
 from samzapy.errors import StoreRefused
 from samzapy.storage.views.engine import problems_of, value_of
 from samzapy.storage.views.entry_keys import key, names
@@ -289,7 +289,7 @@ def _opened(ranked: Ranked) -> HeapItem:
     return HeapItem(msgpack.unpackb(ranked[1], strict_map_key=False), ranked[0])
 
 
-_KEYS = (views.HEAP_SIZE, views.HEAP_ORDER, views.HEAP_BLOCK_SIZE)
+_KEYS = (engines.HEAP_SIZE, engines.HEAP_ORDER, engines.HEAP_BLOCK_SIZE)
 
 
 class HeapStoreFactory(StoreViewFactory):
@@ -300,9 +300,9 @@ class HeapStoreFactory(StoreViewFactory):
         return HeapStore(
             store,
             settings.store,
-            size=value_of(settings, views.HEAP_SIZE),
-            highest=value_of(settings, views.HEAP_ORDER) == "highest",
-            block_size=value_of(settings, views.HEAP_BLOCK_SIZE),
+            size=value_of(settings, engines.HEAP_SIZE),
+            highest=value_of(settings, engines.HEAP_ORDER) == "highest",
+            block_size=value_of(settings, engines.HEAP_BLOCK_SIZE),
         )
 
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str, str]]:

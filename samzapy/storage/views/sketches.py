@@ -19,8 +19,8 @@ from typing import Any, ClassVar
 from samzapy.api.engine import EngineSettings, EntrySerdes, StoreViewFactory
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.serde import Serde
-from samzapy.config import views
-from samzapy.config.keys import Key
+from samzapy.config.reading.keys import Key
+from samzapy.config.stores import engines
 from samzapy.errors import EnvironmentFailure, StoreRefused
 from samzapy.storage.views.engine import problems_of, value_of
 
@@ -147,12 +147,12 @@ class BloomFiltersFactory(SketchesFactory):
 
     engine = "bloom"
     package = "rbloom"
-    keys = (views.BLOOM_CAPACITY, views.BLOOM_ERROR_RATE)
+    keys = (engines.BLOOM_CAPACITY, engines.BLOOM_ERROR_RATE)
     serde = BloomSerde
 
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> BloomFilters:
         """See `StoreViewFactory.view`."""
-        capacity, error_rate = value_of(settings, views.BLOOM_CAPACITY), value_of(settings, views.BLOOM_ERROR_RATE)
+        capacity, error_rate = value_of(settings, engines.BLOOM_CAPACITY), value_of(settings, engines.BLOOM_ERROR_RATE)
         return BloomFilters(store, settings.store, capacity, error_rate)
 
 
@@ -242,12 +242,12 @@ class DistinctCountsFactory(SketchesFactory):
 
     engine = "hyperloglog"
     package = "datasketches"
-    keys = (views.HYPERLOGLOG_LG_K,)
+    keys = (engines.HYPERLOGLOG_LG_K,)
     serde = HyperLogLogSerde
 
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> DistinctCounts:
         """See `StoreViewFactory.view`."""
-        return DistinctCounts(store, settings.store, value_of(settings, views.HYPERLOGLOG_LG_K))
+        return DistinctCounts(store, settings.store, value_of(settings, engines.HYPERLOGLOG_LG_K))
 
 
 class Quantiles:
@@ -337,9 +337,9 @@ class QuantilesFactory(SketchesFactory):
 
     engine = "quantiles"
     package = "datasketches"
-    keys = (views.QUANTILES_K,)
+    keys = (engines.QUANTILES_K,)
     serde = KllSerde
 
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> Quantiles:
         """See `StoreViewFactory.view`."""
-        return Quantiles(store, settings.store, value_of(settings, views.QUANTILES_K))
+        return Quantiles(store, settings.store, value_of(settings, engines.QUANTILES_K))

@@ -2,10 +2,9 @@
 
 import pytest
 
-from samzapy.config.database import TableConfig, database_config
-from samzapy.config.effective import effective
-from samzapy.config.loader import ALL_KEYS
-from samzapy.config.promises import downgrades
+from samzapy.config.guarantee_warnings import downgrades
+from samzapy.config.known_keys import ALL_KEYS, effective
+from samzapy.config.streams.database import TableConfig, database_config
 
 SHOP = {
     "task.inputs": "shop.customers",

@@ -17,9 +17,9 @@ from samzapy.api.task import (
     WatermarkListenerTask,
     WindowableTask,
 )
-from samzapy.config import promises
+from samzapy.config import guarantee_warnings
 from samzapy.config.guarantee import Guarantee
-from samzapy.config.promises import downgrades, late_rows, weak_copies
+from samzapy.config.guarantee_warnings import downgrades, late_rows, weak_copies
 from samzapy.job import transactions
 from samzapy.job.transactions import refused, state_transactions, weakened_state
 
@@ -145,13 +145,13 @@ def announcing_lines():
 def test_no_place_that_announces_is_without_a_case(load, monkeypatch):
     reached = set()
 
-    class Noted(promises.Downgrade):
+    class Noted(guarantee_warnings.Downgrade):
         def __init__(self, *arguments):
             frame = sys._getframe(1)
             reached.add((frame.f_code.co_filename, frame.f_lineno))
             super().__init__(*arguments)
 
-    for module in (promises, transactions):
+    for module in (guarantee_warnings, transactions):
         monkeypatch.setattr(module, "Downgrade", Noted)
     for changes, _ in BY_FILE:
         downgrades(load(changes))

@@ -4,8 +4,8 @@ import pytest
 
 from samzapy.api.system import StreamDescription
 from samzapy.api.task import EndOfStreamListenerTask, StreamTask, WindowableTask
-from samzapy.config.error_policy import Action, Stage
-from samzapy.config.promises import COUNTS, Downgrade, downgrades, told, weak_copies
+from samzapy.config.guarantee_warnings import COUNTS, Downgrade, downgrades, told, weak_copies
+from samzapy.config.tasks.error_policy import Action, Stage
 
 STORE = {"stores.s.factory": "rocksdb", "stores.s.key.serde": "string", "stores.s.msg.serde": "json"}
 EXACTLY = {"task.guarantee": "exactly-once", "task.commit.ms": "1000"}

@@ -3,11 +3,11 @@
 import pytest
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.config.checkpoint import CheckpointConfig
-from samzapy.config.choosers import ChooserConfig
-from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee import Guarantee
-from samzapy.config.promises import downgrades
+from samzapy.config.guarantee_warnings import downgrades
+from samzapy.config.tasks.checkpoint import CheckpointConfig
+from samzapy.config.tasks.error_policy import Action, Stage
+from samzapy.config.tasks.task import ChooserConfig
 from samzapy.errors import ConfigError
 
 TWO_SYSTEMS = {"systems.other.samza.factory": "local", "task.inputs": "kafka.a,other.b"}

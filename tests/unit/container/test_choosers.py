@@ -10,7 +10,7 @@ from memory_job import CountingTask, MemoryJob
 
 from samzapy import CoroutineTask, RequestScope, StreamTask, SystemStreamPartition
 from samzapy.api.system import Choice, MessageChooser, OutgoingRecord, StreamSpec
-from samzapy.container.inputs import Inputs
+from samzapy.container.inputs.inputs import Inputs
 from samzapy.errors import ConfigError, TaskFailed
 from samzapy.system.choosers.consumer import ChoosingConsumer
 from samzapy.system.factories import system_factory

@@ -9,7 +9,12 @@ import pytest
 
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.config.loader import load_job
-from samzapy.container.descriptors import KAFKA_FILES, STORE_FILES, TRANSACTION_FILES, provide_descriptors
+from samzapy.container.supervision.worker_process import (
+    KAFKA_FILES,
+    STORE_FILES,
+    TRANSACTION_FILES,
+    provide_descriptors,
+)
 from samzapy.errors import TooFewFiles
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.system.local.factory import LocalSystemFactory

@@ -16,7 +16,7 @@ from samzapy.api.serde import Serde
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.config.loader import load_job
 from samzapy.container.asynchronous import output_order
-from samzapy.container.factory import build_container
+from samzapy.container.restart import build_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
 from samzapy.errors import TaskFailed

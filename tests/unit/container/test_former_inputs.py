@@ -6,7 +6,7 @@ from memory_job import MemoryJob
 
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.container.positions import committed_changelogs, of_inputs
+from samzapy.container.inputs.starting_offsets import committed_changelogs, of_inputs
 
 
 def without_system(flat, system):

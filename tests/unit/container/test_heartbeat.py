@@ -3,7 +3,7 @@
 import pytest
 
 from samzapy.api.lease import ContainerLease, ContainerReport, Directive
-from samzapy.container.heartbeat import Heartbeat
+from samzapy.container.supervision.heartbeat import Heartbeat
 from samzapy.errors import RetriableError, TaskMigrated
 from samzapy.testing import ManualClock
 

@@ -9,7 +9,7 @@ from samzapy import EndOfStreamListenerTask, IncomingMessageEnvelope, StreamTask
 from samzapy.api.event_time import ClockListenerTask
 from samzapy.api.system import OutgoingRecord
 from samzapy.container.idleness import IdleWatch
-from samzapy.container.task_instance import TaskInstance
+from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.operators.persistent import PersistentTask, Sum, WindowState
 
 ONE, TWO = (SystemStreamPartition("m", "in", number) for number in (1, 2))

@@ -14,7 +14,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint import manager_for
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
-from samzapy.container.factory import build_container
+from samzapy.container.restart import build_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
 from samzapy.errors import (

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from samzapy.api.lease import ContainerReport, Directive
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.config.promises import Downgrade
+from samzapy.config.guarantee_warnings import Downgrade
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.page import render

@@ -15,7 +15,7 @@ from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint import manager_for
 from samzapy.cli.main import cli
 from samzapy.config.loader import load_job
-from samzapy.container.ownership import Ownership
+from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.model import JobSpec
 from samzapy.errors import ConfigError, EnvironmentFailure

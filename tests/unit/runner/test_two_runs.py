@@ -11,7 +11,7 @@ from samzapy.api.checkpoint import CheckpointManager
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint import manager_for
 from samzapy.config.loader import load_job
-from samzapy.container.ownership import Ownership, this_run
+from samzapy.container.supervision.job_ownership import Ownership, this_run
 from samzapy.errors import JobTakenOver, SamzapyError
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner

@@ -1,0 +1,127 @@
+"""Collectors that deal with outputs that cannot be sent, and can take back those of a message that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
+
+from samzapy.api.envelope import OutgoingMessageEnvelope
+from samzapy.api.serde import Serde
+from samzapy.api.stream import SystemStream
+from samzapy.api.system import OutgoingRecord, SystemProducer
+from samzapy.config.tasks.error_policy import Stage
+from samzapy.container.errors.recovery import Recovery
+from samzapy.container.outputs.collector import BufferingCollector, no_envelope
+from samzapy.errors import RecordTooLarge, SerdeError
+
+#: How many records had been gathered for each system.
+Mark = tuple[int, ...]
+#: Records that were taken out again, by system.
+Taken = Sequence[tuple[str, list[OutgoingRecord]]]
+SerdesOf = Callable[[SystemStream], tuple[Serde | None, Serde | None]]
+
+
+class TolerantCollector(BufferingCollector):
+    """Asks the policy about outputs that do not serialize."""
+
+    __slots__ = ("_again", "recovery")
+
+    def __init__(self, serdes_of: SerdesOf, producer_of: Callable[[str], SystemProducer], recovery: Recovery) -> None:
+        super().__init__(serdes_of, producer_of)
+        self.recovery = recovery
+        self._again = False
+        recovery.deliver = self.append
+
+    def mark(self) -> Mark:
+        """Where the outputs of the next message begin; good until they are handed over."""
+        return tuple(map(len, self._gathered.values()))
+
+    def back_to(self, mark: Mark) -> None:
+        """Drop what was sent since `mark`."""
+        self.take_since(mark)
+        self.recovery.taken_back()
+
+    def take_since(self, mark: Mark) -> Taken:
+        """Take out what was sent since `mark`, also to systems that nothing was sent to before."""
+        taken = []
+        for (system, records), length in zip_longest(self._gathered.items(), mark, fillvalue=0):  # type: ignore[misc]
+            if len(records) > length:
+                taken.append((system, records[length:]))
+                del records[length:]
+        return taken
+
+    def put_back(self, taken: Taken) -> None:
+        """Send what was taken out."""
+        for system, records in taken:
+            self._gathered[system] += records
+
+    def append(self, system: str, record: OutgoingRecord) -> None:
+        """Gather a record that is serialized already."""
+        self._gathered.setdefault(system, []).append(record)
+
+    def _refuse(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> None:
+        if self._again:
+            super()._refuse(envelope, cause)
+        error = SerdeError(f"{envelope.system_stream}: cannot serialize {envelope!r}: {cause}")
+        error.__cause__ = cause
+        failure = self.recovery.recover(Stage.SERIALIZE, error, lambda: self._send_again(envelope))
+        if failure is not None:
+            raise failure
+
+    def _send_again(self, envelope: OutgoingMessageEnvelope) -> Exception | None:
+        self._again = True
+        try:
+            BufferingCollector.send(self, envelope)
+        except SerdeError as failure:
+            return failure
+        finally:
+            self._again = False
+        return None
+
+
+class SizingCollector(TolerantCollector):
+    """Asks the policy about outputs that are too large, before a producer sees them and is poisoned.
+
+    A record's size is that of its key, value and headers; what a system adds to it in its own format is not counted.
+    """
+
+    __slots__ = ("_limit_of", "_limits")
+
+    def __init__(
+        self,
+        serdes_of: SerdesOf,
+        producer_of: Callable[[str], SystemProducer],
+        recovery: Recovery,
+        limit_of: Callable[[SystemStream], int | None],
+    ) -> None:
+        """`limit_of` gives the largest record a stream takes, None if that is not known; asked once a stream."""
+        super().__init__(serdes_of, producer_of, recovery)
+        self._limit_of = limit_of
+        self._limits: dict[SystemStream, int | None] = {}
+
+    def send(self, envelope: OutgoingMessageEnvelope) -> None:
+        if not isinstance(envelope, OutgoingMessageEnvelope):
+            raise no_envelope(envelope)
+        stream = envelope.system_stream
+        records = self._records_of(stream)
+        before = len(records)
+        super().send(envelope)
+        if len(records) == before or records[-1].stream != stream.stream:
+            return  # it did not serialize
+        if stream not in self._limits:
+            self._limits[stream] = self._limit_of(stream)
+        limit = self._limits[stream]
+        if limit is None:
+            return
+        size = size_of(records[-1])
+        if size > limit:
+            records.pop()
+            failure = self.recovery.recover(Stage.PRODUCE, RecordTooLarge(str(stream), size, limit))
+            if failure is not None:
+                raise failure
+
+
+def size_of(record: OutgoingRecord) -> int:
+    """The bytes of a record's key, value and headers."""
+    size = len(record.key or b"") + len(record.value or b"")
+    return size + sum(len(name.encode()) + len(held or b"") for name, held in record.headers or ())

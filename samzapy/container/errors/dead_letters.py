@@ -1,0 +1,116 @@
+"""Dead letters: an input that failed, as it came, with where it came from and why it is here.
+
+The record has the input's key and value bytes and headers, and on top, all as UTF-8 text:
+
+    samzapy-error-stage       deserialize, process, serialize or produce
+    samzapy-error-reason      the exception's message, a kilobyte at most
+    samzapy-error-exception   the exception's class
+    samzapy-error-topic       the input's stream, partition and offset
+    samzapy-error-partition
+    samzapy-error-offset
+    samzapy-error-task        the task's name
+    samzapy-error-time-ms     when, in milliseconds since 1970
+
+An output that does not serialize, or is too large, is represented by the input it was to come from. What `window` or
+`on_end_of_stream` sent comes from no input: its letter has neither key nor value, nor a position.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+
+from samzapy.api.envelope import ID_HEADER, Headers, IncomingMessageEnvelope
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.system import OutgoingRecord, RecordBatch
+from samzapy.clock import Clock
+from samzapy.config.tasks.error_policy import Stage
+from samzapy.container.outputs.output_ids import OutputIds
+
+PREFIX = "samzapy-error-"
+_LONGEST_REASON = 1_000
+
+
+class DeadLetters:
+    """Writes the letters of one task; who sends them is its collector's business."""
+
+    def __init__(
+        self, stream: SystemStream, task_name: str, raw: RawRecords, clock: Clock, *, ids: OutputIds | None = None
+    ) -> None:
+        """With `ids` letters carry ids of their own kind, as the task's outputs do of theirs."""
+        self.stream = stream
+        self._task_name = task_name
+        self._raw = raw
+        self._clock = clock
+        self._ids = ids
+
+    def letter(
+        self, stage: Stage, failure: BaseException, envelope: IncomingMessageEnvelope | None, number: int = 0
+    ) -> OutgoingRecord:
+        """The letter about `envelope` (None: no input), its `number`-th; under `ids` no two have the same id."""
+        kind = type(failure)
+        about = {
+            "stage": stage.value,
+            "reason": " ".join(str(failure).split())[:_LONGEST_REASON],
+            "exception": kind.__qualname__
+            if kind.__module__ == "builtins"
+            else f"{kind.__module__}.{kind.__qualname__}",
+            "task": self._task_name,
+            "time-ms": str(self._clock.wall_ms()),
+        }
+        key: bytes | None = None
+        value: bytes | None = None
+        original: Headers = ()
+        if envelope is not None:
+            ssp = envelope.ssp
+            about |= {"topic": ssp.stream, "partition": str(ssp.partition), "offset": str(envelope.offset)}
+            key, value = self._bytes(stage, envelope)
+            original = envelope.headers or ()
+        headers = [*original, *((PREFIX + name, text.encode(errors="replace")) for name, text in about.items())]
+        place: bytes | None = None
+        if self._ids is not None and envelope is not None:
+            headers = [(name, held) for name, held in headers if name != ID_HEADER]
+            headers.append((ID_HEADER, self._ids.letter(envelope, number)))
+            if key is None:
+                place = b"%d:%d" % (envelope.offset, number)  # a repeated letter belongs where the first one went
+        return OutgoingRecord(self.stream.stream, key, value, partition_key=place, headers=headers)
+
+    def _bytes(self, stage: Stage, envelope: IncomingMessageEnvelope) -> Pair:
+        if stage is Stage.DESERIALIZE:
+            return envelope.key, envelope.message
+        return self._raw.find(envelope.ssp, envelope.offset)
+
+
+Pair = tuple[bytes | None, bytes | None]
+
+
+class RawRecords:
+    """One container's; `follow` its tasks' positions, then `keep` every poll."""
+
+    __slots__ = ("_batches", "_positions")
+
+    def __init__(self) -> None:
+        self._positions: dict[SystemStreamPartition, list[Mapping[SystemStreamPartition, int]]] = {}
+        self._batches: dict[SystemStreamPartition, list[RecordBatch]] = {}
+
+    def follow(self, positions: Mapping[SystemStreamPartition, int]) -> None:
+        """Keep what a task still has before it; `positions` is the task's own map."""
+        for ssp in positions:
+            self._positions.setdefault(ssp, []).append(positions)
+
+    def keep(self, batches: Iterable[RecordBatch]) -> None:
+        """Take the batches of a poll, and let go of those that are done with."""
+        for batch in batches:
+            ssp = batch.ssp
+            done = min(positions[ssp] for positions in self._positions[ssp])
+            kept = [each for each in self._batches.get(ssp, ()) if each.offsets[-1] >= done]
+            self._batches[ssp] = [*kept, batch]
+
+    def find(self, ssp: SystemStreamPartition, offset: int) -> Pair:
+        """The key's and the value's bytes. Raises LookupError for a message that no kept batch holds."""
+        for batch in self._batches.get(ssp, ()):
+            if batch.offsets[0] <= offset <= batch.offsets[-1]:
+                index = bisect_left(batch.offsets, offset)
+                if batch.offsets[index] == offset:
+                    return batch.keys[index], batch.values[index]
+        raise LookupError(f"{ssp}@{offset}: the message's bytes are not kept any more")

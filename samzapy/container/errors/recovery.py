@@ -1,0 +1,172 @@
+"""Carrying out a policy: repeat, then fail, skip, or write a dead letter. Counted, and said in the log."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TypeGuard
+
+from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.metrics import MetricsRegistry
+from samzapy.api.system import OutgoingRecord
+from samzapy.clock import Clock
+from samzapy.config.tasks.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
+from samzapy.container.errors.dead_letters import DeadLetters
+from samzapy.errors import SamzapyError, StoreRefused
+
+_DONE = {Action.SKIP: "skipped", Action.DEAD_LETTER: "dead-lettered"}
+
+
+def is_about_its_message(failure: BaseException) -> TypeGuard[Exception]:
+    """Whether a failure of `process` says something about the message. Stores and producers that fail, leases that are
+    lost and interpreters that exit do not: they end the attempt whatever the policy."""
+    if isinstance(failure, SamzapyError):
+        return isinstance(failure, StoreRefused)
+    return isinstance(failure, Exception)
+
+
+class Recovery:
+    """One task's. `input` is the message at hand, None outside of `process`.
+
+    The counters are `errors.STAGE.skipped`, `.retried` and `.dead-lettered`. `deliver` takes dead letters; it is set
+    when the task's collector exists.
+    """
+
+    __slots__ = ("_counts", "_errors", "_letters", "_log", "_numbered", "_pause", "_task_name", "deliver", "input")
+
+    def __init__(
+        self,
+        task_name: str,
+        errors: ErrorConfig,
+        metrics: MetricsRegistry,
+        pause: Callable[[float], None],
+        log: PolicyLog,
+        letters: DeadLetters | None,
+    ) -> None:
+        self._task_name = task_name
+        self._errors = errors
+        self._pause = pause
+        self._log = log
+        self._letters = letters
+        self._counts = {
+            (stage, what): metrics.counter("errors", f"{stage.value}.{what}")
+            for stage in Stage
+            for what in ("retried", *_DONE.values())
+        }
+        self._numbered: tuple[IncomingMessageEnvelope | None, int] = (None, 0)
+        self.deliver: Callable[[str, OutgoingRecord], None] | None = None
+        self.input: IncomingMessageEnvelope | None = None
+
+    def policy(self, stage: Stage) -> ErrorPolicy:
+        """The policy of a stage."""
+        return self._errors.policies[stage]
+
+    def recover(
+        self, stage: Stage, failure: Exception, again: Callable[[], Exception | None] | None = None
+    ) -> Exception | None:
+        """Deal with `failure` of the message at hand: None when that is done, else the failure to end the attempt with.
+
+        `again` repeats what failed and returns how that failed, None if it did not; without it nothing is repeated.
+        Raises RetryInterrupted.
+        """
+        policy = self.policy(stage)
+        last: Exception = failure
+        if again is not None and not policy.ignores(failure):
+            for seconds in policy.pauses_s():
+                self.retrying(stage, last, seconds)
+                self._pause(seconds)
+                outcome = again()
+                if outcome is None:
+                    return None
+                last = outcome
+        return None if self.give_up(stage, last) else last
+
+    def retrying(self, stage: Stage, failure: BaseException, seconds: float) -> None:
+        """Count and log a repetition."""
+        self._note(stage, "retried", failure, f"trying again in {seconds:g} s")
+
+    def give_up(self, stage: Stage, failure: BaseException) -> bool:
+        """Skip the message at hand or write its dead letter; False if the policy is to fail."""
+        policy = self.policy(stage)
+        action = Action.SKIP if policy.ignores(failure) else policy.then
+        if action is Action.FAIL:
+            return False
+        if action is Action.DEAD_LETTER:
+            assert self._letters is not None
+            assert self.deliver is not None
+            letter = self._letters.letter(stage, failure, self.input, self._number())
+            self.deliver(self._letters.stream.system, letter)
+        self._note(stage, _DONE[action], failure, _DONE[action])
+        return True
+
+    def taken_back(self) -> None:
+        """What the message at hand has sent is dropped, its letters as well: they are numbered anew."""
+        self._numbered = (None, 0)
+
+    def _number(self) -> int:
+        envelope, number = self._numbered
+        number = number + 1 if envelope is self.input else 0
+        self._numbered = (self.input, number)
+        return number
+
+    def _note(self, stage: Stage, what: str, failure: BaseException, doing: str) -> None:
+        self._counts[stage, what].count += 1
+        where = self.input.position if self.input is not None else "no input"
+        shown = f"{type(failure).__name__}: {' '.join(str(failure).split())[:300]}"
+        self._log.warn(f"{stage.value} {what}", f"{self._task_name}: {stage.value} of {where} failed, {doing}: {shown}")
+
+
+_LONGEST_WAIT_S = 0.05
+
+
+class RetryInterrupted(SamzapyError):
+    """Raised instead of a repetition when the container is to stop: the message stays unprocessed."""
+
+
+class InterruptiblePause:
+    """Call it with seconds. `should_stop` is asked several times a second and may itself raise; `wait` waits."""
+
+    __slots__ = ("_should_stop", "_wait")
+
+    def __init__(self, should_stop: Callable[[], bool], wait: Callable[[float], object] | None = None) -> None:
+        self._should_stop = should_stop
+        self._wait = wait or threading.Event().wait
+
+    def __call__(self, seconds: float) -> None:
+        """Wait. Raises RetryInterrupted when the container is to stop."""
+        left = seconds
+        while True:
+            if self._should_stop():
+                raise RetryInterrupted("the container stops before the message could be tried again")
+            if left <= 0:
+                return
+            self._wait(min(left, _LONGEST_WAIT_S))
+            left -= _LONGEST_WAIT_S
+
+
+# FROM errors.policy_log: """A line for what a policy does to a message, and not a line for each of a million."""
+
+logger = logging.getLogger(__name__)
+
+
+class PolicyLog:
+    """Warns at most once a period for each kind of action; the next line says how many were left out."""
+
+    __slots__ = ("_clock", "_left_out", "_next", "_period_s")
+
+    def __init__(self, clock: Clock, period_s: float = 10.0) -> None:
+        self._clock = clock
+        self._period_s = period_s
+        self._next: dict[str, float] = {}
+        self._left_out: dict[str, int] = {}
+
+    def warn(self, kind: str, line: str) -> None:
+        """Log `line`, or count it if one of its kind was logged within the period."""
+        now = self._clock.monotonic()
+        if now < self._next.get(kind, now):
+            self._left_out[kind] = self._left_out.get(kind, 0) + 1
+            return
+        self._next[kind] = now + self._period_s
+        more = self._left_out.pop(kind, 0)
+        logger.warning("%s%s", line, f" (and {more} more like it since the last line)" if more else "")

@@ -1,0 +1,1 @@
+"""Inputs: consumers, decoders, and the offsets where tasks start."""

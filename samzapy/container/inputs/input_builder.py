@@ -1,0 +1,128 @@
+"""What a container reads with: a consumer a system, or all of them behind the choosers the job asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from samzapy.api.metrics import MetricsRegistry
+from samzapy.api.serde import Serde
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.system import OffsetRange, SystemConsumer
+from samzapy.clock import Clock
+from samzapy.config.job import JobConfig
+from samzapy.config.tasks.error_policy import Stage
+from samzapy.container.asynchronous.task_instance import AsyncTaskInstance
+from samzapy.container.control.decode import ControlDecoder
+from samzapy.container.errors.dead_letters import RawRecords
+from samzapy.container.errors.undecodable import TolerantDecoder
+from samzapy.container.inputs.decode import Decoder
+from samzapy.container.inputs.inputs import Inputs
+from samzapy.container.sideinputs.side_inputs import SideInputs
+from samzapy.container.tasks.task_instance import TaskInstance
+from samzapy.system.choosers.bootstrap import Bootstrap
+from samzapy.system.choosers.consumer import ChoosingConsumer, Portion
+from samzapy.system.choosers.stack import chooser_of, is_wanted
+from samzapy.system.clients import SystemClients
+
+#: What asynchronous tasks are given in one go, as a multiple of what they may have in flight: what was given to them
+#: goes before anything more urgent.
+_PORTIONS_IN_FLIGHT = 2
+
+
+class InputBuilder:
+    """Makes the inputs of one container."""
+
+    def __init__(
+        self,
+        config: JobConfig,
+        ssps: frozenset[SystemStreamPartition],
+        clients: SystemClients,
+        serdes_of: Callable[[SystemStream], tuple[Serde | None, Serde | None]],
+        clock: Clock,
+        metrics: MetricsRegistry,
+    ) -> None:
+        """`metrics` tell how far bootstrap streams are from their heads."""
+        self._config = config
+        self._ssps = ssps
+        self._clients = clients
+        self._serdes_of = serdes_of
+        self._clock = clock
+        self._metrics = metrics
+
+    def inputs(
+        self,
+        ends: Mapping[SystemStreamPartition, int],
+        tasks: Sequence[TaskInstance],
+        raw: RawRecords | None,
+        side: SideInputs | None,
+    ) -> Inputs:
+        """Consumers and decoders of every partition; nothing is fetched yet. `tasks` are those that read them."""
+        task = self._config.task
+        streams = {ssp.system_stream for ssp in self._ssps}
+        over = {ssp for each in tasks if each.upstream is not None for ssp in each.upstream.over}
+        own_ends = {ssp: end for ssp, end in ends.items() if ssp in self._ssps}
+        # Ended in an earlier life: over unless there is more by now.
+        own_ends = {**heads_of(over - own_ends.keys(), self._clients), **own_ends}
+        return Inputs(
+            self._consumers(own_ends, tasks),
+            {stream: self._decoder(stream) for stream in streams},
+            own_ends,
+            self._clock,
+            poll_batch_size=task.poll_batch_size,
+            max_idle_s=task.max_idle_ms / 1000.0,
+            raw=raw,
+            side=side,
+        )
+
+    def _decoder(self, stream: SystemStream) -> Decoder:
+        strict = self._config.task.errors.policies[Stage.DESERIALIZE].only_fails
+        decoder = (Decoder if strict else TolerantDecoder)(*self._serdes_of(stream))
+        return ControlDecoder(decoder) if self._config.stream(stream).intermediate else decoder
+
+    def _consumers(
+        self, ends: Mapping[SystemStreamPartition, int], tasks: Sequence[TaskInstance]
+    ) -> Mapping[str, SystemConsumer]:
+        consumers = {system: self._clients.consumer(system) for system in sorted({ssp.system for ssp in self._ssps})}
+        if not is_wanted(self._config, self._ssps):
+            return consumers
+        task = self._config.task
+        most = task.poll_batch_size
+        if any(isinstance(each, AsyncTaskInstance) for each in tasks):
+            most = min(most, _PORTIONS_IN_FLIGHT * task.asynchronous.max_concurrency * len(tasks))
+        choosing = ChoosingConsumer(
+            consumers,
+            chooser_of(self._config, self._ssps),
+            Portion(self._clock, most),
+            most_waiting=2 * task.poll_batch_size,
+            max_idle_s=task.max_idle_ms / 1000.0,
+            bootstrap=self._bootstrap(ends, tasks),
+        )
+        return dict.fromkeys(consumers, choosing)
+
+    def _bootstrap(self, ends: Mapping[SystemStreamPartition, int], tasks: Sequence[TaskInstance]) -> Bootstrap | None:
+        """The gate before all other streams; a partition that ends sooner has its head there."""
+        ssps = {ssp for ssp in self._ssps if self._config.stream(ssp.system_stream).bootstrap}
+        if not ssps:
+            return None
+        heads = {ssp: min(head, ends.get(ssp, head)) for ssp, head in heads_of(ssps, self._clients).items()}
+
+        def processed(ssp: SystemStreamPartition) -> int:
+            return min(task.offsets[ssp] for task in tasks if ssp in task.offsets)
+
+        return Bootstrap(heads, processed, self._metrics.gauge("inputs", "bootstrap-remaining").set)
+
+
+def logs_of(ssps: Iterable[SystemStreamPartition], clients: SystemClients) -> dict[SystemStreamPartition, OffsetRange]:
+    """What every partition holds now."""
+    by_system: dict[str, list[SystemStreamPartition]] = {}
+    for ssp in sorted(ssps):
+        by_system.setdefault(ssp.system, []).append(ssp)
+    logs: dict[SystemStreamPartition, OffsetRange] = {}
+    for system, of_system in by_system.items():
+        logs.update(clients.admin(system).offsets(of_system))
+    return logs
+
+
+def heads_of(ssps: Iterable[SystemStreamPartition], clients: SystemClients) -> dict[SystemStreamPartition, int]:
+    """Where every partition ends now."""
+    return {ssp: log.upcoming for ssp, log in logs_of(ssps, clients).items()}

@@ -1,0 +1,170 @@
+"""The container's inputs: consumers, decoders, ends."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from operator import attrgetter
+
+from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.system import RecordBatch, SystemConsumer
+from samzapy.clock import Clock
+from samzapy.container.commit.boundaries import Boundaries
+from samzapy.container.errors.dead_letters import RawRecords
+from samzapy.container.inputs.decode import Decoder
+from samzapy.container.sideinputs.side_inputs import SideInputs
+
+#: Decoded messages of one partition, in order; never empty.
+Run = list[IncomingMessageEnvelope]
+Messages = tuple[SystemStreamPartition, Run]
+
+_offset = attrgetter("offset")
+
+
+class Inputs:
+    """Polls the consumers, decodes, and tells which partitions have reached their ends.
+
+    `ends` gives, for a bounded run, the offset before which each partition ends; partitions not in it are endless.
+    With several systems an idle poll waits on them in turn, so it is `max_idle_s` that bounds how late a message is seen.
+    """
+
+    def __init__(
+        self,
+        consumers: Mapping[str, SystemConsumer],
+        decoders: Mapping[SystemStream, Decoder],
+        ends: Mapping[SystemStreamPartition, int],
+        clock: Clock,
+        *,
+        poll_batch_size: int,
+        max_idle_s: float,
+        raw: RawRecords | None = None,
+        side: SideInputs | None = None,
+    ) -> None:
+        """`consumers` by system; one may serve several. `raw` keeps what is polled as it came, for those who need it
+        later; `side`: what else is read meanwhile."""
+        self._consumers = dict(consumers)
+        self._readers = tuple(dict.fromkeys(consumers.values()))
+        self._decoders = {tuple(stream): decoder for stream, decoder in decoders.items()}
+        self._ends = dict(ends)
+        self._ended: set[SystemStreamPartition] = set()
+        self._finished: set[SystemStreamPartition] = set()
+        self._held: frozenset[SystemStreamPartition] = frozenset()
+        self._asked: frozenset[SystemStreamPartition] = frozenset()
+        self.boundaries = Boundaries(self._consumers)
+        self._clock = clock
+        self._batch = poll_batch_size
+        self._max_idle_s = max_idle_s
+        self._raw = raw
+        self.side = side
+
+    def start(self, offsets: Mapping[SystemStreamPartition, int]) -> None:
+        """Begin to fetch from `offsets`. Partitions that start at or past their end have ended at once."""
+        self.boundaries.start(offsets)
+        for ssp, offset in offsets.items():
+            self._consumers[ssp.system].register(ssp, offset)
+        for consumer in self._readers:
+            consumer.start()
+        for ssp, end in list(self._ends.items()):
+            if offsets[ssp] >= end:
+                self._end(ssp)
+
+    def poll(self, timeout_s: float) -> list[Messages]:
+        """Messages that have arrived, waiting up to `timeout_s` for the first; those past an end are left out."""
+        batches = self._fetch(timeout_s)
+        if not batches:
+            self._look_for_ends()
+            return []
+        if self._raw is not None:
+            self._raw.keep(batches)
+        arrival_ms = self._clock.wall_ms()
+        polled = []
+        if self.boundaries.polled(batches):
+            self._hold()
+        for batch in batches:
+            runs = self._decoders[batch.ssp[:2]].runs(batch, arrival_ms)
+            if self._ends:
+                runs = self._before_end(batch.ssp, batch.offsets[-1], runs)
+            polled += [(batch.ssp, run) for run in runs]
+        return polled
+
+    def hold(self, ssps: set[SystemStreamPartition]) -> None:
+        """Return nothing of these partitions from now on, and go on with those that were held before and are not now."""
+        self._asked = frozenset(ssps)
+        self._hold()
+
+    def finish(self, ssp: SystemStreamPartition) -> None:
+        """The partition ends here: its senders have said so."""
+        if ssp not in self._finished:
+            self._ends.setdefault(ssp, 0)
+            self._end(ssp)
+
+    def end_at(self, ends: Mapping[SystemStreamPartition, int]) -> None:
+        """The partitions that have not ended end there, or sooner where an end was set already."""
+        for ssp, end in ends.items():
+            if ssp not in self._finished:
+                self._ends[ssp] = min(end, self._ends.get(ssp, end))
+        self._look_for_ends()
+
+    def go_on(self, ssp: SystemStreamPartition) -> None:
+        """The partition has no end after all."""
+        self._ends.pop(ssp, None)
+        self._ended.discard(ssp)
+        if ssp in self._finished:
+            self._finished.discard(ssp)
+            if ssp not in self._held:
+                self._consumers[ssp.system].resume([ssp])
+
+    def take_ended(self) -> set[SystemStreamPartition]:
+        """The partitions that have ended since the last call, everything polled before included."""
+        ended, self._ended = self._ended, set()
+        return ended
+
+    def close(self) -> None:
+        """Release the consumers."""
+        if self.side is not None:
+            self.side.close()
+        for consumer in self._readers:
+            consumer.close()
+
+    def _fetch(self, timeout_s: float) -> list[RecordBatch]:
+        if len(self._readers) == 1:
+            return self._readers[0].poll(timeout_s, self._batch)
+        batches = [batch for consumer in self._readers for batch in consumer.poll(0.0, self._batch)]
+        if not batches:
+            wait = min(timeout_s, self._max_idle_s) / len(self._readers)
+            batches = [batch for consumer in self._readers for batch in consumer.poll(wait, self._batch)]
+        return batches
+
+    def _before_end(self, ssp: SystemStreamPartition, last: int, runs: list[Run]) -> list[Run]:
+        end = self._ends.get(ssp)
+        if end is None:
+            return [] if ssp in self._ended else runs
+        if last + 1 < end:
+            return runs
+        self._end(ssp)
+        whole = [run for run in runs if run[-1].offset < end]
+        cut = [run[: bisect_left(run, end, key=_offset)] for run in runs[len(whole) : len(whole) + 1]]
+        return [run for run in (*whole, *cut) if run]
+
+    def _hold(self) -> None:
+        ssps = self._asked | self.boundaries.waiting()
+        for ssp in ssps - self._held - self._finished:
+            self._consumers[ssp.system].pause([ssp])
+        for ssp in self._held - ssps - self._finished:
+            self._consumers[ssp.system].resume([ssp])
+        self._held = frozenset(ssps)
+
+    def _look_for_ends(self) -> None:
+        """Holes before an end (control records, compaction) deliver nothing: only the position passes them."""
+        for ssp, end in list(self._ends.items()):
+            if self._consumers[ssp.system].position(ssp) >= end:
+                self._end(ssp)
+
+    def _end(self, ssp: SystemStreamPartition) -> None:
+        del self._ends[ssp]
+        self._ended.add(ssp)
+        self._finished.add(ssp)
+        self._consumers[ssp.system].pause([ssp])
+        if self.boundaries.ended(ssp):
+            self._hold()

@@ -1,0 +1,138 @@
+"""Where tasks start, and by how much that differs from where they had got."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
+
+from samzapy.api.checkpoint import Checkpoint
+from samzapy.api.metrics import MetricsRegistry
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OffsetRange, SystemAdmin
+from samzapy.checkpoint.offsets import starting_offset
+from samzapy.checkpoint.startpoints import Startpoint, pending
+from samzapy.checkpoint.target import Target
+from samzapy.config.guarantee_warnings import GUARANTEE
+from samzapy.config.job import JobConfig
+from samzapy.errors import SamzapyError
+from samzapy.job.model import TaskModel
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+#: Starting offsets of one task.
+Offsets = dict[SystemStreamPartition, int]
+
+
+def count_moves(
+    before: Mapping[SystemStreamPartition, int], after: Mapping[SystemStreamPartition, int], metrics: MetricsRegistry
+) -> None:
+    """Count the offsets that are skipped, or repeated, by starting at `after` instead of `before`."""
+    for ssp, offset in after.items():
+        moved = offset - before.get(ssp, offset)
+        if moved:
+            name = "offsets-skipped" if moved > 0 else "offsets-repeated"
+            metrics.counter(GUARANTEE, name).inc(abs(moved))
+
+
+def committed_changelogs(config: JobConfig, checkpoint: Checkpoint | None) -> Mapping[str, int]:
+    """The changelog offsets that a task's state must reach, by store: none if its inputs are all reset, since then the
+    checkpoint says nothing about what the state is to be."""
+    if checkpoint is None:
+        return {}
+    streams = {ssp.system_stream for ssp in checkpoint.input_offsets}
+    if streams and all(config.stream(stream).reset_offset for stream in streams):
+        return {}
+    return checkpoint.changelog_offsets
+
+
+def own_changelog_ends(config: JobConfig, checkpoint: Checkpoint | None) -> Mapping[str, int] | None:
+    """By store, the offset after the last changelog record that a task has written. None where that is not known: without
+    checkpoints, and where a crash may leave records that no checkpoint tells of."""
+    if config.task.checkpoint is None or (checkpoint is not None and not checkpoint.atomic):
+        return None
+    return {} if checkpoint is None else {store: last + 1 for store, last in checkpoint.changelog_offsets.items()}
+
+
+def still_true(
+    kept: Mapping[SystemStreamPartition, T], checkpoint: Checkpoint, offsets: Offsets
+) -> dict[SystemStreamPartition, T]:
+    """What a checkpoint says of each partition, without those that start before its offset: their messages are to be
+    processed as at their first time."""
+    committed = checkpoint.input_offsets
+    return {
+        ssp: value for ssp, value in kept.items() if ssp in offsets and offsets[ssp] >= committed.get(ssp, offsets[ssp])
+    }
+
+
+def of_inputs(config: JobConfig, task: str, checkpoint: Checkpoint | None) -> Checkpoint | None:
+    """The checkpoint without the positions in streams that are no inputs of the job any more, which a warning names."""
+    if checkpoint is None:
+        return None
+    inputs = {*config.task.inputs, *(ssp.system_stream for ssp in config.task.broadcast_inputs)}
+    former = sorted({ssp.system_stream for ssp in checkpoint.input_offsets} - inputs)
+    if not former:
+        return checkpoint
+    logger.warning(
+        "%s: the checkpoint has positions in %s, no inputs of the job any more: they are dropped",
+        task,
+        ", ".join(map(str, former)),
+    )
+    kept = {ssp: offset for ssp, offset in checkpoint.input_offsets.items() if ssp.system_stream in inputs}
+    return replace(checkpoint, input_offsets=kept)
+
+
+class Told(NamedTuple):
+    """Where a partition starts, and the startpoint that says so."""
+
+    offset: int
+    id: str
+
+
+def follow(
+    config: JobConfig,
+    startpoints: Sequence[Startpoint],
+    task: TaskModel,
+    checkpoint: Checkpoint | None,
+    logs: Mapping[SystemStreamPartition, OffsetRange],
+    admin_of: Callable[[str], SystemAdmin],
+    now_ms: int,
+) -> dict[SystemStreamPartition, Told]:
+    """Where the task is told to start. One that leads nowhere is logged and passed over, as in Samza."""
+    found = {}
+    for ssp, startpoint in pending(startpoints, task.name, task.ssps, checkpoint, now_ms).items():
+        try:
+            offset = Target(startpoint.position).offsets(config, {ssp: logs[ssp]}, admin_of)[ssp]
+        except SamzapyError as cause:
+            logger.warning("%s: the startpoint %s of %s is passed over: %s", task.name, startpoint.position, ssp, cause)
+            continue
+        logger.info("%s: %s starts at %d, by the startpoint %s", task.name, ssp, offset, startpoint.position)
+        found[ssp] = Told(offset, startpoint.id)
+    return found
+
+
+def first_offsets(
+    config: JobConfig,
+    task: TaskModel,
+    checkpoint: Checkpoint | None,
+    told: Mapping[SystemStreamPartition, Told],
+    logs: Mapping[SystemStreamPartition, OffsetRange],
+    admin_of: Callable[[str], SystemAdmin],
+) -> dict[SystemStreamPartition, int]:
+    """Where each partition of the task starts: where it is told to, else by its checkpoint, else by default."""
+    return {
+        ssp: told[ssp].offset
+        if ssp in told
+        else starting_offset(
+            ssp,
+            checkpoint,
+            config.stream(ssp.system_stream),
+            logs[ssp],
+            late=ssp in task.late,
+            goes_back=admin_of(ssp.system).upcoming_goes_back,
+        )
+        for ssp in sorted(task.ssps)
+    }

@@ -1,0 +1,1 @@
+"""Outputs: collectors, output ids, and the producers that tasks and their state share."""

@@ -1,0 +1,156 @@
+"""Outputs: serialized when sent, handed to the producers a slice of messages at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from samzapy.api.collector import ControlMessage, MessageCollector
+from samzapy.api.envelope import OutgoingMessageEnvelope
+from samzapy.api.serde import Serde
+from samzapy.api.stream import SystemStream
+from samzapy.api.system import OutgoingRecord, SystemProducer
+from samzapy.config.job import JobConfig
+from samzapy.config.own_streams import own_streams
+from samzapy.container.control.sender import ControlRecords
+from samzapy.errors import SerdeError
+
+Encode = Callable[[Any], bytes]
+#: A stream's name, its encoders of key and message, and the list its records gather in.
+Route = tuple[str, Encode, Encode, list[OutgoingRecord]]
+
+# An OutgoingRecord without the Python frame of its constructor.
+_record = partial(tuple.__new__, OutgoingRecord)
+
+#: What stands in for a missing serde: gives bytes back as they are, and refuses everything else, in C.
+_bytes_only: Encode = b"".__add__
+
+
+def no_envelope(given: object) -> TypeError:
+    """The error for something else than an envelope."""
+    return TypeError(f"expected an OutgoingMessageEnvelope to send, got {type(given).__name__} {given!r}")
+
+
+class EncodedKey(bytes):
+    """A partition key that no serde has to make bytes of."""
+
+    __slots__ = ()
+
+
+class BufferingCollector(MessageCollector):
+    """One task's collector. `hand_over` gives the gathered records to the producers, without waiting for their acks."""
+
+    __slots__ = ("_gathered", "_routes", "_serdes_of", "control", "producer_of", "sent")
+
+    def __init__(
+        self,
+        serdes_of: Callable[[SystemStream], tuple[Serde | None, Serde | None]],
+        producer_of: Callable[[str], SystemProducer],
+    ) -> None:
+        """`serdes_of` gives a stream's key and message serde."""
+        self._serdes_of = serdes_of
+        self.producer_of = producer_of
+        self._routes: dict[SystemStream, Route] = {}
+        # A task mostly sends to the stream it sent to before, named by the same object.
+        self._stream: SystemStream | None = None
+        self._route: Route | None = None
+        self._gathered: dict[str, list[OutgoingRecord]] = {}
+        #: Makes the records of control messages; set where the task's job is known.
+        self.control: ControlRecords | None = None
+        self.sent = 0
+
+    @property
+    def systems(self) -> Mapping[str, object]:
+        """The systems this task has sent anything to."""
+        return self._gathered
+
+    def send(self, envelope: OutgoingMessageEnvelope) -> None:
+        try:
+            stream = envelope.system_stream
+        except AttributeError:
+            raise no_envelope(envelope) from None
+        if stream is not self._stream:
+            self._choose(stream)
+        name, encode_key, encode_message, records = self._route  # type: ignore[misc]
+        key, message, partition_key = envelope.key, envelope.message, envelope.partition_key
+        try:
+            if key is not None:
+                key = encode_key(key)
+            if message is not None:
+                message = encode_message(message)
+            partition = None
+            if partition_key is not None:
+                if type(partition_key) is int:
+                    partition, partition_key = partition_key, None
+                elif type(partition_key) is not EncodedKey:
+                    partition_key = encode_key(partition_key)
+        except Exception as cause:  # noqa: BLE001  # whatever a serde raises is about this message
+            self._refuse(envelope, cause)
+            return
+        records.append(_record((name, key, message, partition, partition_key, envelope.headers, envelope.timestamp)))
+
+    def send_control(self, stream: SystemStream, message: ControlMessage) -> None:
+        assert self.control is not None
+        self._records_of(stream).extend(self.control(stream, message))
+
+    def hand_over(self) -> None:
+        """Queue what was gathered at the producers. Raises what they raise."""
+        for system, records in self._gathered.items():
+            if records:
+                self.sent += len(records)
+                self.producer_of(system).send(records)
+                records.clear()
+
+    def discard(self) -> None:
+        """Forget what was gathered and not handed over."""
+        for records in self._gathered.values():
+            records.clear()
+
+    def _choose(self, stream: SystemStream) -> None:
+        # What is no stream may not be hashable either.
+        route = self._routes.get(stream) if isinstance(stream, SystemStream) else None
+        if route is None:
+            key, message = self._serdes_of(stream)
+            records = self._gathered.setdefault(stream.system, [])
+            encoders = (key.to_bytes if key else _bytes_only, message.to_bytes if message else _bytes_only)
+            route = self._routes[stream] = (stream.stream, *encoders, records)
+        self._stream, self._route = stream, route
+
+    def _records_of(self, stream: SystemStream) -> list[OutgoingRecord]:
+        """Where the records of a stream gather."""
+        self._choose(stream)
+        assert self._route is not None
+        return self._route[3]
+
+    def _refuse(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> None:
+        assert self._route is not None
+        reason: object = cause
+        for encode, part in zip(self._route[1:3], (envelope.key, envelope.message), strict=True):
+            if encode is _bytes_only and part is not None and not isinstance(part, bytes):
+                reason = f"no serde is set, so bytes are needed, got {type(part).__name__}"
+        raise SerdeError(f"{envelope.system_stream}: cannot serialize {envelope!r}: {reason}") from cause
+
+
+SerdesOf = Callable[[SystemStream], tuple[Serde | None, Serde | None]]
+
+
+def serdes_of_outputs(config: JobConfig, serdes_of: SerdesOf) -> SerdesOf:
+    """`serdes_of`, asked once a stream, after a look at what the stream is.
+
+    Raises TypeError for what is no SystemStream, ValueError for an unknown system and for the job's own changelogs and
+    checkpoints: the error comes out of the user's `send`, so that it is told with the input at hand.
+    """
+    own = own_streams(config)
+
+    def checked(stream: SystemStream) -> tuple[Serde | None, Serde | None]:
+        if not isinstance(stream, SystemStream):
+            raise TypeError(f"expected a SystemStream to send to, got {type(stream).__name__} {stream!r}")
+        if stream.system not in config.systems:
+            known = ", ".join(sorted(config.systems))
+            raise ValueError(f"cannot send to {stream}: system {stream.system!r} is not configured; known: {known}")
+        if stream in own:
+            raise ValueError(f"cannot send to {stream}: it is {own[stream]}, which only the runtime writes")
+        return serdes_of(stream)
+
+    return checked

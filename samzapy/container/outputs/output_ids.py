@@ -1,0 +1,132 @@
+"""Ids for outputs, so that a receiver can tell a repetition from a new message.
+
+In effectively-once every output carries the header `samzapy-id`: the job, the input it came from, and its number among
+that input's outputs (the format is in `samzapy.api.envelope`). What `window` and the methods that begin with `on_` send
+comes from no input and has no id.
+
+A receiver drops what it has seen. That it drops nothing else rests on the following:
+
+1. A source (a job's tasks reading one partition of one incarnation of a stream) has names of its own: no other job, no
+   other stream and no later stream of the same name sends under them.
+2. A task numbers what it makes of an input from 0, and does so again when it processes the input again. A task that
+   makes the same of an input every time, whatever was repeated, sends the same ids with the same content.
+3. The outputs of a source leave in the order of its offsets: those of asynchronous tasks are held until every message
+   before theirs is done, and records that a policy gives up leave a hole and move nothing.
+4. A repeated output goes to the partition it went to before: one without any key is given its place by its offset and
+   number, where a producer would have chosen at random.
+5. A producer keeps the order of each partition and delivers nothing behind a record that it could not deliver. So what
+   lies in a partition of the output is a prefix of what was sent there, plus whole repetitions of its end.
+6. After a crash the sender goes on from its last commit, whose outputs were all acknowledged. So everything below the
+   greatest id that a partition has is there as well, and an id that is not greater is a repetition.
+7. Where 3 to 6 do not hold (a policy gave a record up in one attempt and not in the next, a stream was given more
+   partitions, the sender is of the version before) the receiver's window decides: it remembers the latest ids one by
+   one and takes a late one that is not among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from samzapy.api.collector import ControlMessage, MessageCollector, TaskCoordinator
+from samzapy.api.envelope import ID_HEADER, LETTER, OUTPUT, IncomingMessageEnvelope, Origin, OutgoingMessageEnvelope
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.task import StreamTask
+from samzapy.container.outputs.collector import EncodedKey, no_envelope
+
+
+class OutputIds:
+    """The ids of what one task sends."""
+
+    __slots__ = ("_broadcast", "_job", "_prefixes", "_stream_id_of", "_task_name")
+
+    def __init__(
+        self,
+        job: tuple[str, str],
+        task_name: str,
+        broadcast: Iterable[SystemStreamPartition],
+        stream_id_of: Callable[[SystemStream], str],
+    ) -> None:
+        """`job`: its name and id. `broadcast`: the partitions that every task reads. `stream_id_of` tells one
+        incarnation of an input stream from the next; it is asked when the first message of a partition comes."""
+        self._job = job
+        self._task_name = task_name
+        self._broadcast = frozenset(broadcast)
+        self._stream_id_of = stream_id_of
+        self._prefixes: dict[tuple[SystemStreamPartition, str], bytes] = {}
+
+    def prefix(self, ssp: SystemStreamPartition, kind: str) -> bytes:
+        """What the ids of this kind begin with that come from this partition; the offset follows."""
+        found = self._prefixes.get((ssp, kind))
+        if found is None:
+            reader = self._task_name if ssp in self._broadcast else ""
+            stream_id = self._stream_id_of(ssp.system_stream)
+            origin = Origin(*self._job, ssp.system, ssp.stream, stream_id, ssp.partition, reader, kind)
+            found = self._prefixes[ssp, kind] = f"{origin.source}:".encode()
+        return found
+
+    def letter(self, envelope: IncomingMessageEnvelope, number: int) -> bytes:
+        """The id of the input's `number`-th dead letter."""
+        return b"%b%d:%d" % (self.prefix(envelope.ssp, LETTER), envelope.offset, number)
+
+
+class OutputIdCollector(MessageCollector):
+    """Adds the id of the input at hand to what passes through to the task's collector."""
+
+    __slots__ = ("_collector", "_ids", "_input", "_number", "_offset", "_prefix", "_ssp")
+
+    def __init__(self, collector: MessageCollector, ids: OutputIds) -> None:
+        self._collector = collector
+        self._ids = ids
+        self._ssp: SystemStreamPartition | None = None
+        self._prefix = self._input = b""
+        self._offset = self._number = 0
+
+    def begin(self, envelope: IncomingMessageEnvelope) -> None:
+        """The outputs from here on come from this input."""
+        ssp = envelope.ssp
+        if ssp is not self._ssp:
+            self._ssp, self._prefix = ssp, self._ids.prefix(ssp, OUTPUT)
+        self._offset = envelope.offset
+        self._input = b"%b%d:" % (self._prefix, self._offset)
+        self._number = 0
+
+    def send(self, envelope: OutgoingMessageEnvelope) -> None:
+        if not isinstance(envelope, OutgoingMessageEnvelope):
+            raise no_envelope(envelope)
+        number, partition_key = self._number, envelope.partition_key
+        self._number = number + 1
+        if partition_key is None and envelope.key is None:
+            partition_key = EncodedKey(b"%d:%d" % (self._offset, number))
+        header = (ID_HEADER, b"%b%d" % (self._input, number))
+        headers = (header, *envelope.headers) if envelope.headers else (header,)
+        self._collector.send(
+            OutgoingMessageEnvelope(
+                envelope.system_stream,
+                envelope.message,
+                envelope.key,
+                partition_key,
+                headers,
+                envelope.timestamp,
+            )
+        )
+
+    def send_control(self, stream: SystemStream, message: ControlMessage) -> None:
+        # What it says is the same however often it is said: it needs no id.
+        self._collector.send_control(stream, message)
+
+
+class IdentifiedProcess:
+    """Calls a task's `process` with a collector that knows which input it is called for."""
+
+    __slots__ = ("_collector", "_process")
+
+    def __init__(self, task: StreamTask, collector: MessageCollector, ids: OutputIds) -> None:
+        self._process: Callable[..., object] = task.process
+        self._collector = OutputIdCollector(collector, ids)
+
+    def process(
+        self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> object:
+        """As the task's; returns what it returned."""
+        self._collector.begin(envelope)
+        return self._process(envelope, self._collector, coordinator)

@@ -1,0 +1,121 @@
+"""Which producer a task's records go to.
+
+==================  =========================================  ======================================
+guarantee           outputs                                    changelogs and checkpoints
+==================  =========================================  ======================================
+at-most-once        the container's producer                   the container's transaction
+at-least-once       the container's producer                   the container's transaction
+effectively-once    the container's producer, with ids         the container's transaction
+exactly-once        the container's transaction                the container's transaction
+==================  =========================================  ======================================
+
+A container has one transactional producer, whatever the number of its tasks. Where no transactions carry the state
+(`job.transactions` says when), changelogs and checkpoints go to the container's producer as well, and each step of a
+commit waits for its records.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from samzapy.api.metrics import Counter, MetricsRegistry
+from samzapy.api.system import OutgoingRecord, SystemProducer
+from samzapy.config.guarantee import Guarantee
+from samzapy.config.guarantee_warnings import GUARANTEE
+from samzapy.config.job import JobConfig
+from samzapy.container.outputs.transaction import ForwardingProducer, TransactionOnDemand
+from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.job.transactions import transactional_id
+from samzapy.system.clients import SystemClients
+
+logger = logging.getLogger(__name__)
+
+_MOST_FENCED_AT_ONCE = 8
+
+
+def check_transaction_timeout(job: JobConfig, clients: SystemClients, system: str | None) -> None:
+    """Raise ConfigError if the system whose transactions carry the state ends them sooner than the job asks for."""
+    limit = None if system is None else clients.admin(system).longest_transaction_ms()
+    timeout_ms = job.task.transaction_timeout_ms
+    if limit is not None and timeout_ms > limit:
+        message = f"must be at most {limit}, the transaction.max.timeout.ms of system '{system}'"
+        raise ConfigError([ConfigProblem("task.transaction.timeout.ms", str(timeout_ms), message)])
+
+
+def fence(clients: SystemClients, system: str, transactional_ids: Iterable[str]) -> None:
+    """Abort what is open under the ids and refuse what their producers still try; every client is closed at once.
+
+    Raises TransactionsRefused where the system does not grant an id.
+    """
+
+    def fence_one(name: str) -> None:
+        with clients.fencing(system, name) as producer:
+            producer.init_transactions()
+
+    with ThreadPoolExecutor(_MOST_FENCED_AT_ONCE, thread_name_prefix="samzapy-fence") as pool:
+        list(pool.map(fence_one, dict.fromkeys(transactional_ids)))
+
+
+class TaskProducers:
+    """The producers of one container: for its tasks' outputs, and for their state."""
+
+    def __init__(
+        self, job: JobConfig, container_id: str, clients: SystemClients, metrics: MetricsRegistry, system: str | None
+    ) -> None:
+        """`system`: whose transactions carry the state, None for none. `metrics` count the outputs that no transaction
+        covers."""
+        self._metrics = metrics
+        self._clients = clients
+        #: Whose transactions carry the state.
+        self.system = system
+        self._id = transactional_id(job.key, container_id)
+        self._outputs_inside = job.task.guarantee is Guarantee.EXACTLY_ONCE
+        self._outside: dict[str, SystemProducer] = {}
+        #: The container's transaction, None where none carries the state.
+        self.transaction: TransactionOnDemand | None = None
+
+    def take_over(self, must_own: Callable[[], object]) -> None:
+        """Abort what the container's predecessor left open, and refuse what it still tries. `must_own` raises when the
+        container is somebody else's by now: asked when the producer has taken over once more."""
+        if self.system is not None:
+            self.transaction = TransactionOnDemand(self._clients.transactional(self.system, self._id), must_own)
+            self.transaction.init_transactions()
+
+    def state(self, system: str) -> SystemProducer:
+        """The producer of changelogs and checkpoints on a system."""
+        if self.transaction is not None and system == self.system:
+            return self.transaction
+        return self._clients.producer(system)
+
+    def outputs(self, system: str) -> SystemProducer:
+        """The producer of outputs to a system."""
+        if not self._outputs_inside or self.transaction is None:
+            return self._clients.producer(system)
+        return self.transaction if system == self.system else self._outside_producer(system)
+
+    def _outside_producer(self, system: str) -> SystemProducer:
+        if system not in self._outside:
+            logger.warning(
+                "Outputs to system '%s' are outside the transaction on '%s': they are at-least-once",
+                system,
+                self.system,
+            )
+            counter = self._metrics.counter(GUARANTEE, "outside-transaction")
+            self._outside[system] = CountingProducer(self._clients.producer(system), counter)
+        return self._outside[system]
+
+
+class CountingProducer(ForwardingProducer):
+    """Passes outputs on and counts them. It carries no transaction: it is for what is outside of one."""
+
+    __slots__ = ("_counter",)
+
+    def __init__(self, producer: SystemProducer, counter: Counter) -> None:
+        super().__init__(producer)
+        self._counter = counter
+
+    def send(self, records: Sequence[OutgoingRecord]) -> None:
+        super().send(records)
+        self._counter.count += len(records)

@@ -1,0 +1,209 @@
+"""Starting a container again where it is, when all that failed was a call whose repetition may succeed.
+
+After an aborted transaction, or one whose outcome nobody knows, everything since the last commit is void: inputs,
+caches, uncommitted bytes, and whatever the task's object remembers. So nothing is rewound piece by piece: the container
+is closed and started again, in the one order that is the guarantee. That takes about a second and no retry of Spark's.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+from samzapy.api.lease import ContainerLease, ContainerReport, Directive
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.checkpoint import manager_for
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.config.guarantee_warnings import downgrades
+from samzapy.config.job import JobConfig
+from samzapy.config.tasks.error_policy import ErrorPolicy, Stage
+from samzapy.container.builder import ContainerBuilder, Plugins
+from samzapy.container.lifecycle import Container
+from samzapy.container.supervision.heartbeat import Heartbeat
+from samzapy.container.supervision.job_ownership import Ownership
+from samzapy.container.supervision.reporting import Reporting
+from samzapy.container.supervision.worker_process import provide_descriptors
+from samzapy.container.tasks.task_class import load_task_class
+from samzapy.errors import (
+    JobTakenOver,
+    ProducerError,
+    ProducerFenced,
+    RecordTooLarge,
+    RetriableError,
+    SamzapyError,
+    StaleEpoch,
+    TaskMigrated,
+    TransactionAborted,
+    TransactionIndeterminate,
+)
+from samzapy.failpoints import arm_from_environment
+from samzapy.job.model import ContainerModel
+from samzapy.job.transactions import StateTransactions, state_transactions, weakened_state
+from samzapy.metrics import Registry
+from samzapy.serializers import serde_registry
+from samzapy.storage.engines import load_engines
+from samzapy.system.clients import job_clients
+from samzapy.system.factories import has_transactions
+
+logger = logging.getLogger(__name__)
+
+#: A broker that times a transaction out fences its producer, so a fenced producer may still be the rightful one.
+RESTARTABLE = (TransactionAborted, TransactionIndeterminate, ProducerFenced, RetriableError)
+
+#: The seconds before each start in a row.
+_PAUSES_S = (0.4, 0.8, 1.6, 3.2, 6.4)
+
+
+class RestartingContainer:
+    """Runs containers built by `build` until one ends as it should; `run` and `stop` are a container's own."""
+
+    def __init__(
+        self,
+        build: Callable[[], Container],
+        lease: ContainerLease,
+        ownership: Ownership,
+        produce: ErrorPolicy | None = None,
+        reporting: AbstractContextManager[object] | None = None,
+        transaction_timeout_ms: int = 60_000,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """`produce`: how often a send that failed is made again, which is the work since the last commit all over;
+        `reporting`: entered while containers run, whichever of them. `transaction_timeout_ms` is for the warning to
+        somebody whose transactions last longer."""
+        self._reporting = reporting or nullcontext()
+        self._build = build
+        self._ownership = ownership
+        self._clock = clock
+        self._transaction_timeout_ms = transaction_timeout_ms
+        self._lease = lease
+        self._asked_for = tuple(produce.pauses_s()) if produce else ()
+        self._current: Container | None = None
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """Ask for a commit and a graceful stop; may be called from a signal handler or another thread."""
+        self._stopped.set()
+        current = self._current
+        if current is not None:
+            current.stop()
+
+    def run(self) -> ContainerReport:
+        """Run to the end. Raises what a container raises, once starting again is no use or not this process's right."""
+        with self._reporting:
+            return self._run()
+
+    def _run(self) -> ContainerReport:
+        in_a_row = 0
+        while True:
+            container = self._current = self._build()
+            if self._stopped.is_set():
+                container.stop()
+            try:
+                return container.run()
+            except (*RESTARTABLE, ProducerError) as failure:
+                in_a_row = 1 if container.commits > 1 else in_a_row + 1
+                pauses = self._pauses(failure)
+                if in_a_row > len(pauses):
+                    raise
+                self._check_lease(container, failure)
+                if isinstance(failure, StaleEpoch):
+                    self._outgrow(failure)
+                self._wait(container, failure, pauses[in_a_row - 1])
+
+    def _pauses(self, failure: SamzapyError) -> Sequence[float]:
+        """The seconds before each start in a row; none if starting again is not for this failure."""
+        if isinstance(failure, RecordTooLarge):
+            return ()
+        if isinstance(failure, RESTARTABLE):
+            return max(_PAUSES_S, self._asked_for, key=len)
+        return self._asked_for
+
+    def _wait(self, container: Container, failure: SamzapyError, seconds: float) -> None:
+        # Nobody else reports between two starts, and a broker's outage outlasts a lease.
+        between = Heartbeat(self._lease, container.report, self._clock)
+        between.phase("restarting")
+        between.start()
+        try:
+            self._check_ownership()
+            self._explain(failure)
+            self._stopped.wait(seconds)
+        finally:
+            between.finish("restarting")
+
+    def _check_lease(self, container: Container, failure: SamzapyError) -> None:
+        try:
+            directive = self._lease.report(container.report("restarting"))
+        except RetriableError as silence:
+            raise TaskMigrated(f"{failure}; and the coordinator does not answer ({silence})") from failure
+        if directive is Directive.ABANDON:
+            raise TaskMigrated(f"a newer attempt runs this container ({failure})") from failure
+
+    def _outgrow(self, failure: StaleEpoch) -> None:
+        """Go on under a greater epoch, if the job is this run's. Where nobody can tell, the greater epoch owns it."""
+        try:
+            if not self._ownership.known:
+                raise TaskMigrated(str(failure)) from failure
+            self._ownership.look()
+        finally:
+            self._ownership.close()
+        self._lease.outgrow(failure.newest)
+
+    def _check_ownership(self) -> None:
+        try:
+            self._ownership.look()
+        except JobTakenOver:
+            raise
+        except SamzapyError as silence:
+            # Then the next start finds out, having fenced whoever owns the tasks: that one starts once more than needed.
+            logger.warning("Whether another run has taken over is not known (%s)", silence)
+        finally:
+            self._ownership.close()
+
+    def _explain(self, failure: SamzapyError) -> None:
+        logger.warning("Starting again from the last commit after: %s", failure)
+        if isinstance(failure, ProducerFenced):
+            logger.warning(
+                "No newer attempt has fenced it, so the broker has: a transaction was open for longer than "
+                "task.transaction.timeout.ms (%d); raise it, commit more often, or do less in one process()",
+                self._transaction_timeout_ms,
+            )
+
+
+def build_container(
+    config: JobConfig,
+    model: ContainerModel,
+    lease: ContainerLease,
+    *,
+    ends: Mapping[SystemStreamPartition, int] | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+    on_lost: Callable[[str], None] | None = None,
+    run_id: str | None = None,
+    transactions: bool = True,
+) -> RestartingContainer:
+    """A container that is ready to `run`, and starts again by itself where that is enough; nothing is connected, opened or restored yet.
+
+    `ends`: the offset before which each partition ends in a bounded run. `on_lost` is called, on the heartbeat's
+    thread, when the lease is gone and the run loop has not let go a lease later (a stuck `process`). `run_id`: the run that the container is part of, whose successors it gives way to. `transactions`: False where a system has refused the job's transactional ids.
+    Raises ConfigError, TooFewFiles.
+    """
+    arm_from_environment(os.environ)
+    provide_descriptors(config, model)
+    task_class = load_task_class(config.task.task_class)
+    plugins = Plugins(load_engines(config), serde_registry(config), task_class)
+    ownership = Ownership(config, run_id)
+    metrics = Registry()
+    state = state_transactions(config, has_transactions) if transactions else StateTransactions(None, "task.guarantee")
+    metrics.gauge("promises", "weakened").set(len((*downgrades(config, task_class), *weakened_state(config, state))))
+
+    def build() -> Container:
+        clients = job_clients(config, model.id, config.task.transaction_timeout_ms)
+        checkpoints = manager_for(config, clients)
+        builder = ContainerBuilder(config, model, clients, checkpoints, plugins, metrics, state.system)
+        return Container(builder, lease, ends or {}, clock, ownership, on_lost)
+
+    produce = config.task.errors.policies[Stage.PRODUCE]
+    reporting = Reporting(config, model.id, metrics, clock)
+    return RestartingContainer(build, lease, ownership, produce, reporting, config.task.transaction_timeout_ms, clock)

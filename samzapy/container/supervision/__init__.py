@@ -1,0 +1,1 @@
+"""The container as seen from outside: its lease, its job's owner, its metrics, its process."""
