@@ -77,7 +77,7 @@ class FileCheckpointManagerFactory(CheckpointManagerFactory):
     def manager(self, job: JobConfig, checkpoint: CheckpointConfig, clients: Clients) -> CheckpointManager:
         if checkpoint.path is None:
             raise ConfigError([ConfigProblem("task.checkpoint.path", None, "is required for checkpoints in files")])
-        return FileCheckpointManager(Path(checkpoint.path) / job.key)
+        return FileCheckpointManager(Path(checkpoint.path) / job.job_name)
 
 
 def manager_for(job: JobConfig, clients: Clients) -> CheckpointManager:

@@ -10,7 +10,7 @@ import click
 from samzapy.api.task import AnyTask
 from samzapy.cli.output import table, warn
 from samzapy.cli.pairs import pairs
-from samzapy.config.guarantee_warnings import Downgrade
+from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem
@@ -29,7 +29,7 @@ def check(job: Path, texts: tuple[str, ...], *, strict: bool, show: bool, offlin
     Reads the file, imports the task class, and asks the systems how many partitions the inputs have. Starts nothing,
     creates nothing, writes nothing.
     """
-    from samzapy.config.guarantee_warnings import downgrades
+    from samzapy.config.guarantee_warnings import guarantee_warnings
     from samzapy.config.loader import load_job
     from samzapy.job.transactions import state_transactions, weakened_state
     from samzapy.runner.folders import check_folders
@@ -49,7 +49,7 @@ def check(job: Path, texts: tuple[str, ...], *, strict: bool, show: bool, offlin
     model, kept = (None, ()) if offline else _look_around(config, task_class)
     _show_job(config)
     weaker = weakened_state(config, state_transactions(config, has_transactions))
-    _show_promises((*downgrades(config, task_class), *weaker, *kept))
+    _show_promises((*guarantee_warnings(config, task_class), *weaker, *kept))
     if show:
         _show_keys(config)
     if model is not None:
@@ -84,7 +84,7 @@ def _serdes(config: JobConfig) -> list[str]:
     return sorted({name for name in [*streams, *stores] if name})
 
 
-def _look_around(config: JobConfig, task_class: type[AnyTask]) -> tuple[JobModel | None, tuple[Downgrade, ...]]:
+def _look_around(config: JobConfig, task_class: type[AnyTask]) -> tuple[JobModel | None, tuple[GuaranteeWarning, ...]]:
     """The job model, and what its topics do not survive; neither, with a warning, if a system does not answer.
     Raises what is wrong with inputs, changelogs and serdes."""
     from samzapy.cli.surroundings import NotReachable, check_serdes, look_around
@@ -144,7 +144,7 @@ def _filled_from(store: StoreConfig) -> str:
     )
 
 
-def _show_promises(found: Iterable[Downgrade]) -> None:
+def _show_promises(found: Iterable[GuaranteeWarning]) -> None:
     rows = [("durability" if each.durability else "guarantee", each.key, each.message) for each in found]
     table("What weakens the guarantee", ("what", "key", "what it does"), rows)
 

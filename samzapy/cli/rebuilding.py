@@ -42,7 +42,7 @@ def rebuild_store(
     with ExitStack() as cleanup:
         cleanup.callback(clients.close)
         chosen = _chosen(_owners(config, store, clients), tasks)
-        paths = {task: store_directory(base, config.key, name, task) for task in chosen}
+        paths = {task: store_directory(base, config.job_name, name, task) for task in chosen}
         for path in paths.values():
             if path.exists():
                 raise EnvironmentFailure(f"{path}: exists already; name a folder that has no such store")

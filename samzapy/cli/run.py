@@ -71,9 +71,9 @@ def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
     display = RunDisplay(Console(stderr=True))
     for warning in (*unfit, *prepared.warnings):
         display.event(f"warning: {warning}")
-    for downgrade in prepared.downgrades:
-        if not downgrade.durability:
-            display.event(f"weaker than {config.task.guarantee.value}: {downgrade}")
+    for weaker in prepared.guarantee_warnings:
+        if not weaker.durability:
+            display.event(f"weaker than {config.task.guarantee.value}: {weaker}")
     with display:
         options = RunOptions(on_status=display.status, on_event=display.event, verbose=flags.verbose)
         outcome = runner.run(prepared, options)

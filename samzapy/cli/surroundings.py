@@ -10,7 +10,7 @@ from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription, SystemAdmin
 from samzapy.api.task import AnyTask
 from samzapy.cli.output import warn
-from samzapy.config.guarantee_warnings import Downgrade
+from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
 from samzapy.container.job_records import open_job
 from samzapy.errors import (
@@ -43,7 +43,9 @@ class NotReachable(SamzapyError):
     exit_code = 3
 
 
-def look_around(config: JobConfig, task_class: type[AnyTask] | None = None) -> tuple[JobModel, tuple[Downgrade, ...]]:
+def look_around(
+    config: JobConfig, task_class: type[AnyTask] | None = None
+) -> tuple[JobModel, tuple[GuaranteeWarning, ...]]:
     """The model the job would have today, were it new; and what the topics that its promise rests on do not survive.
 
     Raises UnknownStream for an input or a stream of dead letters that does not exist, ConfigError for a broadcast partition that does not,
@@ -110,7 +112,7 @@ def _admins(config: JobConfig) -> Iterator[dict[str, SystemAdmin]]:
     made: dict[str, SystemAdmin] = {}
     try:
         for name, settings in config.systems.items():
-            made[name] = system_factory(settings).admin(settings, f"{config.key}-check")
+            made[name] = system_factory(settings).admin(settings, f"{config.job_name}-check")
         yield made
     finally:
         for admin in made.values():

@@ -50,7 +50,7 @@ COUNTS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Downgrade:
+class GuaranteeWarning:
     """One way in which the job's promise is weaker than its guarantee: the key that makes it so, and what it does.
 
     `durability`: it is about what keeps the data (copies, disks, memory), so it says nothing about this run.
@@ -64,7 +64,7 @@ class Downgrade:
         return f"{self.key}: {self.message}"
 
 
-def downgrades(config: JobConfig, task_class: type | None = None) -> tuple[Downgrade, ...]:
+def guarantee_warnings(config: JobConfig, task_class: type | None = None) -> tuple[GuaranteeWarning, ...]:
     """Everything that the job file weakens, and, if it is known, its task's class."""
     found = [*_commits(config), *_states(config), *_errors(config), *_positions(config), *_outside(config)]
     if task_class is not None:
@@ -72,36 +72,36 @@ def downgrades(config: JobConfig, task_class: type | None = None) -> tuple[Downg
     return (*found, *_keepers(config))
 
 
-def weak_copies(key: str, description: StreamDescription) -> Iterator[Downgrade]:
+def weak_copies(key: str, description: StreamDescription) -> Iterator[GuaranteeWarning]:
     """What the copies of a topic that the job depends on do not survive; `key` is the topic's in the job file."""
     topic = description.stream
     if description.replicas is None:
         return
     if description.replicas == 1:
-        yield Downgrade(key, f"topic '{topic}' has 1 copy: what it holds is lost with one broker's disk", True)
+        yield GuaranteeWarning(key, f"topic '{topic}' has 1 copy: what it holds is lost with one broker's disk", True)
     elif description.config.get("min.insync.replicas") == "1":
         message = f"topic '{topic}' has min.insync.replicas=1: what is acknowledged may be on one broker only"
-        yield Downgrade(key, message, True)
+        yield GuaranteeWarning(key, message, True)
     if description.config.get("unclean.leader.election.enable") == "true":
         message = (
             f"topic '{topic}' has unclean.leader.election.enable=true: a lagging copy may replace what was acknowledged"
         )
-        yield Downgrade(key, message, True)
+        yield GuaranteeWarning(key, message, True)
 
 
-def late_rows(prefix: str, description: StreamDescription, guarantee: Guarantee) -> Iterator[Downgrade]:
+def late_rows(prefix: str, description: StreamDescription, guarantee: Guarantee) -> Iterator[GuaranteeWarning]:
     """What a table may hold that is not read, or not under the same offset; `prefix` is that of its keys in the job file."""
     if description.config.get("database.order.kind") != "timestamp":
         return
     key, order = f"{prefix}database.order.by", description.config["database.order.by"]
     message = f"a row that is committed later than database.safety.lag.ms after the second in its {order} is not read"
-    yield Downgrade(key, message)
-    if guarantee is Guarantee.EFFECTIVELY_ONCE:
+    yield GuaranteeWarning(key, message)
+    if guarantee.outputs_have_ids:
         message = (
             "rows are numbered within their second: where one of them is changed or deleted after a crash and before the "
             "restart, outputs of others repeat under other ids"
         )
-        yield Downgrade(key, message)
+        yield GuaranteeWarning(key, message)
 
 
 def told(counts: Mapping[str, int]) -> list[str]:
@@ -109,29 +109,31 @@ def told(counts: Mapping[str, int]) -> list[str]:
     return [f"{counts[name]:,} {what}" for name, what in COUNTS.items() if counts.get(name)]
 
 
-def _commits(config: JobConfig) -> Iterator[Downgrade]:
+def _commits(config: JobConfig) -> Iterator[GuaranteeWarning]:
     settings = config.task
     if settings.checkpoint is None:
-        yield Downgrade(checkpoint.FACTORY.name, "none: every start begins at offset.default, whatever was done before")
+        yield GuaranteeWarning(
+            checkpoint.FACTORY.name, "none: every start begins at offset.default, whatever was done before"
+        )
     if settings.commit_ms <= 0:
         what = "lost" if settings.guarantee is Guarantee.AT_MOST_ONCE else "repeated"
         message = f"{settings.commit_ms}: without a timer, all since the last commit the task asked for is {what}"
-        yield Downgrade(task.COMMIT_MS.name, message)
+        yield GuaranteeWarning(task.COMMIT_MS.name, message)
     if settings.asynchronous.commit_in_flight:
         message = "stores may be ahead of the committed inputs: after a crash they hold some of them twice"
-        yield Downgrade(asynchronous.ASYNC_COMMIT.name, message)
+        yield GuaranteeWarning(asynchronous.ASYNC_COMMIT.name, message)
 
 
-def _states(config: JobConfig) -> Iterator[Downgrade]:
+def _states(config: JobConfig) -> Iterator[GuaranteeWarning]:
     for store in config.stores.values():
         if store.changelog is None and store.source is None:
-            yield Downgrade(changelogs.CHANGELOG.at(store=store.name), "none: the store is empty at each start")
+            yield GuaranteeWarning(changelogs.CHANGELOG.at(store=store.name), "none: the store is empty at each start")
         if store.large_values.drop:
             message = "a put of a large value is left out, counted as ignored-large-messages"
-            yield Downgrade(values.DROP_LARGE.at(store=store.name), message)
+            yield GuaranteeWarning(values.DROP_LARGE.at(store=store.name), message)
 
 
-def _errors(config: JobConfig) -> Iterator[Downgrade]:
+def _errors(config: JobConfig) -> Iterator[GuaranteeWarning]:
     policies = config.task.errors
     if not policies.policies[Stage.PROCESS].only_fails:
         yield from _changes_that_stay(config)
@@ -140,20 +142,20 @@ def _errors(config: JobConfig) -> Iterator[Downgrade]:
         what = "messages" if stage in {Stage.DESERIALIZE, Stage.PROCESS} else "outputs"
         counted = f"counted as {ERRORS}.{stage.value}"
         if policy.then is Action.SKIP:
-            yield Downgrade(_skipping_key(config, stage), f"{what} that fail are lost, {counted}.skipped")
+            yield GuaranteeWarning(_skipping_key(config, stage), f"{what} that fail are lost, {counted}.skipped")
         elif policy.then is Action.DEAD_LETTER:
-            yield Downgrade(key, f"{what} that fail go to {policies.dead_letters}, {counted}.dead-lettered")
+            yield GuaranteeWarning(key, f"{what} that fail go to {policies.dead_letters}, {counted}.dead-lettered")
         if policy.ignored:
             names = ", ".join(sorted(policy.ignored))
             message = f"messages whose process raises {names} are lost, {counted}.skipped"
-            yield Downgrade(error_policy.IGNORED_EXCEPTIONS.name, message)
+            yield GuaranteeWarning(error_policy.IGNORED_EXCEPTIONS.name, message)
 
 
-def _changes_that_stay(config: JobConfig) -> Iterator[Downgrade]:
+def _changes_that_stay(config: JobConfig) -> Iterator[GuaranteeWarning]:
     for name, store in config.stores.items():
         if store.object_cache_mode == "reference":
             message = "reference: what a message that fails has changed in a value itself, instead of by a put, stays"
-            yield Downgrade(OBJECT_CACHE_MODE.at(store=name), message)
+            yield GuaranteeWarning(OBJECT_CACHE_MODE.at(store=name), message)
 
 
 def _skipping_key(config: JobConfig, stage: Stage) -> str:
@@ -164,21 +166,21 @@ def _skipping_key(config: JobConfig, stage: Stage) -> str:
     return error_policy.IGNORED_EXCEPTIONS.name if stage is Stage.PROCESS else error_policy.DROP[stage].name
 
 
-def _positions(config: JobConfig) -> Iterator[Downgrade]:
+def _positions(config: JobConfig) -> Iterator[GuaranteeWarning]:
     for stream in config.streams.values():
         if stream.reset_offset:
             name = stream.system_stream
             skips = "repeats what is still there" if stream.offset_default == "oldest" else "skips what came meanwhile"
             key = RESET_OFFSET.otherwise[0].format(system=name.system, physical=name.stream)
-            yield Downgrade(
+            yield GuaranteeWarning(
                 key, f"every start begins at {stream.offset_default}: it {skips}, counted as guarantee.offsets-*"
             )
 
 
-def _outside(config: JobConfig) -> Iterator[Downgrade]:
+def _outside(config: JobConfig) -> Iterator[GuaranteeWarning]:
     """Only exactly-once has outputs in its transaction; which systems a task will send to, only the task knows."""
     inside = config.task.checkpoint.system if config.task.checkpoint else None
-    if config.task.guarantee is not Guarantee.EXACTLY_ONCE:
+    if not config.task.guarantee.outputs_in_transaction:
         return
     for system, settings in config.systems.items():
         if system != inside and settings.factory != SYSTEMS.short["database"]:
@@ -186,7 +188,7 @@ def _outside(config: JobConfig) -> Iterator[Downgrade]:
                 f"what is sent there is outside the transaction on '{inside}' and at-least-once, "
                 f"counted as {GUARANTEE}.outside-transaction"
             )
-            yield Downgrade(systems.FACTORY.at(system=system), message)
+            yield GuaranteeWarning(systems.FACTORY.at(system=system), message)
 
 
 #: The methods that send what comes from no input.
@@ -200,35 +202,35 @@ _WITHOUT_INPUT: Mapping[type, str] = {
 }
 
 
-def _without_ids(config: JobConfig, task_class: type) -> Iterator[Downgrade]:
-    if config.task.guarantee is not Guarantee.EFFECTIVELY_ONCE:
+def _without_ids(config: JobConfig, task_class: type) -> Iterator[GuaranteeWarning]:
+    if not config.task.guarantee.outputs_have_ids:
         return
     for kind, method in _WITHOUT_INPUT.items():
         if issubclass(task_class, kind):
             message = (
                 f"what its {method} sends comes from no input and has no id, so that no receiver can drop repetitions"
             )
-            yield Downgrade(task.CLASS.name, message)
+            yield GuaranteeWarning(task.CLASS.name, message)
 
 
-def _own_state(config: JobConfig, task_class: type) -> Iterator[Downgrade]:
+def _own_state(config: JobConfig, task_class: type) -> Iterator[GuaranteeWarning]:
     """The state goes back to its checkpoint, which is at or before the last commit."""
     if config.task.guarantee.transactional and issubclass(task_class, StateCheckpointTask):
         message = "what it sends with a checkpoint of its state, as in on_checkpoint, may be repeated after a crash"
-        yield Downgrade(task.CLASS.name, message)
+        yield GuaranteeWarning(task.CLASS.name, message)
 
 
-def _keepers(config: JobConfig) -> Iterator[Downgrade]:
+def _keepers(config: JobConfig) -> Iterator[GuaranteeWarning]:
     settings = config.task.checkpoint
     if settings is not None and settings.factory == FILE_CHECKPOINTS:
         message = "checkpoints are on one disk: a container that starts where it is not begins at offset.default"
-        yield Downgrade(checkpoint.PATH.name, message, True)
+        yield GuaranteeWarning(checkpoint.PATH.name, message, True)
     for name, system in config.systems.items():
         if system.factory == SYSTEMS.short["memory"]:
             message = "memory: its streams are gone when this process ends, changelogs and checkpoints too"
-            yield Downgrade(systems.FACTORY.at(system=name), message, True)
+            yield GuaranteeWarning(systems.FACTORY.at(system=name), message, True)
         elif system.factory == SYSTEMS.short["local"] and system.properties.get("synchronous") != "full":
             message = (
                 "normal: a power cut may take back the newest commits, of outputs, changelogs and checkpoints alike"
             )
-            yield Downgrade(systems.SYNCHRONOUS.at(system=name), message, True)
+            yield GuaranteeWarning(systems.SYNCHRONOUS.at(system=name), message, True)

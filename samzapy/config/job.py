@@ -74,9 +74,9 @@ class JobConfig:
     warnings: tuple[str, ...] = ()
 
     @property
-    def key(self) -> str:
-        """The job's name and id in one word, no other job's: the last hyphen stands between them, those of the id are
-        spelled `~`, which neither may contain."""
+    def job_name(self) -> str:
+        """Name and id in one word, different for different jobs: the last hyphen stands between the two. Hyphens of the id
+        are spelled `~`, which neither of them may contain."""
         return f"{self.name}-{self.id.replace('-', '~')}"
 
     def stream(self, system_stream: SystemStream) -> StreamConfig:

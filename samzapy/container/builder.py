@@ -243,7 +243,7 @@ class ContainerBuilder:
         return AsyncRunLoop(asynchronous, inputs, committer, control, clock, self.events, **times)
 
     def _output_ids(self, task_name: str) -> OutputIds | None:
-        if self.config.task.guarantee is not Guarantee.EFFECTIVELY_ONCE:
+        if not self.config.task.guarantee.outputs_have_ids:
             return None
         job = self.config.name, self.config.id
         return OutputIds(job, task_name, self.config.task.broadcast_inputs, self._clients.stream_id)
@@ -288,7 +288,7 @@ class ContainerBuilder:
         equip(task, self.config, checkpoint, timers, clock)
         task.sinks = tuple(context.sinks)
         if task.sinks:
-            attempt = TaskAttempt(self.config.key, task.name, epoch, context.ssps)
+            attempt = TaskAttempt(self.config.job_name, task.name, epoch, context.ssps)
             lacking = open_sinks(self.config, task, attempt, checkpoint, context.moved)
             self.metrics.counter(GUARANTEE, "sink-offsets-missing").inc(lacking)
 
@@ -298,7 +298,7 @@ class ContainerBuilder:
         """What commits the container's tasks; `must_own` raises when it is known that they are somebody else's, `confirm`
         asks."""
         guarantee = self.config.task.guarantee
-        inside = self._producers.system if guarantee is Guarantee.EXACTLY_ONCE else None
+        inside = self._producers.system if guarantee.outputs_in_transaction else None
         settings = CommitSettings(self._state_writer(confirm), epoch, clock, self.metrics, must_own, inside)
         return AtMostOnce(settings) if guarantee is Guarantee.AT_MOST_ONCE else CommitProtocol(settings)
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription, SystemAdmin
 from samzapy.checkpoint import checkpoint_topic
-from samzapy.config.guarantee import Guarantee
-from samzapy.config.guarantee_warnings import Downgrade, late_rows, weak_copies
+from samzapy.config.guarantee_warnings import GuaranteeWarning, late_rows, weak_copies
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import state_checkpoint_topic
 from samzapy.config.reading.classes import SYSTEMS
@@ -23,9 +22,9 @@ _TRANSACTIONS = "__transaction_state"
 
 def weakly_kept(
     config: JobConfig, describe: Callable[[SystemStream], StreamDescription | None]
-) -> tuple[Downgrade, ...]:
+) -> tuple[GuaranteeWarning, ...]:
     """What the topics and tables as they are now do not survive, or promise; those that do not exist yet are left out."""
-    found: list[Downgrade] = []
+    found: list[GuaranteeWarning] = []
     for key, stream in _foundations(config):
         description = describe(stream)
         if description is not None:
@@ -79,5 +78,5 @@ def _foundations(config: JobConfig) -> Iterator[tuple[str, SystemStream]]:
         return
     topic = checkpoint_topic(config.name, config.id)
     yield checkpoint.REPLICATION_FACTOR.name, SystemStream(settings.system, topic)
-    if config.task.guarantee in {Guarantee.EFFECTIVELY_ONCE, Guarantee.EXACTLY_ONCE}:
+    if config.task.guarantee.transactional:
         yield f"systems.{settings.system}", SystemStream(settings.system, _TRANSACTIONS)

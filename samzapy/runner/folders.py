@@ -38,7 +38,7 @@ def check_folders(config: JobConfig, engines: Mapping[str, StorageEngineFactory]
     """
     found = []
     for key, base, least in _folders(config, engines):
-        reason = _reason(base.expanduser() / config.key, least)
+        reason = _reason(base.expanduser() / config.job_name, least)
         if reason is not None:
             found.append(f"{key}: {reason}, got '{base}'")
     if found:

@@ -64,7 +64,7 @@ class LocalRunner(Runner):
             config.name,
             spec,
             config.spark.lease_ms / 1000,
-            downgrades=prepared.downgrades,
+            downgrades=prepared.guarantee_warnings,
             clocks=prepared.clocks,
             stall_s=config.clock.stall_ms / 1000,
             epoch=prepared.epoch,

@@ -143,7 +143,7 @@ def write_checkpoints(
     if state.system is None:
         checkpoints.write(changed)
         return
-    producer = clients.transactional(state.system, transactional_id(config.key, MEMBER))
+    producer = clients.transactional(state.system, transactional_id(config.job_name, MEMBER))
     producer.init_transactions()
     producer.begin()
     checkpoints.write(changed, producer)

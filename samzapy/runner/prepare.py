@@ -14,7 +14,7 @@ from samzapy.api.system import StreamSpec
 from samzapy.api.task import AnyTask, StreamTask
 from samzapy.checkpoint import checkpoint_topic, manager_for
 from samzapy.checkpoint.states import store_factory
-from samzapy.config.guarantee_warnings import downgrades
+from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.config.tasks import asynchronous
@@ -85,7 +85,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
         *_parted(config, inputs),
         *_idle_keys(config, task_class),
     )
-    weaker = (*downgrades(config, task_class), *weakened_state(config, claim.state), *kept)
+    weaker = (*guarantee_warnings(config, task_class), *weakened_state(config, claim.state), *kept)
     return PreparedJob(
         config,
         model,
@@ -228,7 +228,7 @@ class _Planning:
 
 def _covers(claim: Claim, config: JobConfig, model: JobModel) -> bool:
     """Whether the run was written down with the ids of every container of the model."""
-    ids = {transactional_id(config.key, container.id) for container in model.containers}
+    ids = {transactional_id(config.job_name, container.id) for container in model.containers}
     return ids <= set(claim.run.transactional_ids or ())
 
 

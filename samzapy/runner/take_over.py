@@ -66,7 +66,7 @@ def take_over(
     # 2  whose it was
     refuse_another_job(config, previous)
     # 3  this run
-    ids = tuple(transactional_id(config.key, member) for member in members)
+    ids = tuple(transactional_id(config.job_name, member) for member in members)
     before = 0 if previous is None else previous.epoch
     mine = replace(run or this_run(), job=(config.name, config.id), epoch=before + _ATTEMPTS, transactional_ids=ids)
     mine = replace(mine, lease_ms=_lease_ms(config, state, mine))

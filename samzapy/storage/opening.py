@@ -118,7 +118,7 @@ class StoreOpener:
         self._engines = engines
         self._serdes = serdes
         self._clock = clock
-        self._job = config.key
+        self._job = config.job_name
         self._backups = TaskBackups(self._job, task.name, clock)
         self._logged = LocalStores(config.logged_store_base_dir, self._job, task.name, lock_wait_s)
         self._opened: list[_Opened] = []

@@ -122,4 +122,4 @@ def job_clients(
     factory_of: Callable[[SystemSettings], SystemFactory] = system_factory,
 ) -> SystemClients:
     """The clients of a job's systems for one `purpose`; connects to nothing yet. The caller closes them."""
-    return SystemClients(config.systems, factory_of, f"{config.key}-{purpose}", transaction_timeout_ms)
+    return SystemClients(config.systems, factory_of, f"{config.job_name}-{purpose}", transaction_timeout_ms)

@@ -52,7 +52,7 @@ def _files(job: JobConfig, store: StoreConfig, clock: Clock) -> Contents | None:
 
 
 def _directories(job: JobConfig, store: StoreConfig) -> Iterator[Path]:
-    parent = store_directory(job.non_logged_store_base_dir, job.key, store.name, "task").parent
+    parent = store_directory(job.non_logged_store_base_dir, job.job_name, store.name, "task").parent
     return (path.parent for path in parent.glob("*/CURRENT") if not lies_beside(path.parent))
 
 

@@ -220,7 +220,7 @@ def check_waits(reader: Reader, errors: ErrorConfig, guarantee: Guarantee, trans
         reader.problem(
             key, "retry needs a guarantee that repeats inputs: at-most-once drops them", reader.values.get(key)
         )
-    if guarantee not in {Guarantee.EXACTLY_ONCE, Guarantee.EFFECTIVELY_ONCE}:
+    if not guarantee.transactional:
         return
     for stage in (Stage.DESERIALIZE, Stage.PROCESS, Stage.SERIALIZE):
         total_ms = round(sum(errors.policies[stage].pauses_s()) * 1000)

@@ -29,7 +29,7 @@ class ControlSender:
     def of_task(self, task_name: str) -> ControlRecords:
         """The records of a task's control messages. It raises ConfigError for a stream that is not intermediate,
         UnknownStream."""
-        sender = f"{self._config.key}/{task_name}"
+        sender = f"{self._config.job_name}/{task_name}"
 
         def records(stream: SystemStream, message: ControlMessage) -> Sequence[OutgoingRecord]:
             key, value, headers = encode(SentControl(sender, self._job_tasks, message))

@@ -4,7 +4,7 @@ import pytest
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.guarantee import Guarantee
-from samzapy.config.guarantee_warnings import downgrades
+from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.tasks.checkpoint import CheckpointConfig
 from samzapy.config.tasks.error_policy import Action, Stage
 from samzapy.config.tasks.task import ChooserConfig
@@ -159,7 +159,7 @@ def test_a_job_may_ask_for_no_checkpoints(load):
     config = load({"task.checkpoint.factory": "none"})
     assert config.task.checkpoint is None
     assert config.warnings == ()
-    assert [weaker.key for weaker in downgrades(config)] == ["task.checkpoint.factory"]
+    assert [weaker.key for weaker in guarantee_warnings(config)] == ["task.checkpoint.factory"]
 
 
 def test_samzas_records_are_written_when_asked_for(load):

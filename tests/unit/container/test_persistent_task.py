@@ -132,7 +132,7 @@ def test_a_state_s_positions_are_moved_by_a_startpoint_only(tmp_path):
 
 def test_exactly_once_says_what_it_does_not_cover(tmp_path):
     job = make(tmp_path, **{"task.guarantee": "exactly-once"})
-    told = [str(downgrade) for downgrade in prepare(load_job(job.flat)).downgrades]
+    told = [str(downgrade) for downgrade in prepare(load_job(job.flat)).guarantee_warnings]
     assert any(line.startswith("task.class: what it sends with a checkpoint of its state") for line in told)
 
 

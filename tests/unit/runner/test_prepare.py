@@ -214,7 +214,7 @@ def test_shipped_code_is_importable_here_and_a_missing_file_is_named(tmp_path, m
 def test_what_weakens_the_guarantee_is_part_of_the_prepared_job(admin):
     admin.create(StreamSpec("in", 1))
     prepared = prepare(load_job({**JOB, "task.error.process.policy": "skip"}))
-    assert [(weaker.key, weaker.durability) for weaker in prepared.downgrades] == [
+    assert [(weaker.key, weaker.durability) for weaker in prepared.guarantee_warnings] == [
         ("task.error.process.policy", False),
         ("systems.memory.samza.factory", True),
     ]
