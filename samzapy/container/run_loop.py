@@ -15,13 +15,10 @@ from samzapy.api.task import WindowableTask
 from samzapy.clock import Clock
 from samzapy.container.commit.boundaries import BoundedCommits
 from samzapy.container.commit.protocol import CommitProtocol
-from samzapy.container.control.decode import ControlRun
-from samzapy.container.control.upstream import Upstream
-from samzapy.container.idleness import IdleWatch
+from samzapy.container.event_time.control_messages import ControlRun
 from samzapy.container.inputs.inputs import Inputs, Messages
 from samzapy.container.schedule import Schedule
 from samzapy.container.tasks.task_instance import TaskInstance
-from samzapy.container.timing import TaskTiming
 
 _SLICE_SECONDS = 0.05
 _MIN_SLICE = 1
@@ -58,9 +55,7 @@ class RunLoop:
         *,
         window_ms: int,
         commit_ms: int,
-        idle_ms: int = -1,
     ) -> None:
-        """`idle_ms`: after how long an input that brings nothing holds no clock; < 0: never."""
         now = clock.monotonic()
         self._tasks = tasks
         self._inputs = inputs
@@ -76,11 +71,11 @@ class RunLoop:
                 self._by_ssp.setdefault(ssp, []).append(task)
         self._open: Mapping[str, set[SystemStreamPartition]] = {task.name: set(task.offsets) for task in tasks}
         self._windowed = [task for task in tasks if isinstance(task.task, WindowableTask)]
-        self._timed = [(task, task.timing) for task in tasks if task.timing is not None]
-        self._following = [(task, task.upstream) for task in tasks if task.upstream is not None]
+        self._timed = [task for task in tasks if task.timers.can_fire]
+        self._following = [task for task in tasks if task.event_clock.intermediate]
         self._window = Schedule(window_ms if self._windowed else 0, now)
         self._commit = Schedule(commit_ms, now)
-        self._idle = IdleWatch(tasks, idle_ms, now)
+        self._idle = Schedule(min((task.event_clock.look_ms for task in tasks), default=0), now)
         self._slice = 100
         self._stopping = False
 
@@ -119,8 +114,8 @@ class RunLoop:
     def due_at(self) -> float:
         """When the next window, commit or wall-clock timer is due, on the monotonic clock; infinity for never."""
         due_at = min(self._window.due_at, self._commit.due_at)
-        for _, timing in self._timed:
-            due_at = min(due_at, self._clock.monotonic() + timing.wait_s())
+        for task in self._timed:
+            due_at = min(due_at, self._clock.monotonic() + task.timers.wait_s())
         return due_at
 
     def window(self) -> None:
@@ -149,30 +144,25 @@ class RunLoop:
     def _process(
         self, task: TaskInstance, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]
     ) -> None:
-        if task.upstream is not None and self._hear(task, task.upstream, ssp, envelopes):
+        if task.event_clock.intermediate and self._hear(task, ssp, envelopes):
             return
         if envelopes[0].offset < task.offsets[ssp]:
             # A broadcast partition is read from the position of the task that is furthest behind.
             envelopes = [envelope for envelope in envelopes if envelope.offset >= task.offsets[ssp]]
-        done, total, timing = 0, len(envelopes), task.timing
-        if timing is not None:
-            timing.begin(ssp, envelopes)
+        done, total, timers = 0, len(envelopes), task.timers
+        timers.begin(ssp, envelopes)
         while done < total:
             started = self._clock.monotonic()
             part = envelopes if total <= self._slice and not done else envelopes[done : done + self._slice]
-            if timing is not None:
-                part = timing.until_due(part)
+            part = timers.until_due(part)
             processed = task.process(ssp, part)
             done += processed
-            if timing is not None:
-                timing.passed(ssp, part if processed == len(part) else part[:processed])
             task.collector.hand_over()
             took = self._clock.monotonic() - started
             self._resize(processed, took)
             if task.requests.pending:
                 self._obey(task)
-            if timing is not None:
-                self._fire(task, timing)
+            self._fire(task)
             if task.over_budget():
                 self.commit()
             if done < total:
@@ -185,31 +175,27 @@ class RunLoop:
         """Whether the loop is to end, and a commit may stand here."""
         return (self._stopping or self._should_stop()) and self._commits.possible
 
-    def _hear(
-        self,
-        task: TaskInstance,
-        upstream: Upstream,
-        ssp: SystemStreamPartition,
-        run: Sequence[IncomingMessageEnvelope],
-    ) -> bool:
-        """Take what a task's upstream says; False for messages, which are to be processed."""
-        if upstream.reopens(ssp):
+    def _hear(self, task: TaskInstance, ssp: SystemStreamPartition, run: Sequence[IncomingMessageEnvelope]) -> bool:
+        """Take a control message for the task's clock; False for messages, which are to be processed."""
+        if task.event_clock.reopens(ssp):
             self._inputs.go_on(ssp)
         if not isinstance(run, ControlRun):
             return False
         if run[0].offset >= task.offsets[ssp]:
             task.skip(ssp, run[0].offset)
-            if upstream.take(ssp, run.control):
+            before = task.event_clock.now
+            if task.event_clock.take(ssp, run.control):
                 self._inputs.finish(ssp)
-            self._follow(task, upstream)
+            self._follow(task, moved=task.event_clock.now != before)
         return True
 
-    def _follow(self, task: TaskInstance, upstream: Upstream) -> None:
-        """Tell a task how far event time has come upstream, if it has."""
-        if task.timing is not None:
-            task.timing.follow(upstream.partitions)
-            self._fire(task, task.timing)
-        time_ms = upstream.take_watermark()
+    def _follow(self, task: TaskInstance, *, moved: bool) -> None:
+        """Tell a task how far its clock has come: `on_clock` if it has `moved`, then due timers, then `on_watermark`."""
+        if moved:
+            task.tell_time()
+            self._after_call(task)
+        self._fire(task)
+        time_ms = task.event_clock.take_watermark()
         if time_ms is not None and not self._stopping:
             task.watermark(time_ms)
             self._after_call(task)
@@ -224,26 +210,24 @@ class RunLoop:
         now = self._clock.monotonic()
         if self._side is not None:
             self._side.follow(now)
-        if now >= self._idle.due_at:
-            for task in self._idle.look(now):
-                task.tell_time()
-                self._after_call(task)
+        if now >= self._idle.due_at and self._idle.due(now):
+            for task in self._tasks:
+                if task.event_clock.look_for_idle(now):
+                    self._follow(task, moved=True)
         if now >= self._window.due_at and self._window.due(now):
             self.window()
-        for task, upstream in self._following:
-            upstream.look_for_idle()
-            self._follow(task, upstream)
-        for task, timing in self._timed:
-            timing.look_for_idle(now)
-            self._fire(task, timing)
+        for task in self._following:
+            self._follow(task, moved=False)
+        for task in self._timed:
+            self._fire(task)
         if now >= self._commit.due_at and self._commit.due(now):
             self.commit()
 
-    def _fire(self, task: TaskInstance, timing: TaskTiming) -> None:
+    def _fire(self, task: TaskInstance) -> None:
         """Fire what is due, in the order of time, and what that makes due."""
-        while not self._stopping and timing.is_due():
+        while not self._stopping and task.timers.is_due():
             fired = 0
-            for timer in timing.take_due():
+            for timer in task.timers.take_due():
                 fired += 1
                 task.fire(timer)
                 if task.requests.pending:
@@ -283,21 +267,14 @@ class RunLoop:
             for task in self._by_ssp[ssp]:
                 left = self._open[task.name]
                 left.discard(ssp)
-                if task.clock.set_aside(ssp):
-                    task.tell_time()
-                    self._after_call(task)
-                if task.upstream is not None:
-                    task.upstream.set_aside(ssp)
-                    self._follow(task, task.upstream)
-                if task.timing is not None and task.timing.event_clock.set_aside(ssp):
-                    self._fire(task, task.timing)
+                self._follow(task, moved=task.event_clock.end(ssp))
                 if not left:
                     self._tell_of_end(task)
         if self._tasks and not any(self._open.values()):
             self._stopping = True
 
     def _tell_of_end(self, task: TaskInstance) -> None:
-        if self._draining or (task.upstream is not None and task.upstream.drained):
+        if self._draining or task.event_clock.drained:
             task.drain()
         else:
             task.end_of_stream()

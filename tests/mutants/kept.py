@@ -265,8 +265,8 @@ _LOOP = (
     ),
     Mutant(
         "samzapy/container/run_loop.py",
-        "            if task.requests.pending:\n                self._obey(task)\n            if timing is not None:\n                self._fire",
-        "            if timing is not None:\n                self._fire",
+        "            if task.requests.pending:\n                self._obey(task)\n            self._fire",
+        "            self._fire",
         ("tests/unit/container/test_container.py",),
     ),
     Mutant(
@@ -430,19 +430,19 @@ _COMMITS: tuple[Mutant, ...] = (
         (_END,),
     ),
     Mutant(
-        "samzapy/runner/take_over.py",
+        "samzapy/admin/take_over.py",
         "    return previous.transactional_ids\n",
         "    return ()\n",
         (_OWNED,),
     ),
     Mutant(
-        "samzapy/runner/take_over.py",
+        "samzapy/admin/take_over.py",
         "owner.job is not None and owner.job != (config.name, config.id)",
         "False",
         (_OWNED,),
     ),
     Mutant(
-        "samzapy/runner/take_over.py",
+        "samzapy/admin/take_over.py",
         "        wait(previous.lease_ms / 1000)\n",
         "        pass\n",
         (_OWNED,),

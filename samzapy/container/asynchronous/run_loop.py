@@ -11,12 +11,10 @@ from samzapy.clock import Clock
 from samzapy.container.asynchronous.event_loop import EventLoop
 from samzapy.container.asynchronous.task_instance import AsyncTaskInstance
 from samzapy.container.commit.protocol import CommitProtocol
-from samzapy.container.control.decode import ControlRun
-from samzapy.container.control.upstream import Upstream
+from samzapy.container.event_time.control_messages import ControlRun
 from samzapy.container.inputs.inputs import Inputs
 from samzapy.container.run_loop import MAX_WAIT_S, LoopControl, RunLoop
 from samzapy.container.tasks.task_instance import TaskInstance
-from samzapy.container.timing import TaskTiming
 from samzapy.errors import TaskFailed
 
 #: A task that has so many messages waiting gets no more; when it has but so few, it gets some again.
@@ -47,11 +45,8 @@ class AsyncRunLoop(RunLoop):
         commit_ms: int,
         shutdown_ms: int,
         commit_max_delay_ms: int,
-        idle_ms: int = -1,
     ) -> None:
-        super().__init__(
-            tasks, inputs, committer, control, clock, window_ms=window_ms, commit_ms=commit_ms, idle_ms=idle_ms
-        )
+        super().__init__(tasks, inputs, committer, control, clock, window_ms=window_ms, commit_ms=commit_ms)
         self._async_tasks = tasks
         self._events = events
         self._shutdown_ms = shutdown_ms
@@ -95,27 +90,21 @@ class AsyncRunLoop(RunLoop):
             for task in self._by_ssp[ssp]:
                 if self.stopped:
                     return True
-                if task.upstream is not None and self._hear(task, task.upstream, ssp, envelopes):
+                if task.event_clock.intermediate and self._hear(task, ssp, envelopes):
                     continue
                 left: Sequence[IncomingMessageEnvelope] = envelopes
                 if envelopes[0].offset < task.offsets[ssp]:
                     left = [each for each in envelopes if each.offset >= task.offsets[ssp]]
                 task.process(ssp, left)
-                if task.timing is not None and left:
-                    task.timing.accepted(ssp, left)
+                if left:
+                    task.event_clock.accepted(ssp, left)
         return True
 
     def _awaits_boundary(self) -> bool:
         """Whether what was polled is to be done before there is more, as a commit or the stop needs it."""
         return self._commits.owed or (not self._commits.possible and (self._stopping or self._should_stop()))
 
-    def _hear(
-        self,
-        task: TaskInstance,
-        upstream: Upstream,
-        ssp: SystemStreamPartition,
-        run: Sequence[IncomingMessageEnvelope],
-    ) -> bool:
+    def _hear(self, task: TaskInstance, ssp: SystemStreamPartition, run: Sequence[IncomingMessageEnvelope]) -> bool:
         if isinstance(run, ControlRun):
             # What it says is about everything before it, so that is done first.
             for each in self._async_tasks:
@@ -125,7 +114,7 @@ class AsyncRunLoop(RunLoop):
                     if self._stopping or self._should_stop():
                         self._stopping = True
                         return True
-        return super()._hear(task, upstream, ssp, run)
+        return super()._hear(task, ssp, run)
 
     def _hold_back(self) -> None:
         """A partition waits for the slowest of its tasks."""
@@ -146,9 +135,7 @@ class AsyncRunLoop(RunLoop):
         for task in self._async_tasks:
             task.check(now)
             self._after_call(task)
-            if task.timing is not None:
-                task.timing.done(task.offsets.__getitem__)
-                self._fire(task, task.timing)
+            self._follow(task, moved=task.event_clock.done())
             if task.over_budget():
                 self.commit()
         # Asked before the wait: what ends in it has sent something that is handed over by the next turn.
@@ -198,27 +185,21 @@ class AsyncRunLoop(RunLoop):
         self._settle([each for each in self._async_tasks if each is task])
         super()._call_window(task)
 
-    def _fire(self, task: TaskInstance, timing: TaskTiming) -> None:
-        if timing.is_due():
+    def _fire(self, task: TaskInstance) -> None:
+        if task.timers.is_due():
             self._settle([each for each in self._async_tasks if each is task])
-            super()._fire(task, timing)
+            super()._fire(task)
 
     def _end_streams(self) -> None:
         for ssp in self._inputs.take_ended():
             for task in self._by_ssp[ssp]:
                 self._open[task.name].discard(ssp)
-                task.clock.set_aside(ssp)
-                if task.upstream is not None:
-                    task.upstream.set_aside(ssp)
-                if task.timing is not None:
-                    task.timing.ends(ssp)
+                task.event_clock.ends(ssp)
         for each in self._async_tasks:
             over = not self._open[each.name] and not each.waiting and not each.unsettled
             if over and each.name not in self._told_of_end:
                 self._told_of_end.add(each.name)
-                if each.timing is not None:
-                    each.timing.done(each.offsets.__getitem__)
-                    self._fire(each, each.timing)
+                self._follow(each, moved=each.event_clock.done())
                 self._tell_of_end(each)
         if self._async_tasks and len(self._told_of_end) == len(self._async_tasks):
             self._stopping = True

@@ -6,6 +6,8 @@ import pytest
 from memory_job import MemoryJob
 
 from samzapy import EndOfStreamListenerTask, OutgoingMessageEnvelope, SystemStream
+from samzapy.admin.positions import Move, move_positions
+from samzapy.admin.startpoints import write_startpoints
 from samzapy.api.system import OutgoingRecord
 from samzapy.checkpoint.target import Target
 from samzapy.clock import SYSTEM_CLOCK
@@ -16,9 +18,7 @@ from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.operators.persistent import NonWindowState, PersistentTask, Sum
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
-from samzapy.runner.positions import Move, move_positions
 from samzapy.runner.prepare import prepare
-from samzapy.runner.startpoints import write_startpoints
 from samzapy.sinks import SqlSink
 
 OUT = SystemStream("mem", "out")

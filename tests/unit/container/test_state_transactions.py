@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memory_job import MemoryJob
 
+from samzapy.admin import take_over as taking
 from samzapy.api.checkpoint import Checkpoint, JobRecord, JobRun
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint import manager_for
@@ -28,7 +29,6 @@ from samzapy.errors import (
 )
 from samzapy.failpoints import arm, disarm
 from samzapy.job.transactions import state_transactions, transactional_id
-from samzapy.runner import take_over as taking
 from samzapy.runner.prepare import prepare
 from samzapy.system.clients import SystemClients
 from samzapy.system.embedded.producer import LogProducer

@@ -1,21 +1,20 @@
-"""A local store made anew from its changelog, by the steps of a task's start."""
+"""Restores the local stores of a job from their changelogs into a folder, beside a running job or without one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
 from samzapy.checkpoint import manager_for
-from samzapy.cli.bars import Bars
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, UnknownStream
 from samzapy.job.planner import changelog_partitions
 from samzapy.serializers import serde_registry
-from samzapy.storage.changelog.restore import RestoreResult
+from samzapy.storage.changelog.restore import ProgressCallback, RestoreResult
 from samzapy.storage.engines import load_engines
 from samzapy.storage.inspection import store_of
 from samzapy.storage.local.directory import store_directory
@@ -25,11 +24,11 @@ from samzapy.system.clients import SystemClients, job_clients
 
 
 def rebuild_store(
-    config: JobConfig, name: str, base: Path, tasks: Sequence[str]
+    config: JobConfig, name: str, base: Path, tasks: Sequence[str], on_progress: ProgressCallback | None = None
 ) -> dict[str, tuple[RestoreResult, Path]]:
-    """Restore the store of these tasks (none: of all) below `base`; how, and where to, by task.
+    """Restore the store of these tasks (none: of all) below `base`; returns the results and directories by task.
 
-    Raises ConfigError for a store that keeps no files or has no changelog, EnvironmentFailure for one that is there.
+    Raises ConfigError for a store that keeps no files or has no changelog, EnvironmentFailure for a directory that exists.
     """
     store = store_of(config, name)
     alone = replace(
@@ -38,15 +37,13 @@ def rebuild_store(
     engines = load_engines(alone)
     if not engines[name].persistent:
         raise ConfigError([ConfigProblem(f"stores.{name}.factory", store.factory, "keeps no files to rebuild")])
-    clients = job_clients(config, "store")
     with ExitStack() as cleanup:
-        cleanup.callback(clients.close)
+        clients = cleanup.enter_context(closing(job_clients(config, "store")))
         chosen = _chosen(_owners(config, store, clients), tasks)
         paths = {task: store_directory(base, config.job_name, name, task) for task in chosen}
         for path in paths.values():
             if path.exists():
                 raise EnvironmentFailure(f"{path}: exists already; name a folder that has no such store")
-        bars = cleanup.enter_context(Bars("records"))
         openings = []
         for task, partition in chosen.items():
             opening = begin_task_stores(
@@ -59,7 +56,7 @@ def rebuild_store(
             )
             cleanup.callback(opening.abandon)
             openings.append(opening)
-        stores = restore_together(openings, clients.consumer, SYSTEM_CLOCK, bars)
+        stores = restore_together(openings, clients.consumer, SYSTEM_CLOCK, on_progress)
         for opened in stores:
             cleanup.callback(opened.close)
         for opened in stores:
@@ -68,7 +65,7 @@ def rebuild_store(
 
 
 def _owners(config: JobConfig, store: StoreConfig, clients: SystemClients) -> dict[str, int]:
-    """The changelog partition of each task: as written down beside the checkpoints, else as a first start would."""
+    """The changelog partition of each task: as written down beside the checkpoints, else as a first start numbers them."""
     stream = store.changelog
     if stream is None:
         raise ConfigError([ConfigProblem(f"stores.{store.name}.changelog", None, "is required to rebuild the store")])
@@ -76,11 +73,8 @@ def _owners(config: JobConfig, store: StoreConfig, clients: SystemClients) -> di
     if description is None:
         raise UnknownStream(*stream)
     if config.task.checkpoint is not None:
-        checkpoints = manager_for(config, clients)
-        try:
+        with closing(manager_for(config, clients)) as checkpoints:
             known = checkpoints.read_changelog_partitions()
-        finally:
-            checkpoints.close()
         if known:
             return dict(sorted(known.items(), key=lambda owned: owned[1]))
     tasks = [f"Partition {number}" for number in range(description.partitions)]

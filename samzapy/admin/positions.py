@@ -1,11 +1,14 @@
-"""The positions a job has reached, and how an operator moves them while it stands still."""
+"""Reads the positions and clocks that a job has committed, and moves a job that is not running to other positions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRun
+from samzapy.admin.running import refuse_if_running
+from samzapy.admin.take_over import take_over_by_tool
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
 from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
@@ -13,26 +16,26 @@ from samzapy.checkpoint.target import Positions, Target
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.container.job_records import open_job
-from samzapy.container.supervision.job_ownership import this_run
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.coordinator.clocks import KeptClocks
-from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.errors import ConfigError, ConfigProblem, RestoreError
 from samzapy.job.model import JobModel
-from samzapy.job.transactions import StateTransactions, state_transactions, transactional_id
-from samzapy.runner.clock_keeper import read_clocks
-from samzapy.runner.running import NO_DRIVER, refuse_if_running
-from samzapy.runner.take_over import take_over
+from samzapy.job.transactions import StateTransactions, transactional_id
 from samzapy.system.clients import SystemClients
-from samzapy.system.factories import has_transactions
 
-#: What writes positions, among those that write a job's state.
+#: The member of the job, among those that write its state, that writes positions.
 MEMBER = "positions"
+#: The field of the record `JobRecord.CLOCK`.
+CHECKPOINT_CLOCK = "checkpoint-clock"
 
 
 @dataclass(frozen=True)
 class JobPositions:
-    """Where every task stands (None: it has never committed), what its inputs hold now, the run started last, and how far
-    the job has come in event time."""
+    """Where a job stands.
+
+    `checkpoints`: by task, None for one that has never committed. `logs`: the offsets that the inputs hold now. `owner`:
+    the run that was started last. `clocks`: how far the job has come in event time.
+    """
 
     checkpoints: Mapping[str, Checkpoint | None]
     logs: Mapping[SystemStreamPartition, OffsetRange]
@@ -41,25 +44,38 @@ class JobPositions:
 
 
 def read_positions(config: JobConfig, model: JobModel) -> JobPositions:
-    """As they are committed now; the job may be running. Raises ConfigError for a job without checkpoints."""
+    """The positions as they are committed now; the job may be running. Raises ConfigError for a job without checkpoints."""
     must_keep_checkpoints(config)
     with open_job(config, "checkpoint") as (clients, checkpoints):
         return _read(model, clients, checkpoints)
 
 
 def _read(model: JobModel, clients: SystemClients, checkpoints: CheckpointManager) -> JobPositions:
-    found = checkpoints.read_all(task.name for task in model.tasks)
-    logs: dict[SystemStreamPartition, OffsetRange] = {}
-    ssps = {ssp for task in model.tasks for ssp in task.ssps}
-    for system in sorted({ssp.system for ssp in ssps}):
-        logs.update(clients.admin(system).offsets(sorted(ssp for ssp in ssps if ssp.system == system)))
-    return JobPositions(found, logs, checkpoints.read_owner(), read_clocks(checkpoints, model))
+    committed = checkpoints.read_all(task.name for task in model.tasks)
+    logs = clients.offsets(ssp for task in model.tasks for ssp in task.ssps)
+    owner = checkpoints.read_owner()
+    return JobPositions(committed, logs, owner, kept_clocks(committed, checkpoints.read_record(JobRecord.CLOCK)))
+
+
+def kept_clocks(committed: Mapping[str, Checkpoint | None], record: Mapping[str, Any] | None) -> KeptClocks:
+    """The clocks that earlier runs have left: those of the tasks in their checkpoints, that of the job in its `record`.
+
+    Raises RestoreError for a record that cannot be read.
+    """
+    clocks = {name: each.clock for name, each in committed.items() if each is not None and each.clock is not None}
+    kept = None if record is None else record.get(CHECKPOINT_CLOCK)
+    if record is not None and not isinstance(kept, int):
+        raise RestoreError(f"the job's record of its checkpoint clock cannot be read: {record!r:.100}")
+    return KeptClocks(clocks, kept)
 
 
 @dataclass(frozen=True)
 class Move:
-    """What to change: all inputs, or `inputs` (`system.stream`, `system.stream[partition]`), to `target`. `take_over`: also
-    while a run that cannot be seen from here may be going on; it is made to let go. `dry_run`: only say what would be."""
+    """A move of positions.
+
+    `inputs`: `system.stream` or `system.stream[partition]`, none for all. `take_over`: also while a run that cannot be seen
+    from here may be going on; it is made to let go. `dry_run`: change nothing, only return what would change.
+    """
 
     target: Target
     inputs: tuple[str, ...] = ()
@@ -91,24 +107,24 @@ def move_positions(
        well; without, `wait` as many seconds as an unseen run takes to notice
     3  read the checkpoints, and write them with the new offsets: all in one transaction, where there are transactions
 
-    Changelog offsets and local stores stay as they are. Raises EnvironmentFailure when refused, ConfigError for a job whose
-    tasks keep positions with states of their own: a startpoint moves those, too.
+    Changelog offsets and local stores stay as they are. Raises EnvironmentFailure when refused, and ConfigError for a job
+    whose tasks keep positions together with a state of their own: a startpoint moves both.
     """
     must_keep_checkpoints(config)
     _refuse_own_state(config)
     with open_job(config, "checkpoint") as (clients, checkpoints):
+        # 1  a run
         unseen = refuse_if_running(config, checkpoints.read_owner(), anyway=move.dry_run, take_over=move.take_over)
         before = _read(model, clients, checkpoints)
         chosen = {ssp: before.logs[ssp] for ssp in chosen_inputs(before.logs, move.inputs)}
         after = move.target.offsets(config, chosen, clients.admin)
         if not move.dry_run:
-            checkpoints.start()
-            state = state_transactions(config, has_transactions)
+            # 2  the owner
             tasks = [task.name for task in model.tasks]
-            run = replace(this_run(clock), pid=NO_DRIVER)
-            claim = take_over(config, clients, checkpoints, state, [MEMBER], tasks, wait, run=run)
-            if unseen and claim.state.system is None and not claim.waited:
-                wait(config.spark.lease_ms / 1000)
+            claim = take_over_by_tool(
+                config, clients, checkpoints, [MEMBER], tasks, wait, unseen=bool(unseen), clock=clock
+            )
+            # 3  the checkpoints
             before = _read(model, clients, checkpoints)
             write_checkpoints(config, clients, checkpoints, claim.state, _moved(before, after, model, clock))
     return [
@@ -124,7 +140,7 @@ def _refuse_own_state(config: JobConfig) -> None:
     try:
         task_class = load_task_class(path)
     except ConfigError:
-        # A class that is not to be had here says nothing about its positions.
+        # A class that cannot be imported here says nothing about its positions.
         return
     if issubclass(task_class, StateCheckpointTask):
         message = "keeps its positions with a state of its own; use `samzapy startpoint set`, which moves both"
@@ -138,8 +154,10 @@ def write_checkpoints(
     state: StateTransactions,
     changed: Mapping[str, Checkpoint],
 ) -> None:
-    """Write them all at once, in a transaction where there are transactions. The job is this process's (`take_over` with
-    `MEMBER`)."""
+    """Write all of them at once, in a transaction where there are transactions.
+
+    This process must own the job (`take_over` with `MEMBER`).
+    """
     if state.system is None:
         checkpoints.write(changed)
         return
@@ -161,7 +179,7 @@ def _moved(before: JobPositions, after: Positions, model: JobModel, clock: Clock
             old,
             input_offsets={**old.input_offsets, **moved},
             time_ms=clock.wall_ms(),
-            # What the messages before the old position had brought is not what those before the new one bring.
+            # Event times and senders belong to the messages before the old position.
             event_times={ssp: each for ssp, each in old.event_times.items() if ssp not in moved},
             senders={ssp: each for ssp, each in old.senders.items() if ssp not in moved},
         )
@@ -176,8 +194,10 @@ def _committed(positions: JobPositions, task: str) -> Mapping[SystemStreamPartit
 def chosen_inputs(
     logs: Iterable[SystemStreamPartition], inputs: tuple[str, ...], key: str = "--input"
 ) -> list[SystemStreamPartition]:
-    """Those of the partitions that `inputs` (`system.stream`, `system.stream[partition]`) name; all for none. Raises
-    ConfigError for a text that names none; `key` is what the caller calls them."""
+    """The partitions that `inputs` (`system.stream`, `system.stream[partition]`) name; all for none.
+
+    Raises ConfigError for a text that names no input; `key` is the caller's name for the texts.
+    """
     known = sorted(logs)
     if not inputs:
         return known

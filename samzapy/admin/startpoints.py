@@ -1,4 +1,4 @@
-"""Writing startpoints for a job, which may be running, and seeing what became of them."""
+"""Writes, shows and clears the startpoints of a job, which may be running."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from samzapy.admin.positions import chosen_inputs, must_keep_checkpoints
 from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.checkpoint.startpoints import Startpoint, from_json, is_followed, to_json
 from samzapy.checkpoint.target import Target
@@ -14,7 +15,6 @@ from samzapy.config.job import JobConfig
 from samzapy.container.job_records import open_job
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.model import JobModel
-from samzapy.runner.positions import chosen_inputs, must_keep_checkpoints
 
 
 def write_startpoints(
@@ -25,9 +25,10 @@ def write_startpoints(
     task: str | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> list[Startpoint]:
-    """Make the next start of the job begin there, for `inputs` (all, if none is named) and one task, or all of them.
+    """Let the next start of the job begin at `position`, for `inputs` (none: all) and for one task or all tasks.
 
-    Those that were followed, have expired, or are replaced are dropped. Raises ConfigError for what the job does not have.
+    Startpoints that were followed, have expired, or are replaced are dropped. Raises ConfigError for a task or an input that
+    the job does not have.
     """
     Target(position).check()
     names = [each.name for each in model.tasks]
@@ -45,13 +46,13 @@ def write_startpoints(
 
 
 def read_startpoints(config: JobConfig, model: JobModel, clock: Clock = SYSTEM_CLOCK) -> list[Startpoint]:
-    """Those that the next start will follow."""
+    """The startpoints that the next start will follow."""
     with _checkpoints(config) as checkpoints:
         return _valid(checkpoints, model, clock.wall_ms())
 
 
 def clear_startpoints(config: JobConfig, model: JobModel, clock: Clock = SYSTEM_CLOCK) -> int:
-    """Drop all of them; returns how many the next start would have followed."""
+    """Drop all startpoints; returns how many the next start would have followed."""
     with _checkpoints(config) as checkpoints:
         dropped = len(_valid(checkpoints, model, clock.wall_ms()))
         if dropped:
@@ -60,7 +61,7 @@ def clear_startpoints(config: JobConfig, model: JobModel, clock: Clock = SYSTEM_
 
 
 def _valid(checkpoints: CheckpointManager, model: JobModel, now_ms: int) -> list[Startpoint]:
-    """Neither expired nor followed by every task they are for."""
+    """The startpoints that have not expired, and that some of their tasks have not followed yet."""
     written = from_json(checkpoints.read_record(JobRecord.STARTPOINTS))
     of_task = checkpoints.read_all(task.name for task in model.tasks)
     return [

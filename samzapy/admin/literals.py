@@ -1,4 +1,4 @@
-"""Keys and messages as people type and read them."""
+"""Reads and writes keys and messages as text: the form in which people type and read them."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _FROM_TEXT: dict[str, Callable[[str], Any]] = {
 
 
 class Literal:
-    """One serde, between bytes and text: strings as they are, numbers in decimal, everything structured as JSON."""
+    """One serde between bytes and text: strings as they are, numbers in decimal, structured values as JSON."""
 
     def __init__(self, name: str, serde: Serde) -> None:
         self._name, self._serde = name, serde
         self._from_text = _FROM_TEXT.get(name, _json)
 
     def encode(self, text: str, where: str, part: str) -> bytes:
-        """The bytes of what `text` says. Raises SerdeError that names `where` and `part`."""
+        """The bytes of the value that `text` spells. Raises SerdeError that names `where` and `part`."""
         try:
             return self._serde.to_bytes(self._from_text(text))
         except Exception as cause:
             raise encode_failure(self._name, where, part, text, cause) from cause
 
     def decode(self, data: bytes | None, where: str, part: str) -> Any:
-        """The object, None for None. Raises SerdeError that names `where` and `part`."""
+        """The value of the bytes, None for None. Raises SerdeError that names `where` and `part`."""
         if data is None:
             return None
         try:
@@ -53,7 +53,7 @@ class Literal:
 
 
 def as_text(value: object) -> str:
-    """A string as it is, anything else as JSON; nothing for None."""
+    """A string as it is, any other value as JSON, None as the empty text."""
     if value is None:
         return ""
     return value if isinstance(value, str) else as_json(value)

@@ -1,4 +1,4 @@
-"""How a run becomes the owner of its job, in this order.
+"""Makes a run, or a tool, the owner of its job, in this order.
 
     1  read which run owned it before, as far as that can be read without waiting for open transactions
     2  refuse checkpoints that are another job's
@@ -18,15 +18,17 @@ import socket
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
+from samzapy.admin.running import NO_DRIVER
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
+from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
 from samzapy.container.outputs.producers import fence
 from samzapy.container.supervision.job_ownership import this_run
 from samzapy.errors import EnvironmentFailure, TransactionsRefused
-from samzapy.job.transactions import StateTransactions, refused, transactional_id
-from samzapy.runner.running import NO_DRIVER
+from samzapy.job.transactions import StateTransactions, refused, state_transactions, transactional_id
 from samzapy.system.clients import SystemClients
+from samzapy.system.factories import has_transactions
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +40,7 @@ _MOST_LOOKS = 60
 
 @dataclass(frozen=True)
 class Claim:
-    """The run that owns the job now, whose transactions carry its state, and whether a run before was waited for."""
+    """The run that owns the job now, the transactions that carry its state, and whether the run before was waited for."""
 
     run: JobRun
     state: StateTransactions
@@ -56,10 +58,11 @@ def take_over(
     *,
     run: JobRun | None = None,
 ) -> Claim:
-    """Own the job; the checkpoints' topic exists. `members` write state under ids of their own: the run's containers, or a
-    tool. `tasks` are the names of the job's tasks; `wait` waits for seconds; `run`: what to write down, else a new one.
+    """Own the job; the topic of the checkpoints exists.
 
-    Raises EnvironmentFailure for checkpoints of another job, TransactionsRefused.
+    `members` write state under ids of their own: the containers of the run, or a tool. `tasks` are the names of the job's
+    tasks. `wait` waits for seconds. `run` is written down, else a new one. Raises EnvironmentFailure for checkpoints of
+    another job, TransactionsRefused.
     """
     # 1  the run before
     previous, complete = checkpoints.peek_owner()
@@ -100,9 +103,33 @@ def take_over(
     return Claim(mine, state, waited)
 
 
+def take_over_by_tool(
+    config: JobConfig,
+    clients: SystemClients,
+    checkpoints: CheckpointManager,
+    members: Iterable[str],
+    tasks: Collection[str],
+    wait: Callable[[float], object],
+    *,
+    unseen: bool,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Claim:
+    """Own a job for a tool that starts nothing. `unseen`: a run may go on elsewhere.
+
+    Nothing fences such a run without transactions, so the tool waits until it must have noticed. Raises as `take_over`.
+    """
+    checkpoints.start()
+    run = replace(this_run(clock), pid=NO_DRIVER)
+    state = state_transactions(config, has_transactions)
+    claim = take_over(config, clients, checkpoints, state, members, tasks, wait, run=run)
+    if unseen and claim.state.system is None and not claim.waited:
+        wait(config.spark.lease_ms / 1000)
+    return claim
+
+
 def _lease_ms(config: JobConfig, state: StateTransactions, run: JobRun) -> int:
-    """How long containers of a run may go on unseen: none of them does that is fenced, nor has a tool any. The positions
-    of at-most-once go ahead outside of the transaction that is fenced."""
+    """How long containers of a run may go on unseen. A fenced container does not, and a tool has none. The positions of
+    at-most-once are written ahead, outside the transaction that is fenced."""
     fenced = state.system is not None and config.task.guarantee is not Guarantee.AT_MOST_ONCE
     return 0 if fenced or run.pid == NO_DRIVER else config.spark.lease_ms
 
@@ -119,7 +146,7 @@ def refuse_another_job(config: JobConfig, owner: JobRun | None) -> None:
 
 
 def _ids(config: JobConfig, previous: JobRun | None, tasks: Iterable[str]) -> Iterable[str]:
-    """What the run before may still write under; a version that did not say had an id for each task."""
+    """The ids under which the run before may still write. A version that named none had an id for each task."""
     if previous is None:
         return ()
     if previous.transactional_ids is None:

@@ -1,10 +1,11 @@
-"""Changelogs that hold what none of the job's tasks has written: found before a start, or made the job's own."""
+"""Refuses changelogs with records that the job has not written, and adopts such records on demand."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from samzapy.api.checkpoint import CheckpointManager, JobRecord
+from samzapy.admin.running import refuse_if_running
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint.adopted import Adopted
 from samzapy.config.job import JobConfig
@@ -12,19 +13,26 @@ from samzapy.config.stores import StoreConfig
 from samzapy.container.job_records import open_job
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.model import JobModel
-from samzapy.runner.running import refuse_if_running
 from samzapy.storage.changelog.end import foreign_records
 from samzapy.storage.changelog.reading import first_record
 from samzapy.system.clients import SystemClients
 
 
-def refuse_foreign(config: JobConfig, model: JobModel, checkpoints: CheckpointManager, clients: SystemClients) -> None:
-    """Raise ForeignRecords for a changelog that holds records of a task that has never committed: as of a job file that
-    was copied with its changelogs. Tasks that have committed look for themselves when they restore."""
+def refuse_foreign(
+    config: JobConfig,
+    model: JobModel,
+    committed: Mapping[str, Checkpoint | None],
+    checkpoints: CheckpointManager,
+    clients: SystemClients,
+) -> None:
+    """Raise ForeignRecords for a changelog that holds records of a task that has never committed.
+
+    Such a changelog was copied together with its job file. Tasks that have committed, as their checkpoints (`committed`)
+    say, look for themselves when they restore.
+    """
     if config.task.checkpoint is None:
         return
-    found = checkpoints.read_all(task.name for task in model.tasks)
-    numbers = sorted({task.changelog_partition for task in model.tasks if found[task.name] is None})
+    numbers = sorted({task.changelog_partition for task in model.tasks if committed[task.name] is None})
     adopted = Adopted.from_json(checkpoints.read_record(JobRecord.ADOPTED))
     for store in config.stores.values() if numbers else ():
         _refuse_foreign_of(store, numbers, adopted, clients)
@@ -47,7 +55,7 @@ def _refuse_foreign_of(store: StoreConfig, numbers: Collection[int], adopted: Ad
 
 
 def adopt(config: JobConfig, store_names: Collection[str], *, take_over: bool = False) -> dict[str, Mapping[int, int]]:
-    """Make everything that the stores' changelogs hold now the job's own; returns the ends by store and partition.
+    """Make all records that the changelogs of the stores hold now the job's own; returns the ends by store and partition.
 
     Raises ConfigError for a store without a changelog, EnvironmentFailure for a job that runs.
     """
