@@ -22,9 +22,9 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "orjson": (
         "samzapy/admin",
         "samzapy/bench",
-        "samzapy/metrics",
+        "samzapy/metrics.py",
         "samzapy/serializers",
-        "samzapy/spark",
+        "samzapy/dataframe",
         "samzapy/strict_json.py",
         "samzapy/system/database",
     ),
@@ -38,9 +38,9 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "samzapy/verify",
     ),
     "py4j": ("samzapy/runner/spark",),
-    "pyarrow": ("samzapy/spark",),
+    "pyarrow": ("samzapy/dataframe",),
     # Jobs on Spark, and stores as its DataFrames.
-    "pyspark": ("samzapy/runner/spark", "samzapy/spark"),
+    "pyspark": ("samzapy/runner/spark", "samzapy/dataframe"),
     "pytest": ("samzapy/pytest_plugin.py",),
     "rbloom": ("samzapy/storage/views",),
     # Tables for a terminal.

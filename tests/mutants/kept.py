@@ -18,10 +18,10 @@ _TABLES = "tests/unit/system/test_database_system.py"
 #: Who owns a job, a container, a transaction.
 _OWNERS = (
     Mutant(
-        "samzapy/spark/partition_writer.py",
+        "samzapy/dataframe/partition_writer.py",
         "            producer.init_transactions()\n            ownership.look()\n",
         "            producer.init_transactions()\n",
-        ("tests/unit/spark/test_partition_writes.py",),
+        ("tests/unit/dataframe/test_partition_writes.py",),
     ),
     Mutant(
         "samzapy/container/supervision/job_ownership.py",

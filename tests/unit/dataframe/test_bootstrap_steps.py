@@ -10,6 +10,11 @@ from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord
 from samzapy.container.job_records import open_job
+from samzapy.dataframe.bootstrap import Bootstrap, writable_store
+from samzapy.dataframe.job import told_by
+from samzapy.dataframe.ownership import abort_open, commit_positions, own, starting_positions
+from samzapy.dataframe.partition_writer import PartitionWritten, writer_id
+from samzapy.dataframe.tasks import job_tasks
 from samzapy.errors import (
     ConfigError,
     EnvironmentFailure,
@@ -23,12 +28,6 @@ from samzapy.errors import (
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
-from samzapy.spark.bootstrap import Bootstrap, writable_store
-from samzapy.spark.failures import told_by
-from samzapy.spark.ownership import abort_open, own
-from samzapy.spark.partition_writer import PartitionWritten, writer_id
-from samzapy.spark.positions import commit_positions, starting_positions
-from samzapy.spark.tasks import job_tasks
 
 VIEWS = [SystemStreamPartition("local", "views", partition) for partition in range(PARTITIONS)]
 

@@ -10,11 +10,11 @@ from pyspark.sql import types as sql
 
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
+from samzapy.dataframe.columns import written
+from samzapy.dataframe.job import TravellingJob
+from samzapy.dataframe.tasks import KeyPlacement
 from samzapy.errors import ConfigError, ConfigProblem, SamzapyError, StoreRefused
 from samzapy.serializers import encode_failure, serde_registry
-from samzapy.spark.columns import written
-from samzapy.spark.job import TravellingJob
-from samzapy.spark.tasks import KeyPlacement
 from samzapy.storage.inspection import store_of
 
 #: (changelog partition, key, order), value: sorted by the first, kept apart by it, too. The order is (False, None) for none.

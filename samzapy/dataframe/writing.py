@@ -11,13 +11,12 @@ from pyspark.sql import DataFrame
 from samzapy.admin.running import refuse_if_running
 from samzapy.checkpoint.target import Positions
 from samzapy.container.job_records import open_job
-from samzapy.spark.bootstrap import Bootstrap, refuse_speculation, writable_store
-from samzapy.spark.job import Job, checked_job
-from samzapy.spark.ownership import own
-from samzapy.spark.parts import PURPOSE
-from samzapy.spark.positions import commit_positions, starting_positions
-from samzapy.spark.records import FrameColumns
-from samzapy.spark.tasks import job_tasks
+from samzapy.dataframe.bootstrap import Bootstrap, refuse_speculation, writable_store
+from samzapy.dataframe.job import Job, checked_job
+from samzapy.dataframe.ownership import commit_positions, own, starting_positions
+from samzapy.dataframe.parts import PURPOSE
+from samzapy.dataframe.records import FrameColumns
+from samzapy.dataframe.tasks import job_tasks
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.job_records import open_job
+from samzapy.dataframe.columns import parse_schema
+from samzapy.dataframe.job import Job, TravellingJob, checked_job, on_this_machine, spark_context
+from samzapy.dataframe.parts import PURPOSE, ChangelogPart, LocalPart, StorePart
+from samzapy.dataframe.rows import RowReader, Wanted
+from samzapy.dataframe.tasks import job_tasks
 from samzapy.errors import ConfigError, ConfigProblem
-from samzapy.spark.columns import parse_schema
-from samzapy.spark.job import Job, TravellingJob, checked_job, on_this_machine, spark_context
-from samzapy.spark.parts import PURPOSE, ChangelogPart, LocalPart, StorePart
-from samzapy.spark.rows import RowReader, Wanted
-from samzapy.spark.tasks import job_tasks
 from samzapy.storage.inspection import ChangelogReader, local_directories, store_of
 from samzapy.system.clients import job_clients
 

@@ -9,10 +9,9 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql import types as sql
 
+from samzapy.dataframe.columns import conversion, plain_object, read_column, written
 from samzapy.errors import ConfigError, SerdeError
 from samzapy.serializers import serde_registry
-from samzapy.spark.columns import plain_object, read_column, written
-from samzapy.spark.conversion import conversion
 
 SERDES = serde_registry({})
 DELAYS = sql.StructType(

@@ -12,10 +12,10 @@ from samzapy.api.system import OffsetRange
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.supervision.job_ownership import Ownership
+from samzapy.dataframe.job import TravellingJob
+from samzapy.dataframe.parts import PURPOSE, ChangelogPart
+from samzapy.dataframe.records import Record, last_of_each
 from samzapy.job.transactions import transactional_id
-from samzapy.spark.job import TravellingJob
-from samzapy.spark.parts import PURPOSE, ChangelogPart
-from samzapy.spark.records import Record, last_of_each
 from samzapy.storage.inspection import Selection, store_of
 from samzapy.system.clients import SystemClients, job_clients
 

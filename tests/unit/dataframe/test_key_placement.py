@@ -6,10 +6,10 @@ import pytest
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.loader import load_job
+from samzapy.dataframe.tasks import JobTasks, key_placement
 from samzapy.errors import ConfigError
 from samzapy.job.expansion import follow_growth
 from samzapy.job.planner import plan
-from samzapy.spark.tasks import JobTasks, key_placement
 from samzapy.verify.workload import partition_of
 
 JOB = {
@@ -104,3 +104,9 @@ def test_keys_that_are_other_bytes_in_the_input_than_in_the_store_are_refused():
 def test_a_broadcast_partition_owns_no_key():
     with pytest.raises(ConfigError, match=r"local.in\[0\] is read by 2 tasks, so none owns its keys"):
         placement({"in": 3}, task__broadcast__inputs="local.in#0")
+
+
+def test_programs_that_import_the_former_name_go_on_working():
+    from samzapy import dataframe, spark
+
+    assert (spark.read_store, spark.write_store) == (dataframe.read_store, dataframe.write_store)

@@ -4,7 +4,7 @@ Beside the runner, which carries containers into Spark: here a program that has 
 job, or fills them before the job's first start. Of samzapy only `samzapy.runner.spark` and this package import pyspark.
 """
 
-from samzapy.spark.reading import read_store
-from samzapy.spark.writing import StoreWritten, write_store
+from samzapy.dataframe.reading import read_store
+from samzapy.dataframe.writing import StoreWritten, write_store
 
 __all__ = ["StoreWritten", "read_store", "write_store"]

@@ -9,10 +9,10 @@ from job_files import TASKS, JobFolder, number
 from pyspark.sql import types as sql
 
 from samzapy.api.system import OutgoingRecord
+from samzapy.dataframe.job import TravellingJob
+from samzapy.dataframe.parts import ChangelogPart, LocalPart
+from samzapy.dataframe.rows import RowReader, Wanted
 from samzapy.errors import ConfigError, EnvironmentFailure, SerdeError, StoreError
-from samzapy.spark.job import TravellingJob
-from samzapy.spark.parts import ChangelogPart, LocalPart
-from samzapy.spark.rows import RowReader, Wanted
 from samzapy.testing import open_store
 
 

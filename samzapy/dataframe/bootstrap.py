@@ -16,15 +16,14 @@ from samzapy.checkpoint.target import Positions
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
+from samzapy.dataframe.job import TravellingJob, spark_context, told_by
+from samzapy.dataframe.ownership import abort_open
+from samzapy.dataframe.partition_writer import PartitionWriter, PartitionWritten
+from samzapy.dataframe.parts import patience_s
+from samzapy.dataframe.records import FrameColumns, Record, RecordMaker, last_of_each
+from samzapy.dataframe.tasks import JobTasks, key_placement
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.job.planner import changelog_partition_count
-from samzapy.spark.failures import told_by
-from samzapy.spark.job import TravellingJob, spark_context
-from samzapy.spark.ownership import abort_open
-from samzapy.spark.partition_writer import PartitionWriter, PartitionWritten
-from samzapy.spark.parts import patience_s
-from samzapy.spark.records import FrameColumns, Record, RecordMaker, last_of_each
-from samzapy.spark.tasks import JobTasks, key_placement
 from samzapy.storage.changelog.reading import first_value, scan
 from samzapy.storage.changelog.topic import changelog_spec, ensure_changelog, find_changelog, max_record_bytes
 from samzapy.storage.engines import entry_serde_names, load_engines

@@ -12,11 +12,11 @@ from pyspark.sql import types as sql
 
 from samzapy.api.checkpoint import JobRun
 from samzapy.container.job_records import open_job
+from samzapy.dataframe.job import TravellingJob
+from samzapy.dataframe.partition_writer import PartitionWriter, PartitionWritten, merged, writer_id
+from samzapy.dataframe.records import FrameColumns, RecordMaker, last_of_each
+from samzapy.dataframe.tasks import KeyPlacement
 from samzapy.errors import ConfigError, JobTakenOver, ProducerFenced, SerdeError, StoreRefused
-from samzapy.spark.job import TravellingJob
-from samzapy.spark.partition_writer import PartitionWriter, PartitionWritten, merged, writer_id
-from samzapy.spark.records import FrameColumns, RecordMaker, last_of_each
-from samzapy.spark.tasks import KeyPlacement
 from samzapy.system.local import LocalSystemFactory
 from samzapy.verify.workload import partition_of
 

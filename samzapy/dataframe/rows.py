@@ -12,11 +12,11 @@ from pyspark.sql import types as sql
 from samzapy.api.engine import EngineSettings
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
+from samzapy.dataframe.columns import ReadColumn, read_column
+from samzapy.dataframe.job import TravellingJob
+from samzapy.dataframe.parts import StorePart
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.serializers import decode_failure, serde_registry
-from samzapy.spark.columns import ReadColumn, read_column
-from samzapy.spark.job import TravellingJob
-from samzapy.spark.parts import StorePart
 from samzapy.storage.engines import entry_serdes, load_engines
 from samzapy.storage.inspection import Entry, Selection, store_of
 

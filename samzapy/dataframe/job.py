@@ -1,8 +1,9 @@
-"""A job as a program names it, and as it travels to executors."""
+"""Carries a job to the executors, and the errors of their workers back."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +16,18 @@ from pyspark.sql import SparkSession
 from samzapy.admin.user_code import add_import_paths
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
-from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.errors import (
+    ConfigError,
+    ConfigProblem,
+    EnvironmentFailure,
+    JobTakenOver,
+    ProducerError,
+    RecordTooLarge,
+    SamzapyError,
+    SerdeError,
+    StoreRefused,
+)
+from samzapy.runner.spark.application import one_line
 
 #: The path of a job file, its flat pairs, or the checked job.
 Job = Path | str | Mapping[str, str] | JobConfig
@@ -67,3 +79,23 @@ def spark_context(spark: SparkSession) -> SparkContext:
 def on_this_machine(context: SparkContext) -> bool:
     """Whether the executors share this machine's files."""
     return str(context.master).startswith("local")
+
+
+#: The last line of a Python worker's stack, which Spark passes on as text.
+_OURS = re.compile(r"^samzapy\.errors\.(\w+): (.*)$", re.MULTILINE)
+_BY_NAME = {kind.__name__: kind for kind in (SerdeError, StoreRefused, ProducerError, EnvironmentFailure)}
+#: Those with more to say than a message, by what they are.
+_IN_GENERAL: dict[str, type[SamzapyError]] = {
+    RecordTooLarge.__name__: ProducerError,
+    JobTakenOver.__name__: EnvironmentFailure,
+}
+
+
+def told_by(cause: Exception) -> SamzapyError:
+    """The error that a worker has raised, or an EnvironmentFailure with what Spark says itself."""
+    found = _OURS.findall(str(cause))
+    if not found:
+        return EnvironmentFailure(f"Spark gave up: {one_line(cause)}")
+    name, message = found[-1]
+    kind = _BY_NAME.get(name) or _IN_GENERAL.get(name, SamzapyError)
+    return kind(message)
