@@ -7,16 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 
-<<<<<<< HEAD:samzapy/spark/positions.py
-from samzapy.admin.positions import chosen_inputs, write_checkpoints
-from samzapy.api.checkpoint import Checkpoint, CheckpointManager
-from samzapy.checkpoint.offsets import Positions, Target
-=======
 from samzapy.admin.positions import MEMBER, chosen_inputs, write_checkpoints
 from samzapy.admin.take_over import take_over_by_tool
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
 from samzapy.checkpoint.offsets import Positions, Target
->>>>>>> house:samzapy/dataframe/ownership.py
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.container.outputs.producers import fence
