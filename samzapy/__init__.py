@@ -13,7 +13,7 @@ A message's way through the packages:
     commit    container/commit           the numbered steps; the only writer of checkpoints and changelogs
     restore   storage/restore            on start: checkpoint -> local store (or storage/backup) -> tail of the changelog
     fill      container/sources          stores that streams fill: before the tasks start, and from then on
-    time      container/timing           timers and the clocks they fire by; container/control: what the stages before say
+    time      container/event_time       the clock of a task: timers fire by it, senders of other jobs feed it
 
 The packages, imports going down only:
 

@@ -1,7 +1,8 @@
-"""How far event time has come: a mark per source, and the least of them.
+"""How far event time has come: a mark per source, the least of them, and the sources that are idle.
 
-Gearpump's rule: a task's clock is the minimum over its inputs, the job's the minimum over its tasks. Whoever has a source
-that tells times uses this: windows (partitions), tasks (partitions, upstream tasks), the coordinator (tasks).
+Gearpump's rule: a task's clock is the minimum over its inputs, the job's the minimum over its tasks. Three places count with
+it: a task's clock (sources are partitions and senders), the windows and joins of a store (partitions), and the coordinator
+(tasks).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Watermarks(Generic[S]):
     __slots__ = ("_aside", "_marks", "current")
 
     def __init__(self, sources: Iterable[S], marks: Mapping[S, int] | None = None) -> None:
-        """`marks`: what was kept of an earlier life; sources that are not there any more are left out."""
+        """`marks`: those of an earlier life; marks of sources that are gone are left out."""
         known = marks or {}
         self._marks: dict[S, int | None] = {source: known.get(source) for source in sources}
         self._aside: set[S] = set()
@@ -33,7 +34,7 @@ class Watermarks(Generic[S]):
 
     @property
     def marks(self) -> dict[S, int]:
-        """The mark of every source that has one: what has to be kept."""
+        """The mark of every source that has one: this has to be kept over a restart."""
         return {source: mark for source, mark in self._marks.items() if mark is not None}
 
     @property
@@ -84,3 +85,40 @@ class Watermarks(Generic[S]):
             return False
         self.current = least
         return True
+
+
+class IdleRule(Generic[S]):
+    """A source is idle once it has brought nothing for `idle_s` seconds, and no longer when it brings something.
+
+    Time is monotonic and comes in with each call. With `idle_s` <= 0 no source is ever idle. `idle` holds the idle
+    sources as of the last `look`.
+    """
+
+    __slots__ = ("_heard_at", "_idle_s", "idle")
+
+    def __init__(self, sources: Iterable[S], now: float, idle_s: float) -> None:
+        self._heard_at = dict.fromkeys(sources, now)
+        self._idle_s = idle_s
+        self.idle: set[S] = set()
+
+    def heard(self, source: S, now: float) -> None:
+        """`source` has brought something."""
+        self._heard_at[source] = now
+        self.idle.discard(source)
+
+    def forget(self, source: S) -> None:
+        """There is no such source any more."""
+        del self._heard_at[source]
+        self.idle.discard(source)
+
+    def look(self, now: float) -> bool:
+        """Find the sources that have fallen silent; returns whether there are any new ones."""
+        if self._idle_s <= 0:
+            return False
+        silent = {source for source, heard_at in self._heard_at.items() if now - heard_at >= self._idle_s} - self.idle
+        self.idle |= silent
+        return bool(silent)
+
+    def all_silent_s(self, now: float) -> float:
+        """How long no source has brought anything, in seconds."""
+        return now - max(self._heard_at.values())

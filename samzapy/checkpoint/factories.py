@@ -12,9 +12,9 @@ from samzapy.checkpoint.files import FileCheckpointManager
 from samzapy.checkpoint.nowhere import NoCheckpointManager
 from samzapy.checkpoint.samza import SamzaRecords
 from samzapy.checkpoint.topic import TopicCheckpointManager
-from samzapy.config.checkpoint import CheckpointConfig
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import checkpoint_topic
+from samzapy.config.tasks.checkpoint import CheckpointConfig
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import PluginError, load_class
 
@@ -77,7 +77,7 @@ class FileCheckpointManagerFactory(CheckpointManagerFactory):
     def manager(self, job: JobConfig, checkpoint: CheckpointConfig, clients: Clients) -> CheckpointManager:
         if checkpoint.path is None:
             raise ConfigError([ConfigProblem("task.checkpoint.path", None, "is required for checkpoints in files")])
-        return FileCheckpointManager(Path(checkpoint.path) / job.key)
+        return FileCheckpointManager(Path(checkpoint.path) / job.job_name)
 
 
 def manager_for(job: JobConfig, clients: Clients) -> CheckpointManager:

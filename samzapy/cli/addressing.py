@@ -15,8 +15,8 @@ from samzapy.api.system import SystemSettings
 from samzapy.cli.pairs import pairs
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
-from samzapy.config.reader import Reader
-from samzapy.config.systems import parse_systems
+from samzapy.config.reading.reader import Reader
+from samzapy.config.streams.systems import parse_systems
 from samzapy.errors import ConfigError, ConfigProblem
 
 #: Where `samzapy kafka start` listens unless it is told otherwise.

@@ -10,8 +10,8 @@ import click
 from samzapy.api.task import AnyTask
 from samzapy.cli.output import table, warn
 from samzapy.cli.pairs import pairs
+from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
-from samzapy.config.promises import Downgrade
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.model import JobModel
@@ -29,11 +29,11 @@ def check(job: Path, texts: tuple[str, ...], *, strict: bool, show: bool, offlin
     Reads the file, imports the task class, and asks the systems how many partitions the inputs have. Starts nothing,
     creates nothing, writes nothing.
     """
+    from samzapy.admin.user_code import add_import_paths
+    from samzapy.config.guarantee_warnings import guarantee_warnings
     from samzapy.config.loader import load_job
-    from samzapy.config.promises import downgrades
     from samzapy.job.transactions import state_transactions, weakened_state
     from samzapy.runner.folders import check_folders
-    from samzapy.runner.import_path import add_import_paths
     from samzapy.runner.spark.reach import check_reach
     from samzapy.storage.manager import load_engines
     from samzapy.system.factories import has_transactions
@@ -49,7 +49,7 @@ def check(job: Path, texts: tuple[str, ...], *, strict: bool, show: bool, offlin
     model, kept = (None, ()) if offline else _look_around(config, task_class)
     _show_job(config)
     weaker = weakened_state(config, state_transactions(config, has_transactions))
-    _show_promises((*downgrades(config, task_class), *weaker, *kept))
+    _show_promises((*guarantee_warnings(config, task_class), *weaker, *kept))
     if show:
         _show_keys(config)
     if model is not None:
@@ -58,7 +58,7 @@ def check(job: Path, texts: tuple[str, ...], *, strict: bool, show: bool, offlin
 
 def _check_plugins(config: JobConfig) -> type[AnyTask]:
     """The task class. Raises one ConfigError with whatever the classes named in the file have to say."""
-    from samzapy.cli.imports import check_task_class
+    from samzapy.admin.user_code import check_task_class
     from samzapy.serializers import serde_registry
     from samzapy.storage.manager import load_engines
     from samzapy.system.factories import system_factory
@@ -84,14 +84,14 @@ def _serdes(config: JobConfig) -> list[str]:
     return sorted({name for name in [*streams, *stores] if name})
 
 
-def _look_around(config: JobConfig, task_class: type[AnyTask]) -> tuple[JobModel | None, tuple[Downgrade, ...]]:
+def _look_around(config: JobConfig, task_class: type[AnyTask]) -> tuple[JobModel | None, tuple[GuaranteeWarning, ...]]:
     """The job model, and what its topics do not survive; neither, with a warning, if a system does not answer.
     Raises what is wrong with inputs, changelogs and serdes."""
-    from samzapy.cli.surroundings import NotReachable, check_serdes, look_around
+    from samzapy.admin.job_check import NotReachable, check_serdes, look_around
 
     try:
-        found = look_around(config, task_class)
-        check_serdes(config, found[0])
+        found = look_around(config, warn, task_class)
+        check_serdes(config, found[0], warn)
     except NotReachable as error:
         warn(f"the job model is left out: {error}")
         return None, ()
@@ -144,14 +144,13 @@ def _filled_from(store: StoreConfig) -> str:
     )
 
 
-def _show_promises(found: Iterable[Downgrade]) -> None:
+def _show_promises(found: Iterable[GuaranteeWarning]) -> None:
     rows = [("durability" if each.durability else "guarantee", each.key, each.message) for each in found]
     table("What weakens the guarantee", ("what", "key", "what it does"), rows)
 
 
 def _show_keys(config: JobConfig) -> None:
-    from samzapy.config.effective import effective
-    from samzapy.config.loader import ALL_KEYS
+    from samzapy.config.known_keys import ALL_KEYS, effective
 
     rows = [(key, value, "file" if given else "default") for key, value, given in effective(config, ALL_KEYS)]
     table("Keys in force", ("key", "value", "from"), rows)

@@ -15,7 +15,7 @@ def keys(words: tuple[str, ...], *, other: bool) -> None:
     if other:
         _show_unsupported(words)
         return
-    from samzapy.config.loader import ALL_KEYS
+    from samzapy.config.known_keys import ALL_KEYS
 
     rows = [
         (key.name, key.default_text, key.kind.allowed, key.doc)
@@ -26,7 +26,7 @@ def keys(words: tuple[str, ...], *, other: bool) -> None:
 
 
 def _show_unsupported(words: tuple[str, ...]) -> None:
-    from samzapy.config.unsupported import unsupported
+    from samzapy.config.known_keys import unsupported
 
     rows = [row for row in unsupported() if all(word.lower() in " ".join(row).lower() for word in words)]
     table("Keys of Samza without a meaning here", ("key", "a job with it", "why"), rows)

@@ -21,7 +21,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from samzapy.config.promises import told
+from samzapy.config.guarantee_warnings import told
 from samzapy.coordinator.progress import ContainerStatus, JobStatus, RestoredStore
 
 

@@ -25,8 +25,7 @@ from samzapy.cli.pairs import pairs
 from samzapy.config.guarantee import Guarantee
 from samzapy.devkafka import DevBroker
 from samzapy.errors import SamzapyError
-from samzapy.verify.campaign import Campaign, plans, soak
-from samzapy.verify.report import COLUMNS, by_guarantee, cells, remarks, totals
+from samzapy.verify.campaign import COLUMNS, Campaign, by_guarantee, cells, plans, remarks, soak, totals
 from samzapy.verify.scenario import Listener, Plan, Row
 from samzapy.verify.target import Target
 

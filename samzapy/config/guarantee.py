@@ -1,4 +1,18 @@
-"""The four delivery guarantees (the lists of Cloudflow, Kafka, Storm and Spark Streaming agree on them)."""
+"""The four delivery guarantees of `task.guarantee`, and what each of them needs.
+
+================  ===============================  =====================================================
+guarantee         outputs after a crash            how
+================  ===============================  =====================================================
+at-most-once      none twice, some may be missing  positions are committed before their messages
+at-least-once     none missing, some twice         outputs are acknowledged before the positions
+effectively-once  none missing, twice by the same  outputs carry ids; receivers drop repetitions
+                  id
+exactly-once      none missing, none twice         outputs are in the transaction of the positions
+================  ===============================  =====================================================
+
+In all four, changelogs and checkpoints are one transaction where the system has transactions. `guarantee_warnings` lists
+what makes a job's guarantee mean less.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +20,7 @@ from enum import Enum
 
 
 class Guarantee(Enum):
-    """`task.guarantee`: what a crash may do to outputs and positions. State is one transaction in each of them, on
-    systems that have transactions."""
+    """What a crash may do to outputs and positions."""
 
     AT_MOST_ONCE = "at-most-once"
     AT_LEAST_ONCE = "at-least-once"
@@ -18,3 +31,13 @@ class Guarantee(Enum):
     def transactional(self) -> bool:
         """Whether it cannot be kept without transactions."""
         return self in {Guarantee.EFFECTIVELY_ONCE, Guarantee.EXACTLY_ONCE}
+
+    @property
+    def outputs_in_transaction(self) -> bool:
+        """Whether outputs are part of the transaction, so that readers of committed records see each once."""
+        return self is Guarantee.EXACTLY_ONCE
+
+    @property
+    def outputs_have_ids(self) -> bool:
+        """Whether each output carries an id by which receivers drop repetitions."""
+        return self is Guarantee.EFFECTIVELY_ONCE

@@ -1,4 +1,4 @@
-"""The whole job as frozen values; what the rest of samzapy is built from."""
+"""The whole job as frozen values. Everything else of samzapy is built from them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,37 @@ from pathlib import Path
 
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import SystemSettings
-from samzapy.config.classes import GROUPER as GROUPER_KIND
-from samzapy.config.job_clock import JobClockConfig
-from samzapy.config.keys import Key, collect
-from samzapy.config.kinds import BOOLEAN, TEXT, integer
-from samzapy.config.kinds import NAME as NAME_KIND
+from samzapy.config.event_time import JobClockConfig
 from samzapy.config.metrics import ReporterConfig
-from samzapy.config.placement import PlacementConfig
-from samzapy.config.reader import Reader
+from samzapy.config.reading.classes import GROUPER as GROUPER_KIND
+from samzapy.config.reading.keys import BOOLEAN, TEXT, Key, collect, integer
+from samzapy.config.reading.keys import NAME as NAME_KIND
+from samzapy.config.reading.reader import Reader
 from samzapy.config.spark import SparkConfig
-from samzapy.config.state_checkpoint import StateCheckpointConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams import StreamConfig
-from samzapy.config.task import TaskConfig
+from samzapy.config.tasks import TaskConfig
+from samzapy.config.tasks.state_checkpoint import StateCheckpointConfig
+
+
+@dataclass(frozen=True)
+class PlacementConfig:
+    """`host_affinity`: containers go back to the host that has their state. `copies`: of each task's logged stores, the
+    active one included. `orphan_ttl_ms`: how long a local store that nobody uses is kept, -1 for ever."""
+
+    host_affinity: bool = False
+    copies: int = 1
+    orphan_ttl_ms: int = 604_800_000
+
+    @property
+    def standbys(self) -> int:
+        """Standby containers for each container."""
+        return self.copies - 1
+
+    @property
+    def chooses(self) -> bool:
+        """Whether it matters where a container runs."""
+        return self.host_affinity or self.copies > 1
 
 
 @dataclass(frozen=True)
@@ -56,9 +74,9 @@ class JobConfig:
     warnings: tuple[str, ...] = ()
 
     @property
-    def key(self) -> str:
-        """The job's name and id in one word, no other job's: the last hyphen stands between them, those of the id are
-        spelled `~`, which neither may contain."""
+    def job_name(self) -> str:
+        """Name and id in one word, different for different jobs: the last hyphen stands between the two. Hyphens of the id
+        are spelled `~`, which neither of them may contain."""
         return f"{self.name}-{self.id.replace('-', '~')}"
 
     def stream(self, system_stream: SystemStream) -> StreamConfig:
@@ -117,6 +135,25 @@ NON_LOGGED_STORE_BASE_DIR = Key(
 STARTPOINTS = Key(
     "job.startpoint.enabled", BOOLEAN, True, "Whether a start follows what `samzapy startpoint set` has written."
 )
+HOST_AFFINITY = Key(
+    "job.host-affinity.enabled",
+    BOOLEAN,
+    False,
+    "Whether a container goes back, where that is possible, to the host that has the local state of its tasks.",
+)
+COPIES = Key(
+    "job.standbytasks.replication.factor",
+    integer(1, 10),
+    1,
+    "Copies of each task's state in all, the active one included; 2 and more keep standby containers in other executors.",
+)
+ORPHAN_TTL_MS = Key(
+    "job.orphaned.stores.ttl.ms",
+    integer(-1),
+    604_800_000,
+    "Milliseconds after which a local store of this job that no task here has used is set aside, and with the next start "
+    "deleted; its changelog has it all. -1: never.",
+)
 KEYS = collect(globals())
 BASE_DIR_VARIABLE = "LOGGED_STORE_BASE_DIR"
 
@@ -130,3 +167,8 @@ def parse_base_dirs(reader: Reader, environ: Mapping[str, str]) -> tuple[Path, P
     """The folders of logged and of other stores; relative ones are below the current folder."""
     logged = environ.get(BASE_DIR_VARIABLE) or reader.get(LOGGED_STORE_BASE_DIR) or "state"
     return Path(logged), Path(reader.get(NON_LOGGED_STORE_BASE_DIR) or "state")
+
+
+def parse_placement(reader: Reader) -> PlacementConfig:
+    """The three of them."""
+    return PlacementConfig(reader.get(HOST_AFFINITY), reader.get(COPIES), reader.get(ORPHAN_TTL_MS))

@@ -6,70 +6,29 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import SystemSettings
-from samzapy.config import (
-    asynchronous,
-    checkpoint,
-    choosers,
-    database,
-    errors,
-    job,
-    job_clock,
-    metrics,
-    own_streams,
-    placement,
-    rocksdb,
-    serializers,
-    source,
-    spark,
-    state_checkpoint,
-    store_sources,
-    stores,
-    streams,
-    systems,
-    task,
-    timers,
-    views,
-)
-from samzapy.config.classes import ENGINES, SYSTEMS
-from samzapy.config.error_policy import Stage
+from samzapy.config import event_time, job, metrics, own_streams, spark
 from samzapy.config.job import JobConfig
-from samzapy.config.keys import Key
-from samzapy.config.kinds import split_list
+from samzapy.config.known_keys import check_keys
 from samzapy.config.legacy import with_todays_names
-from samzapy.config.reader import Reader
-from samzapy.config.references import References
-from samzapy.config.secrets import Masked
+from samzapy.config.reading import properties
+from samzapy.config.reading.classes import SYSTEMS
+from samzapy.config.reading.keys import Key
+from samzapy.config.reading.properties import References
+from samzapy.config.reading.reader import Reader
+from samzapy.config.reading.secrets import Masked
 from samzapy.config.stores import StoreConfig
-from samzapy.config.unknown import KnownKeys
-from samzapy.config.unsupported import is_refusable, no_effect, refused
+from samzapy.config.stores.sources import check_sourced, parse_source
+from samzapy.config.stores.store import parse_stores
+from samzapy.config.streams import database, systems
+from samzapy.config.streams.serdes import check_serde, parse_serdes
+from samzapy.config.streams.stream import check_system, parse_stream_ids, parse_streams, stream_settings
+from samzapy.config.tasks import TaskConfig, state_checkpoint
+from samzapy.config.tasks.error_policy import Stage
+from samzapy.config.tasks.task import parse_task
 from samzapy.errors import ConfigError
-
-#: Every key samzapy reads, by topic: what documentation lists and a misspelt key is compared with.
-ALL_KEYS: tuple[Key[Any], ...] = (
-    *job.KEYS,
-    *job_clock.KEYS,
-    *placement.KEYS,
-    *spark.KEYS,
-    *task.KEYS,
-    *asynchronous.KEYS,
-    *choosers.KEYS,
-    *errors.KEYS,
-    *checkpoint.KEYS,
-    *state_checkpoint.KEYS,
-    *systems.KEYS,
-    *database.KEYS,
-    *streams.KEYS,
-    *serializers.KEYS,
-    *stores.KEYS,
-    *rocksdb.KEYS,
-    *views.KEYS,
-    *timers.KEYS,
-    *metrics.KEYS,
-)
 
 
 def load_job(
@@ -93,16 +52,16 @@ def load_job(
     reader.warnings += [*read.warnings, *renamed.warnings]
     config = _parse(reader, read.values, variables)
     own_streams.check_changelogs(reader, config)
-    _check_unknown(reader, config, strict=strict)
+    check_keys(reader, config, strict=strict)
     if reader.problems:
         raise ConfigError(reader.problems)
     return replace(config, warnings=tuple(reader.warnings))
 
 
-def _read(given: Path | str | Mapping[str, str], overrides: Mapping[str, str], *, strict: bool) -> source.Source:
-    read = source.read(given, strict=strict)
-    on_top = source.read(overrides).values
-    return source.Source({**read.values, **on_top}, read.warnings, read.problems)
+def _read(given: Path | str | Mapping[str, str], overrides: Mapping[str, str], *, strict: bool) -> properties.Source:
+    read = properties.read(given, strict=strict)
+    on_top = properties.read(overrides).values
+    return properties.Source({**read.values, **on_top}, read.warnings, read.problems)
 
 
 def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -> JobConfig:
@@ -110,17 +69,17 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
     found_systems = systems.parse_systems(reader)
     default_system = _system(reader, job.DEFAULT_SYSTEM, found_systems)
     changelog_system = _system(reader, job.CHANGELOG_SYSTEM, found_systems) or default_system
-    serdes = serializers.parse_serdes(reader)
-    ids = streams.parse_stream_ids(reader, default_system, found_systems)
-    found_task = task.parse_task(reader, ids, default_system, found_systems)
+    serdes = parse_serdes(reader)
+    ids = parse_stream_ids(reader, default_system, found_systems)
+    found_task = parse_task(reader, ids, default_system, found_systems)
     undoing = not found_task.errors.policies[Stage.PROCESS].only_fails
     found_stores = {
         name: _with_source(reader, store, ids, default_system, found_systems, found_task)
-        for name, store in stores.parse_stores(reader, changelog_system, found_systems, serdes, undoing=undoing).items()
+        for name, store in parse_stores(reader, changelog_system, found_systems, serdes, undoing=undoing).items()
     }
     _check_default_serdes(reader, found_systems, serdes)
     logged, non_logged = job.parse_base_dirs(reader, environ)
-    found_streams = streams.parse_streams(reader, ids, _mentioned(found_task, found_stores, found_systems), serdes)
+    found_streams = parse_streams(reader, ids, _mentioned(found_task, found_stores, found_systems), serdes)
     return JobConfig(
         name=name,
         id=job_id,
@@ -128,7 +87,7 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
         systems=_with_streams(reader, found_systems, found_streams, ids),
         streams=found_streams,
         stores=found_stores,
-        timers_store=timers.parse_timers(reader, found_stores),
+        timers_store=event_time.parse_timers(reader, found_stores),
         serdes=serdes,
         container_count=reader.get(job.CONTAINER_COUNT),
         grouper=reader.get(job.GROUPER),
@@ -136,9 +95,9 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
         logged_store_base_dir=logged,
         non_logged_store_base_dir=non_logged,
         startpoints=reader.get(job.STARTPOINTS),
-        placement=placement.parse_placement(reader),
+        placement=job.parse_placement(reader),
         spark=spark.parse_spark(reader),
-        clock=job_clock.parse_job_clock(reader),
+        clock=event_time.parse_job_clock(reader),
         state_checkpoint=_state_checkpoint(reader, found_task, default_system, found_systems),
         metrics_reporters=metrics.parse_metrics(reader, ids, default_system, found_systems),
         stream_ids=ids,
@@ -148,7 +107,7 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
 
 
 def _state_checkpoint(
-    reader: Reader, found: task.TaskConfig, default_system: str | None, known: Mapping[str, SystemSettings]
+    reader: Reader, found: TaskConfig, default_system: str | None, known: Mapping[str, SystemSettings]
 ) -> state_checkpoint.StateCheckpointConfig:
     system = _system(reader, state_checkpoint.SYSTEM, known)
     beside = found.checkpoint.system if found.checkpoint else None
@@ -158,7 +117,7 @@ def _state_checkpoint(
 def _system(reader: Reader, key: Key[str | None], known: Mapping[str, SystemSettings]) -> str | None:
     system = reader.get(key)
     if system is not None:
-        streams.check_system(reader, key.name, system, known)
+        check_system(reader, key.name, system, known)
     return system
 
 
@@ -170,7 +129,7 @@ def _with_streams(
 ) -> dict[str, SystemSettings]:
     told = {}
     for name, settings in found_systems.items():
-        told[name] = replace(settings, streams=streams.stream_settings(reader, name, found_streams, ids))
+        told[name] = replace(settings, streams=stream_settings(reader, name, found_streams, ids))
         if settings.factory == SYSTEMS.short["database"]:
             database.parse_database(reader, told[name])
     return told
@@ -182,19 +141,17 @@ def _with_source(
     ids: Mapping[str, SystemStream],
     default_system: str | None,
     found_systems: Mapping[str, SystemSettings],
-    found_task: task.TaskConfig,
+    found_task: TaskConfig,
 ) -> StoreConfig:
-    found = store_sources.parse_source(reader, store.name, ids, default_system, found_systems, found_task.inputs)
+    found = parse_source(reader, store.name, ids, default_system, found_systems, found_task.inputs)
     if found is None:
         return store
-    store_sources.check_sourced(
-        reader, store.name, logged=store.changelog is not None, expiring=store.ttl_ms is not None
-    )
+    check_sourced(reader, store.name, logged=store.changelog is not None, expiring=store.ttl_ms is not None)
     return replace(store, source=found)
 
 
 def _mentioned(
-    found: task.TaskConfig, found_stores: Mapping[str, StoreConfig], known: Mapping[str, SystemSettings]
+    found: TaskConfig, found_stores: Mapping[str, StoreConfig], known: Mapping[str, SystemSettings]
 ) -> Iterator[SystemStream]:
     sources = (stream for store in found_stores.values() if store.source for stream in store.source.all_streams)
     for stream in (*found.inputs, *(ssp.system_stream for ssp in found.broadcast_inputs), *sources):
@@ -205,47 +162,4 @@ def _mentioned(
 def _check_default_serdes(reader: Reader, known: Mapping[str, SystemSettings], serdes: dict[str, str]) -> None:
     for system in known:
         for key in (systems.DEFAULT_KEY_SERDE, systems.DEFAULT_MSG_SERDE):
-            serializers.check_serde(reader, serdes, reader.where(key, system=system), reader.get(key, system=system))
-
-
-def _check_unknown(reader: Reader, config: JobConfig, *, strict: bool) -> None:
-    known = KnownKeys(ALL_KEYS, _names(config), list(_open_prefixes(config.systems, config.stores)))
-    suspects = []
-    for key, value in reader.values.items():
-        reason = refused(key, value)
-        if reason is not None:
-            reader.problem(key, reason, value)
-        elif (reason := no_effect(key)) is not None and not key.startswith("yarn.container.count"):
-            reader.warn(f"{key}: has no effect in samzapy: {reason}")
-        elif not is_refusable(key):
-            suspects.append(key)
-    for key, nearest in known.unknown(suspects):
-        message = f"unknown key{f'; did you mean {nearest}?' if nearest else ''}"
-        if strict:
-            reader.problem(key, message)
-        else:
-            reader.warn(f"{key}: {message}")
-
-
-def _names(config: JobConfig) -> dict[str, frozenset[str]]:
-    return {
-        "system": frozenset(config.systems),
-        "stream": frozenset(config.stream_ids),
-        "physical": frozenset(stream.stream for stream in config.streams),
-        "store": frozenset(config.stores),
-        "serde": frozenset(config.serdes),
-        "reporter": frozenset(split_list(config.resolved.get(metrics.REPORTERS.name, ""))),
-    }
-
-
-def _open_prefixes(
-    found_systems: Mapping[str, SystemSettings], found_stores: Mapping[str, StoreConfig]
-) -> Iterator[str]:
-    """Below these, a plug-in that is not ours reads keys that only it knows."""
-    ours = {*SYSTEMS.short.values(), *ENGINES.short.values()}
-    for settings in found_systems.values():
-        if settings.factory not in ours:
-            yield f"systems.{settings.name}."
-    for store in found_stores.values():
-        if store.factory not in ours:
-            yield f"stores.{store.name}."
+            check_serde(reader, serdes, reader.where(key, system=system), reader.get(key, system=system))

@@ -7,10 +7,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from samzapy.api.stream import SystemStream
-from samzapy.config.keys import Key, collect
-from samzapy.config.kinds import LIST, TEXT, Kind, choice, integer
-from samzapy.config.reader import Reader
-from samzapy.config.streams import check_system
+from samzapy.config.reading.keys import LIST, TEXT, Key, Kind, choice, collect, integer
+from samzapy.config.reading.reader import Reader
+from samzapy.config.streams.stream import check_system
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from samzapy.api.stream import SystemStream
-from samzapy.config.access_log import access_log_stream
-from samzapy.config.changelogs import CHANGELOG
-from samzapy.config.classes import TOPIC_STATE_CHECKPOINTS
-from samzapy.config.errors import DEAD_LETTER_STREAM
 from samzapy.config.job import JobConfig
 from samzapy.config.metrics import STREAM as REPORTER_STREAM
-from samzapy.config.reader import Reader
-from samzapy.config.store_sources import RESTORE_INPUTS, SIDE_INPUTS
-from samzapy.config.task import BROADCAST_INPUTS, INPUTS
+from samzapy.config.reading.classes import TOPIC_STATE_CHECKPOINTS
+from samzapy.config.reading.reader import Reader
+from samzapy.config.stores.changelogs import CHANGELOG, access_log_stream
+from samzapy.config.stores.sources import RESTORE_INPUTS, SIDE_INPUTS
+from samzapy.config.tasks.error_policy import DEAD_LETTER_STREAM
+from samzapy.config.tasks.task import BROADCAST_INPUTS, INPUTS
 
 
 def checkpoint_topic(job_name: str, job_id: str) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from samzapy.config.keys import Key, collect
-from samzapy.config.kinds import LIST, TEXT, integer
-from samzapy.config.reader import Reader
+from samzapy.config.reading.keys import LIST, TEXT, Key, collect, integer
+from samzapy.config.reading.reader import Reader
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from functools import cached_property
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
 from samzapy.api.context import ContainerContext, Context, JobContext
 from samzapy.api.engine import StorageEngineFactory
-from samzapy.api.event_time import StateCheckpointTask
+from samzapy.api.event_time import ClockListenerTask, StateCheckpointTask
 from samzapy.api.lease import ContainerLease
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.serde import Serde
@@ -22,23 +22,23 @@ from samzapy.checkpoint.adopted import Adopted
 from samzapy.checkpoint.startpoints import from_json
 from samzapy.checkpoint.states import store_factory
 from samzapy.clock import Clock
-from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee import Guarantee
+from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
-from samzapy.config.promises import GUARANTEE
+from samzapy.config.tasks.error_policy import Action, Stage
 from samzapy.container.asynchronous.event_loop import EventLoop
 from samzapy.container.asynchronous.executor import AsynchronousExecutor
 from samzapy.container.asynchronous.task_instance import AsyncTaskInstance
 from samzapy.container.commit.at_most_once import AtMostOnce
 from samzapy.container.commit.protocol import CommitProtocol, CommitSettings
 from samzapy.container.commit.state import AwaitedState, StateRecords, StateWriter, TransactionalState
-from samzapy.container.control.decode import ControlDecoder
-from samzapy.container.control.sender import ControlSender
-from samzapy.container.equipment import equip
 from samzapy.container.errors.collectors import SizingCollector, TolerantCollector
 from samzapy.container.errors.dead_letters import DeadLetters, RawRecords
 from samzapy.container.errors.recovery import InterruptiblePause, PolicyLog, Recovery
 from samzapy.container.errors.task_instance import TolerantTaskInstance
+from samzapy.container.event_time.clock import EventClock
+from samzapy.container.event_time.control_messages import ControlDecoder, ControlSender
+from samzapy.container.event_time.timers import TaskTimers
 from samzapy.container.inputs.decode import Decoder
 from samzapy.container.inputs.input_builder import InputBuilder, heads_of, logs_of
 from samzapy.container.inputs.inputs import Inputs
@@ -199,25 +199,34 @@ class ContainerBuilder:
         name, ids = model.name, self._output_ids(model.name)
         outputs = self._producers.outputs
         task = self._task_class()
+        event_clock = self._event_clock(task, offsets, clock)
         if self.config.task.errors.only_fails and isinstance(task, StreamTask):
             collector = BufferingCollector(self._output_serdes, outputs)
             collector.control = self._control.of_task(name)
-            return TaskInstance(name, task, stores, collector, offsets, ids=ids)
+            return TaskInstance(name, task, stores, collector, offsets, event_clock, ids=ids)
         tolerant = self._tolerant_collector(outputs, self._recovery(name, offsets, clock, should_stop))
         tolerant.control = self._control.of_task(name)
         if isinstance(task, StreamTask):
-            return TolerantTaskInstance(name, task, stores, tolerant, offsets, ids=ids)
+            return TolerantTaskInstance(name, task, stores, tolerant, offsets, event_clock, ids=ids)
         return AsyncTaskInstance(
             name,
             task,
             stores,
             tolerant,
             offsets,
+            event_clock,
             events=self.events,
             config=self.config.task.asynchronous,
             clock=clock,
             ids=ids,
         )
+
+    def _event_clock(self, task: AnyTask, offsets: Offsets, clock: Clock) -> EventClock:
+        intermediate = {ssp for ssp in offsets if self.config.stream(ssp.system_stream).intermediate}
+        timed = self.config.timers_store is not None
+        idle_ms = self.config.task.watermark_idle_ms if timed or intermediate else self.config.clock.idle_ms
+        exact = timed or isinstance(task, ClockListenerTask)
+        return EventClock(offsets, clock, idle_ms, intermediate=intermediate, exact=exact)
 
     @cached_property
     def events(self) -> EventLoop:
@@ -240,7 +249,7 @@ class ContainerBuilder:
             committer,
             control,
             clock,
-            LoopPeriods(task.window_ms, task.commit_ms, self.config.clock.idle_ms),
+            LoopPeriods(task.window_ms, task.commit_ms),
             self._executor(tasks),
         )
 
@@ -257,7 +266,7 @@ class ContainerBuilder:
         )
 
     def _output_ids(self, task_name: str) -> OutputIds | None:
-        if self.config.task.guarantee is not Guarantee.EFFECTIVELY_ONCE:
+        if not self.config.task.guarantee.outputs_have_ids:
             return None
         job = self.config.name, self.config.id
         return OutputIds(job, task_name, self.config.task.broadcast_inputs, self._clients.stream_id)
@@ -278,8 +287,7 @@ class ContainerBuilder:
         return SizingCollector(self._output_serdes, producer_of, recovery, RecordLimits(self.config, self._clients).of)
 
     def clocks(self, task: TaskInstance, checkpoint: Checkpoint | None, lease: ContainerLease, clock: Clock) -> None:
-        """Give the task its clock's past, the startpoints it follows, and the checkpoints of a state of its own."""
-        task.kept_time_ms = None if checkpoint is None else checkpoint.clock
+        """Give the task the startpoints it follows, and the checkpoints of a state of its own."""
         task.startpoints = {**(checkpoint.startpoints if checkpoint else {}), **self._followed[task.name]}
         task.checkpoints = state_checkpoints_of(self.config, task, self._clients, lease, clock, checkpoint)
 
@@ -299,10 +307,12 @@ class ContainerBuilder:
         task.started(context.replayed)
         if checkpoint is not None:
             count_moves(before, task.committable(), self.metrics)
-        equip(task, self.config, checkpoint, timers, clock)
+        task.event_clock.resume(checkpoint)
+        if timers is not None:
+            task.timers = TaskTimers(timers, task.event_clock, clock, task.requests.interrupt)
         task.sinks = tuple(context.sinks)
         if task.sinks:
-            attempt = TaskAttempt(self.config.key, task.name, epoch, context.ssps)
+            attempt = TaskAttempt(self.config.job_name, task.name, epoch, context.ssps)
             lacking = open_sinks(self.config, task, attempt, checkpoint, context.moved)
             self.metrics.counter(GUARANTEE, "sink-offsets-missing").inc(lacking)
 
@@ -312,7 +322,7 @@ class ContainerBuilder:
         """What commits the container's tasks; `must_own` raises when it is known that they are somebody else's, `confirm`
         asks."""
         guarantee = self.config.task.guarantee
-        inside = self._producers.system if guarantee is Guarantee.EXACTLY_ONCE else None
+        inside = self._producers.system if guarantee.outputs_in_transaction else None
         settings = CommitSettings(self._state_writer(confirm), epoch, clock, self.metrics, must_own, inside)
         return AtMostOnce(settings) if guarantee is Guarantee.AT_MOST_ONCE else CommitProtocol(settings)
 

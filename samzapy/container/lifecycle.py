@@ -248,12 +248,12 @@ class Container:
 
 def progress_of(task: TaskInstance) -> TaskProgress:
     """What the coordinator hears; may be called from any thread."""
-    holding = task.clock.holding
+    clock = task.event_clock
     kept = None if task.checkpoints is None else task.checkpoints.kept
     return TaskProgress(
-        task.time_ms,
-        "" if holding is None else str(holding),
-        task.idle,
+        clock.time_ms,
+        clock.held_by,
+        clock.idle,
         None if kept is None else kept.times,
         kept is not None and kept.open,
     )

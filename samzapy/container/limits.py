@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from samzapy.api.stream import SystemStream
-from samzapy.config.classes import SYSTEMS
 from samzapy.config.job import JobConfig
+from samzapy.config.reading.classes import SYSTEMS
 from samzapy.system.clients import SystemClients
 
 #: What Kafka's client sends at most unless `producer.message.max.bytes` says otherwise.

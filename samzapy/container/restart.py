@@ -17,9 +17,9 @@ from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.config.error_policy import ErrorPolicy, Stage
+from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.job import JobConfig
-from samzapy.config.promises import downgrades
+from samzapy.config.tasks.error_policy import ErrorPolicy, Stage
 from samzapy.container.builder import ContainerBuilder, Plugins
 from samzapy.container.lifecycle import Container
 from samzapy.container.supervision.heartbeat import Heartbeat
@@ -196,7 +196,9 @@ def build_container(
     ownership = Ownership(config, run_id)
     metrics = Registry()
     state = state_transactions(config, has_transactions) if transactions else StateTransactions(None, "task.guarantee")
-    metrics.gauge("promises", "weakened").set(len((*downgrades(config, task_class), *weakened_state(config, state))))
+    metrics.gauge("promises", "weakened").set(
+        len((*guarantee_warnings(config, task_class), *weakened_state(config, state)))
+    )
 
     def build() -> Container:
         clients = job_clients(config, model.id, config.task.transaction_timeout_ms)

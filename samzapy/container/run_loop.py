@@ -22,13 +22,10 @@ from samzapy.api.task import WindowableTask
 from samzapy.clock import Clock
 from samzapy.container.commit.boundaries import BoundedCommits
 from samzapy.container.commit.protocol import CommitProtocol
-from samzapy.container.control.decode import ControlRun
-from samzapy.container.control.upstream import Upstream
-from samzapy.container.idleness import IdleWatch
+from samzapy.container.event_time.control_messages import ControlRun
 from samzapy.container.inputs.inputs import Inputs, Messages
 from samzapy.container.schedule import Schedule
 from samzapy.container.tasks.task_instance import TaskInstance
-from samzapy.container.timing import TaskTiming
 
 #: How long the loop waits for anything without looking at what else there is.
 MAX_WAIT_S = 0.1
@@ -52,12 +49,10 @@ class LoopControl:
 
 @dataclass(frozen=True)
 class LoopPeriods:
-    """Milliseconds between calls of `window`, between commits, and until an input that brings nothing holds no clock.
-    Zero or less: never."""
+    """Milliseconds between calls of `window`, and between commits. Zero or less: never."""
 
     window_ms: int
     commit_ms: int
-    idle_ms: int
 
 
 class TaskExecutor(ABC):
@@ -94,6 +89,10 @@ class TaskExecutor(ABC):
         """Process messages of one partition, or accept them for the turns to come."""
 
     @abstractmethod
+    def skip(self, task: TaskInstance, ssp: SystemStreamPartition, offset: int) -> None:
+        """Go past what is no message of the user's."""
+
+    @abstractmethod
     def advance(self, loop: RunLoop) -> bool:
         """Go on with accepted messages; whether there is more to do right now."""
 
@@ -111,7 +110,7 @@ class TaskExecutor(ABC):
 
     @abstractmethod
     def partition_ended(self, loop: RunLoop, task: TaskInstance, ssp: SystemStreamPartition) -> None:
-        """Let the partition hold the task's clocks back no longer."""
+        """Let the partition hold the task's clock back no longer, once what was polled of it is processed."""
 
     @abstractmethod
     def is_done(self, loop: RunLoop, task: TaskInstance) -> bool:
@@ -152,11 +151,11 @@ class RunLoop:
                 self._by_ssp.setdefault(ssp, []).append(task)
         self._open: Mapping[str, set[SystemStreamPartition]] = {task.name: set(task.offsets) for task in tasks}
         self._windowed = [task for task in tasks if isinstance(task.task, WindowableTask)]
-        self._timed = [(task, task.timing) for task in tasks if task.timing is not None]
-        self._following = [(task, task.upstream) for task in tasks if task.upstream is not None]
+        self._timed = [task for task in tasks if task.timers.can_fire]
+        self._following = [task for task in tasks if task.event_clock.intermediate]
         self._window = Schedule(periods.window_ms if self._windowed else 0, now)
         self._commit = Schedule(periods.commit_ms, now)
-        self._idle = IdleWatch(tasks, periods.idle_ms, now)
+        self._idle = Schedule(min((task.event_clock.look_ms for task in tasks), default=0), now)
         self._told_of_end: set[str] = set()
         self.stopping = False
 
@@ -198,8 +197,8 @@ class RunLoop:
     def due_at(self) -> float:
         """When the next window, commit or wall-clock timer is due, on the monotonic clock; infinity for never."""
         due_at = min(self._window.due_at, self._commit.due_at)
-        for _, timing in self._timed:
-            due_at = min(due_at, self.clock.monotonic() + timing.wait_s())
+        for task in self._timed:
+            due_at = min(due_at, self.clock.monotonic() + task.timers.wait_s())
         return due_at
 
     def window(self) -> None:
@@ -236,7 +235,7 @@ class RunLoop:
     def _take(
         self, task: TaskInstance, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]
     ) -> None:
-        if task.upstream is not None and self._hear(task, task.upstream, ssp, envelopes):
+        if task.event_clock.intermediate and self._hear(task, ssp, envelopes):
             return
         if envelopes[0].offset < task.offsets[ssp]:
             # A broadcast partition is read from the position of the task that is furthest behind.
@@ -247,34 +246,30 @@ class RunLoop:
         """Whether the loop is to end, and a commit may stand here."""
         return (self.stopping or self.should_stop()) and self.commits.possible
 
-    def _hear(
-        self,
-        task: TaskInstance,
-        upstream: Upstream,
-        ssp: SystemStreamPartition,
-        run: Sequence[IncomingMessageEnvelope],
-    ) -> bool:
-        """Take what a task's upstream says; False for messages, which are to be processed."""
+    def _hear(self, task: TaskInstance, ssp: SystemStreamPartition, run: Sequence[IncomingMessageEnvelope]) -> bool:
+        """Take a control message for the task's clock; False for messages, which are to be processed."""
         # A control message is about everything before it, so that is processed first.
         if isinstance(run, ControlRun) and not self._executor.finish(self, task):
             return True
-        if upstream.reopens(ssp):
+        if task.event_clock.reopens(ssp):
             self.inputs.go_on(ssp)
         if not isinstance(run, ControlRun):
             return False
         if run[0].offset >= task.offsets[ssp]:
-            task.skip(ssp, run[0].offset)
-            if upstream.take(ssp, run.control):
+            self._executor.skip(task, ssp, run[0].offset)
+            before = task.event_clock.now
+            if task.event_clock.take(ssp, run.control):
                 self.inputs.finish(ssp)
-            self.follow(task, upstream)
+            self.follow(task, moved=task.event_clock.now != before)
         return True
 
-    def follow(self, task: TaskInstance, upstream: Upstream) -> None:
-        """Tell a task how far event time has come upstream, if it has."""
-        if task.timing is not None:
-            task.timing.follow(upstream.partitions)
-            self.fire(task, task.timing)
-        time_ms = upstream.take_watermark()
+    def follow(self, task: TaskInstance, *, moved: bool) -> None:
+        """Tell a task how far its clock has come: `on_clock` if it has `moved`, then due timers, then `on_watermark`."""
+        if moved:
+            task.tell_time()
+            self.after_call(task)
+        self.fire(task)
+        time_ms = task.event_clock.take_watermark()
         if time_ms is not None and not self.stopping:
             task.watermark(time_ms)
             self.after_call(task)
@@ -284,29 +279,27 @@ class RunLoop:
         now = self.clock.monotonic()
         if self._side is not None:
             self._side.follow(now)
-        if now >= self._idle.due_at:
-            for task in self._idle.look(now):
-                task.tell_time()
-                self.after_call(task)
+        if now >= self._idle.due_at and self._idle.due(now):
+            for task in self.tasks:
+                if task.event_clock.look_for_idle(now):
+                    self.follow(task, moved=True)
         if now >= self._window.due_at and self._window.due(now):
             self.window()
-        for task, upstream in self._following:
-            upstream.look_for_idle()
-            self.follow(task, upstream)
-        for task, timing in self._timed:
-            timing.look_for_idle(now)
-            self.fire(task, timing)
+        for task in self._following:
+            self.follow(task, moved=False)
+        for task in self._timed:
+            self.fire(task)
         if now >= self._commit.due_at and self._commit.due(now):
             self.commit()
 
-    def fire(self, task: TaskInstance, timing: TaskTiming) -> None:
+    def fire(self, task: TaskInstance) -> None:
         """Fire what is due, in the order of time, and what that makes due."""
-        if not timing.is_due():
+        if not task.timers.is_due():
             return
         self._executor.settle(self, task)
-        while not self.stopping and timing.is_due():
+        while not self.stopping and task.timers.is_due():
             fired = 0
-            for timer in timing.take_due():
+            for timer in task.timers.take_due():
                 fired += 1
                 task.fire(timer)
                 if task.requests.pending:
@@ -359,7 +352,7 @@ class RunLoop:
             self.stopping = True
 
     def _tell_of_end(self, task: TaskInstance) -> None:
-        if self._draining or (task.upstream is not None and task.upstream.drained):
+        if self._draining or task.event_clock.drained:
             task.drain()
         else:
             task.end_of_stream()

@@ -15,7 +15,7 @@ def sweep_in_background(config: JobConfig, tasks: Collection[str], clock: Clock)
     ttl_ms = config.placement.orphan_ttl_ms
     if ttl_ms < 0 or not any(store.changelog is not None for store in config.stores.values()):
         return None
-    arguments = (config.logged_store_base_dir, config.key, frozenset(tasks), ttl_ms, clock.wall_ms())
+    arguments = (config.logged_store_base_dir, config.job_name, frozenset(tasks), ttl_ms, clock.wall_ms())
     thread = threading.Thread(target=sweep_orphans, args=arguments, name="samzapy-orphans", daemon=True)
     thread.start()
     return thread

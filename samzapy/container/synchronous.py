@@ -41,24 +41,19 @@ class SynchronousExecutor(TaskExecutor):
         ssp: SystemStreamPartition,
         envelopes: Sequence[IncomingMessageEnvelope],
     ) -> None:
-        done, total, timing, clock = 0, len(envelopes), task.timing, loop.clock
-        if timing is not None:
-            timing.begin(ssp, envelopes)
+        done, total, timers, clock = 0, len(envelopes), task.timers, loop.clock
+        timers.begin(ssp, envelopes)
         while done < total:
             started = clock.monotonic()
             part = envelopes if total <= self._slice and not done else envelopes[done : done + self._slice]
-            if timing is not None:
-                part = timing.until_due(part)
+            part = timers.until_due(part)
             processed = task.process(ssp, part)
             done += processed
-            if timing is not None:
-                timing.passed(ssp, part if processed == len(part) else part[:processed])
             task.collector.hand_over()
             self._resize(processed, clock.monotonic() - started)
             if task.requests.pending:
                 loop.obey(task)
-            if timing is not None:
-                loop.fire(task, timing)
+            loop.fire(task)
             if task.over_budget():
                 loop.commit()
             if done < total:
@@ -66,6 +61,9 @@ class SynchronousExecutor(TaskExecutor):
             if loop.may_stop():
                 loop.stopping = True
                 return
+
+    def skip(self, task: TaskInstance, ssp: SystemStreamPartition, offset: int) -> None:
+        task.skip(ssp, offset)
 
     def advance(self, loop: RunLoop) -> bool:
         return False
@@ -80,14 +78,7 @@ class SynchronousExecutor(TaskExecutor):
         return ""
 
     def partition_ended(self, loop: RunLoop, task: TaskInstance, ssp: SystemStreamPartition) -> None:
-        if task.clock.set_aside(ssp):
-            task.tell_time()
-            loop.after_call(task)
-        if task.upstream is not None:
-            task.upstream.set_aside(ssp)
-            loop.follow(task, task.upstream)
-        if task.timing is not None and task.timing.event_clock.set_aside(ssp):
-            loop.fire(task, task.timing)
+        loop.follow(task, moved=task.event_clock.end(ssp))
 
     def is_done(self, loop: RunLoop, task: TaskInstance) -> bool:
         return True

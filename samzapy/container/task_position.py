@@ -1,4 +1,4 @@
-"""Where a task stands: in its inputs, and in event time."""
+"""Where a task stands in its inputs."""
 
 from __future__ import annotations
 
@@ -6,30 +6,18 @@ from collections.abc import Mapping
 
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.container.event_clock import EventClock
 
 
 class TaskPosition:
-    """`offsets` holds the next offset to process of each partition. `clock` is the event time since the task has started,
-    `kept_time_ms` that of its last life; `idle`: none of its partitions brings anything; `ended`: nor ever will.
-    `startpoints`: the ids of those it has followed."""
+    """`offsets` holds the next offset to process of each partition. `startpoints` are the ids of those it has followed."""
 
-    __slots__ = ("_replayed", "_serialized", "clock", "ended", "idle", "kept_time_ms", "offsets", "startpoints")
+    __slots__ = ("_replayed", "_serialized", "offsets", "startpoints")
 
     def __init__(self, offsets: dict[SystemStreamPartition, int]) -> None:
         self.offsets = offsets
-        self.clock = EventClock(offsets)
-        self.idle = self.ended = False
-        self.kept_time_ms: int | None = None
         self.startpoints: Mapping[SystemStreamPartition, str] = {}
         self._replayed: Mapping[SystemStreamPartition, int] = {}
         self._serialized: Mapping[SystemStreamPartition, int] = dict(offsets)
-
-    @property
-    def time_ms(self) -> int | None:
-        """The task's clock, never before that of its last life; None before it has one."""
-        now = self.clock.now
-        return self.kept_time_ms if now is None else max(now, self.kept_time_ms or now)
 
     def committable(self) -> dict[SystemStreamPartition, int]:
         """The offsets to commit: where the task stands, but nothing goes back while it replays."""
@@ -54,8 +42,3 @@ class TaskPosition:
     def replay(self, committed: Mapping[SystemStreamPartition, int]) -> None:
         """The task starts before these offsets, which were committed, for a state of its own."""
         self._replayed = dict(committed)
-
-    def advance_clock(self, last: IncomingMessageEnvelope) -> None:
-        """`last` is processed; nothing happens while the position is before it still."""
-        if last.event_time >= 0 and self.offsets[last.ssp] > last.offset:
-            self.clock.advance(last.ssp, last.event_time)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.config.promises import Downgrade
+from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.coordinator.attempt import AttemptProcess, Overdue
 from samzapy.coordinator.clocks import Clocks, KeptClocks
 from samzapy.coordinator.leases import ContainerState, Leases
@@ -32,7 +32,7 @@ class Coordinator:
         lease_s: float,
         clock: Clock = SYSTEM_CLOCK,
         *,
-        downgrades: tuple[Downgrade, ...] = (),
+        downgrades: tuple[GuaranteeWarning, ...] = (),
         clocks: KeptClocks | None = None,
         stall_s: float = 120.0,
         epoch: int | None = None,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from html import escape
 
 from samzapy.api.lease import TaskProgress
-from samzapy.config.promises import COUNTS
+from samzapy.config.guarantee_warnings import COUNTS
 from samzapy.coordinator.clocks import ClockStatus, as_text
 from samzapy.coordinator.progress import ContainerStatus, JobStatus
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from samzapy.api.lease import ContainerReport
-from samzapy.config.promises import COUNTS, Downgrade
+from samzapy.config.guarantee_warnings import COUNTS, GuaranteeWarning
 from samzapy.coordinator.clocks import ClockStatus
 
 
@@ -69,7 +69,7 @@ class JobStatus:
     restored: tuple[RestoredStore, ...]
     failures: tuple[ContainerFailure, ...]
     failed: int = 0
-    downgrades: tuple[Downgrade, ...] = ()
+    downgrades: tuple[GuaranteeWarning, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     standbys: tuple[ContainerStatus, ...] = ()
     clocks: ClockStatus = field(default_factory=ClockStatus)

@@ -14,10 +14,9 @@ import psutil
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.devkafka import state
-from samzapy.devkafka.java import find_java
-from samzapy.devkafka.probe import answers, free_port, is_free
-from samzapy.devkafka.resolve import kafka_class_path
+from samzapy.devkafka.runtime import find_java, kafka_class_path
 from samzapy.devkafka.server import JVM_OPTIONS, Listener, new_cluster_id, server_properties
+from samzapy.devkafka.state import answers, free_port, is_free
 from samzapy.errors import EnvironmentFailure
 
 _LONGEST_START_S = 90.0
@@ -29,11 +28,11 @@ class DevBroker:
     """The broker of `folder`; several objects, in several processes, may stand for the same one.
 
     `port` 0 means the folder's last port, or a free one. A broker outlives its starter unless it is `tied` to it.
-    `listeners` are addresses beside `port`, `properties` further lines of its `server.properties`; `cluster_id` is that
-    of the cluster which the node is one of, where it is not the only one.
+    `listeners` are addresses beside `port`; `properties` are further lines of `server.properties`. A node of a larger
+    cluster gets the `cluster_id` that all its nodes share.
     """
 
-    def __init__(  # where it listens, and what it is told
+    def __init__(  # addresses and settings
         self,
         folder: Path,
         port: int = 0,

@@ -1,4 +1,4 @@
-"""What the development broker's process is told."""
+"""Writes the configuration of the development broker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ JVM_OPTIONS = (
 
 class Listener(NamedTuple):
     """A further address of the broker, on loopback like the others. `name` is its own (`PROXIED`), `protocol` one of
-    PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL; clients are told to come to `advertised_port`, by default the port itself."""
+    PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL; clients connect to `advertised_port`, by default the port itself."""
 
     name: str
     protocol: str

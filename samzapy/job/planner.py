@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import AnyTask, CopartitionedTask
 from samzapy.config.job import JobConfig
-from samzapy.config.task import BROADCAST_INPUTS, INPUTS
+from samzapy.config.tasks.task import BROADCAST_INPUTS, INPUTS
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.job.expansion import InputPartitions, home, is_late
 from samzapy.job.model import ContainerModel, JobModel, TaskModel, standby_id

@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from samzapy.api.system import SystemSettings
-from samzapy.config import checkpoint, task
-from samzapy.config.classes import FILE_CHECKPOINTS
-from samzapy.config.guarantee import Guarantee
+from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
-from samzapy.config.promises import Downgrade
+from samzapy.config.reading.classes import FILE_CHECKPOINTS
+from samzapy.config.tasks import checkpoint, task
 from samzapy.errors import ConfigError, ConfigProblem
 
 
@@ -56,7 +55,7 @@ def refused(system: str, detail: str) -> StateTransactions:
     return StateTransactions(None, f"systems.{system}.samza.factory", detail)
 
 
-def weakened_state(job: JobConfig, state: StateTransactions) -> tuple[Downgrade, ...]:
+def weakened_state(job: JobConfig, state: StateTransactions) -> tuple[GuaranteeWarning, ...]:
     """What it means for the job's promise that no transaction carries its state; nothing without such state."""
     if state.system is not None or not any(store.changelog for store in job.stores.values()):
         return ()
@@ -64,7 +63,7 @@ def weakened_state(job: JobConfig, state: StateTransactions) -> tuple[Downgrade,
         f"{state.reason or 'no transactions'}: changelogs and checkpoints are not one transaction, so state may hold "
         "inputs twice, and may go back while two runs overlap"
     )
-    return (Downgrade(state.key, message),)
+    return (GuaranteeWarning(state.key, message),)
 
 
 def _obstacles(job: JobConfig, has_transactions: Callable[[SystemSettings], bool]) -> Iterator[ConfigProblem]:
@@ -86,6 +85,6 @@ def _obstacles(job: JobConfig, has_transactions: Callable[[SystemSettings], bool
             message = f"{needs}every changelog on system '{system}', where the checkpoints are"
             yield ConfigProblem(f"stores.{store.name}.changelog", str(store.changelog), message)
     letters = job.task.errors.dead_letters
-    if job.task.guarantee is Guarantee.EXACTLY_ONCE and letters is not None and letters.system != system:
+    if job.task.guarantee.outputs_in_transaction and letters is not None and letters.system != system:
         message = f"{needs}dead letters on system '{system}', where the checkpoints are"
         yield ConfigProblem("task.dead.letter.stream", str(letters), message)

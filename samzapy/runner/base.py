@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
-from samzapy.config.promises import Downgrade
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.coordinator.progress import JobStatus
 from samzapy.errors import SamzapyError
@@ -26,7 +26,7 @@ class JobFailed(SamzapyError):
 @dataclass(frozen=True)
 class PreparedJob:
     """A job whose surroundings were checked and created. `ends`: where each partition ends, None for an endless run.
-    `run_id`: what the run is written down as beside the checkpoints, None where it is not. `downgrades`: what makes its
+    `run_id`: what the run is written down as beside the checkpoints, None where it is not. `guarantee_warnings`: what makes its
     guarantee mean less than it says. `clocks`: how far earlier runs have come in event time. `transactions`: False where a
     system has refused the job's transactional ids. `epoch`: those of the run's attempts are greater; None where it is not
     written down. `lease_ms`: how long its containers may go on unseen where nothing fences them, 0 where it is fenced."""
@@ -36,7 +36,7 @@ class PreparedJob:
     ends: Mapping[SystemStreamPartition, int] | None = None
     warnings: tuple[str, ...] = ()
     run_id: str | None = None
-    downgrades: tuple[Downgrade, ...] = ()
+    guarantee_warnings: tuple[GuaranteeWarning, ...] = ()
     clocks: KeptClocks = field(default_factory=KeptClocks)
     transactions: bool = True
     epoch: int | None = None

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from samzapy.api.engine import StorageEngineFactory
-from samzapy.config import checkpoint, state_checkpoint
 from samzapy.config.job import BASE_DIR_VARIABLE, LOGGED_STORE_BASE_DIR, NON_LOGGED_STORE_BASE_DIR, JobConfig
+from samzapy.config.tasks import checkpoint, state_checkpoint
 from samzapy.errors import EnvironmentFailure
 from samzapy.runner.spark.master import Master
 
@@ -38,7 +38,7 @@ def check_folders(config: JobConfig, engines: Mapping[str, StorageEngineFactory]
     """
     found = []
     for key, base, least in _folders(config, engines):
-        reason = _reason(base.expanduser() / config.key, least)
+        reason = _reason(base.expanduser() / config.job_name, least)
         if reason is not None:
             found.append(f"{key}: {reason}, got '{base}'")
     if found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.config.placement import COPIES
+from samzapy.config.job import COPIES
 from samzapy.container.restart import RestartingContainer, build_container
 from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
@@ -64,7 +64,7 @@ class LocalRunner(Runner):
             config.name,
             spec,
             config.spark.lease_ms / 1000,
-            downgrades=prepared.downgrades,
+            downgrades=prepared.guarantee_warnings,
             clocks=prepared.clocks,
             stall_s=config.clock.stall_ms / 1000,
             epoch=prepared.epoch,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from samzapy.api.serde import Serde, SerdeFactory
-from samzapy.config.classes import SERDES
 from samzapy.config.job import JobConfig
-from samzapy.config.serializers import CLASS, unknown_serde
+from samzapy.config.reading.classes import SERDES
+from samzapy.config.streams.serdes import CLASS, unknown_serde
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError
 from samzapy.plugins import PluginError, load_class
 

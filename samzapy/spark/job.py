@@ -12,10 +12,10 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from samzapy.admin.user_code import add_import_paths
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, ConfigProblem
-from samzapy.runner.import_path import add_import_paths
 
 #: The path of a job file, its flat pairs, or the checked job.
 Job = Path | str | Mapping[str, str] | JobConfig

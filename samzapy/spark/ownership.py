@@ -5,23 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import replace
 
+from samzapy.admin.positions import MEMBER
+from samzapy.admin.take_over import take_over_by_tool
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
-from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.container.outputs.producers import fence
-from samzapy.container.supervision.job_ownership import Ownership, this_run
+from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.errors import SamzapyError
 from samzapy.job.expansion import to_json
-from samzapy.job.transactions import state_transactions
-from samzapy.runner.positions import MEMBER
-from samzapy.runner.running import NO_DRIVER
-from samzapy.runner.take_over import take_over
 from samzapy.spark.partition_writer import write_clients, writer_id, writer_member
 from samzapy.spark.tasks import JobTasks
 from samzapy.system.clients import SystemClients
-from samzapy.system.factories import has_transactions
 
 _LOG = logging.getLogger(__name__)
 
@@ -38,13 +33,9 @@ def own(
 
     Without transactions nothing fences such a run: then `wait` for as many seconds as it takes to notice.
     """
-    run = replace(this_run(SYSTEM_CLOCK), pid=NO_DRIVER)
-    checkpoints.start()
     members = [MEMBER, *map(writer_member, tasks.names)]
-    state = state_transactions(config, has_transactions)
-    claim = take_over(config, clients, checkpoints, state, members, list(tasks.names.values()), wait, run=run)
-    if unseen and claim.state.system is None and not claim.waited:
-        wait(config.spark.lease_ms / 1000)
+    names = list(tasks.names.values())
+    claim = take_over_by_tool(config, clients, checkpoints, members, names, wait, unseen=bool(unseen))
     if checkpoints.read_changelog_partitions() != tasks.changelog_partitions:
         checkpoints.write_changelog_partitions(tasks.changelog_partitions)
     inputs = to_json(tasks.inputs)

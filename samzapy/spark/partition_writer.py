@@ -29,7 +29,7 @@ def writer_member(number: int) -> str:
 
 def writer_id(config: JobConfig, number: int) -> str:
     """The transactional id of that writer."""
-    return transactional_id(config.key, writer_member(number))
+    return transactional_id(config.job_name, writer_member(number))
 
 
 @dataclass(frozen=True)

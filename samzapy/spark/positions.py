@@ -6,16 +6,14 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 
+from samzapy.admin.positions import chosen_inputs, write_checkpoints
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager
-from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OffsetRange
 from samzapy.checkpoint.target import Positions, Target
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.transactions import state_transactions
-from samzapy.runner.positions import chosen_inputs, write_checkpoints
 from samzapy.spark.tasks import JobTasks
 from samzapy.system.clients import SystemClients
 from samzapy.system.factories import has_transactions
@@ -30,10 +28,7 @@ def starting_positions(
     """
     if config.task.checkpoint is None:
         raise ConfigError([ConfigProblem("task.checkpoint.factory", "none", "the job keeps no positions")])
-    logs: dict[SystemStreamPartition, OffsetRange] = {}
-    ssps = {ssp for task in tasks.model.tasks for ssp in task.ssps}
-    for system in sorted({ssp.system for ssp in ssps}):
-        logs.update(clients.admin(system).offsets(sorted(ssp for ssp in ssps if ssp.system == system)))
+    logs = clients.offsets(ssp for task in tasks.model.tasks for ssp in task.ssps)
     named = {"": wanted} if isinstance(wanted, str) else wanted
     found: Positions = {}
     for name, target in named.items():

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from samzapy.admin.job_check import existing
 from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
-from samzapy.errors import ConfigError, ConfigProblem, UnknownStream
+from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.expansion import InputPartitions, follow_growth, from_json
 from samzapy.job.model import JobModel
 from samzapy.job.planner import keeps_state, plan
@@ -36,12 +37,10 @@ class JobTasks:
 def job_tasks(config: JobConfig, clients: SystemClients, checkpoints: CheckpointManager) -> JobTasks:
     """The tasks, planned as a start does, changing nothing. Raises UnknownStream for an input that does not exist,
     EnvironmentFailure for one that has grown to a number the job's state cannot follow."""
-    counts = {}
-    for stream in config.task.inputs:
-        description = clients.admin(stream.system).describe(stream.stream)
-        if description is None:
-            raise UnknownStream(*stream)
-        counts[stream] = description.partitions
+    counts = {
+        stream: existing(stream, lambda each: clients.admin(each.system).describe(each.stream)).partitions
+        for stream in config.task.inputs
+    }
     previous = checkpoints.read_changelog_partitions()
     known = from_json(checkpoints.read_record(JobRecord.INPUTS))
     inputs = follow_growth(known, counts, keeps_state=keeps_state(config))

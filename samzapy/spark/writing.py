@@ -8,9 +8,9 @@ from threading import Event
 
 from pyspark.sql import DataFrame
 
+from samzapy.admin.running import refuse_if_running
 from samzapy.checkpoint.target import Positions
 from samzapy.container.job_records import open_job
-from samzapy.runner.running import refuse_if_running
 from samzapy.spark.bootstrap import Bootstrap, refuse_speculation, writable_store
 from samzapy.spark.job import Job, checked_job
 from samzapy.spark.ownership import own

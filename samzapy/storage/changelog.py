@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, SystemAdmin
-from samzapy.config.access_log import access_log_stream
 from samzapy.config.stores import StoreConfig
+from samzapy.config.stores.changelogs import access_log_stream
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, UnknownStream
 
 _SEGMENT_BYTES = 536_870_912

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from samzapy.api.engine import StorageEngine
 from samzapy.clock import Clock
-from samzapy.config.local_files import LocalFiles
+from samzapy.config.stores.store import LocalFiles
 
 
 class Flushing:

@@ -46,7 +46,7 @@ def local_directories(config: JobConfig, store: str, folder: Path) -> list[Path]
     """The directories of the store's tasks below `folder`, which may also be one of them. Raises EnvironmentFailure."""
     if (folder / "CURRENT").is_file():
         return [folder]
-    parent = store_directory(folder, config.key, store, "task").parent
+    parent = store_directory(folder, config.job_name, store, "task").parent
     directories = sorted(path.parent for path in parent.glob("*/CURRENT") if not lies_beside(path.parent))
     if not directories:
         raise EnvironmentFailure(f"{parent}: there is no local store here")

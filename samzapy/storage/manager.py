@@ -14,9 +14,8 @@ from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemAdmin, SystemConsumer, SystemProducer
 from samzapy.clock import Clock
-from samzapy.config import backup
 from samzapy.config.job import JobConfig
-from samzapy.config.stores import StoreConfig
+from samzapy.config.stores import StoreConfig, backup
 from samzapy.errors import ConfigError, ConfigProblem, StoreError
 from samzapy.plugins import PluginError, load_class
 from samzapy.storage.backup import BackupUnavailable, check_folder

@@ -11,10 +11,10 @@ from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamDescription, SystemAdmin, SystemConsumer
 from samzapy.clock import Clock
-from samzapy.config.error_policy import Stage
 from samzapy.config.job import JobConfig
-from samzapy.config.store_sources import StoreSource
 from samzapy.config.stores import StoreConfig
+from samzapy.config.stores.sources import StoreSource
+from samzapy.config.tasks.error_policy import Stage
 from samzapy.errors import EnvironmentFailure
 from samzapy.storage.acceptance import Acceptance
 from samzapy.storage.backup import TaskBackups
@@ -121,7 +121,7 @@ class StoreOpener:
         self._engines = engines
         self._serdes = serdes
         self._clock = clock
-        self._job = config.key
+        self._job = config.job_name
         self._backups = TaskBackups(self._job, task.name, clock)
         self._logged = LocalStores(config.logged_store_base_dir, self._job, task.name, lock_wait_s)
         self._opened: list[_Opened] = []

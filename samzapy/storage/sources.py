@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamDescription, SystemAdmin
-from samzapy.config.store_sources import StoreSource
+from samzapy.config.stores.sources import StoreSource
 from samzapy.errors import EnvironmentFailure, UnknownPartition, UnknownStream
 from samzapy.storage.marker import Marker, StoreIdentity, foreign
 

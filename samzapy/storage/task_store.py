@@ -9,8 +9,8 @@ from samzapy.api.engine import Changes, StorageEngine
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.clock import Clock
-from samzapy.config.access_log import access_log_stream
-from samzapy.config.local_files import LocalFiles
+from samzapy.config.stores.changelogs import access_log_stream
+from samzapy.config.stores.store import LocalFiles
 from samzapy.errors import StoreError
 from samzapy.storage.backup import StoreBackup
 from samzapy.storage.changelog_end import ChangelogEnd

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.engine import EngineSettings, StorageEngineFactory
 from samzapy.config.job import JobConfig
-from samzapy.config.serializers import key_identity, serde_identity
 from samzapy.config.stores import StoreConfig
+from samzapy.config.streams.serdes import key_identity, serde_identity
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.storage.views.engine import chosen_serdes
 

@@ -1,4 +1,4 @@
-"""What users test their tasks with; the product's own tests use it too.
+"""The test kit for users' tasks; the product's own tests use it too.
 
     TaskTestDriver    a task, a message at a time: time, commits and crashes in the test's hands
     TestRunner        a whole job over given inputs, to its end
@@ -10,9 +10,9 @@ As fixtures of pytest: see samzapy.pytest_plugin.
 
 from samzapy.testing.clock import ManualClock
 from samzapy.testing.driver import TaskTestDriver
-from samzapy.testing.outputs import Outputs
 from samzapy.testing.runner import FinishedRun, Input, TestRunner
 from samzapy.testing.store import OpenStore, open_store
+from samzapy.testing.streams import Outputs
 
 __all__ = [
     "FinishedRun",

@@ -1,4 +1,7 @@
-"""One start of a tested job's tasks, in steps, and the ways it can end."""
+"""Starts a tested job's tasks once, in steps, and ends them in each way a container can end.
+
+The clock of a tested job stands still, so a task that never comes to rest is measured in real time.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pathlib import Path
 
 from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.checkpoint import manager_for
-from samzapy.clock import Clock
+from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.container.asynchronous.event_loop import EventLoop
 from samzapy.container.builder import ContainerBuilder, Plugins
 from samzapy.container.lifecycle import Container
@@ -27,12 +30,31 @@ from samzapy.storage.manager import load_engines
 from samzapy.system.clients import job_clients
 from samzapy.system.factories import has_transactions
 from samzapy.testing.image import put_back, take_image
-from samzapy.testing.patience import PatientEventLoop
 from samzapy.testing.system import Line, TestedSystemFactory
 
 
+class PatientEventLoop(EventLoop):
+    """Raises TimeoutError when no message has ended for `patience_s` seconds of waiting."""
+
+    def __init__(self, patience_s: float) -> None:
+        super().__init__()
+        self._patience_s = patience_s
+        self._waited_s = 0.0
+
+    def run(self, timeout_s: float) -> None:
+        began = SYSTEM_CLOCK.monotonic()
+        super().run(timeout_s)
+        self._waited_s += SYSTEM_CLOCK.monotonic() - began
+        if self._waited_s > self._patience_s:
+            raise TimeoutError(f"no message in flight has ended within {self._patience_s:g} s (real time)")
+
+    def news(self) -> None:
+        self._waited_s = 0.0
+        super().news()
+
+
 class _Lease(ContainerLease):
-    """Nobody else wants the container."""
+    """A lease that no other attempt takes."""
 
     duration_s = float("inf")
 
@@ -58,8 +80,10 @@ class _PatientBuilder(ContainerBuilder):
 
 
 class Attempt:
-    """All tasks of the job in one container, which somebody else turns; ended by `finish`, `crash` or `give_up`, or by the
-    first call of `alive` that raises."""
+    """All tasks of the job in one container; the caller turns its run loop.
+
+    It ends by `finish`, `crash` or `give_up`, or by the first call inside `alive` that raises.
+    """
 
     def __init__(self, prepared: PreparedJob, epoch: int, clock: Clock, state: Path, patience_s: float) -> None:
         """`epoch`: larger than any earlier attempt's; `state`: the folder of the stores; `patience_s`: how long, in real
@@ -95,7 +119,7 @@ class Attempt:
 
     @contextmanager
     def alive(self) -> Iterator[None]:
-        """What is done inside is the container's doing: if it raises, the attempt has ended, without a commit."""
+        """Calls of the container: if one raises, the attempt has ended without a commit."""
         try:
             yield
         except BaseException:
@@ -112,17 +136,17 @@ class Attempt:
         self.running = False
 
     def give_up(self) -> None:
-        """Close everything without a commit; the tasks are told."""
+        """Close the tasks and everything else without a commit."""
         self.running = False
         self._container.abandon()
 
     def crash(self) -> None:
-        """End as a SIGKILL would: the tasks are not told, and what a disk would have had at this instant is all that is left."""
+        """End as a SIGKILL would: no task is closed, and only the files of this instant are left."""
         self._cut()
         self._vanish()
 
     def die(self, point: str) -> None:
-        """What an armed fail point does: the crash is now, and whatever is still called until it is noticed is in vain."""
+        """Crash at an armed fail point: calls after this instant have no effect."""
         self._cut()
         raise FailPointReached(point)
 

@@ -19,10 +19,8 @@ from samzapy.failpoints import arm, disarm
 from samzapy.runner.prepare import prepare
 from samzapy.testing.attempt import Attempt
 from samzapy.testing.clock import ManualClock
-from samzapy.testing.job import JobSource
-from samzapy.testing.outputs import Outputs
-from samzapy.testing.streams import Partitions
-from samzapy.testing.workbench import Workbench
+from samzapy.testing.job import JobSource, Workbench
+from samzapy.testing.streams import Outputs, Partitions
 
 
 @final

@@ -1,4 +1,4 @@
-"""What a killed process leaves on its disk."""
+"""Copies a folder as a killed process would leave it, and puts the copy back."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def _state(folder: Path) -> _State:
 
 
 def put_back(image: Path, folder: Path) -> None:
-    """Let `folder` be what `image` was taken of; whoever had it open has closed it."""
+    """Replace `folder` by its `image`; no process may have it open."""
     shutil.rmtree(folder)
     image.rename(folder)

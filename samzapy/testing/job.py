@@ -1,22 +1,33 @@
-"""From a job to the same job with nothing outside the test: its streams in this process, its files in one folder."""
+"""Isolates a job for a test: its streams in this process, its files in one folder, its task class by a name.
+
+`name_of` names any task class, also one that was made in a function; this module then serves the class by that name.
+"""
 
 from __future__ import annotations
 
+import shutil
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
+from weakref import WeakValueDictionary
 
 from samzapy.api.task import AnyTask
+from samzapy.clock import Clock
 from samzapy.config import job as job_keys
-from samzapy.config import source as job_files
-from samzapy.config import systems as system_keys
-from samzapy.config import task as task_keys
 from samzapy.config.job import JobConfig
-from samzapy.config.kinds import is_name, split_list
 from samzapy.config.loader import load_job
+from samzapy.config.reading import properties as job_files
+from samzapy.config.reading.keys import is_name, split_list
+from samzapy.config.streams import systems as system_keys
+from samzapy.config.tasks import task as task_keys
+from samzapy.plugins import PluginError, split_path
+from samzapy.testing.streams import Partitions, Streams
 from samzapy.testing.system import FACTORY
-from samzapy.testing.task_names import name_of
 
 #: A job file (by path), or its flat pairs.
 JobSource = Mapping[str, str] | Path | str
@@ -72,3 +83,65 @@ def _below(folder: Path, job: JobConfig) -> JobConfig:
 def state_folder(folder: Path) -> Path:
     """Where the stores of a tested job are."""
     return folder / "state"
+
+
+_numbers = count(1)
+_given: WeakValueDictionary[str, type[AnyTask]] = WeakValueDictionary()
+
+
+def name_of(task: type[AnyTask]) -> str:
+    """A class path that loads `task` in this process, as long as the class is alive."""
+    path = f"{task.__module__}:{task.__qualname__}"
+    try:
+        module, name = split_path(path)
+        if getattr(sys.modules.get(module), name, None) is task:
+            return path
+    except PluginError:
+        pass
+    name = f"{task.__name__}_{next(_numbers)}"
+    _given[name] = task
+    return f"{__name__}:{name}"
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        return _given[name]
+    except KeyError:
+        raise AttributeError(name) from None
+
+
+class Workbench:
+    """One job, and everything it needs, for one test. `close` leaves nothing behind."""
+
+    def __init__(
+        self,
+        task: type[AnyTask] | None,
+        config: JobSource,
+        overrides: Mapping[str, str] | None,
+        partitions: Partitions,
+        clock: Clock,
+    ) -> None:
+        """As `tested_job`; what the job reads is created, with `partitions`. Raises ConfigError with every problem."""
+        self._task = task  # keeps a class alive that only the kit has a name for
+        self._folder = Path(tempfile.mkdtemp(prefix="samzapy-test-"))
+        try:
+            self.job = tested_job(task, config, overrides, self._folder)
+            self.streams = Streams(self.job, clock)
+        except BaseException:
+            shutil.rmtree(self._folder)
+            raise
+        try:
+            self.streams.create_inputs(partitions)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def state(self) -> Path:
+        """The folder of the stores."""
+        return state_folder(self._folder)
+
+    def close(self) -> None:
+        """Remove the files, and forget the clusters; `streams` can still be read. Closing twice is allowed."""
+        self.streams.forget()
+        shutil.rmtree(self._folder, ignore_errors=True)

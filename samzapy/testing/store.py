@@ -206,7 +206,7 @@ class OpenStore:
     def directory(self) -> Path:
         """Where the local files are, if the engine keeps any."""
         job = self._job
-        return store_directory(job.logged_store_base_dir, job.key, self._name, _TASK)
+        return store_directory(job.logged_store_base_dir, job.job_name, self._name, _TASK)
 
     @property
     def _config(self) -> StoreConfig:

@@ -1,4 +1,4 @@
-"""A tested job's streams, as somebody outside the job writes and reads them."""
+"""Writes and reads the streams of a tested job from outside the job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,26 @@ from samzapy.storage.views.engine import entry_serdes
 from samzapy.system.memory.cluster import MemoryCluster
 from samzapy.system.memory.factory import MemorySystemFactory
 from samzapy.system.partitioner import partition_of
-from samzapy.testing.outputs import Outputs
+
+
+class Outputs(list[IncomingMessageEnvelope]):
+    """Envelopes, one partition after the other and in order within each: with key, message, position, time, headers."""
+
+    @property
+    def messages(self) -> list[Any]:
+        """The messages alone."""
+        return [envelope.message for envelope in self]
+
+    @property
+    def keys(self) -> list[Any]:
+        """The keys alone."""
+        return [envelope.key for envelope in self]
+
+    @property
+    def pairs(self) -> list[tuple[Any, Any]]:
+        """(key, message) of each."""
+        return [(envelope.key, envelope.message) for envelope in self]
+
 
 _BATCH = 10_000
 
@@ -188,7 +207,7 @@ def _by_name(partitions: Partitions) -> Mapping[str, int]:
 
 
 def _dated(envelopes: list[IncomingMessageEnvelope]) -> list[IncomingMessageEnvelope]:
-    """Nobody has waited for them: they arrived when they were made."""
+    """Envelopes without waiting time: they arrived when they were made."""
     return [envelope._replace(arrival_time=envelope.event_time) for envelope in envelopes]
 
 

@@ -17,8 +17,10 @@ FACTORY = "samzapy.testing.system:TestedSystemFactory"
 
 
 class Line:
-    """What connects the clients of one attempt with their cluster. Once it is cut, nothing they do arrives any more, as
-    after a SIGKILL: no abort, no last flush."""
+    """The connection between the clients of one attempt and their cluster.
+
+    A line that is cut lets nothing through, as after a SIGKILL: no abort, no last flush.
+    """
 
     def __init__(self) -> None:
         self.is_cut = False

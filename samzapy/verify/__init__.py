@@ -1,11 +1,15 @@
-"""What `samzapy verify` runs: a workload whose outcome tells everything, faults while it runs, and independent checkers.
+"""`samzapy verify`: a job whose outcome is known, faults while it runs, and independent checkers.
 
-workload     seeded events, and the fold that says what must become of them
-task         the job's task; job: its properties
-schedule     which faults, and when, drawn from a seed
-faults       SIGKILL, SIGSTOP and broker bounces, of our own processes only
-scenario     one job from its first event to the verdict; feeder and watcher beside it
-evidence     what is read afterwards: inputs, outputs, changelogs, local stores, checkpoints
-checkers     pure functions over that evidence; promises: which of their findings a guarantee allows
-campaign     the scenarios of one command; soak: random ones until the time is over
+workload     seeded events with their partitions, and the job's task
+job          the job's properties
+schedule     which faults strike, and when, drawn from a seed
+target       the system and the master, and the faults that are possible there
+processes    the fault harness: processes of a job, started, watched, killed, stopped
+faults       strikes our own processes and our own broker, nothing else
+scene        one job while it runs; traffic: the clients beside it
+scenario     one job from its first event to the verdict
+streams      reads the streams and stores of a finished job as evidence
+evidence     the records that the checkers look at; oracle: what the inputs must lead to
+checkers     pure functions over that evidence; promises: the findings that a guarantee allows
+campaign     the scenarios of one command, and their table
 """

@@ -1,10 +1,10 @@
-"""The scenarios of one command, one after the other; or random ones until the time is over."""
+"""Runs the scenarios of one command, or random ones until the time is over, and lays out their results as a table."""
 
 from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
@@ -46,7 +46,7 @@ def soak(
 
 
 class Campaign:
-    """Runs plans on one target, each in a folder of its own below `folder`; what broke no promise is removed."""
+    """Runs plans on one target, each in its own folder below `folder`; keeps only the folders of broken promises."""
 
     def __init__(self, target: Target, folder: Path, listener: Listener) -> None:
         self._target = target
@@ -62,3 +62,70 @@ class Campaign:
         if row.kept:
             shutil.rmtree(folder, ignore_errors=True)
         return row
+
+
+COLUMNS = (
+    "scenario",
+    "events",
+    "faults",
+    "lost",
+    "duplicated",
+    "reordered",
+    "mismatches",
+    "recovery s",
+    "verdict",
+)
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """A scenario's line; `recovery s` is the longest."""
+    count = row.verdict.count
+    return (
+        row.plan.scenario,
+        f"{row.plan.events:,}",
+        str(len(row.struck)),
+        f"{count('loss'):,}",
+        f"{count('duplicates'):,}",
+        f"{count('order'):,}",
+        f"{row.verdict.mismatches:,}",
+        f"{max(row.recovery_s):.1f}" if row.recovery_s else "",
+        row.word,
+    )
+
+
+def totals(rows: Sequence[Row], name: str = "all") -> tuple[str, ...]:
+    """The sum of the lines."""
+
+    def total(check: str) -> str:
+        return f"{sum(row.verdict.count(check) for row in rows):,}"
+
+    slowest = max((seconds for row in rows for seconds in row.recovery_s), default=0.0)
+    return (
+        name,
+        f"{sum(row.plan.events for row in rows):,}",
+        str(sum(len(row.struck) for row in rows)),
+        total("loss"),
+        total("duplicates"),
+        total("order"),
+        f"{sum(row.verdict.mismatches for row in rows):,}",
+        f"{slowest:.1f}" if slowest else "",
+        "kept" if all(row.kept for row in rows) else "BROKEN",
+    )
+
+
+def by_guarantee(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    """The lines of a soak: a total for each guarantee, with the rounds it had."""
+    lines = []
+    for guarantee in dict.fromkeys(row.plan.guarantee for row in rows):
+        own = [row for row in rows if row.plan.guarantee is guarantee]
+        lines.append(totals(own, f"{guarantee.value} ({len(own)})"))
+    return lines
+
+
+def remarks(rows: Iterable[Row]) -> list[str]:
+    """Each violation, and why a job that was not killed had to be started again: the table has no room for them."""
+    lines = []
+    for row in rows:
+        lines += [f"{row.plan}: {finding}" for finding in row.verdict.violations]
+        lines += [f"{row.plan}: the job ended by itself and was started again: {why}" for why in row.gave_up]
+    return lines

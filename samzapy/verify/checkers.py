@@ -1,7 +1,7 @@
-"""Pure functions from evidence to findings; each looks for one thing and says how often and where first.
+"""Pure functions from evidence to findings: each looks for one thing, counts it, and keeps the first example.
 
-What they find is a fact. Whether it breaks a promise is decided in `promises`, except where a guarantee changes what is
-right itself: sums and state, which at-most-once may fall short of, and at-least-once may exceed where no transaction
+A finding is a fact; `promises` decides whether it breaks a promise. Sums and state are the exception, because the
+guarantee changes the right answer: at-most-once may fall short, and at-least-once may exceed it where no transaction
 carries the state.
 """
 
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
 from samzapy.config.guarantee import Guarantee
 from samzapy.verify.evidence import Evidence, Record, committed, replay
-from samzapy.verify.murmur2 import partition_of
-from samzapy.verify.oracle import Oracle
+from samzapy.verify.oracle import Account, Oracle
+from samzapy.verify.workload import STORES, TAIL, Chain, partition_of
 
 #: How many fields the header `samzapy-id` has.
 _ID_FIELDS = 11
@@ -24,7 +24,7 @@ _ID_FIELDS = 11
 
 @dataclass(frozen=True)
 class Finding:
-    """What check found something, how many times, and its first example in words."""
+    """A check, how often it found something, and its first example in words."""
 
     check: str
     count: int = 0
@@ -36,8 +36,8 @@ class Finding:
 
 def found(check: str, examples: Iterable[str]) -> Finding:
     """Count the examples, keep the first."""
-    told = list(examples)
-    return Finding(check, len(told), told[0] if told else "")
+    found_examples = list(examples)
+    return Finding(check, len(found_examples), found_examples[0] if found_examples else "")
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def echo_keys(oracle: Oracle, echoes: Sequence[Echo]) -> Finding:
 
 
 def running_sums(oracle: Oracle, echoes: Sequence[Echo], guarantee: Guarantee, *, transactions: bool = True) -> Finding:
-    """Sums and counts in outputs that are not what the inputs before led to: an output that is repeated says the same.
+    """Sums and counts in outputs that differ from the fold of the inputs before them. A repeated output says the same.
 
     At-most-once may not exceed all deposits so far, a closing being lost, too. At-least-once may exceed the oracle
     without `transactions`.
@@ -175,7 +175,7 @@ def partitions(evidence: Evidence) -> Finding:
 
 
 def vanished(evidence: Evidence) -> Finding:
-    """Outputs that a reader of committed records saw during the run and that are not there in the end."""
+    """Outputs that a reader of committed records saw during the run and that are missing in the end."""
     there = {(record.partition, record.offset, record.key, record.value) for record in evidence.outputs}
     return found(
         "aborted-read",
@@ -188,7 +188,7 @@ def vanished(evidence: Evidence) -> Finding:
 
 
 def stores(evidence: Evidence) -> Finding:
-    """Keys whose value in the local store is not what the changelog replays to."""
+    """Keys with another value in the local store than the replayed changelog has."""
 
     def different() -> Iterator[str]:
         for name, dumps in (evidence.dumps or {}).items():
@@ -215,9 +215,110 @@ def lag(evidence: Evidence) -> Finding:
 
 
 def inputs(evidence: Evidence, written: int) -> Finding:
-    """Inputs that are not there exactly once: nothing else could be said about such a run."""
+    """Inputs that are not in the log exactly once: no other check means anything then."""
     times = Counter(json.loads(record.value or b"{}")["id"] for record in evidence.inputs)
     return found(
         "input",
         (f"id {n} is {times[n]} times in the input" for n in sorted({*range(written), *times}) if times[n] != 1),
     )
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An account as the stores have it; None where a store has no entry."""
+
+    sum: int | None
+    count: int | None
+    chain: Chain | None
+
+
+NOTHING = Kept(None, None, None)
+
+#: Says why a kept account is wrong; None if it is right.
+Rule = Callable[[str, Kept], "str | None"]
+
+
+def accounts(evidence: Evidence) -> dict[str, Kept]:
+    """The accounts, by key, out of the changelogs alone."""
+    merged: dict[str, dict[str, bytes]] = {}
+    for store in STORES:
+        for part in replay(evidence.changelogs[store], evidence.partitions):
+            for key, value in part.items():
+                merged.setdefault(key.decode(), {})[store] = value
+    return {key: _kept(values) for key, values in merged.items()}
+
+
+def state(
+    evidence: Evidence, oracle: Oracle, echoes: Sequence[Echo], guarantee: Guarantee, *, transactions: bool = True
+) -> Finding:
+    """Accounts that are not what the guarantee allows.
+
+    exactly-once, effectively-once, at-least-once: equal to the oracle's. at-least-once without `transactions`: open
+    exactly if the oracle's is, ending in the same deposit, with no less than the oracle and no more than was echoed since
+    it was opened. at-most-once: made of some of its deposits, each at most once, in order.
+    """
+    kept = accounts(evidence)
+    rule = _rule(oracle, echoes, guarantee, transactions=transactions)
+
+    def wrong() -> Iterator[str]:
+        for key in sorted(kept.keys() | oracle.open.keys()):
+            reason = rule(key, kept.get(key, NOTHING))
+            if reason is not None:
+                yield f"{key}: {reason}"
+
+    return found("state", wrong())
+
+
+def _kept(values: Mapping[str, bytes]) -> Kept:
+    decoded = {store: json.loads(value) for store, value in values.items()}
+    chain = decoded.get("chain")
+    return Kept(
+        decoded.get("sum"), decoded.get("count"), None if chain is None else Chain(chain[0], chain[1], tuple(chain[2]))
+    )
+
+
+def _rule(oracle: Oracle, echoes: Sequence[Echo], guarantee: Guarantee, *, transactions: bool) -> Rule:
+    if guarantee is Guarantee.AT_MOST_ONCE:
+        return lambda key, kept: _at_most_once(oracle.deposits.get(key, {}), kept)
+    if guarantee is Guarantee.AT_LEAST_ONCE and not transactions:
+        times = Counter(echo.id for echo in echoes)
+        return lambda key, kept: _at_least_once(oracle.open.get(key), kept, times, oracle.deposits.get(key, {}))
+    return lambda key, kept: _exact(oracle.open.get(key), kept)
+
+
+def _exact(account: Account | None, kept: Kept) -> str | None:
+    due = NOTHING if account is None else Kept(account.sum, account.count, account.chain)
+    return None if kept == due else f"{kept}, the inputs make {due}"
+
+
+def _at_least_once(account: Account | None, kept: Kept, times: Counter[int], made: Mapping[int, int]) -> str | None:
+    if account is None:
+        return None if kept == NOTHING else f"{kept}, but its last input closed it"
+    if kept.sum is None or kept.count is None or kept.chain is None:
+        return f"{kept}, the inputs make a sum of {account.sum}"
+    most_count = sum(times[number] for number in account.ids)
+    most_sum = sum(times[number] * made[number] for number in account.ids)
+    if not account.count <= kept.count <= most_count or not account.count <= kept.chain.length <= most_count:
+        return f"{kept}, must be between {account.count} and {most_count} deposits"
+    if not account.sum <= kept.sum <= most_sum:
+        return f"{kept}, the sum must be between {account.sum} and {most_sum}"
+    if kept.chain.tail[-1] != account.ids[-1]:
+        return f"{kept}, its last deposit was id {account.ids[-1]}"
+    return None
+
+
+def _at_most_once(made: Mapping[int, int], kept: Kept) -> str | None:
+    if (kept.count or 0) > len(made) or (kept.sum or 0) > sum(made.values()):
+        return f"{kept}, all deposits ever are {len(made)}, {sum(made.values())}"
+    if kept.chain is None:
+        return None
+    tail = kept.chain.tail
+    if not made.keys() >= set(tail) or list(tail) != sorted(set(tail)):
+        return f"{kept}, its ids are not deposits once each, in order"
+    if kept.chain.length <= TAIL:
+        again = Chain()
+        for number in tail:
+            again = again.link(number)
+        if again != kept.chain:
+            return f"{kept}, its ids make {again}"
+    return None

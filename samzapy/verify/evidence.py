@@ -1,4 +1,4 @@
-"""What the checkers look at: plain records, as they lay in the logs and stores when the job had stopped."""
+"""The evidence of a run: plain records from the logs and stores of a job that has stopped."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Evidence:
 
 
 def replay(changelog: Sequence[Record], partitions: int) -> list[dict[bytes, bytes]]:
-    """What each partition of a changelog amounts to."""
+    """The contents that each partition of a changelog replays to."""
     found: list[dict[bytes, bytes]] = [{} for _ in range(partitions)]
     for record in changelog:
         if record.value is None:

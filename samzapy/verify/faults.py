@@ -1,4 +1,4 @@
-"""What strikes: signals to processes below our own driver, and to a broker of our own. Nothing else is touched."""
+"""Makes a fault happen: signals to processes below our own driver and to our own broker, and records of another writer."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from contextlib import suppress
 import psutil
 
 from samzapy.verify.job import FILE, LEASE_S
+from samzapy.verify.processes import NoProgress
 from samzapy.verify.scene import LONGEST_RECOVERY_S, Scene
 from samzapy.verify.schedule import Fault, Kind
-from samzapy.verify.stranger import Stranger
 from samzapy.verify.target import Target
-from samzapy.verify.waiting import NoProgress
+from samzapy.verify.traffic import Stranger
 
-#: Seconds past the lease for which a zombie is stopped at most: until then somebody else may have started.
+#: Seconds past the lease for which a zombie stays stopped at most: by then a successor may have started.
 _PAST_LEASE_S = 3.0
 
 
 def strike(fault: Fault, scene: Scene, target: Target, stranger: Stranger) -> None:
-    """Make the fault happen; returns once what must come back by itself may do so. Raises NoProgress without a victim."""
+    """Make the fault happen; the job may recover when this returns. Raises NoProgress without a victim."""
     broker = target.broker
     if fault.kind is Kind.DRIVER:
         scene.kill_driver()
@@ -43,7 +43,7 @@ def strike(fault: Fault, scene: Scene, target: Target, stranger: Stranger) -> No
 
 
 def _victim(fault: Fault, scene: Scene) -> psutil.Process:
-    """A process of the kind, once there is one."""
+    """A process of the kind; waits until one runs."""
     candidates: list[psutil.Process] = []
 
     def look() -> bool:
@@ -56,12 +56,12 @@ def _victim(fault: Fault, scene: Scene) -> psutil.Process:
 
 
 def _pause(worker: psutil.Process, scene: Scene) -> None:
-    """Stop the worker until another attempt has taken its place, or for longer than its lease; then let it go on."""
+    """SIGSTOP to the worker until another attempt has replaced it, or for longer than its lease; then SIGCONT."""
     before = scene.epochs()
     with suppress(psutil.NoSuchProcess):
         worker.suspend()
         try:
-            # Nobody has to take its place: the lease alone makes it let go.
+            # A successor is not required: the lease alone ends the worker's attempt.
             with suppress(NoProgress):
                 scene.until(lambda: scene.epochs() - before, "another attempt", LEASE_S + _PAST_LEASE_S)
         finally:

@@ -1,4 +1,4 @@
-"""The job that is verified, as a job file."""
+"""Writes the file of the verified job."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import javaproperties
 
 from samzapy.config.guarantee import Guarantee
 from samzapy.verify.target import Target
-from samzapy.verify.task import OUTPUT_KEY
-from samzapy.verify.workload import STORES
+from samzapy.verify.workload import OUTPUT_KEY, STORES
 
 PARTITIONS = 4
 #: Seconds of a container's lease: a zombie is stopped for longer.
@@ -20,12 +19,12 @@ FILE = "job.properties"
 
 _COMMON = {
     "job.spark.lease.ms": str(int(LEASE_S * 1000)),
-    # Faults come more often than in life; the job must not give up in between.
+    # Faults come more often than in production; the job must not give up.
     "job.spark.max.resubmits": "1000000",
     "job.spark.resubmit.backoff.ms": "200",
     "job.spark.resubmit.backoff.max.ms": "2000",
     "job.logged.store.base.dir": STATE,
-    "task.class": "samzapy.verify.task:AccountsTask",
+    "task.class": "samzapy.verify.workload:AccountsTask",
     "task.commit.ms": "300",
 }
 _STORE = {

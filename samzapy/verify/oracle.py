@@ -1,4 +1,4 @@
-"""What must become of the inputs: a fold over them that shares no code with the task, its stores or its serdes."""
+"""Folds the inputs into the results that they must have. It shares no code with the stores and serdes of the job."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Account:
 
 @dataclass(frozen=True)
 class Applied:
-    """What one input leads to: the balance and the number of deposits after it, and its place in the input.
+    """The result of one input: the balance and the number of deposits after it, and its place in the input.
 
-    `most_sum`, `most_count`: what they could be if no closing of the account had ever been applied.
+    `most_sum`, `most_count`: the same without any closing of the account.
     """
 
     key: bytes
@@ -41,7 +41,7 @@ class Applied:
 
 @dataclass(frozen=True)
 class Oracle:
-    """The accounts that are open at the end, what each id led to, and all deposits ever made into each account."""
+    """The accounts open at the end, the result of each id, and all deposits ever made into each account."""
 
     open: dict[str, Account]
     applied: dict[int, Applied]

@@ -21,10 +21,9 @@ from dataclasses import dataclass
 
 from samzapy.config.guarantee import Guarantee
 from samzapy.verify import checkers
-from samzapy.verify.checkers import Finding
+from samzapy.verify.checkers import Finding, state
 from samzapy.verify.evidence import Evidence
 from samzapy.verify.oracle import fold
-from samzapy.verify.state import state
 
 ALLOWED = {
     Guarantee.AT_MOST_ONCE: {"loss"},

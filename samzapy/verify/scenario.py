@@ -15,17 +15,14 @@ from samzapy.config.loader import load_job
 from samzapy.errors import StoreError
 from samzapy.verify import job
 from samzapy.verify.checkers import Finding
-from samzapy.verify.collect import collect, streams_of
 from samzapy.verify.faults import strike
-from samzapy.verify.feeder import Feeder, Pace, mean_burst
+from samzapy.verify.processes import NoProgress
 from samzapy.verify.promises import Verdict, judge
 from samzapy.verify.scene import LONGEST_START_S, Scene
 from samzapy.verify.schedule import Fault, Kind, schedule
-from samzapy.verify.stranger import Stranger
-from samzapy.verify.streams import Streams
+from samzapy.verify.streams import Streams, collect, streams_of
 from samzapy.verify.target import Target
-from samzapy.verify.waiting import NoProgress
-from samzapy.verify.watcher import Watcher
+from samzapy.verify.traffic import Feeder, Pace, Stranger, Watcher, mean_burst
 from samzapy.verify.workload import events
 
 #: Events after a fault that must be processed before the job counts as recovered.
@@ -34,7 +31,7 @@ _PROOF_OF_LIFE = 200
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run: so many events, struck so many times, all of it drawn from `seed` and the scenario's name."""
+    """A scenario to run: the number of events and faults; `seed` and the scenario's name decide everything else."""
 
     scenario: str
     guarantee: Guarantee
@@ -60,7 +57,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Row:
-    """How a scenario ended. `recovery_s`: of every fault that was waited for. `gave_up`: why the job ended by itself.
+    """The end of a scenario. `recovery_s`: of each fault that was waited for. `gave_up`: why the job ended by itself.
 
     The streams of a `job` that broke its promise are kept; their names begin with the job's.
     """
@@ -80,7 +77,7 @@ class Row:
 
     @property
     def word(self) -> str:
-        """The verdict in a word: what another writer had written was refused, each time, before the promise was kept."""
+        """The verdict in a word. `refused`: the job refused each record of another writer, and kept its promise."""
         if not self.kept:
             return "BROKEN"
         return "refused" if self.plan.scenario == Kind.FOREIGN_WRITER.value else "kept"
@@ -110,7 +107,7 @@ class Row:
 
 
 class Listener:
-    """Hears how a scenario goes on, from several threads."""
+    """Follows a scenario; its methods are called from several threads."""
 
     def written(self, plan: Plan, events: int) -> None:
         """So many events are in the log now."""
@@ -174,7 +171,7 @@ class Scenario:
         return Feeder(producer, stream, job.PARTITIONS, made, pace, lambda n: self._listener.written(plan, n))
 
     def _through_faults(self, scene: Scene, stranger: Stranger) -> None:
-        """Feed and strike until everything is processed and committed; a job that hangs is a finding."""
+        """Feed and strike until everything is processed and committed. A job that hangs is a finding."""
         plan = self._plan
         kinds = self._target.kinds
         try:

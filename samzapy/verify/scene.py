@@ -1,8 +1,7 @@
-"""One job on its way: started, watched, restarted when it has ended, stopped."""
+"""Runs one job under faults: starts it, watches it, starts it again when it has ended, stops it."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -12,24 +11,22 @@ import psutil
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import SamzapyError
-from samzapy.verify.feeder import Feeder
 from samzapy.verify.job import STATE
-from samzapy.verify.job_process import JobProcess, command_in
-from samzapy.verify.spark_processes import end, gone
-from samzapy.verify.waiting import NoProgress, until
+from samzapy.verify.processes import JobProcess, NoProgress, command_in, end, gone, resume, until
+from samzapy.verify.traffic import Feeder
 
-#: Seconds; a loaded machine takes its time, a hung job takes for ever.
+#: Seconds: a loaded machine is slow, a hung job never ends.
 LONGEST_START_S = 180.0
 LONGEST_RECOVERY_S = 180.0
 LONGEST_STOP_S = 90.0
-#: A job that has something to commit does so much sooner than this.
+#: Seconds: a job with something to commit does so much sooner.
 _SOON_S = 5.0
-#: A job that ends by itself is started again, as a supervisor would, up to so many times.
+#: How often a job that ends by itself is started again, as a supervisor would do it.
 MOST_RESTARTS = 10
 
 
 class JobRefused(SamzapyError):
-    """Raised when the job does not start at all; `exit_code` is the job's."""
+    """Raised when the job does not start; `exit_code` is the job's."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         self.exit_code = exit_code or 1
@@ -37,12 +34,12 @@ class JobRefused(SamzapyError):
 
 
 class Scene:
-    """The run that is going on, and the feeder whose events it gets."""
+    """The run of the moment, and the feeder that writes its events."""
 
     def __init__(
         self, folder: Path, job_file: Path, feeder: Feeder, clock: Clock = SYSTEM_CLOCK, containers: int = 2
     ) -> None:
-        """`containers`: what the job file says, and the most there may be."""
+        """`containers`: the number in the job file, and the most that a run may have."""
         self._folder = folder
         self._most = self._containers = containers
         self._overlaps = 0
@@ -51,19 +48,20 @@ class Scene:
         self._clock = clock
         self._started = self._stopping = False
         self._left: list[psutil.Process] = []
-        self._environ = dict(os.environ)
         self.feeder = feeder
         self.gave_up: list[str] = []
         self.run = self._new_run()
 
     def kill_driver(self) -> None:
-        """SIGKILL, and a new driver at once: the old one's workers may still be ending."""
+        """SIGKILL to the driver, and a new driver at once: workers of the old one may still run."""
         self._left += self.run.kill()
         self.run = self._new_run()
 
     def overlap(self, *, stopped: bool) -> None:
-        """Start a second run with other containers and local state of its own; the first goes on, or is `stopped` until
-        the second is at work. Returns when the first has let go. Raises NoProgress if it does not."""
+        """Start a second run with another number of containers and its own local state.
+
+        The first run goes on, or is `stopped` until the second one works. Returns when the first has ended because it
+        was superseded. Raises NoProgress if it does not."""
         first = self.run
         self._earlier.append(first)
         self._left += first.below()
@@ -74,9 +72,7 @@ class Scene:
             self.run = self._new_run()
             self.until(self._running, "a second run at work", LONGEST_RECOVERY_S)
         finally:
-            for process in frozen:
-                with suppress(psutil.NoSuchProcess):
-                    process.resume()
+            resume(frozen)
         self.until(lambda: first.exit_code is not None, "the run before has let go", LONGEST_STOP_S)
         if "has taken over" not in first.last_words:
             raise NoProgress(f"the run before ended with exit code {first.exit_code}: {first.last_words}")
@@ -87,27 +83,28 @@ class Scene:
         return self._folder / self._state
 
     def refuse(self, words: str) -> None:
-        """Wait until the job has ended by itself and said `words`; if it has nothing to commit, it is asked to stop. Then
-        start it again, which must end in the same way. Raises NoProgress if the job goes on, or ends well."""
+        """Wait until the job has ended with an error that contains `words`; a job with nothing to commit is asked to stop.
+
+        Then start it again, which must end in the same way. Raises NoProgress if the job goes on, or ends well."""
         self._end_refused(words, _SOON_S)
         self.run = self._new_run()
         self._end_refused(words, LONGEST_START_S)
 
     def go_on(self, *command: str) -> None:
-        """Start again after `samzapy COMMAND...` has been run with success. Raises NoProgress if it has none."""
+        """Run `samzapy COMMAND...`, then start the job again. Raises NoProgress if the command keeps failing."""
         said = [""]
 
         def done() -> bool:
-            ran = command_in(self._folder, command, self._environ)
+            ran = command_in(self._folder, command)
             said[0] = ran.stderr.strip()
             return ran.returncode == 0
 
-        # What has ended may still be letting go of the stores.
+        # A process that has just ended may still hold the stores.
         until(done, lambda: f"samzapy {' '.join(command)}: {said[0]}", LONGEST_STOP_S, self._clock)
         self.run = self._new_run()
 
     def status(self) -> dict[str, Any] | None:
-        """The job's status; None while there is none. A job that has ended is started again. Raises JobRefused."""
+        """The job's status; None while no coordinator answers. Starts a job again that has ended. Raises JobRefused."""
         self.feeder.check()
         code = self.run.exit_code
         if code is None or self._stopping:
@@ -124,7 +121,7 @@ class Scene:
         return set() if status is None else {container["epoch"] for container in status["containers"]}
 
     def until(self, look: Callable[[], Any], what: str, timeout_s: float) -> None:
-        """Wait until `look` is true. Raises NoProgress with the job's status, whatever ended the feeder, JobRefused."""
+        """Wait until `look` is true. Raises NoProgress with the job's status, JobRefused, and the feeder's failure."""
         until(look, lambda: f"{what}; {self._described()}", timeout_s, self._clock)
 
     def caught_up(self, ends: tuple[int, ...]) -> bool:
@@ -150,14 +147,14 @@ class Scene:
         self.until(look, f"{number} events written", LONGEST_RECOVERY_S)
 
     def stop(self) -> None:
-        """Let it commit and stop. Raises NoProgress if it does not, or says that it could not commit."""
+        """Let it commit and stop. Raises NoProgress if it does not stop, or fails to commit."""
         self._stopping = True
         self.run.terminate()
         self.until(lambda: self.run.exit_code is not None, "stopped", LONGEST_STOP_S)
         if self.run.exit_code:
             raise NoProgress(f"the job stopped with exit code {self.run.exit_code}: {self.run.last_words}")
-        # The last word of a driver that was killed is the end of its workers.
-        self.until(lambda: all(map(gone, self._left)), "what killed drivers had started ended", LONGEST_STOP_S)
+        # Workers of a killed driver must end by themselves.
+        self.until(lambda: all(map(gone, self._left)), "the end of what killed drivers had started", LONGEST_STOP_S)
 
     def close(self) -> None:
         """End everything."""
@@ -170,7 +167,7 @@ class Scene:
         more = (
             [part for key, value in given.items() for part in ("--config", f"{key}={value}")] if self._overlaps else []
         )
-        return JobProcess(self._folder, self._name, self._environ, more)
+        return JobProcess(self._folder, self._name, *more)
 
     @property
     def _state(self) -> str:

@@ -1,4 +1,4 @@
-"""Which faults strike a scenario, and after which event: drawn from a seed, nothing else."""
+"""Draws the faults of a scenario, and the events after which they strike, from a seed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Kind(Enum):
-    """What a fault does."""
+    """The kinds of faults."""
 
     WORKER = "worker"
     """SIGKILL to a Python worker that runs a container."""

@@ -1,26 +1,33 @@
-"""The streams of one system: made, read whole as evidence, and deleted."""
+"""Creates, reads and deletes the streams of one system, and gathers the evidence of a job that has stopped."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
+from samzapy.api.engine import EngineSettings
 from samzapy.api.envelope import ID_HEADER
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, StreamSpec, SystemConsumer, SystemProducer, SystemSettings
+from samzapy.checkpoint import checkpoint_topic
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import UnknownStream
+from samzapy.storage.directory import store_directory
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.system.factories import system_factory
-from samzapy.verify.evidence import Record
-from samzapy.verify.waiting import NoProgress
+from samzapy.verify.evidence import Evidence, Record
+from samzapy.verify.job import PARTITIONS, changelog
+from samzapy.verify.processes import NoProgress
+from samzapy.verify.workload import STORES
 
 _CLIENT = "samzapy-verify"
 _POLL_RECORDS = 20_000
-#: Seconds: longer than a transaction that was left open takes to be aborted.
+#: Seconds: the broker aborts a transaction that was left open sooner than this.
 _LONGEST_SILENCE_S = 90.0
 
 
 class Streams:
-    """Everything that is asked of the system from outside the job."""
+    """The streams of a system, from outside the job."""
 
     def __init__(self, settings: SystemSettings, clock: Clock = SYSTEM_CLOCK) -> None:
         self._settings = settings
@@ -29,7 +36,7 @@ class Streams:
         self._clock = clock
 
     def create(self, stream: str, partitions: int) -> None:
-        """Make a stream that is not there yet."""
+        """Create a stream, unless it exists."""
         factor = self._settings.default_stream.get("replication.factor")
         self._admin.create(StreamSpec(stream, partitions, {}, int(factor) if factor else None))
 
@@ -94,3 +101,36 @@ def records_of(batch: RecordBatch) -> Iterator[Record]:
     for offset, key, value, given in zip(batch.offsets, batch.keys, batch.values, headers, strict=True):
         found = next((content for name, content in given or () if name == ID_HEADER), None)
         yield Record(batch.ssp.partition, offset, key or b"", value, found)
+
+
+def streams_of(name: str) -> list[str]:
+    """Every stream that a verification of this name makes."""
+    return [f"{name}-in", f"{name}-out", checkpoint_topic(name, "1"), *(changelog(name, store) for store in STORES)]
+
+
+def collect(streams: Streams, name: str, watched: list[Record], state: Path | None) -> Evidence:
+    """Read everything. `state`: where the last run's stores lie; None if they are out of reach. Raises NoProgress."""
+    return Evidence(
+        input_stream=f"{name}-in",
+        partitions=PARTITIONS,
+        inputs=streams.read(f"{name}-in"),
+        outputs=streams.read(f"{name}-out"),
+        watched=watched,
+        changelogs={store: streams.read(changelog(name, store)) for store in STORES},
+        dumps=None if state is None else {store: _dumps(state, name, store) for store in STORES},
+        checkpoints=streams.read(checkpoint_topic(name, "1")),
+        ends=streams.ends(f"{name}-in"),
+    )
+
+
+def _dumps(state: Path, name: str, store: str) -> list[dict[bytes, bytes]]:
+    found = []
+    for number in range(PARTITIONS):
+        directory = store_directory(state, f"{name}-1", store, f"Partition {number}")
+        engine = RocksDbStorageEngineFactory().open(directory, EngineSettings(store))
+        try:
+            with engine.iterate(None, None) as pairs:
+                found.append(dict(pairs))
+        finally:
+            engine.close()
+    return found

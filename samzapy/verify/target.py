@@ -1,11 +1,11 @@
-"""Where a verification runs, and which faults can be had there."""
+"""The system and the Spark master of a verification, and the faults that are possible there."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from samzapy.config.task import STATE_TRANSACTIONS
+from samzapy.config.tasks.task import STATE_TRANSACTIONS
 from samzapy.devkafka import DevBroker
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.runner.spark.master import Master
@@ -68,7 +68,7 @@ class Target:
         return (*kinds, MIXED) if len(kinds) > 1 else kinds
 
     def limits(self) -> list[str]:
-        """What cannot be tested here, a line each."""
+        """Everything that cannot be tested here, a line each."""
         lines = []
         if not self._parsed.on_this_machine:
             lines.append(f"{self.master}: its workers and executors are out of reach; only the driver is killed")

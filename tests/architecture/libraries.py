@@ -20,8 +20,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "numpy": ("samzapy/storage",),
     # JSON on hot paths: serdes, rows and reports.
     "orjson": (
+        "samzapy/admin",
         "samzapy/bench",
-        "samzapy/cli",
         "samzapy/metrics",
         "samzapy/serializers",
         "samzapy/spark",
@@ -29,7 +29,14 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "samzapy/system/database",
     ),
     # Processes: measured, looked for and ended.
-    "psutil": ("samzapy/bench", "samzapy/container", "samzapy/devkafka", "samzapy/runner", "samzapy/verify"),
+    "psutil": (
+        "samzapy/admin",
+        "samzapy/bench",
+        "samzapy/container",
+        "samzapy/devkafka",
+        "samzapy/runner",
+        "samzapy/verify",
+    ),
     "py4j": ("samzapy/runner/spark",),
     "pyarrow": ("samzapy/spark",),
     # Jobs on Spark, and stores as its DataFrames.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from job_process import JobProcess, until
+from job_process import JobProcess
 from join_oracles import Message, Partition, counted
 from numbered_stream import Streams
 
@@ -21,6 +21,7 @@ from samzapy.examples.flights.load import PARTITIONS, load
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
+from samzapy.verify.processes import until
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 #: In how many portions inputs are written, and how much has to come out before a kill (more than a transaction's own records).

@@ -3,16 +3,13 @@
 import os
 import subprocess
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-import psutil
-from job_process import until
 from pyspark.find_spark_home import _find_spark_home
 
-from samzapy.devkafka.probe import free_port
-from samzapy.verify.spark_processes import below, end, gone
+from samzapy.devkafka.state import free_port
+from samzapy.verify.processes import end, gone, resume, suspend, until, with_children
 
 _MASTER_HOST = "127.0.0.1"
 _START_S = 60.0
@@ -42,24 +39,16 @@ class StandaloneCluster:
     def lose_host(self, host: str) -> None:
         """SIGKILL to everything on it at once."""
         worker = self._running.pop(host)
-        lost = [psutil.Process(worker.pid), *below(worker.pid)]
+        lost = with_children(worker.pid)
         end(lost)
         worker.wait()
         until(lambda: all(map(gone, lost)), f"something has outlived host {host}")
 
     def hang_host(self, host: str) -> Callable[[], None]:
         """SIGSTOP to everything on it; what it returns lets it go on."""
-        worker = self._running[host]
-        stopped = [psutil.Process(worker.pid), *below(worker.pid)]
-        for process in stopped:
-            process.suspend()
-
-        def go_on() -> None:
-            for process in stopped:
-                with suppress(psutil.NoSuchProcess):
-                    process.resume()
-
-        return go_on
+        stopped = with_children(self._running[host].pid)
+        suspend(stopped)
+        return lambda: resume(stopped)
 
     def close(self) -> None:
         """End whatever runs."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from job_process import JobProcess, until
+from job_process import JobProcess
 from streams_of import StreamsOf
 
 from samzapy.api.stream import SystemStreamPartition
@@ -23,6 +23,7 @@ from samzapy.config.loader import load_job
 from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, RetriableError
 from samzapy.system.database import DatabaseSystemFactory
 from samzapy.testing import ManualClock
+from samzapy.verify.processes import until
 
 pytestmark = pytest.mark.slow
 

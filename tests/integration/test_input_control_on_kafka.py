@@ -9,7 +9,7 @@ from pathlib import Path
 import control_job
 import pytest
 from control_job import Noting
-from job_process import JobProcess, until
+from job_process import JobProcess
 
 from samzapy import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
@@ -20,6 +20,7 @@ from samzapy.coordinator.model import JobSpec
 from samzapy.errors import TaskFailed
 from samzapy.runner.prepare import prepare
 from samzapy.system.kafka import KafkaSystemFactory
+from samzapy.verify.processes import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.timeout(180)]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from job_process import JobProcess, until
+from job_process import JobProcess
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
@@ -20,6 +20,7 @@ from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
 from samzapy.system.factories import system_factory
+from samzapy.verify.processes import until
 
 JOB = Path(__file__).parents[2] / "configs" / "flight-counts.properties"
 AIRPORTS = ("EWR", "JFK", "LGA")

@@ -10,13 +10,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from job_process import JobProcess, until
+from job_process import JobProcess
 from repeating_producer import sent_again
 from streams_of import StreamsOf
 
 from samzapy.config.loader import load_job
 from samzapy.errors import SamzapyError
 from samzapy.examples.users import tables
+from samzapy.verify.processes import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -5,13 +5,14 @@ from contextlib import closing
 
 import pytest
 from click.testing import CliRunner
-from job_process import JobProcess, until
+from job_process import JobProcess
 from page_view_job import page_view_job
 
 from samzapy.api.engine import EngineSettings
 from samzapy.cli.main import cli
 from samzapy.errors import StoreError
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+from samzapy.verify.processes import until
 
 pytestmark = pytest.mark.slow
 

@@ -6,11 +6,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from job_process import JobProcess, until
+from job_process import JobProcess
 from numbered_stream import Feeder, Streams, dump, expected, key_of, settings_of
 
 from samzapy.api.system import OutgoingRecord, StreamSpec
-from samzapy.verify.spark_processes import command_line, gone
+from samzapy.verify.processes import command_line, gone, until
 
 HERE = Path(__file__).parent
 PARTITIONS = 3
@@ -121,7 +121,7 @@ def test_sigterm_makes_every_container_commit_and_leaves_no_process_and_no_secre
     run = scene.run()
     feeder = Feeder(scene.streams, "in")
     run.until_status(lambda status: status["processed"] > 2_000 and all(c["commits"] for c in status["containers"]))
-    everyone = run.descendants()
+    everyone = run.below()
     assert len(run.workers()) == 2
     token = run.errors.partition("token=")[2].split()[0]
     for secret in (token, "pa55-w0rd"):

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from job_process import JobProcess, open_store_folders, until
+from job_process import JobProcess, open_store_folders
 from numbered_stream import Streams, logged_stores, settings_of
 
 from samzapy.api.checkpoint import JobRecord
@@ -14,7 +14,7 @@ from samzapy.checkpoint import manager_for
 from samzapy.config.loader import load_job
 from samzapy.system.clients import SystemClients
 from samzapy.system.factories import system_factory
-from samzapy.verify.spark_processes import gone
+from samzapy.verify.processes import gone, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 

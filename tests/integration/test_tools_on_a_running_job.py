@@ -4,10 +4,11 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from job_process import JobProcess, until
+from job_process import JobProcess
 from page_view_job import page_view_job
 
 from samzapy.cli.main import cli
+from samzapy.verify.processes import until
 
 
 @pytest.fixture

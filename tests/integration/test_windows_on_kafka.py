@@ -13,7 +13,7 @@ from importlib.metadata import distribution
 from itertools import count, islice
 
 import pytest
-from job_process import JobProcess, until
+from job_process import JobProcess
 from window_examples import CONFIGS, Example, check, hours, visits
 
 from samzapy.api.system import OutgoingRecord
@@ -21,6 +21,7 @@ from samzapy.examples.departures.load import departures
 from samzapy.examples.flights.dataset import flights
 from samzapy.examples.flights.load import load
 from samzapy.examples.visits.events import page_views
+from samzapy.verify.processes import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

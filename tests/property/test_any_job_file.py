@@ -3,7 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from samzapy.config.loader import ALL_KEYS, load_job
+from samzapy.config.known_keys import ALL_KEYS
+from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError
 
 NAMES = {"system": "k", "stream": "in", "store": "s", "serde": "json", "reporter": "r", "physical": "in"}

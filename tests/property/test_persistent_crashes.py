@@ -14,9 +14,10 @@ from samzapy import (
     SystemStream,
     SystemStreamPartition,
 )
-from samzapy.api.event_time import CheckpointStore, TaskClock
+from samzapy.api.checkpoint import Checkpoint
+from samzapy.api.event_time import CheckpointStore
 from samzapy.api.lease import TaskProgress
-from samzapy.container.event_clock import EventClock
+from samzapy.container.event_time.clock import EventClock
 from samzapy.container.tasks.context import ContainerTaskContext
 from samzapy.container.tasks.state_checkpoints import KeptStateCheckpoints
 from samzapy.coordinator.clocks import Clocks, KeptClocks
@@ -102,7 +103,7 @@ class TaskRig:
     def __init__(self, name, log, make, job_clock):
         self.name, self.log, self.make, self.job_clock = name, log, make, job_clock
         self.store, self.outputs = DictStore(), Outputs()
-        self.committed = None
+        self.committed = self.checkpoint = None
         self.start()
 
     def start(self):
@@ -118,11 +119,12 @@ class TaskRig:
             committed=self.committed is not None,
             reset=False,
         )
-        self.clock = EventClock(self.log)
+        self.clock = EventClock(self.offsets, StandingClock(), exact=True)
         self.task = IdsTask(self.make)
         context = ContainerTaskContext(self.name, {}, self.offsets, Registry(), 1, self.kept)
         self.task.init(Context(JobContext("j", "1", {}), ContainerContext("0", Registry()), context))
         context.seal()
+        self.clock.resume(self.checkpoint)
         self.replayed = context.replayed
         self.kept.started()
         if self.committed is None:
@@ -138,15 +140,16 @@ class TaskRig:
             self.task.process(envelope, self.outputs, None)
         self.offsets[ssp] += len(batch)
         if self.clock.passed(ssp, batch):
-            self.task.on_clock(TaskClock(self.clock.now), self.outputs, None)
+            self.task.on_clock(self.clock.reading, self.outputs, None)
 
     def commit(self, crash=""):
         """In the order of a container; ends where the crash is."""
-        self.kept.take(self.task, TaskClock(self.clock.now), self.outputs)
+        self.kept.take(self.task, self.clock.reading, self.outputs)
         self.check_cuts()
         if crash == "before":
             return self.start()
         self.committed = {ssp: max(offset, self.replayed.get(ssp, 0)) for ssp, offset in self.offsets.items()}
+        self.checkpoint = Checkpoint(self.committed, clock=self.clock.time_ms, event_times=self.clock.marks)
         self.outputs.committed += self.outputs.open
         self.outputs.open.clear()
         if crash == "after":

@@ -11,7 +11,7 @@ from outcomes import Outcomes, Row
 from tcp_proxy import TcpProxy
 
 from samzapy.devkafka import DevBroker, Listener
-from samzapy.devkafka.probe import free_port
+from samzapy.devkafka.state import free_port
 from samzapy.failpoints import disarm
 
 # Torture looks at processes with what the integration tests look at them with.

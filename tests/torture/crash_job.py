@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from samzapy import InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream, SystemStreamPartition
+from samzapy.admin.adoption import adopt
+from samzapy.admin.running import NO_DRIVER
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK
@@ -16,9 +18,7 @@ from samzapy.container.restart import build_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
 from samzapy.errors import SamzapyError
-from samzapy.runner.adoption import adopt
 from samzapy.runner.prepare import prepare
-from samzapy.runner.running import NO_DRIVER
 from samzapy.system.clients import SystemClients
 from samzapy.system.factories import system_factory
 

@@ -1,6 +1,6 @@
 """The task of `samzapy verify`, but it swallows an output now and then."""
 
-from samzapy.verify.task import AccountsTask
+from samzapy.verify.workload import AccountsTask
 
 
 class ForgetfulTask(AccountsTask):

@@ -8,8 +8,8 @@ from confluent_kafka.admin import AdminClient
 
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.devkafka import DevBroker
-from samzapy.devkafka.probe import free_port
 from samzapy.devkafka.server import new_cluster_id
+from samzapy.devkafka.state import free_port
 
 NODES = 3
 _LONGEST_S = 90.0

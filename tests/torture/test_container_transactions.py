@@ -15,11 +15,11 @@ import pytest
 from containers_run import ContainersRun
 from crash_job import CrashJob, fold, measured
 from crash_rounds import CrashRounds, RoundsByCase
-from job_process import until
 from outcomes import GUARANTEES, PLAIN
 
 from samzapy.config.loader import load_job
 from samzapy.runner.prepare import prepare
+from samzapy.verify.processes import until
 
 HERE = Path(__file__).parent
 COMMIT_STEPS = [f"commit.{n}" for n in ("1", "2", "3a", "3", "4", "5a", "5", "6", "7")]

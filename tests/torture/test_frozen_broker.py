@@ -1,7 +1,5 @@
 """The local runner in every guarantee on a broker that answers nobody for a minute and a half, and then goes on."""
 
-import os
-import signal
 import threading
 import uuid
 
@@ -16,6 +14,7 @@ from samzapy.devkafka import DevBroker
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
+from samzapy.verify.processes import resume, suspend, with_children
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -78,12 +77,12 @@ def frozen(tmp_path_factory):
             run.start()
         for _ in runs:
             assert GatedLedgerTask.there.acquire(timeout=60)
-        os.kill(pid, signal.SIGSTOP)
+        suspend(with_children(pid))
         try:
             GatedLedgerTask.gate.set()
             threading.Event().wait(FROZEN_S)
         finally:
-            os.kill(pid, signal.SIGCONT)
+            resume(with_children(pid))
         thawed_at = SYSTEM_CLOCK.monotonic()
         for run in runs.values():
             run.join(_PATIENCE_S)

@@ -10,11 +10,12 @@ from pathlib import Path
 import psutil
 import pytest
 from crash_job import CrashJob, LedgerTask
-from job_process import JobProcess, until
+from job_process import JobProcess
 from outcomes import GUARANTEES
 
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.failpoints import FailPointReached, arm, disarm
+from samzapy.verify.processes import until
 
 HERE = Path(__file__).parent
 #: The command and its processes find the ledger's task, and the code under test, where this process does.

@@ -7,7 +7,8 @@ import pytest
 from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from crash_job import CrashJob, LedgerTask
-from job_process import until
+
+from samzapy.verify.processes import until
 
 pytestmark = pytest.mark.kafka
 

@@ -7,12 +7,11 @@ was stopped may still go out, and is counted as duplicates here.
 import signal
 import time
 
-import psutil
 import pytest
-from job_process import JobProcess, until
+from job_process import JobProcess
 from zombie_job import PARTITIONS, ZombieJob
 
-from samzapy.verify.spark_processes import gone
+from samzapy.verify.processes import gone, resume, suspend, until, with_children
 
 GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]
 pytestmark = pytest.mark.timeout(400)
@@ -137,14 +136,6 @@ class Cluster:
         return time.monotonic() - began
 
 
-def send(processes: list[psutil.Process], number: signal.Signals) -> None:
-    for process in processes:
-        try:
-            process.send_signal(number)
-        except psutil.NoSuchProcess:
-            continue
-
-
 @pytest.mark.kafka
 @pytest.mark.spark
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once", *MORE])
@@ -165,18 +156,18 @@ def test_stopped_workers_stopped_executors_and_orphans_are_replaced(guarantee, k
 
     # A worker that is stopped: Spark sees nothing, the lease runs out.
     epochs, worker = cluster.epochs(), cluster.run.workers()[0]
-    send([worker], signal.SIGSTOP)
+    suspend([worker])
     slowest = max(slowest, cluster.replaced(epochs))
     assert "no sign of life for 3 s, its worker is killed" in cluster.run.errors
-    send([worker], signal.SIGCONT)
+    resume([worker])
     until(lambda: gone(worker), "the stopped worker is still there")
 
     # An executor with all that belongs to it, longer than Spark waits for one.
     epochs, executor = cluster.epochs(), cluster.run.executors()[0]
-    frozen = [executor, *executor.children(recursive=True)]
-    send(frozen, signal.SIGSTOP)
+    frozen = with_children(executor.pid)
+    suspend(frozen)
     slowest = max(slowest, cluster.replaced(epochs))
-    send(frozen, signal.SIGCONT)
+    resume(frozen)
     until(lambda: all(map(gone, frozen)), "a process of the executor that was given up is still there")
 
     # The daemon that has forked a worker: the orphan ends with it.

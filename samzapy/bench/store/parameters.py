@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from samzapy.config.reader import did_you_mean
+from samzapy.config.reading.reader import did_you_mean
 from samzapy.errors import ConfigError, ConfigProblem
 
 N = TypeVar("N", int, float)

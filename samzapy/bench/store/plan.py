@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from samzapy.bench.store.scenarios import SCENARIOS
-from samzapy.config import source
-from samzapy.config.kinds import split_list
-from samzapy.config.reader import did_you_mean
-from samzapy.config.references import References
+from samzapy.config.reading import properties
+from samzapy.config.reading.keys import split_list
+from samzapy.config.reading.properties import References
+from samzapy.config.reading.reader import did_you_mean
 from samzapy.errors import ConfigError, ConfigProblem
 
 TARGETS = ("store", "write-through", "raw", "dict")
@@ -87,7 +87,7 @@ class Plan:
 
 def read_plan(path: Path | str | Mapping[str, str], overrides: Mapping[str, str] | None = None) -> Plan:
     """The plan of a `.properties` file (by path) or of flat pairs, `overrides` on top. Raises ConfigError."""
-    raw = {**source.read(path).values, **source.read(overrides or {}).values}
+    raw = {**properties.read(path).values, **properties.read(overrides or {}).values}
     references = References(raw, os.environ)
     if references.problems:
         raise ConfigError(references.problems)

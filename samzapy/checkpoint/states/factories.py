@@ -55,7 +55,7 @@ class FileCheckpointStoreFactory(CheckpointStoreFactory):
         path = job.state_checkpoint.path
         if path is None:
             raise ConfigError([ConfigProblem("state.checkpoint.path", None, "required for state checkpoints in files")])
-        return FileCheckpointStore(Path(path) / job.key / quote(task_name, safe=""))
+        return FileCheckpointStore(Path(path) / job.job_name / quote(task_name, safe=""))
 
 
 def store_factory(job: JobConfig) -> CheckpointStoreFactory:

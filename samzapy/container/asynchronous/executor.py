@@ -68,8 +68,11 @@ class AsynchronousExecutor(TaskExecutor):
     ) -> None:
         """Accept the messages; they start when there is room."""
         task.process(ssp, envelopes)
-        if task.timing is not None and envelopes:
-            task.timing.accepted(ssp, envelopes)
+        if envelopes:
+            task.event_clock.accepted(ssp, envelopes)
+
+    def skip(self, task: TaskInstance, ssp: SystemStreamPartition, offset: int) -> None:
+        self._by_name[task.name].skip(ssp, offset)
 
     def advance(self, loop: RunLoop) -> bool:
         """Start, check, and wait a little."""
@@ -79,9 +82,7 @@ class AsynchronousExecutor(TaskExecutor):
         for task in self._tasks:
             task.check(now)
             loop.after_call(task)
-            if task.timing is not None:
-                task.timing.done(task.offsets.__getitem__)
-                loop.fire(task, task.timing)
+            loop.follow(task, moved=task.event_clock.done())
             if task.over_budget():
                 loop.commit()
         # Asked before the wait: what ends in it has sent something that is handed over by the next turn.
@@ -110,19 +111,13 @@ class AsynchronousExecutor(TaskExecutor):
         return _in_flight(waited_for)
 
     def partition_ended(self, loop: RunLoop, task: TaskInstance, ssp: SystemStreamPartition) -> None:
-        task.clock.set_aside(ssp)
-        if task.upstream is not None:
-            task.upstream.set_aside(ssp)
-        if task.timing is not None:
-            task.timing.ends(ssp)
+        task.event_clock.ends(ssp)
 
     def is_done(self, loop: RunLoop, task: TaskInstance) -> bool:
         own = self._by_name[task.name]
         if own.waiting or own.unsettled:
             return False
-        if task.timing is not None:
-            task.timing.done(task.offsets.__getitem__)
-            loop.fire(task, task.timing)
+        loop.follow(task, moved=task.event_clock.done())
         return True
 
     def wind_down(self, loop: RunLoop) -> None:

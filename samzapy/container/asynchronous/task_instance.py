@@ -11,8 +11,8 @@ from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import AnyTask, AsyncStreamTask, CoroutineTask
 from samzapy.clock import Clock
-from samzapy.config.asynchronous import AsyncConfig
-from samzapy.config.error_policy import Stage
+from samzapy.config.tasks.asynchronous import AsyncConfig
+from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.asynchronous.event_loop import EventLoop
 from samzapy.container.asynchronous.loop_thread_store import LoopThreadStore
 from samzapy.container.asynchronous.message import MessageInFlight, Work, failure_in
@@ -23,6 +23,7 @@ from samzapy.container.errors.collectors import Mark, TolerantCollector
 from samzapy.container.errors.recovery import is_about_its_message
 from samzapy.container.errors.undecodable import Undecodable
 from samzapy.container.errors.undo_journal import JournaledStore, UndoJournal
+from samzapy.container.event_time.clock import EventClock
 from samzapy.container.outputs.output_ids import OutputIdCollector, OutputIds
 from samzapy.container.tasks.task_instance import Process, TaskInstance
 from samzapy.errors import SerdeError, TaskFailed
@@ -69,13 +70,14 @@ class AsyncTaskInstance(TaskInstance):
         stores: TaskStores,
         collector: TolerantCollector,
         offsets: dict[SystemStreamPartition, int],
+        event_clock: EventClock,
         *,
         events: EventLoop,
         config: AsyncConfig,
         clock: Clock,
         ids: OutputIds | None = None,
     ) -> None:
-        super().__init__(name, task, stores, collector, offsets)
+        super().__init__(name, task, stores, collector, offsets, event_clock)
         self._events = events
         self._config = config
         self._clock = clock
@@ -281,7 +283,6 @@ class AsyncTaskInstance(TaskInstance):
 
     def _done(self, work: Work, mark: Mark) -> None:  # what it sent, a letter included, was gathered since `mark`
         self._complete(work.envelope.ssp, work.envelope.offset, mark)
-        self.advance_clock(work.envelope)
         self.touched = True
         self.processed += work.undecodable is None
         self.waiting.done(work)

@@ -9,7 +9,7 @@ from samzapy.api.envelope import OutgoingMessageEnvelope
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, SystemProducer
-from samzapy.config.error_policy import Stage
+from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.errors.recovery import Recovery
 from samzapy.container.outputs.collector import BufferingCollector, no_envelope
 from samzapy.errors import RecordTooLarge, SerdeError

@@ -24,7 +24,7 @@ from samzapy.api.envelope import ID_HEADER, Headers, IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, RecordBatch
 from samzapy.clock import Clock
-from samzapy.config.error_policy import Stage
+from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.outputs.output_ids import OutputIds
 
 PREFIX = "samzapy-error-"

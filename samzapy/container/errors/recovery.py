@@ -11,7 +11,7 @@ from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.system import OutgoingRecord
 from samzapy.clock import Clock
-from samzapy.config.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
+from samzapy.config.tasks.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
 from samzapy.container.errors.dead_letters import DeadLetters
 from samzapy.errors import SamzapyError, StoreRefused
 

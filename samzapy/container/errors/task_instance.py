@@ -9,11 +9,12 @@ from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import StreamTask
-from samzapy.config.error_policy import Stage
+from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.errors.collectors import TolerantCollector
 from samzapy.container.errors.recovery import Recovery, RetryInterrupted, is_about_its_message
 from samzapy.container.errors.undecodable import Undecodable
 from samzapy.container.errors.undo_journal import JournaledStore, UndoJournal
+from samzapy.container.event_time.clock import EventClock
 from samzapy.container.outputs.output_ids import OutputIds
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import SerdeError
@@ -33,10 +34,11 @@ class TolerantTaskInstance(TaskInstance):
         stores: TaskStores,
         collector: TolerantCollector,
         offsets: dict[SystemStreamPartition, int],
+        event_clock: EventClock,
         *,
         ids: OutputIds | None = None,
     ) -> None:
-        super().__init__(name, task, stores, collector, offsets, ids=ids)
+        super().__init__(name, task, stores, collector, offsets, event_clock, ids=ids)
         self._tolerant = collector
         self._recovery: Recovery = collector.recovery
         self._journal = UndoJournal()
@@ -128,5 +130,5 @@ class TolerantTaskInstance(TaskInstance):
             raise failure
         if decoded:
             return self._process_run(ssp, decoded)
-        self.offsets[ssp] = raw.offset + 1
+        self._passed(ssp, run, 1)
         return 1

@@ -9,12 +9,12 @@ from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange, SystemConsumer
 from samzapy.clock import Clock
-from samzapy.config.error_policy import Stage
 from samzapy.config.job import JobConfig
+from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.asynchronous.task_instance import AsyncTaskInstance
-from samzapy.container.control.decode import ControlDecoder
 from samzapy.container.errors.dead_letters import RawRecords
 from samzapy.container.errors.undecodable import TolerantDecoder
+from samzapy.container.event_time.control_messages import ControlDecoder
 from samzapy.container.inputs.decode import Decoder
 from samzapy.container.inputs.inputs import Inputs
 from samzapy.container.sideinputs.side_inputs import SideInputs
@@ -59,7 +59,7 @@ class InputBuilder:
         """Consumers and decoders of every partition; nothing is fetched yet. `tasks` are those that read them."""
         task = self._config.task
         streams = {ssp.system_stream for ssp in self._ssps}
-        over = {ssp for each in tasks if each.upstream is not None for ssp in each.upstream.over}
+        over = {ssp for each in tasks for ssp in each.event_clock.over}
         own_ends = {ssp: end for ssp, end in ends.items() if ssp in self._ssps}
         # Ended in an earlier life: over unless there is more by now.
         own_ends = {**heads_of(over - own_ends.keys(), self._clients), **own_ends}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.metrics import MetricsRegistry
@@ -14,12 +14,10 @@ from samzapy.api.system import OffsetRange, SystemAdmin
 from samzapy.checkpoint.offsets import starting_offset
 from samzapy.checkpoint.startpoints import Startpoint, pending
 from samzapy.checkpoint.target import Target
+from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
-from samzapy.config.promises import GUARANTEE
 from samzapy.errors import SamzapyError
 from samzapy.job.model import TaskModel
-
-T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -55,17 +53,6 @@ def own_changelog_ends(config: JobConfig, checkpoint: Checkpoint | None) -> Mapp
     if config.task.checkpoint is None or (checkpoint is not None and not checkpoint.atomic):
         return None
     return {} if checkpoint is None else {store: last + 1 for store, last in checkpoint.changelog_offsets.items()}
-
-
-def still_true(
-    kept: Mapping[SystemStreamPartition, T], checkpoint: Checkpoint, offsets: Offsets
-) -> dict[SystemStreamPartition, T]:
-    """What a checkpoint says of each partition, without those that start before its offset: their messages are to be
-    processed as at their first time."""
-    committed = checkpoint.input_offsets
-    return {
-        ssp: value for ssp, value in kept.items() if ssp in offsets and offsets[ssp] >= committed.get(ssp, offsets[ssp])
-    }
 
 
 def of_inputs(config: JobConfig, task: str, checkpoint: Checkpoint | None) -> Checkpoint | None:

@@ -13,7 +13,7 @@ from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import own_streams
-from samzapy.container.control.sender import ControlRecords
+from samzapy.container.event_time.control_messages import ControlRecords
 from samzapy.errors import SerdeError
 
 Encode = Callable[[Any], bytes]

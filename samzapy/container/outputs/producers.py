@@ -22,9 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from samzapy.api.metrics import Counter, MetricsRegistry
 from samzapy.api.system import OutgoingRecord, SystemProducer
-from samzapy.config.guarantee import Guarantee
+from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
-from samzapy.config.promises import GUARANTEE
 from samzapy.container.outputs.transaction import ForwardingProducer, TransactionOnDemand
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.transactions import transactional_id
@@ -70,8 +69,8 @@ class TaskProducers:
         self._clients = clients
         #: Whose transactions carry the state.
         self.system = system
-        self._id = transactional_id(job.key, container_id)
-        self._outputs_inside = job.task.guarantee is Guarantee.EXACTLY_ONCE
+        self._id = transactional_id(job.job_name, container_id)
+        self._outputs_inside = job.task.guarantee.outputs_in_transaction
         self._outside: dict[str, SystemProducer] = {}
         #: The container's transaction, None where none carries the state.
         self.transaction: TransactionOnDemand | None = None

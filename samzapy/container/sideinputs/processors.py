@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from samzapy.api.task import SideInputsProcessor
 from samzapy.config.job import JobConfig
-from samzapy.config.store_sources import RESTORE_PROCESSOR, SIDE_PROCESSOR
+from samzapy.config.stores.sources import RESTORE_PROCESSOR, SIDE_PROCESSOR
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import PluginError, load_class
 

@@ -13,9 +13,8 @@ from contextlib import contextmanager
 
 import psutil
 
-from samzapy.config.classes import BYTE_ENGINES, ENGINES, SYSTEMS
-from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
+from samzapy.config.reading.classes import BYTE_ENGINES, ENGINES, SYSTEMS
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import TooFewFiles
 from samzapy.job.model import ContainerModel
@@ -71,8 +70,7 @@ def _clients(config: JobConfig, tasks: int) -> int:
     used = {stream.system for stream in config.task.inputs} & kafka
     found = KAFKA_FILES * len(used)
     checkpoint = config.task.checkpoint
-    transactional = config.task.guarantee in {Guarantee.EXACTLY_ONCE, Guarantee.EFFECTIVELY_ONCE}
-    if transactional and checkpoint is not None and checkpoint.system in kafka:
+    if config.task.guarantee.transactional and checkpoint is not None and checkpoint.system in kafka:
         found += TRANSACTION_FILES * tasks
     return found
 

@@ -11,7 +11,7 @@ from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope
-from samzapy.api.event_time import ClockListenerTask, TaskClock
+from samzapy.api.event_time import ClockListenerTask
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import Sink, TaskAttempt
@@ -27,14 +27,14 @@ from samzapy.api.task import (
     WatermarkListenerTask,
     WindowableTask,
 )
-from samzapy.container.control.upstream import Upstream
+from samzapy.container.event_time.clock import EventClock
+from samzapy.container.event_time.timers import NO_TIMERS, NoTimers
 from samzapy.container.outputs.collector import BufferingCollector
 from samzapy.container.outputs.output_ids import IdentifiedProcess, OutputIds
 from samzapy.container.task_position import TaskPosition
 from samzapy.container.tasks.context import CoordinatorRequests
 from samzapy.container.tasks.state_checkpoints import KeptStateCheckpoints
 from samzapy.container.tasks.user_calls import UserCalls
-from samzapy.container.timing import TaskTiming
 from samzapy.errors import SamzapyError, SerdeError
 from samzapy.storage.manager import TaskStores
 from samzapy.storage.views.timers import Timer
@@ -57,15 +57,15 @@ class TaskInstance(TaskPosition, UserCalls):
         "changelog_offsets",
         "checkpoints",
         "collector",
+        "event_clock",
         "name",
         "processed",
         "requests",
         "sinks",
         "stores",
         "task",
-        "timing",
+        "timers",
         "touched",
-        "upstream",
     )
 
     def __init__(
@@ -75,6 +75,7 @@ class TaskInstance(TaskPosition, UserCalls):
         stores: TaskStores,
         collector: BufferingCollector,
         offsets: dict[SystemStreamPartition, int],
+        event_clock: EventClock,
         *,
         ids: OutputIds | None = None,
     ) -> None:
@@ -89,8 +90,8 @@ class TaskInstance(TaskPosition, UserCalls):
         self.changelog_offsets: dict[str, int] = {}
         self.requests = CoordinatorRequests()
         self.sinks: Sequence[Sink] = ()
-        self.timing: TaskTiming | None = None
-        self.upstream: Upstream | None = None
+        self.event_clock = event_clock
+        self.timers: NoTimers = NO_TIMERS
         self.processed = 0
         self._listens = isinstance(task, ClockListenerTask)
         self.checkpoints: KeptStateCheckpoints | None = None
@@ -140,26 +141,22 @@ class TaskInstance(TaskPosition, UserCalls):
         return done
 
     def _passed(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope], done: int) -> None:
-        """The first `done` messages are processed. Unless the task listens to its clock, the last one's time stands for
-        theirs, so that nothing is done for each of them."""
-        last = envelopes[done - 1]
-        self.offsets[ssp] = last.offset + 1
-        if not self._listens:
-            self.advance_clock(last)
-        elif self.clock.passed(ssp, envelopes if done == len(envelopes) else envelopes[:done]):
+        """The first `done` messages are processed."""
+        self.offsets[ssp] = envelopes[done - 1].offset + 1
+        moved = self.event_clock.passed(ssp, envelopes if done == len(envelopes) else envelopes[:done])
+        if moved and self._listens:
             self.tell_time()
 
     def tell_time(self) -> None:
         """Tell a task that listens that its clock has moved."""
         if isinstance(self.task, ClockListenerTask):
-            clock = TaskClock(self.clock.now, self.idle)
-            self._call("on_clock", self.task.on_clock, clock, self.collector, self.requests)
+            self._call("on_clock", self.task.on_clock, self.event_clock.reading, self.collector, self.requests)
 
     def take_checkpoint(self) -> None:
         """A commit begins: have the task take a checkpoint of its state, if it has one."""
         if self.checkpoints is not None:
             sent = self.collector.sent
-            self.checkpoints.take(self.task, TaskClock(self.clock.now, self.idle), self.collector)
+            self.checkpoints.take(self.task, self.event_clock.reading, self.collector)
             self.touched |= self.collector.sent != sent
 
     def serialize(self) -> None:
@@ -202,10 +199,10 @@ class TaskInstance(TaskPosition, UserCalls):
             self.changelog_offsets,
             epoch,
             time_ms,
-            clock=self.time_ms,
+            clock=self.event_clock.time_ms,
             startpoints=self.startpoints,
-            event_times={} if self.timing is None else dict(self.timing.event_clock.marks),
-            senders={} if self.upstream is None else self.upstream.state,
+            event_times=self.event_clock.marks,
+            senders=self.event_clock.senders,
             atomic=atomic,
             serdes=self.stores.serdes,
         )
@@ -221,13 +218,12 @@ class TaskInstance(TaskPosition, UserCalls):
         if isinstance(self.task, DrainListenerTask):
             self.touched = True
             self._call("on_drain", self.task.on_drain, self.collector, self.requests)
-        if self.upstream is not None:
+        if self.event_clock.intermediate:
             self.touched = True
-            self.upstream.forget_drain()
+            self.event_clock.forget_drain()
 
     def end_of_stream(self) -> None:
         """Tell a task that listens that all its partitions have ended."""
-        self.idle = self.ended = True
         if isinstance(self.task, EndOfStreamListenerTask):
             self.touched = True
             self._call("on_end_of_stream", self.task.on_end_of_stream, self.collector, self.requests)
@@ -264,17 +260,13 @@ class TaskInstance(TaskPosition, UserCalls):
         """Set the task's gauges: what it processed and sent, and its stores' and sinks' own."""
         metrics.gauge(self.name, "processed").set(self.processed)
         metrics.gauge(self.name, "sent").set(self.collector.sent)
-        if (time_ms := self.time_ms) is not None:
-            metrics.gauge(self.name, "clock-ms").set(time_ms)
+        self.event_clock.publish(self.name, metrics)
+        self.timers.publish(self.name, metrics)
         if self.checkpoints is not None:
             for name, value in self.checkpoints.metrics().items():
                 metrics.gauge(self.name, f"state.{name}").set(value)
         for name, value in self.stores.metrics().items():
             metrics.gauge(self.name, f"store.{name}").set(value)
-        if self.timing is not None:
-            self.timing.publish(self.name, metrics)
-        if self.upstream is not None and self.upstream.watermark is not None:
-            metrics.gauge(self.name, "watermark").set(self.upstream.watermark)
         for sink in self.sinks:
             for name, value in sink.metrics().items():
                 metrics.gauge(self.name, f"sink.{sink.name}.{name}").set(value)

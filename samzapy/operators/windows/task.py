@@ -8,8 +8,8 @@ from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.context import Context
 from samzapy.api.task import EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.config.reader import Reader
-from samzapy.config.task import WINDOW_MS
+from samzapy.config.reading.reader import Reader
+from samzapy.config.tasks.task import WINDOW_MS
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.operators.windows.windows import EventTimeWindows, WindowedAggregation
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from samzapy.config import backup, checkpoint, state_checkpoint
 from samzapy.config.job import BASE_DIR_VARIABLE, LOGGED_STORE_BASE_DIR, JobConfig
+from samzapy.config.stores import backup
+from samzapy.config.tasks import checkpoint, state_checkpoint
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.runner.spark.master import Master
 from samzapy.system.factories import system_factory

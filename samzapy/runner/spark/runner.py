@@ -60,7 +60,7 @@ class SparkRunner(Runner):
             spec,
             config.spark.lease_ms / 1000,
             self._clock,
-            downgrades=prepared.downgrades,
+            downgrades=prepared.guarantee_warnings,
             clocks=prepared.clocks,
             stall_s=config.clock.stall_ms / 1000,
             epoch=prepared.epoch,

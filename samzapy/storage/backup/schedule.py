@@ -11,7 +11,7 @@ from pathlib import Path
 
 from samzapy.api.engine import StorageEngine
 from samzapy.clock import Clock
-from samzapy.config.backup import BackupConfig
+from samzapy.config.stores.backup import BackupConfig
 from samzapy.errors import StoreError
 from samzapy.storage.backup.folder import BackupFolder
 from samzapy.storage.backup.upload import SnapshotUploader, UploadStopped

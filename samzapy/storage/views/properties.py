@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from samzapy.api.engine import EngineSettings
-from samzapy.config.keys import Key
+from samzapy.config.reading.keys import Key
 
 T = TypeVar("T")
 _PREFIX = "stores.{store}."

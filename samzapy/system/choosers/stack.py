@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from samzapy.api.context import JobContext
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import MessageChooser
-from samzapy.config.choosers import BOOTSTRAP_PRIORITY, ChooserConfig
 from samzapy.config.job import JobConfig
 from samzapy.config.streams import StreamConfig
+from samzapy.config.streams.stream import BOOTSTRAP_PRIORITY
+from samzapy.config.tasks.task import ChooserConfig
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import PluginError, load_class
 from samzapy.system.choosers.chooser import Batching, Chooser, JobsOwn, RoundRobin, Tiered

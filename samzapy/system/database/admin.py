@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, SystemAdmin
 from samzapy.clock import Clock
-from samzapy.config.database import DatabaseConfig
+from samzapy.config.streams.database import DatabaseConfig
 from samzapy.errors import EnvironmentFailure, UnknownPartition, UnknownStream
 from samzapy.system.database.connection import Database, bound, micros, now_s
 from samzapy.system.database.order import ROW_BITS, upcoming_of

@@ -17,8 +17,8 @@ import sqlalchemy as sa
 from sqlalchemy import exc, pool
 
 from samzapy.clock import Clock
-from samzapy.config.database import URL, DatabaseConfig
-from samzapy.config.secrets import without_password
+from samzapy.config.reading.secrets import without_password
+from samzapy.config.streams.database import URL, DatabaseConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RetriableError, SamzapyError
 
 #: SQLite calls nearly everything an OperationalError, a missing table too.

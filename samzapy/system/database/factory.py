@@ -6,7 +6,7 @@ from contextlib import closing
 
 from samzapy.api.system import SystemConsumer, SystemFactory, SystemProducer, SystemSettings
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.config.database import database_config
+from samzapy.config.streams.database import database_config
 from samzapy.errors import EnvironmentFailure
 from samzapy.system.database.admin import DatabaseAdmin
 from samzapy.system.database.connection import Database

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from samzapy.config.database import TableConfig
+from samzapy.config.streams.database import TableConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.system.database.connection import Database
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from samzapy.api.system import SystemSettings
-from samzapy.config.secrets import MASK, is_secret
+from samzapy.config.reading.secrets import MASK, is_secret
 from samzapy.errors import ConfigError, ConfigProblem
 
 #: What the properties that carry a guarantee are, and why nobody else may set them.

@@ -1,6 +1,6 @@
 """`samzapy keys`."""
 
-from samzapy.config.loader import ALL_KEYS
+from samzapy.config.known_keys import ALL_KEYS
 
 
 def test_every_key_is_listed_with_default_and_meaning(samzapy):

@@ -17,9 +17,9 @@ from samzapy.api.task import (
     WatermarkListenerTask,
     WindowableTask,
 )
-from samzapy.config import promises
+from samzapy.config import guarantee_warnings as announcing
 from samzapy.config.guarantee import Guarantee
-from samzapy.config.promises import downgrades, late_rows, weak_copies
+from samzapy.config.guarantee_warnings import guarantee_warnings, late_rows, weak_copies
 from samzapy.job import transactions
 from samzapy.job.transactions import refused, state_transactions, weakened_state
 
@@ -79,13 +79,13 @@ BY_TOPIC = [
 
 @pytest.mark.parametrize(("changes", "key"), BY_FILE)
 def test_what_a_job_file_weakens_is_announced(load, changes, key):
-    assert key in {each.key for each in downgrades(load(changes))}
+    assert key in {each.key for each in guarantee_warnings(load(changes))}
 
 
 @pytest.mark.parametrize(("guarantee", "kind"), BY_TASK)
 def test_what_a_tasks_class_weakens_is_announced(load, guarantee, kind):
     task = type("Weak", (StreamTask, kind), {})
-    assert "task.class" in {each.key for each in downgrades(load(guarantee), task)}
+    assert "task.class" in {each.key for each in guarantee_warnings(load(guarantee), task)}
 
 
 @pytest.mark.parametrize(("copies", "config", "message"), BY_TOPIC)
@@ -135,28 +135,28 @@ def test_that_a_broker_refuses_the_transactional_ids_is_announced(load):
 
 
 def announcing_lines():
-    """Where the sources make a Downgrade, as (file, line) of the call."""
+    """Where the sources make a GuaranteeWarning, as (file, line) of the call."""
     for path in Path(samzapy.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Downgrade":
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "GuaranteeWarning":
                 yield str(path), node.lineno, node.end_lineno
 
 
 def test_no_place_that_announces_is_without_a_case(load, monkeypatch):
     reached = set()
 
-    class Noted(promises.Downgrade):
+    class Noted(announcing.GuaranteeWarning):
         def __init__(self, *arguments):
             frame = sys._getframe(1)
             reached.add((frame.f_code.co_filename, frame.f_lineno))
             super().__init__(*arguments)
 
-    for module in (promises, transactions):
-        monkeypatch.setattr(module, "Downgrade", Noted)
+    for module in (announcing, transactions):
+        monkeypatch.setattr(module, "GuaranteeWarning", Noted)
     for changes, _ in BY_FILE:
-        downgrades(load(changes))
+        guarantee_warnings(load(changes))
     for guarantee, kind in BY_TASK:
-        downgrades(load(guarantee), type("Weak", (StreamTask, kind), {}))
+        guarantee_warnings(load(guarantee), type("Weak", (StreamTask, kind), {}))
     for copies, config, _ in BY_TOPIC:
         list(weak_copies("the.key", StreamDescription("t", 1, "id", config, copies)))
     list(late_rows("systems.x.streams.orders.", BY_TIME, Guarantee.EFFECTIVELY_ONCE))

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from samzapy.api.stream import SystemStream
-from samzapy.config.keys import Key
-from samzapy.config.loader import ALL_KEYS, load_job
+from samzapy.config.known_keys import ALL_KEYS
+from samzapy.config.loader import load_job
 from samzapy.config.metrics import ReporterConfig
+from samzapy.config.reading.keys import Key
 
 
 def test_the_smallest_job_gets_samzas_defaults(load):

@@ -4,8 +4,8 @@ import pytest
 
 from samzapy.api.system import StreamDescription
 from samzapy.api.task import EndOfStreamListenerTask, StreamTask, WindowableTask
-from samzapy.config.error_policy import Action, Stage
-from samzapy.config.promises import COUNTS, Downgrade, downgrades, told, weak_copies
+from samzapy.config.guarantee_warnings import COUNTS, GuaranteeWarning, guarantee_warnings, told, weak_copies
+from samzapy.config.tasks.error_policy import Action, Stage
 
 STORE = {"stores.s.factory": "rocksdb", "stores.s.key.serde": "string", "stores.s.msg.serde": "json"}
 EXACTLY = {"task.guarantee": "exactly-once", "task.commit.ms": "1000"}
@@ -16,7 +16,7 @@ def weakened(load):
     """The keys that weaken the promise of the smallest job with these keys changed, with what they do."""
 
     def keys_of(changes=None, task_class=None):
-        return {each.key: each.message for each in downgrades(load(changes), task_class)}
+        return {each.key: each.message for each in guarantee_warnings(load(changes), task_class)}
 
     return keys_of
 
@@ -103,8 +103,8 @@ def test_outputs_without_an_input_have_no_id_in_effectively_once(weakened, kind,
     ],
 )
 def test_what_a_system_does_not_survive_is_about_durability(load, system, key):
-    assert [(each.key, each.durability) for each in downgrades(load(system))] == [(key, True)]
-    assert downgrades(load({"systems.x.samza.factory": "local", "systems.x.synchronous": "full"})) == ()
+    assert [(each.key, each.durability) for each in guarantee_warnings(load(system))] == [(key, True)]
+    assert guarantee_warnings(load({"systems.x.samza.factory": "local", "systems.x.synchronous": "full"})) == ()
 
 
 @pytest.mark.parametrize(
@@ -143,4 +143,4 @@ def test_counts_are_told_in_words_and_zeros_left_out():
 
 
 def test_a_downgrade_is_one_line():
-    assert str(Downgrade("a.b", "does this")) == "a.b: does this"
+    assert str(GuaranteeWarning("a.b", "does this")) == "a.b: does this"

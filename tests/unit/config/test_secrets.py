@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from samzapy.config.secrets import MASK, Masked, is_secret
+from samzapy.config.reading.secrets import MASK, Masked, is_secret
 
 SECRETS = {
     "systems.kafka.consumer.sasl.password": "hunter2",

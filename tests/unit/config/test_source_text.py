@@ -3,7 +3,7 @@
 import pytest
 
 from samzapy.config.loader import load_job
-from samzapy.config.source import read
+from samzapy.config.reading.properties import read
 from samzapy.errors import ConfigError
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from samzapy.config.store_values import LargeValues
+from samzapy.config.stores.values import LargeValues
 from samzapy.storage.changelog import changelog_spec
 
 ONCE = {

@@ -3,11 +3,11 @@
 import pytest
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.config.checkpoint import CheckpointConfig
-from samzapy.config.choosers import ChooserConfig
-from samzapy.config.error_policy import Action, Stage
 from samzapy.config.guarantee import Guarantee
-from samzapy.config.promises import downgrades
+from samzapy.config.guarantee_warnings import guarantee_warnings
+from samzapy.config.tasks.checkpoint import CheckpointConfig
+from samzapy.config.tasks.error_policy import Action, Stage
+from samzapy.config.tasks.task import ChooserConfig
 from samzapy.errors import ConfigError
 
 TWO_SYSTEMS = {"systems.other.samza.factory": "local", "task.inputs": "kafka.a,other.b"}
@@ -159,7 +159,7 @@ def test_a_job_may_ask_for_no_checkpoints(load):
     config = load({"task.checkpoint.factory": "none"})
     assert config.task.checkpoint is None
     assert config.warnings == ()
-    assert [weaker.key for weaker in downgrades(config)] == ["task.checkpoint.factory"]
+    assert [weaker.key for weaker in guarantee_warnings(config)] == ["task.checkpoint.factory"]
 
 
 def test_samzas_records_are_written_when_asked_for(load):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from samzapy.config.effective import effective
-from samzapy.config.loader import ALL_KEYS, load_job
+from samzapy.config.known_keys import ALL_KEYS, effective
+from samzapy.config.loader import load_job
 
 
 def test_the_keys_in_force_are_those_of_the_stores_engine():

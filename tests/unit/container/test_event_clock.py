@@ -1,42 +1,266 @@
-"""A task's clock in event time."""
+"""A task's clock in event time: its marks, its idle rule, and the source that holds it back."""
 
-from samzapy import IncomingMessageEnvelope, SystemStreamPartition
-from samzapy.container.event_clock import EventClock
+from typing import ClassVar
 
-A, B = (SystemStreamPartition("mem", "in", number) for number in range(2))
+import pytest
+from memory_job import MemoryJob
+
+from samzapy import Drain, EndOfStream, EndOfStreamListenerTask, IncomingMessageEnvelope, StreamTask, Watermark
+from samzapy import SystemStreamPartition as Ssp
+from samzapy.api.checkpoint import Checkpoint
+from samzapy.api.event_time import ClockListenerTask
+from samzapy.api.system import OutgoingRecord
+from samzapy.container.event_time.clock import EventClock
+from samzapy.container.event_time.control_messages import SentControl
+from samzapy.container.tasks.task_instance import TaskInstance
+from samzapy.operators.persistent import PersistentTask, Sum, WindowState
+
+A, B = (Ssp("mem", "in", number) for number in range(2))
 
 
 def at(ssp, *times):
     return [IncomingMessageEnvelope(ssp, offset, None, None, event_time=time) for offset, time in enumerate(times)]
 
 
+class Seconds:
+    """A monotonic clock that a test moves."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def wall_ms(self):
+        return int(self.now * 1000)
+
+
+def clock_of(*ssps, idle_ms=-1, intermediate=(), exact=True, seconds=None):
+    return EventClock(dict.fromkeys(ssps, 0), seconds or Seconds(), idle_ms, intermediate=intermediate, exact=exact)
+
+
 def test_the_clock_is_the_least_of_the_latest_times_of_the_partitions():
-    clock = EventClock([A, B])
+    clock = clock_of(A, B)
     assert (clock.passed(A, at(A, 5, 9, 7)), clock.now, clock.holding) == (False, None, B)
     assert (clock.passed(B, at(B, 3)), clock.now, clock.holding) == (True, 3, B)
     assert (clock.passed(B, at(B, 20)), clock.now, clock.holding) == (True, 9, A)
 
 
 def test_late_messages_and_those_without_a_time_move_nothing():
-    clock = EventClock([A])
+    clock = clock_of(A)
     clock.passed(A, at(A, 10))
     assert not clock.passed(A, at(A, 4, -1))
-    assert not clock.passed(A, [])
     assert clock.now == 10
 
 
-def test_a_partition_that_ended_or_is_idle_holds_nothing_back_until_it_brings_something():
-    clock = EventClock([A, B])
+def test_a_clock_that_is_not_exact_takes_the_last_message_of_a_run_for_all_of_them():
+    clock = clock_of(A, exact=False)
+    clock.passed(A, at(A, 5, 9, 7))
+    assert clock.now == 7
+
+
+def test_a_partition_that_ended_holds_nothing_back():
+    clock = clock_of(A, B)
     clock.passed(A, at(A, 10))
-    assert (clock.set_aside(B), clock.now) == (True, 10)
-    clock.passed(B, at(B, 2))
-    assert (clock.passed(A, at(A, 30)), clock.now) == (False, 10)
-    assert (clock.advance(B, 12), clock.now) == (True, 12)
+    assert (clock.end(B), clock.now, clock.silent, clock.idle) == (True, 10, [str(B)], False)
+    assert (clock.end(A), clock.now, clock.held_by, clock.idle) == (False, 10, "", True)
+
+
+def test_messages_that_are_accepted_count_once_the_position_has_passed_them():
+    offsets = {A: 0, B: 0}
+    clock = EventClock(offsets, Seconds(), exact=True)
+    clock.accepted(A, at(A, 10, 30, 20))
+    clock.accepted(B, at(B, 40))
+    clock.ends(B)
+    assert (clock.done(), clock.now) == (False, None)
+    offsets[A] = 2
+    assert not clock.done()
+    offsets.update({A: 3, B: 1})
+    assert (clock.done(), clock.now, clock.held_by) == (True, 30, str(A))
 
 
 def test_a_restart_goes_on_with_the_marks_that_were_kept():
-    clock = EventClock([A, B])
+    clock = clock_of(A, B)
     clock.passed(A, at(A, 10))
     clock.passed(B, at(B, 8))
-    assert EventClock([A, B], clock.marks).now == 8
-    assert EventClock([A], clock.marks).now == 10
+    kept = Checkpoint({A: 0, B: 0}, clock=clock.time_ms, event_times=clock.marks)
+    for ssps, now in (((A, B), 8), ((A,), 10)):
+        again = clock_of(*ssps)
+        again.resume(kept)
+        assert again.now == now
+
+
+def test_a_partition_that_starts_before_its_committed_offset_starts_without_a_mark_and_time_does_not_go_back():
+    clock = clock_of(A, B)
+    clock.resume(Checkpoint({A: 5, B: 0}, clock=100, event_times={A: 120, B: 100}))
+    assert (clock.now, clock.holding, clock.time_ms) == (None, A, 100)
+    clock.passed(A, at(A, 60))
+    assert (clock.now, clock.time_ms) == (60, 100)
+    clock.passed(A, at(A, 150))
+    clock.passed(B, at(B, 140))
+    assert clock.time_ms == 140
+
+
+def test_a_partition_holds_its_task_s_clock_until_it_is_idle():
+    offsets = {A: 0, B: 0}
+    clock = EventClock(offsets, Seconds(), 5_000, exact=True)
+
+    def bring(ssp, *times):
+        offsets[ssp] += len(times)
+        return clock.passed(ssp, at(ssp, *times))
+
+    assert not clock.look_for_idle(0.0)
+    bring(A, 10, 40, 30)
+    assert not clock.look_for_idle(4.0)
+    assert (clock.now, clock.holding, clock.silent) == (None, B, [])
+    bring(A, 50)
+    assert clock.look_for_idle(5.0)
+    assert (clock.now, clock.idle, clock.silent) == (50, False, [str(B)])
+    assert not clock.look_for_idle(10.0)
+    assert clock.idle
+    bring(B, 45)
+    clock.look_for_idle(11.0)
+    assert (clock.now, clock.holding, clock.idle) == (50, B, False)
+    assert bring(B, 60)
+    assert not bring(A, 70)
+    assert clock.now == 60
+
+
+def test_no_partition_is_idle_without_an_idle_time_however_long_it_is_silent():
+    clock = clock_of(A, B)
+    clock.passed(A, at(A, 1))
+    clock.look_for_idle(0.0)
+    assert not clock.look_for_idle(1e9)
+    assert (clock.now, clock.silent) == (None, [])
+
+
+def say(clock, ssp, sender, message, senders=2):
+    return clock.take(ssp, SentControl(f"first-1/{sender}", senders, message))
+
+
+def test_the_senders_of_an_intermediate_partition_tell_its_time_instead_of_its_messages():
+    clock = clock_of(A, B, intermediate=[B])
+    clock.passed(A, at(A, 100))
+    assert not clock.passed(B, at(B, 500))
+    assert clock.held_by == f"{B} (sender not heard yet)"
+    say(clock, B, "Partition 0", Watermark(30))
+    assert (clock.now, clock.held_by) == (None, f"{B} (sender not heard yet)")
+    say(clock, B, "Partition 1", Watermark(20))
+    assert (clock.now, clock.held_by) == (20, f"{B} (sender first-1/Partition 1)")
+    assert (clock.take_watermark(), clock.take_watermark()) == (20, None)
+
+
+def test_a_sender_that_is_silent_for_the_idle_time_holds_nothing_and_neither_does_a_partition_of_silent_senders():
+    seconds, offsets = Seconds(), {A: 0, B: 0}
+    clock = EventClock(offsets, seconds, 5_000, intermediate=[B])
+    clock.passed(A, at(A, 100))
+    say(clock, B, "Partition 0", Watermark(30))
+    say(clock, B, "Partition 1", Watermark(20))
+    clock.look_for_idle(seconds.now)
+    seconds.now = 4.0
+    say(clock, B, "Partition 0", Watermark(40))
+    assert clock.look_for_idle(5.5)
+    assert (clock.now, clock.silent) == (40, [str(A), f"{B} (sender first-1/Partition 1)"])
+    offsets[A] = 1
+    clock.passed(A, at(A, 110))
+    assert clock.look_for_idle(9.5)
+    assert (clock.now, clock.silent) == (110, [str(B)])
+    seconds.now = 10.0
+    say(clock, B, "Partition 1", Watermark(60))
+    assert (clock.held_by, clock.watermark) == (f"{B} (sender first-1/Partition 1)", 60)
+
+
+def test_what_the_senders_said_comes_back_with_a_checkpoint_and_a_partition_that_had_ended_is_over():
+    clock = clock_of(A, B, intermediate=[A, B])
+    say(clock, A, "Partition 0", Watermark(30), senders=1)
+    assert say(clock, A, "Partition 0", EndOfStream(), senders=1)
+    say(clock, B, "Partition 0", Watermark(50), senders=1)
+    kept = Checkpoint({A: 0, B: 0}, clock=clock.time_ms, event_times=clock.marks, senders=clock.senders)
+    again = clock_of(A, B, intermediate=[A, B])
+    again.resume(kept)
+    assert (again.now, again.watermark, again.take_watermark(), again.over) == (30, 30, None, {A})
+    assert again.reopens(A)
+    assert not again.reopens(A)
+    assert again.over == set()
+
+
+def test_a_drain_is_told_from_an_end_and_is_forgotten_when_the_task_is_drained():
+    clock = clock_of(A, intermediate=[A])
+    assert say(clock, A, "Partition 0", Drain(), senders=1)
+    assert clock.drained
+    clock.forget_drain()
+    assert not clock.drained
+
+
+class ListeningTask(StreamTask, ClockListenerTask):
+    def __init__(self):
+        self.clocks = []
+
+    def process(self, envelope, collector, coordinator):
+        pass
+
+    def on_clock(self, clock, collector, coordinator):
+        self.clocks.append(clock.time_ms)
+
+
+class PlainTask(StreamTask):
+    def process(self, envelope, collector, coordinator):
+        pass
+
+
+def instance(task, *, exact):
+    offsets = {A: 0, B: 0}
+    return TaskInstance("Partition 0", task, None, None, offsets, EventClock(offsets, Seconds(), exact=exact))
+
+
+def bring(task, ssp, *times):
+    first = task.offsets[ssp]
+    task.process(ssp, [envelope._replace(offset=first + n) for n, envelope in enumerate(at(ssp, *times))])
+
+
+def test_a_task_that_listens_hears_of_the_highest_time_of_what_was_processed_in_one_go():
+    task = instance(ListeningTask(), exact=True)
+    bring(task, A, 10, 40, 30)
+    bring(task, B, 20, -1)
+    assert task.task.clocks == [20]
+    plain = instance(PlainTask(), exact=False)
+    bring(plain, A, 10, 40, 30)
+    bring(plain, B, 90)
+    assert plain.event_clock.now == 30
+
+
+@pytest.mark.parametrize("replayed", [{}, {A: 7}])
+def test_positions_before_committed_ones_are_not_committed(replayed):
+    task = instance(PlainTask(), exact=False)
+    task.started(replayed)
+    bring(task, A, 1, 2)
+    assert task.committable() == {A: replayed.get(A, 2), B: 0}
+    bring(task, A, *range(10))
+    assert task.committable() == {A: 12, B: 0}
+
+
+class LastWindowTask(PersistentTask, EndOfStreamListenerTask):
+    """The sum of the last ten milliseconds, told at the end."""
+
+    calls: ClassVar[list] = []
+
+    def persistent_state(self):
+        return WindowState(Sum(), 10)
+
+    def process_message(self, state, message):
+        state.update(message.event_time, message.message)
+
+    def on_end_of_stream(self, collector, coordinator):
+        self.calls.append((self.state.window, self.state.value))
+
+
+def test_a_partition_that_has_ended_holds_nothing_and_a_window_comes_to_the_end_of_the_others(tmp_path):
+    keys = {"job.systemstreampartition.grouper.factory": "single", "state.checkpoint.interval.ms": "10"}
+    job = MemoryJob(tmp_path, task=LastWindowTask, **keys)
+    for key in [key for key in job.flat if key.startswith("stores.")]:
+        del job.flat[key]
+    times = {0: [1, 2, 33, 34], 1: [5]}
+    job.producer.send([OutgoingRecord("in", None, b"1", p, timestamp=time) for p in times for time in times[p]])
+    job.producer.flush()
+    job.run()
+    assert LastWindowTask.calls == [((30, 40), 2)]

@@ -6,6 +6,8 @@ import pytest
 from memory_job import MemoryJob
 
 from samzapy import EndOfStreamListenerTask, OutgoingMessageEnvelope, SystemStream
+from samzapy.admin.positions import Move, move_positions
+from samzapy.admin.startpoints import write_startpoints
 from samzapy.api.system import OutgoingRecord
 from samzapy.checkpoint.target import Target
 from samzapy.clock import SYSTEM_CLOCK
@@ -16,9 +18,7 @@ from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.operators.persistent import NonWindowState, PersistentTask, Sum
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
-from samzapy.runner.positions import Move, move_positions
 from samzapy.runner.prepare import prepare
-from samzapy.runner.startpoints import write_startpoints
 from samzapy.sinks import SqlSink
 
 OUT = SystemStream("mem", "out")
@@ -132,7 +132,7 @@ def test_a_state_s_positions_are_moved_by_a_startpoint_only(tmp_path):
 
 def test_exactly_once_says_what_it_does_not_cover(tmp_path):
     job = make(tmp_path, **{"task.guarantee": "exactly-once"})
-    told = [str(downgrade) for downgrade in prepare(load_job(job.flat)).downgrades]
+    told = [str(downgrade) for downgrade in prepare(load_job(job.flat)).guarantee_warnings]
     assert any(line.startswith("task.class: what it sends with a checkpoint of its state") for line in told)
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memory_job import MemoryJob
 
+from samzapy.admin import take_over as taking
 from samzapy.api.checkpoint import Checkpoint, JobRecord, JobRun
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint import manager_for
@@ -28,7 +29,6 @@ from samzapy.errors import (
 )
 from samzapy.failpoints import arm, disarm
 from samzapy.job.transactions import state_transactions, transactional_id
-from samzapy.runner import take_over as taking
 from samzapy.runner.prepare import prepare
 from samzapy.system.clients import SystemClients
 from samzapy.system.embedded.producer import LogProducer
@@ -154,9 +154,9 @@ def config_of(name, job_id):
 
 @given(st.lists(st.tuples(NAMES, NAMES, st.integers(0, 20)), min_size=2, max_size=6, unique=True))
 def test_no_two_jobs_or_containers_share_a_transactional_id(members):
-    ids = {transactional_id(config_of(name, job_id).key, str(number)) for name, job_id, number in members}
+    ids = {transactional_id(config_of(name, job_id).job_name, str(number)) for name, job_id, number in members}
     assert len(ids) == len(members)
-    keys = {config_of(name, job_id).key for name, job_id, _ in members}
+    keys = {config_of(name, job_id).job_name for name, job_id, _ in members}
     assert len(keys) == len({(name, job_id) for name, job_id, _ in members})
 
 
@@ -264,7 +264,7 @@ def test_a_job_without_transactions_runs_and_says_what_that_weakens(tmp_path, ke
     job = MemoryJob(tmp_path, partitions=1, **keys)
     job.send((0, "a", {"id": 0}))
     prepared = prepare(job.config, until_end=True)
-    said = {each.key: each.message for each in prepared.downgrades}
+    said = {each.key: each.message for each in prepared.guarantee_warnings}
     assert "state may hold inputs twice, and may go back while two runs overlap" in said[key]
     assert prepared.transactions is False
     coordinator = Coordinator("counting", JobSpec(prepared.model, job.config.raw, prepared.ends), 5.0)

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from samzapy.api.lease import ContainerReport, Directive
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.config.promises import Downgrade
+from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.page import render
@@ -106,7 +106,7 @@ def test_an_attempt_that_starts_again_in_place_keeps_its_sums():
 
 
 def test_the_page_shows_what_weakens_the_guarantee_and_what_came_of_it():
-    weaker = Downgrade("task.error.process.policy", "messages that fail are <lost>")
+    weaker = GuaranteeWarning("task.error.process.policy", "messages that fail are <lost>")
     job = Coordinator("counts", JobSpec(MODEL, {"job.name": "counts"}), 15.0, downgrades=(weaker,))
     assert job.status().to_json()["downgrades"] == [{"key": weaker.key, "message": weaker.message, "durability": False}]
     lease = LocalLease(job, "0")

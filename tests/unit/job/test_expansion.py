@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.job import JobConfig
-from samzapy.config.task import TaskConfig
+from samzapy.config.tasks import TaskConfig
 from samzapy.errors import EnvironmentFailure, RestoreError
 from samzapy.job.expansion import InputPartitions, follow_growth, from_json, to_json
 from samzapy.job.model import JobModel

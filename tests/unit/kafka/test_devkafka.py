@@ -9,9 +9,9 @@ import psutil
 import pytest
 
 from samzapy import devkafka
-from samzapy.devkafka import resolve, state
-from samzapy.devkafka.java import find_java, java_version
-from samzapy.devkafka.probe import answers, free_port, is_free
+from samzapy.devkafka import runtime, state
+from samzapy.devkafka.runtime import find_java, java_version
+from samzapy.devkafka.state import answers, free_port, is_free
 from samzapy.errors import EnvironmentFailure
 
 
@@ -28,50 +28,50 @@ PINNED = {name: sha512(name.encode()).hexdigest() for name in ("a.jar", "b.jar")
 
 
 def test_the_pinned_jars_are_kafka_and_what_it_needs():
-    pinned = resolve.pinned_jars()
+    pinned = runtime.pinned_jars()
     assert "org.apache.kafka_kafka_2.13-4.1.0.jar" in pinned
     assert all(len(digest) == 128 for digest in pinned.values())
 
 
 def test_the_right_jars_are_accepted_and_remembered(jars, tmp_path):
-    resolve.verify(jars, PINNED, tmp_path / "verified.json")
+    runtime.verify(jars, PINNED, tmp_path / "verified.json")
     assert set(json.loads((tmp_path / "verified.json").read_text())) == set(PINNED)
 
 
 def test_a_tampered_jar_is_refused_by_name(jars, tmp_path):
-    resolve.verify(jars, PINNED, tmp_path / "verified.json")
+    runtime.verify(jars, PINNED, tmp_path / "verified.json")
     (jars / "b.jar").write_bytes(b"evil.")
     with pytest.raises(EnvironmentFailure, match=r"b\.jar.*SHA-512"):
-        resolve.verify(jars, PINNED, tmp_path / "verified.json")
+        runtime.verify(jars, PINNED, tmp_path / "verified.json")
 
 
 def test_a_missing_jar_is_refused_by_name(jars, tmp_path):
     (jars / "a.jar").unlink()
     with pytest.raises(EnvironmentFailure, match=r"a\.jar: missing"):
-        resolve.verify(jars, PINNED, tmp_path / "verified.json")
+        runtime.verify(jars, PINNED, tmp_path / "verified.json")
 
 
 def test_a_jar_that_is_not_pinned_is_refused_by_name(jars, tmp_path):
     (jars / "c.jar").write_bytes(b"")
     with pytest.raises(EnvironmentFailure, match=r"c\.jar: is no pinned jar"):
-        resolve.verify(jars, PINNED, tmp_path / "verified.json")
+        runtime.verify(jars, PINNED, tmp_path / "verified.json")
 
 
 def test_an_unreadable_memory_means_verifying_again(jars, tmp_path):
     (tmp_path / "verified.json").write_text("{")
-    resolve.verify(jars, PINNED, tmp_path / "verified.json")
+    runtime.verify(jars, PINNED, tmp_path / "verified.json")
     (jars / "a.jar").write_bytes(b"evil!")
     (tmp_path / "verified.json").write_text("[]")
     with pytest.raises(EnvironmentFailure):
-        resolve.verify(jars, PINNED, tmp_path / "verified.json")
+        runtime.verify(jars, PINNED, tmp_path / "verified.json")
 
 
 def test_the_cache_folder_follows_the_environment(monkeypatch, tmp_path):
     monkeypatch.delenv("SAMZAPY_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert resolve.cache_folder() == tmp_path / "samzapy" / "kafka-4.1.0"
+    assert runtime.cache_folder() == tmp_path / "samzapy" / "kafka-4.1.0"
     monkeypatch.setenv("SAMZAPY_CACHE", str(tmp_path / "own"))
-    assert resolve.cache_folder() == tmp_path / "own" / "kafka-4.1.0"
+    assert runtime.cache_folder() == tmp_path / "own" / "kafka-4.1.0"
 
 
 @pytest.mark.parametrize(
@@ -151,6 +151,6 @@ def test_jars_that_cannot_be_fetched_are_an_environment_failure_that_names_the_l
     fake_java(tmp_path, "17")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(EnvironmentFailure, match=r"cannot fetch Kafka 4\.1\.0 from Maven Central, see .*resolve\.log"):
-        resolve.kafka_class_path(tmp_path / "cache")
+        runtime.kafka_class_path(tmp_path / "cache")
     assert not (tmp_path / "cache" / "jars").exists()
     assert stat.S_IMODE((tmp_path / "cache").stat().st_mode) == 0o700

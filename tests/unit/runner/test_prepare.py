@@ -2,14 +2,14 @@ import sys
 
 import pytest
 
+from samzapy.admin.durability import weakly_kept
+from samzapy.admin.user_code import add_import_paths
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamDescription, StreamSpec
 from samzapy.api.task import CopartitionedTask, StreamTask
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, EnvironmentFailure, UnknownStream
 from samzapy.runner.base import RunOptions
-from samzapy.runner.durability import weakly_kept
-from samzapy.runner.import_path import add_import_paths
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
 from samzapy.system.factories import system_factory
@@ -214,7 +214,7 @@ def test_shipped_code_is_importable_here_and_a_missing_file_is_named(tmp_path, m
 def test_what_weakens_the_guarantee_is_part_of_the_prepared_job(admin):
     admin.create(StreamSpec("in", 1))
     prepared = prepare(load_job({**JOB, "task.error.process.policy": "skip"}))
-    assert [(weaker.key, weaker.durability) for weaker in prepared.downgrades] == [
+    assert [(weaker.key, weaker.durability) for weaker in prepared.guarantee_warnings] == [
         ("task.error.process.policy", False),
         ("systems.memory.samza.factory", True),
     ]

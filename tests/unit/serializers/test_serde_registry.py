@@ -6,8 +6,8 @@ import types
 import pytest
 
 from samzapy.api.serde import Serde, SerdeFactory
-from samzapy.config.classes import SERDES
 from samzapy.config.loader import load_job
+from samzapy.config.reading.classes import SERDES
 from samzapy.errors import ConfigError, SerdeError
 from samzapy.serializers import LongSerde, StringSerde, UnknownSerde, decode_failure, encode_failure, serde_registry
 

@@ -10,7 +10,7 @@ from samzapy.errors import ConfigError
 from samzapy.job.expansion import follow_growth
 from samzapy.job.planner import plan
 from samzapy.spark.tasks import JobTasks, key_placement
-from samzapy.verify.murmur2 import partition_of
+from samzapy.verify.workload import partition_of
 
 JOB = {
     "job.name": "j",

@@ -18,7 +18,7 @@ from samzapy.spark.partition_writer import PartitionWriter, PartitionWritten, me
 from samzapy.spark.records import FrameColumns, RecordMaker, last_of_each
 from samzapy.spark.tasks import KeyPlacement
 from samzapy.system.local import LocalSystemFactory
-from samzapy.verify.murmur2 import partition_of
+from samzapy.verify.workload import partition_of
 
 NO_ORDER = (False, None)
 

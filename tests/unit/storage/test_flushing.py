@@ -2,7 +2,7 @@
 
 import pytest
 
-from samzapy.config.local_files import LocalFiles
+from samzapy.config.stores.store import LocalFiles
 from samzapy.storage.flushing import Flushing
 from samzapy.storage.kv.memory import InMemoryStorageEngine
 from samzapy.testing import ManualClock

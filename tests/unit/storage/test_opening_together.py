@@ -79,7 +79,7 @@ class Rig:
         return restore_together(self.begin(), consumer_of, SYSTEM_CLOCK)
 
     def directory(self, number):
-        return store_directory(self.config.logged_store_base_dir, self.config.key, "s", f"Partition {number}")
+        return store_directory(self.config.logged_store_base_dir, self.config.job_name, "s", f"Partition {number}")
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 
 from samzapy.api.engine import EngineSettings
-from samzapy.config import rocksdb as keys
+from samzapy.config.stores import engines as keys
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 
 DEFAULTS = {
@@ -61,7 +61,7 @@ def options_in_force(path, **properties):
 
 
 def test_every_key_of_the_engine_is_tested():
-    known = {key.name.removeprefix("stores.{store}.") for key in keys.KEYS}
+    known = {key.name.removeprefix("stores.{store}.") for key in keys.ROCKSDB_KEYS}
     assert {key for key, _, _ in CHANGED} | ELSEWHERE == known
 
 

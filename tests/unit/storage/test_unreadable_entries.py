@@ -8,7 +8,7 @@ import pytest
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.clock import SYSTEM_CLOCK
-from samzapy.config.systems import SystemSettings
+from samzapy.config.streams.systems import SystemSettings
 from samzapy.errors import SerdeError
 from samzapy.storage.origin import ChangelogOrigin
 from samzapy.system.memory import MemorySystemFactory

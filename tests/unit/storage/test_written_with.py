@@ -6,7 +6,7 @@ from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.serde import Serde
 from samzapy.api.system import SystemSettings
 from samzapy.config.loader import load_job
-from samzapy.config.serializers import key_identity, serde_identity
+from samzapy.config.streams.serdes import key_identity, serde_identity
 from samzapy.errors import ConfigError
 from samzapy.serializers import serde_registry
 from samzapy.storage.directory import set_asides

@@ -13,9 +13,8 @@ from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
 from samzapy.verify import job
-from samzapy.verify.collect import collect
 from samzapy.verify.evidence import Evidence
-from samzapy.verify.streams import Streams
+from samzapy.verify.streams import Streams, collect
 from samzapy.verify.target import Target
 from samzapy.verify.workload import events
 

@@ -8,10 +8,9 @@ import pytest
 
 from samzapy.api.system import SystemSettings
 from samzapy.errors import UnknownStream
-from samzapy.verify.feeder import Feeder, Pace, mean_burst
+from samzapy.verify.processes import until
 from samzapy.verify.streams import Streams
-from samzapy.verify.waiting import until
-from samzapy.verify.watcher import Watcher
+from samzapy.verify.traffic import Feeder, Pace, Watcher, mean_burst
 from samzapy.verify.workload import Event, events
 
 DEADLINE_S = 60.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from samzapy.config.guarantee import Guarantee
+from samzapy.verify.campaign import COLUMNS, by_guarantee, cells, remarks, totals
 from samzapy.verify.checkers import Finding
 from samzapy.verify.promises import Verdict
-from samzapy.verify.report import COLUMNS, by_guarantee, cells, remarks, totals
 from samzapy.verify.scenario import Plan, Row
 from samzapy.verify.schedule import schedule
 

@@ -8,9 +8,9 @@ import pytest
 
 from samzapy.api.system import OutgoingRecord, SystemSettings
 from samzapy.verify.evidence import replay
-from samzapy.verify.stranger import Stranger
+from samzapy.verify.processes import NoProgress
 from samzapy.verify.streams import Streams
-from samzapy.verify.waiting import NoProgress
+from samzapy.verify.traffic import Stranger
 
 CHANGELOG = "sums"
 

@@ -7,10 +7,9 @@ import pytest
 from samzapy.devkafka import DevBroker
 from samzapy.errors import ConfigError
 from samzapy.system.partitioner import partition_of as product_partition_of
-from samzapy.verify.murmur2 import partition_of
+from samzapy.verify.processes import NoProgress, until
 from samzapy.verify.target import Target
-from samzapy.verify.waiting import NoProgress, until
-from samzapy.verify.workload import events
+from samzapy.verify.workload import events, partition_of
 
 CLUSTER, LOCAL, REMOTE = "local-cluster[2,1,1024]", "local[2,4]", "spark://master:7077"
 

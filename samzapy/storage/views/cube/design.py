@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from samzapy.api.engine import EngineSettings
-from samzapy.config import views
+from samzapy.config.stores import engines
 from samzapy.storage.views.entry_keys import is_name
 from samzapy.storage.views.properties import leaf, problems_of, value_of
 
-_KEYS = (views.CUBE_DIMENSIONS, views.CUBE_MEASURES, views.CUBE_ROLLUPS)
+_KEYS = (engines.CUBE_DIMENSIONS, engines.CUBE_MEASURES, engines.CUBE_ROLLUPS)
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class CubeDesign:
     @classmethod
     def of(cls, settings: EngineSettings) -> CubeDesign:
         """As the job file says; without `cube.rollups` one of all dimensions."""
-        dimensions = value_of(settings, views.CUBE_DIMENSIONS)
-        text = value_of(settings, views.CUBE_ROLLUPS)
-        return cls(dimensions, value_of(settings, views.CUBE_MEASURES), _rollups(text) if text else (dimensions,))
+        dimensions = value_of(settings, engines.CUBE_DIMENSIONS)
+        text = value_of(settings, engines.CUBE_ROLLUPS)
+        return cls(dimensions, value_of(settings, engines.CUBE_MEASURES), _rollups(text) if text else (dimensions,))
 
     def described(self) -> dict[str, Any]:
         """As it is kept in the store: a cube that was kept otherwise cannot be continued."""
@@ -56,9 +56,9 @@ def problems(settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
 
 def _contradictions(settings: EngineSettings) -> Iterator[tuple[str, str | None, str]]:
     design = CubeDesign.of(settings)
-    place, text = leaf(views.CUBE_ROLLUPS), settings.properties.get(leaf(views.CUBE_ROLLUPS))
+    place, text = leaf(engines.CUBE_ROLLUPS), settings.properties.get(leaf(engines.CUBE_ROLLUPS))
     if not design.dimensions:
-        yield leaf(views.CUBE_DIMENSIONS), None, "required, e.g. carrier, origin, month"
+        yield leaf(engines.CUBE_DIMENSIONS), None, "required, e.g. carrier, origin, month"
         return
     for rollup in design.rollups:
         unknown = [dimension for dimension in rollup if dimension not in design.dimensions]

@@ -7,11 +7,11 @@ from typing import Any
 
 from samzapy.api.engine import EngineSettings, StoreViewFactory
 from samzapy.api.kv import KeyValueStore
-from samzapy.config import views
+from samzapy.config.stores import engines
 from samzapy.storage.views.heap.store import HeapStore
 from samzapy.storage.views.properties import problems_of, value_of
 
-_KEYS = (views.HEAP_SIZE, views.HEAP_ORDER, views.HEAP_BLOCK_SIZE)
+_KEYS = (engines.HEAP_SIZE, engines.HEAP_ORDER, engines.HEAP_BLOCK_SIZE)
 
 
 class HeapStoreFactory(StoreViewFactory):
@@ -22,9 +22,9 @@ class HeapStoreFactory(StoreViewFactory):
         return HeapStore(
             store,
             settings.store,
-            size=value_of(settings, views.HEAP_SIZE),
-            highest=value_of(settings, views.HEAP_ORDER) == "highest",
-            block_size=value_of(settings, views.HEAP_BLOCK_SIZE),
+            size=value_of(settings, engines.HEAP_SIZE),
+            highest=value_of(settings, engines.HEAP_ORDER) == "highest",
+            block_size=value_of(settings, engines.HEAP_BLOCK_SIZE),
         )
 
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str, str]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from samzapy.api.engine import EngineSettings, StoreViewFactory
 from samzapy.api.kv import KeyValueStore
-from samzapy.config import views
+from samzapy.config.stores import engines
 from samzapy.plugins import PluginError, load_class
 from samzapy.storage.views.inverted_index.store import InvertedIndex
 from samzapy.storage.views.inverted_index.tokenizer import Tokenizer, WordTokenizer
@@ -23,18 +23,18 @@ class InvertedIndexFactory(StoreViewFactory):
 
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str, str]]:
         """A tokenizer that cannot be made."""
-        found = list(problems_of(settings, [views.INDEX_TOKENIZER]))
+        found = list(problems_of(settings, [engines.INDEX_TOKENIZER]))
         if not found:
             try:
                 _tokenizer(settings)
             except PluginError as cause:
-                key = leaf(views.INDEX_TOKENIZER)
+                key = leaf(engines.INDEX_TOKENIZER)
                 found.append((key, settings.properties[key], str(cause)))
         return found
 
 
 def _tokenizer(settings: EngineSettings) -> Tokenizer:
-    path = value_of(settings, views.INDEX_TOKENIZER)
+    path = value_of(settings, engines.INDEX_TOKENIZER)
     if path is None:
         return WordTokenizer()
     kind = load_class(path)

@@ -8,7 +8,7 @@ from typing import Any
 
 from samzapy.api.engine import EngineSettings
 from samzapy.api.kv import KeyValueStore
-from samzapy.config import views
+from samzapy.config.stores import engines
 from samzapy.errors import StoreRefused
 from samzapy.storage.views.properties import value_of
 from samzapy.storage.views.sketches.library import SketchesFactory, SketchSerde, library
@@ -91,10 +91,10 @@ class BloomFiltersFactory(SketchesFactory):
 
     engine = "bloom"
     package = "rbloom"
-    keys = (views.BLOOM_CAPACITY, views.BLOOM_ERROR_RATE)
+    keys = (engines.BLOOM_CAPACITY, engines.BLOOM_ERROR_RATE)
     serde = BloomSerde
 
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> BloomFilters:
         """See `StoreViewFactory.view`."""
-        capacity, error_rate = value_of(settings, views.BLOOM_CAPACITY), value_of(settings, views.BLOOM_ERROR_RATE)
+        capacity, error_rate = value_of(settings, engines.BLOOM_CAPACITY), value_of(settings, engines.BLOOM_ERROR_RATE)
         return BloomFilters(store, settings.store, capacity, error_rate)

@@ -7,7 +7,7 @@ from typing import Any
 
 from samzapy.api.engine import EngineSettings
 from samzapy.api.kv import KeyValueStore
-from samzapy.config import views
+from samzapy.config.stores import engines
 from samzapy.errors import StoreRefused
 from samzapy.storage.views.properties import value_of
 from samzapy.storage.views.sketches.library import SketchesFactory, SketchSerde, library
@@ -98,9 +98,9 @@ class DistinctCountsFactory(SketchesFactory):
 
     engine = "hyperloglog"
     package = "datasketches"
-    keys = (views.HYPERLOGLOG_LG_K,)
+    keys = (engines.HYPERLOGLOG_LG_K,)
     serde = HyperLogLogSerde
 
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> DistinctCounts:
         """See `StoreViewFactory.view`."""
-        return DistinctCounts(store, settings.store, value_of(settings, views.HYPERLOGLOG_LG_K))
+        return DistinctCounts(store, settings.store, value_of(settings, engines.HYPERLOGLOG_LG_K))

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from samzapy.api.engine import EngineSettings, EntrySerdes, StoreViewFactory
 from samzapy.api.serde import Serde
-from samzapy.config.keys import Key
+from samzapy.config.reading.keys import Key
 from samzapy.errors import EnvironmentFailure
 from samzapy.storage.views.properties import problems_of
 

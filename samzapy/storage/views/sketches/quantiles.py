@@ -7,7 +7,7 @@ from typing import Any
 
 from samzapy.api.engine import EngineSettings
 from samzapy.api.kv import KeyValueStore
-from samzapy.config import views
+from samzapy.config.stores import engines
 from samzapy.errors import StoreRefused
 from samzapy.storage.views.properties import value_of
 from samzapy.storage.views.sketches.library import SketchesFactory, SketchSerde, library
@@ -100,9 +100,9 @@ class QuantilesFactory(SketchesFactory):
 
     engine = "quantiles"
     package = "datasketches"
-    keys = (views.QUANTILES_K,)
+    keys = (engines.QUANTILES_K,)
     serde = KllSerde
 
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> Quantiles:
         """See `StoreViewFactory.view`."""
-        return Quantiles(store, settings.store, value_of(settings, views.QUANTILES_K))
+        return Quantiles(store, settings.store, value_of(settings, engines.QUANTILES_K))

@@ -1,0 +1,82 @@
+"""How well what a job's promise rests on is kept: the copies of its changelogs, its checkpoints and the log of transactions,
+and the order of the tables it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from samzapy.api.stream import SystemStream
+from samzapy.api.system import StreamDescription, SystemAdmin
+from samzapy.checkpoint import checkpoint_topic
+from samzapy.config.guarantee_warnings import GuaranteeWarning, late_rows, weak_copies
+from samzapy.config.job import JobConfig
+from samzapy.config.own_streams import state_checkpoint_topic
+from samzapy.config.reading.classes import SYSTEMS
+from samzapy.config.stores import changelogs
+from samzapy.config.tasks import checkpoint, state_checkpoint
+from samzapy.errors import ConfigError, ConfigProblem
+
+#: Kafka's own topic, in which it keeps what became of a transaction.
+_TRANSACTIONS = "__transaction_state"
+
+
+def weakly_kept(
+    config: JobConfig, describe: Callable[[SystemStream], StreamDescription | None]
+) -> tuple[GuaranteeWarning, ...]:
+    """What the topics and tables as they are now do not survive, or promise; those that do not exist yet are left out."""
+    found: list[GuaranteeWarning] = []
+    for key, stream in _foundations(config):
+        description = describe(stream)
+        if description is not None:
+            found += weak_copies(key, description)
+    for stream in config.task.inputs:
+        system = config.systems[stream.system]
+        if system.factory == SYSTEMS.short["database"] and (description := describe(stream)) is not None:
+            found += late_rows(system.streams[stream.stream].prefix, description, config.task.guarantee)
+    return tuple(found)
+
+
+def check_copies(config: JobConfig, admin_of: Callable[[str], SystemAdmin]) -> None:
+    """Raise ConfigError for every stream that is still to be made with more copies than its system has brokers."""
+    most: dict[str, int | None] = {}
+    problems = []
+    for key, stream, factor in _asked_for(config):
+        if stream.system not in most:
+            most[stream.system] = admin_of(stream.system).most_replicas()
+        limit = most[stream.system]
+        if limit is None or factor <= limit or admin_of(stream.system).describe(stream.stream) is not None:
+            continue
+        message = f"must be at most {limit}, the number of brokers of system '{stream.system}'"
+        problems.append(ConfigProblem(key, str(factor), message))
+    if problems:
+        raise ConfigError(problems)
+
+
+def _asked_for(config: JobConfig) -> Iterable[tuple[str, SystemStream, int]]:
+    """The numbers of copies that the job file asks for, with their keys."""
+    for store in config.stores.values():
+        factor = store.changelog_replication_factor
+        if store.changelog is not None and factor is not None:
+            places = changelogs.REPLICATION_FACTOR.places(store=store.name)
+            yield next((key for key in places if key in config.resolved), places[0]), store.changelog, factor
+    kept = config.task.checkpoint
+    if kept is not None and kept.system is not None and kept.replication_factor is not None:
+        stream = SystemStream(kept.system, checkpoint_topic(config.name, config.id))
+        yield checkpoint.REPLICATION_FACTOR.name, stream, kept.replication_factor
+    states = config.state_checkpoint
+    if states.system is not None and states.replication_factor is not None:
+        stream = SystemStream(states.system, state_checkpoint_topic(config.name, config.id))
+        yield state_checkpoint.REPLICATION_FACTOR.name, stream, states.replication_factor
+
+
+def _foundations(config: JobConfig) -> Iterator[tuple[str, SystemStream]]:
+    for store in config.stores.values():
+        if store.changelog is not None:
+            yield changelogs.REPLICATION_FACTOR.at(store=store.name), store.changelog
+    settings = config.task.checkpoint
+    if settings is None or settings.system is None:
+        return
+    topic = checkpoint_topic(config.name, config.id)
+    yield checkpoint.REPLICATION_FACTOR.name, SystemStream(settings.system, topic)
+    if config.task.guarantee.transactional:
+        yield f"systems.{settings.system}", SystemStream(settings.system, _TRANSACTIONS)

@@ -1,0 +1,262 @@
+"""All keys that samzapy knows: those it reads, the ones in force in a job, and those of Samza that have no effect here."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from string import Formatter
+from typing import Any, NamedTuple
+
+from samzapy.api.system import SystemSettings
+from samzapy.config import event_time, job, metrics, spark
+from samzapy.config.job import JobConfig
+from samzapy.config.reading.classes import ENGINES, SYSTEMS
+from samzapy.config.reading.keys import Key, split_list
+from samzapy.config.reading.reader import Reader
+from samzapy.config.reading.secrets import Masked
+from samzapy.config.stores import StoreConfig, engines
+from samzapy.config.stores.engines import is_of_another_engine
+from samzapy.config.stores.store import KEYS as STORE_KEYS
+from samzapy.config.streams import database, serdes, systems
+from samzapy.config.streams.stream import KEYS as STREAM_KEYS
+from samzapy.config.tasks import asynchronous, checkpoint, error_policy, state_checkpoint, task
+
+#: Every key that samzapy reads, by topic. Documentation lists them, and a misspelt key is compared with them.
+ALL_KEYS: tuple[Key[Any], ...] = (
+    *job.KEYS,
+    *spark.KEYS,
+    *task.KEYS,
+    *asynchronous.KEYS,
+    *error_policy.KEYS,
+    *checkpoint.KEYS,
+    *state_checkpoint.KEYS,
+    *event_time.KEYS,
+    *systems.KEYS,
+    *database.KEYS,
+    *STREAM_KEYS,
+    *serdes.KEYS,
+    *STORE_KEYS,
+    *engines.ROCKSDB_KEYS,
+    *engines.VIEW_KEYS,
+    *metrics.KEYS,
+)
+#: A key that starts otherwise is the user's own, unless it looks like a slip.
+_OURS = frozenset({"app", "job", "task", "systems", "streams", "serializers", "stores", "metrics"})
+_NEAR, _VERY_NEAR = 0.75, 0.85
+
+
+class KnownKeys:
+    """The keys that mean something in a job with these names (`known`: placeholder -> names). Everything below
+    `open_prefixes` belongs to a plug-in, which alone knows."""
+
+    def __init__(
+        self, keys: Sequence[Key[Any]], known: Mapping[str, frozenset[str]], open_prefixes: Sequence[str] = ()
+    ) -> None:
+        names = dict.fromkeys(name for key in keys for name in (key.name, *key.otherwise))
+        self._exact = [name for name in names if not name.endswith(".*")]
+        self._known = known
+        self._patterns = [pattern(name, known) for name in self._exact]
+        self._prefixes = tuple(open_prefixes)
+        self._open = [pattern(name, known) for name in names if name.endswith(".*")]
+
+    def unknown(self, keys: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+        """(key, nearest known key or None) for every key that nobody reads."""
+        suspects = [key for key in keys if not any(p.fullmatch(key) for p in self._patterns)]
+        if not suspects:
+            return
+        candidates = self._candidates()
+        for key in suspects:
+            first = key.partition(".")[0]
+            if self._is_open(key):
+                continue
+            near = difflib.get_close_matches(key, candidates, n=1, cutoff=_NEAR)
+            nearest = near[0] if near else None
+            if first in _OURS or (nearest and difflib.SequenceMatcher(None, key, nearest).ratio() >= _VERY_NEAR):
+                yield key, nearest
+
+    def _is_open(self, key: str) -> bool:
+        if key.startswith(self._prefixes):
+            return True
+        return ".samza." not in key and any(p.fullmatch(key) for p in self._open)
+
+    def _candidates(self) -> list[str]:
+        found: list[str] = []
+        for name in self._exact:
+            made = [name]
+            for placeholder, names in self._known.items():
+                mark = f"{{{placeholder}}}"
+                made = [text.replace(mark, value) for text in made for value in (names if mark in text else [""])]
+            found += [text for text in made if "{" not in text]
+        return found
+
+
+def pattern(name: str, known: Mapping[str, frozenset[str]]) -> re.Pattern[str]:
+    """A regular expression for a key's name; `known` lists what each placeholder stands for (missing: one segment)."""
+    out = []
+    for part in re.split(r"(\{\w+\}|\*$)", name):
+        if part == "*":
+            out.append(".+")
+        elif part.startswith("{"):
+            options = known.get(part[1:-1])
+            out.append("[^.]+" if options is None else f"(?:{'|'.join(map(re.escape, sorted(options))) or '(?!)'})")
+        else:
+            out.append(re.escape(part))
+    return re.compile("".join(out))
+
+
+def check_keys(reader: Reader, config: JobConfig, *, strict: bool) -> None:
+    """Note the keys that samzapy refuses, those of Samza without effect, and unknown ones (problems when `strict`)."""
+    known = KnownKeys(ALL_KEYS, _names(config), list(_open_prefixes(config.systems, config.stores)))
+    suspects = []
+    for key, value in reader.values.items():
+        reason = refused(key, value)
+        if reason is not None:
+            reader.problem(key, reason, value)
+        elif (reason := no_effect(key)) is not None and not key.startswith("yarn.container.count"):
+            reader.warn(f"{key}: has no effect in samzapy: {reason}")
+        elif not is_refusable(key):
+            suspects.append(key)
+    for key, nearest in known.unknown(suspects):
+        message = f"unknown key{f'; did you mean {nearest}?' if nearest else ''}"
+        if strict:
+            reader.problem(key, message)
+        else:
+            reader.warn(f"{key}: {message}")
+
+
+def _names(config: JobConfig) -> dict[str, frozenset[str]]:
+    return {
+        "system": frozenset(config.systems),
+        "stream": frozenset(config.stream_ids),
+        "physical": frozenset(stream.stream for stream in config.streams),
+        "store": frozenset(config.stores),
+        "serde": frozenset(config.serdes),
+        "reporter": frozenset(split_list(config.resolved.get(metrics.REPORTERS.name, ""))),
+    }
+
+
+def _open_prefixes(
+    found_systems: Mapping[str, SystemSettings], found_stores: Mapping[str, StoreConfig]
+) -> Iterator[str]:
+    """Below these, a plug-in that is not ours reads keys that only it knows."""
+    ours = {*SYSTEMS.short.values(), *ENGINES.short.values()}
+    for settings in found_systems.values():
+        if settings.factory not in ours:
+            yield f"systems.{settings.name}."
+    for store in found_stores.values():
+        if store.factory not in ours:
+            yield f"stores.{store.name}."
+
+
+class Setting(NamedTuple):
+    """One key in force; `given` is false for a default."""
+
+    key: str
+    value: str
+    given: bool
+
+
+def effective(config: JobConfig, keys: tuple[Key[Any], ...]) -> list[Setting]:
+    """Every key of `keys` that applies to the job, then what else the file says. Secrets are hidden."""
+    shown = Masked(config.resolved, getattr(config.resolved, "secret", frozenset())).shown()
+    found: dict[str, Setting] = {}
+    for key in keys:
+        if key.name.endswith(".*"):
+            continue
+        for names in _fillings(config, key):
+            name = key.at(**names)
+            place = next((p for p in key.places(**names) if p in shown), None)
+            value = key.default_text if place is None else shown[place]
+            found[place or name] = Setting(place or name, value, place is not None)
+    rest = [Setting(key, value, True) for key, value in shown.items() if key not in found]
+    return [*found.values(), *rest]
+
+
+def _fillings(config: JobConfig, key: Key[Any]) -> Iterator[Mapping[str, str]]:
+    known: dict[str, list[str]] = {
+        "system": sorted(config.systems),
+        "stream": sorted(config.stream_ids),
+        "store": sorted(name for name, s in config.stores.items() if not is_of_another_engine(key, s.factory)),
+        "serde": [],
+        "reporter": [reporter.name for reporter in config.metrics_reporters],
+    }
+    placeholders = [name for _, name, _, _ in Formatter().parse(key.name) if name]
+    for values in product(*(known[name] for name in placeholders)):
+        yield dict(zip(placeholders, values, strict=True))
+
+
+_NO_EFFECT: tuple[tuple[str, str], ...] = (
+    (r"app\.(class|runner\.class|mode|run\.id)", "a job is its task.class; `samzapy run` is the runner"),
+    (r"job\.factory\.class", "--runner and job.spark.master say where containers run"),
+    (r"job\.(coordinator|jmx|autosizing|debounce|security|diagnostics|drain-monitor)\..*", "no counterpart"),
+    (r"job\.coordinator\..*|job\.checkpoint\.validation\.enabled", "no counterpart"),
+    (r"job\.config\..*", "samzapy takes one file and --config key=value"),
+    (r"job\.container\.(thread|commit|restore|heartbeat|task)\..*", "a container has one thread"),
+    (
+        r"job\.systemstreampartition\.input\.expansion\.enabled",
+        "with state, new partitions always go to their keys' tasks",
+    ),
+    (r"job\.(systemstreampartition|system)\.(matcher|input|stream)\..*", "no counterpart"),
+    (r"(yarn|cluster-manager|container|blob\.store|fs)\..*", "Spark places and limits containers"),
+    (r"task\.(opts|java\.home|execute|command\.class|log4j\..*)", "there is no JVM to launch"),
+    (r"task\.live\.checkpoint\.max\.age", "there is one checkpoint format"),
+    (r"task\.transactional\.state\..*", "local stores never hold more than what was committed"),
+    (r"task\.commit\.(max\.delay|timeout)\.ms|task\.commit\.skip\..*", "a commit is never skipped"),
+    (r"task\.(callback\.(watermark|drain)|watermark\.quorum)\..*", "no counterpart"),
+    (r"task\.(poll\.interval\.ms|name\.grouper\.factory)", "no counterpart"),
+    (r"systems\.[^.]+\.(.+\.)?samza\.delete\.committed\.messages", "no counterpart"),
+    (r"streams\.[^.]+\.samza\.(delete\.committed\.messages|broadcast)", "no counterpart"),
+    (
+        r"stores\.(.+\.)?(backup|restore)\.factories",
+        "stores.X.changelog and stores.X.backup.path say where state is kept",
+    ),
+    (r"metrics\.timer\..*", "timers are always on"),
+)
+_REFUSED: tuple[tuple[str, str], ...] = (
+    (
+        r"stores\..+\.side\.inputs\.processor\.serialized\.instance",
+        "an object of the JVM: name a SideInputsProcessor class with side.inputs.processor.factory",
+    ),
+    (r"job\.elasticity\.factor", "elasticity is not supported: leave it out or set 1"),
+)
+#: What a regular expression stands for, as people write it; in this order.
+_READABLE = (
+    (r"(\..*)?", "[.*]"),
+    (r"(.+\.)?", "[*.]"),
+    (r"\.", "."),
+    (r"[^.]+", "*"),
+    (r".+", "*"),
+    (r".*", ".*"),
+)
+_NEUTRAL = {"", "1"}
+
+
+def no_effect(key: str) -> str | None:
+    """Why `key` has no effect; None if it is not a key of this kind."""
+    return next((reason for regex, reason in _NO_EFFECT if re.fullmatch(regex, key)), None)
+
+
+def refused(key: str, value: str) -> str | None:
+    """Why a job with this key cannot run as its author expects; None if it can."""
+    if value in _NEUTRAL:
+        return None
+    return next((reason for regex, reason in _REFUSED if re.fullmatch(regex, key)), None)
+
+
+def is_refusable(key: str) -> bool:
+    """Whether `key` is known here at all, whatever its value."""
+    return any(re.fullmatch(regex, key) for regex, _ in _REFUSED)
+
+
+def unsupported() -> list[tuple[str, str, str]]:
+    """The keys of Samza that mean nothing here or are refused: (key, * for any part and a|b for either, what happens, why)."""
+    ignored = [(_readable(regex), "warning", reason) for regex, reason in _NO_EFFECT]
+    return sorted([*ignored, *((_readable(regex), "refused", reason) for regex, reason in _REFUSED)])
+
+
+def _readable(regex: str) -> str:
+    for part, text in _READABLE:
+        regex = regex.replace(part, text)
+    return regex.replace("..*", ".*")

@@ -1,0 +1,151 @@
+"""Names that stand for a class of ours: short ones, and the Java class names of Samza's job files.
+
+Class paths only; nothing is imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from samzapy.config.reading.keys import Kind, choice, class_path
+
+
+class KnownClasses:
+    """Short names and Java class names of one kind of plug-in, each with our class path.
+
+    Java classes are recognised by their simple name within `org.apache.samza`, since packages moved between releases.
+    """
+
+    def __init__(self, short: Mapping[str, str], java: Mapping[str, str], example: str) -> None:
+        self.short = short
+        self._java = java
+        self.kind: Kind[str | None] = class_path(self.path, self.names, example)
+
+    def path(self, text: str) -> str | None:
+        """The class path `text` stands for, None if it is no name of ours."""
+        if text.startswith("org.apache.samza."):
+            return self._java.get(text.rpartition(".")[2])
+        return self.short.get(text)
+
+    def names(self) -> Iterable[str]:
+        """The short names."""
+        return self.short
+
+
+_KAFKA = "samzapy.system.kafka:KafkaSystemFactory"
+_MEMORY = "samzapy.system.memory.factory:MemorySystemFactory"
+SYSTEMS = KnownClasses(
+    {
+        "kafka": _KAFKA,
+        "local": "samzapy.system.local.factory:LocalSystemFactory",
+        "memory": _MEMORY,
+        "database": "samzapy.system.database:DatabaseSystemFactory",
+    },
+    {"KafkaSystemFactory": _KAFKA, "InMemorySystemFactory": _MEMORY},
+    "my.module:MySystemFactory",
+)
+
+_ROCKSDB = "samzapy.storage.rocksdb:RocksDbStorageEngineFactory"
+_IN_MEMORY = "samzapy.storage.kv:InMemoryStorageEngineFactory"
+_JAVA_ENGINES = {
+    "RocksDbKeyValueStorageEngineFactory": _ROCKSDB,
+    "InMemoryKeyValueStorageEngineFactory": _IN_MEMORY,
+}
+_BYTE_ENGINES = {"rocksdb": _ROCKSDB, "inmemory": _IN_MEMORY, "memory": _IN_MEMORY}
+#: Engines that keep bytes by key.
+BYTE_ENGINES = KnownClasses(_BYTE_ENGINES, _JAVA_ENGINES, "my.module:MyStorageEngineFactory")
+_VIEWS = "samzapy.storage.views"
+#: Those, and engines with a query interface of their own over one of those.
+ENGINES = KnownClasses(
+    {
+        **_BYTE_ENGINES,
+        "heap": f"{_VIEWS}.heap:HeapStoreFactory",
+        "bloom": f"{_VIEWS}.sketches:BloomFiltersFactory",
+        "hyperloglog": f"{_VIEWS}.sketches:DistinctCountsFactory",
+        "quantiles": f"{_VIEWS}.sketches:QuantilesFactory",
+        "inverted-index": f"{_VIEWS}.inverted_index:InvertedIndexFactory",
+        "cube": f"{_VIEWS}.cube:CubeFactory",
+        "timers": f"{_VIEWS}.timers:TimersFactory",
+    },
+    _JAVA_ENGINES,
+    "my.module:MyStorageEngineFactory",
+)
+
+TOPIC_CHECKPOINTS = "samzapy.checkpoint:TopicCheckpointManagerFactory"
+FILE_CHECKPOINTS = "samzapy.checkpoint:FileCheckpointManagerFactory"
+NO_CHECKPOINTS = "none"
+CHECKPOINTS = KnownClasses(
+    {
+        "topic": TOPIC_CHECKPOINTS,
+        "kafka": TOPIC_CHECKPOINTS,
+        "file": FILE_CHECKPOINTS,
+        "none": NO_CHECKPOINTS,
+    },
+    {
+        "KafkaCheckpointManagerFactory": TOPIC_CHECKPOINTS,
+        "FileSystemCheckpointManagerFactory": FILE_CHECKPOINTS,
+    },
+    "my.module:MyCheckpointManagerFactory",
+)
+
+TOPIC_STATE_CHECKPOINTS = "samzapy.checkpoint.states:TopicCheckpointStoreFactory"
+FILE_STATE_CHECKPOINTS = "samzapy.checkpoint.states:FileCheckpointStoreFactory"
+STATE_CHECKPOINTS = KnownClasses(
+    {"topic": TOPIC_STATE_CHECKPOINTS, "kafka": TOPIC_STATE_CHECKPOINTS, "file": FILE_STATE_CHECKPOINTS},
+    {},
+    "my.module:MyCheckpointStoreFactory",
+)
+ROUND_ROBIN = "round-robin"
+CHOOSERS = KnownClasses({ROUND_ROBIN: ROUND_ROBIN}, {"RoundRobinChooserFactory": ROUND_ROBIN}, "my.module:MyChooser")
+
+_GROUPERS = {
+    "GroupByPartitionFactory": "partition",
+    "GroupBySystemStreamPartitionFactory": "ssp",
+    "AllSspToSingleTaskGrouperFactory": "single",
+}
+_GROUPER = choice("partition", "ssp", "single")
+
+
+def _grouper(text: str) -> str:
+    simple = text.rpartition(".")[2] if text.startswith("org.apache.samza.") else text
+    return _GROUPER.parse(_GROUPERS.get(simple, text))
+
+
+#: The groupers are ours alone: a task's name is the key to its state, so a foreign one could not be changed safely.
+GROUPER: Kind[str] = Kind(_GROUPER.allowed, _grouper)
+
+_STRING = "samzapy.serializers:StringSerde"
+_INTEGER = "samzapy.serializers:IntegerSerde"
+_LONG = "samzapy.serializers:LongSerde"
+_DOUBLE = "samzapy.serializers:DoubleSerde"
+_BYTES = "samzapy.serializers:BytesSerde"
+_JSON = "samzapy.serializers:JsonSerdeFactory"
+_UUID = "samzapy.serializers:UUIDSerde"
+SERDES = KnownClasses(
+    {
+        "string": _STRING,
+        "integer": _INTEGER,
+        "long": _LONG,
+        "double": _DOUBLE,
+        "bytes": _BYTES,
+        "byte": _BYTES,
+        "bytebuffer": _BYTES,
+        "uuid": _UUID,
+        "json": _JSON,
+        "msgpack": "samzapy.serializers:MsgpackSerde",
+    },
+    {
+        "StringSerdeFactory": _STRING,
+        "IntegerSerdeFactory": _INTEGER,
+        "LongSerdeFactory": _LONG,
+        "DoubleSerdeFactory": _DOUBLE,
+        "ByteSerdeFactory": _BYTES,
+        "ByteBufferSerdeFactory": _BYTES,
+        "UUIDSerdeFactory": _UUID,
+        "JsonSerdeFactory": _JSON,
+        "JsonSerdeV2Factory": _JSON,
+        "MetricsSnapshotSerdeFactory": _JSON,
+        "MetricsSnapshotSerdeV2Factory": _JSON,
+    },
+    "my.module:MySerde",
+)

@@ -1,0 +1,166 @@
+"""The text of a job file: pairs as Java's `.properties` grammar reads them, in UTF-8, and the references in their values.
+
+A value may hold `${env:NAME}` and `${other.key}`; `$${` stands for a literal `${`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import javaproperties
+
+from samzapy.config.reading.secrets import MASK, is_secret
+from samzapy.errors import ConfigError, ConfigProblem
+
+_STORE_FACTORY = re.compile(r"stores\.(.+)\.factory")
+#: A `=` or `:` that is not part of the key.
+_SEPARATOR = re.compile(r"(?<!\\)(?:\\\\)*[=:]")
+
+
+@dataclass(frozen=True)
+class Source:
+    """The flat pairs as written, and what was odd about them."""
+
+    values: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
+    problems: tuple[ConfigProblem, ...] = ()
+
+
+def read(source: Path | str | Mapping[str, str], *, strict: bool = False) -> Source:
+    """The pairs of a file (by path) or of a mapping; blanks around keys and values do not count.
+
+    A key alone on its line is a problem: Java reads it as an empty value, and nobody means that. A key that is set twice
+    is a warning, or a problem when `strict`.
+
+    Raises ConfigError for a file that cannot be read or whose text is not in the grammar.
+    """
+    if isinstance(source, Mapping):
+        return Source({str(key).strip(): str(value).strip() for key, value in source.items()})
+    path = Path(source)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise _unreadable(f"file not found: {path}") from None
+    except OSError as cause:
+        raise _unreadable(f"{path}: cannot read ({cause.strerror})") from cause
+    except ValueError as cause:
+        raise _unreadable(f"{str(path)!r}: cannot read ({cause})") from cause
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as cause:
+        line = data.count(b"\n", 0, cause.start) + 1
+        raise _unreadable(f"{path}: cannot read (not UTF-8: byte 0x{data[cause.start]:02x}) line {line}") from cause
+    return _pairs(path, text, strict=strict)
+
+
+def _pairs(path: Path, text: str, *, strict: bool) -> Source:
+    values: dict[str, str] = {}
+    seen: dict[str, int] = {}
+    warnings: list[str] = []
+    problems: list[ConfigProblem] = []
+    line = 1
+    try:
+        for element in javaproperties.parse(text):
+            if isinstance(element, javaproperties.KeyValue):
+                key = element.key.strip()
+                if _is_key_alone(element):
+                    problems.append(_key_alone(path, line, key))
+                else:
+                    if key in seen:
+                        twice = _twice(path, key, seen[key], line)
+                        if strict or _STORE_FACTORY.fullmatch(key):
+                            problems.append(twice)
+                        else:
+                            warnings.append(f"{twice}; the last one counts")
+                    values[key] = element.value.strip()
+                    seen[key] = line
+            line += _lines(element.source)
+    except javaproperties.InvalidUEscapeError as cause:
+        raise _unreadable(f"{path}: cannot read (bad escape {cause.escape}) line {line}") from cause
+    return Source(values, tuple(warnings), tuple(problems))
+
+
+def _is_key_alone(pair: javaproperties.KeyValue) -> bool:
+    return bool(pair.key) and not pair.value and not _SEPARATOR.search(pair.source)
+
+
+def _key_alone(path: Path, line: int, key: str) -> ConfigProblem:
+    message = "expected key=value (key= for an empty value)"
+    return ConfigProblem(f"{path} line {line}", MASK if is_secret(key) else key, message)
+
+
+def _twice(path: Path, key: str, first: int, second: int) -> ConfigProblem:
+    store = _STORE_FACTORY.fullmatch(key)
+    if store:
+        return ConfigProblem(key, None, f"store {store[1]!r} defined twice (lines {first} and {second})")
+    return ConfigProblem(key, None, f"set twice in {path} (lines {first} and {second})")
+
+
+def _lines(text: str) -> int:
+    return len(re.findall(r"\r\n|\r|\n", text))
+
+
+def _unreadable(message: str) -> ConfigError:
+    return ConfigError([ConfigProblem("config", None, message)])
+
+
+_REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}")
+
+
+class _Unresolved(Exception):
+    """Carries the sentence that says why."""
+
+
+class References:
+    """The values of a flat configuration with every reference replaced.
+
+    `values` holds what could be resolved; `problems` says what could not; `broken` are those keys; `secret` are the keys
+    whose value came, over any number of steps, from a secret one.
+    """
+
+    def __init__(self, raw: Mapping[str, str], environ: Mapping[str, str]) -> None:
+        self._raw, self._environ = raw, environ
+        self.values: dict[str, str] = {}
+        self.problems: list[ConfigProblem] = []
+        self.secret = frozenset(key for key in raw if self._from_secret(key, frozenset()))
+        for key in raw:
+            try:
+                self.values[key] = self._resolve(key, ())
+            except _Unresolved as cause:
+                self.problems.append(ConfigProblem(key, None, str(cause)))
+        self.broken = frozenset(raw) - frozenset(self.values)
+
+    def _resolve(self, key: str, path: tuple[str, ...]) -> str:
+        if key in self.values:
+            return self.values[key]
+        if key in path:
+            raise _Unresolved(f"recursive reference: {' -> '.join((*path[path.index(key) :], key))}")
+        return _REFERENCE.sub(lambda match: self._replacement(match, (*path, key)), self._raw[key])
+
+    def _replacement(self, match: re.Match[str], path: tuple[str, ...]) -> str:
+        name = match[1]
+        if name is None:
+            return "${"
+        scheme, colon, variable = name.partition(":")
+        if colon and scheme == "env":
+            found = self._environ.get(variable)
+            if found is None:
+                raise _Unresolved(f"variable {variable} not set")
+            return found.strip()
+        if colon or not name:
+            raise _Unresolved(f"reference {match[0]}: only ${{env:NAME}} and ${{other.key}} are allowed")
+        if name not in self._raw:
+            raise _Unresolved(f"reference {match[0]}: key {name} not set")
+        return self._resolve(name, path)
+
+    def _from_secret(self, key: str, path: frozenset[str]) -> bool:
+        raw = self._raw[key]
+        if is_secret(key, raw):
+            return True
+        return any(name not in path and self._from_secret(name, path | {name}) for name in self._keys_in(raw))
+
+    def _keys_in(self, raw: str) -> Iterator[str]:
+        return (name for name in _REFERENCE.findall(raw) if name in self._raw)

@@ -1,0 +1,97 @@
+"""Typed access to a flat configuration that collects what is wrong instead of stopping at it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from samzapy.config.reading.keys import Key
+from samzapy.config.reading.secrets import MASK, Masked, is_secret, without_password
+from samzapy.errors import ConfigProblem
+
+T = TypeVar("T")
+
+
+def did_you_mean(text: str, known: Iterable[str]) -> str:
+    """`; did you mean X?` for the nearest of `known`, or nothing if none is near."""
+    near = difflib.get_close_matches(text, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+class Reader:
+    """`get` returns the default when the text is bad, so that one pass finds every problem."""
+
+    def __init__(
+        self,
+        values: Mapping[str, str],
+        secret: frozenset[str] = frozenset(),
+        broken: frozenset[str] = frozenset(),
+    ) -> None:
+        self.values = values
+        self.problems: list[ConfigProblem] = []
+        self.warnings: list[str] = []
+        self.secret, self._broken = secret, broken
+
+    def get(self, key: Key[T], **names: str) -> T:
+        """The value of `key`, its default if the key is not there."""
+        name, text = self._find(key, names)
+        if text is None:
+            return key.default
+        try:
+            return key.kind.parse(text)
+        except ValueError as cause:
+            self.problem(name, str(cause), text)
+            return key.default
+
+    def require(self, key: Key[str | None], example: str = "", **names: str) -> str:
+        """As `get`, but a problem (and an empty text) if there is no value. `example` shows what would do."""
+        before = len(self.problems)
+        value = self.get(key, **names)
+        if value is None:
+            name = self.where(key, **names)
+            if len(self.problems) == before and not self.is_broken(name):
+                self.problem(name, f"required, e.g. {example}" if example else "required")
+            return ""
+        return value
+
+    def has(self, key: Key[T], **names: str) -> bool:
+        """Whether the file says anything about `key`."""
+        return self._find(key, names)[1] is not None
+
+    def is_broken(self, key: str) -> bool:
+        """Whether the value of `key` could not be resolved, which has been reported."""
+        return key in self._broken
+
+    def where(self, key: Key[T], **names: str) -> str:
+        """The key that `get` takes the value from; the first choice if none is there."""
+        return self._find(key, names)[0]
+
+    def below(self, prefix: str) -> Masked:
+        """Everything whose key starts with `prefix`, without it."""
+        cut = len(prefix)
+        found = {key[cut:]: value for key, value in self.values.items() if key.startswith(prefix)}
+        return Masked(found, frozenset(key[cut:] for key in self.secret if key.startswith(prefix)))
+
+    def problem(self, key: str, message: str, value: str | None = None) -> None:
+        """Note something to fix; a secret value is hidden."""
+        shown = value if value is None else MASK if self.is_secret(key) else without_password(value)
+        found = ConfigProblem(key, shown, message)
+        if found not in self.problems:
+            self.problems.append(found)
+
+    def warn(self, message: str) -> None:
+        """Note something odd that does not stop the job."""
+        if message not in self.warnings:
+            self.warnings.append(message)
+
+    def is_secret(self, key: str) -> bool:
+        """Whether the value of `key` must not be shown."""
+        return key in self.secret or is_secret(key)
+
+    def _find(self, key: Key[T], names: Mapping[str, str]) -> tuple[str, str | None]:
+        places = key.places(**names)
+        for place in places:
+            if place in self.values or place in self._broken:
+                return place, self.values.get(place)
+        return places[0], None

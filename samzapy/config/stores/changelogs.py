@@ -1,0 +1,137 @@
+"""`stores.NAME.changelog*` and `stores.NAME.accesslog.*`: the stream that keeps a store's changes, and the log beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from samzapy.api.stream import SystemStream
+from samzapy.config.reading.keys import BOOLEAN, TEXT, Key, collect, integer, optional
+from samzapy.config.reading.reader import Reader
+from samzapy.config.reading.secrets import Masked
+from samzapy.config.streams.stream import check_system
+
+CHANGELOG = Key(
+    "stores.{store}.changelog",
+    TEXT,
+    None,
+    "The stream that keeps the store's changes: `system.stream`, or a bare stream on job.changelog.system. Without one "
+    "the store is empty at each start, unless side.inputs or restore.inputs fill it.",
+)
+REPLICATION_FACTOR = Key(
+    "stores.{store}.changelog.replication.factor",
+    optional(integer(1, 32_767)),
+    None,
+    "Copies of the changelog.",
+    "the system's",
+    ("stores.default.changelog.replication.factor",),
+)
+DELETE_RETENTION_MS = Key(
+    "stores.{store}.changelog.delete.retention.ms",
+    integer(0),
+    86_400_000,
+    "Milliseconds the changelog keeps a deletion; a local store older than that is rebuilt.",
+)
+MIN_COMPACTION_LAG_MS = Key(
+    "stores.{store}.changelog.min.compaction.lag.ms",
+    optional(integer(0)),
+    None,
+    "Milliseconds before the changelog may compact a record.",
+    "the system's",
+    ("stores.default.changelog.min.compaction.lag.ms",),
+)
+MAX_MESSAGE_BYTES = Key(
+    "stores.{store}.changelog.max.message.bytes",
+    optional(integer(1, 2**31 - 1)),
+    None,
+    "Largest record of the changelog.",
+    "the system's",
+)
+PROPERTIES = Key("stores.{store}.changelog.kafka.*", TEXT, None, "Further topic keys for the changelog's creation.")
+_ACCESS_LOG_SUFFIX = "-access-log"
+
+ACCESS_LOG_ENABLED = Key(
+    "stores.{store}.accesslog.enabled",
+    BOOLEAN,
+    False,
+    "Whether calls of the store are told on the stream CHANGELOG-access-log: what was done to which keys, and how long it "
+    "took. Needs a changelog.",
+)
+ACCESS_LOG_RATIO = Key(
+    "stores.{store}.accesslog.sampling.ratio",
+    integer(0, 100),
+    50,
+    "Percent of the calls that are told.",
+)
+KEYS = collect(globals())
+
+
+def parse_changelog(
+    reader: Reader, store: str, default_system: str | None, systems: Collection[str]
+) -> SystemStream | None:
+    """The changelog of a store, None for none."""
+    text = reader.get(CHANGELOG, store=store)
+    if text is None:
+        return None
+    key = CHANGELOG.at(store=store)
+    try:
+        stream = SystemStream.parse(text, default_system)
+    except ValueError:
+        reader.problem(key, "expected system.stream, or set job.changelog.system or job.default.system", text)
+        return None
+    check_system(reader, key, stream.system, systems)
+    return stream
+
+
+def parse_topic(reader: Reader, store: str, ttl_ms: int | None) -> Masked:
+    """The topic keys that the file gives; with a time to live, also those that let the topic forget as the store does."""
+    prefix = f"stores.{store}.changelog.kafka."
+    found = reader.below(prefix)
+    for leaf, instead in (
+        ("min.compaction.lag.ms", MIN_COMPACTION_LAG_MS),
+        ("delete.retention.ms", DELETE_RETENTION_MS),
+    ):
+        if leaf in found:
+            reader.problem(prefix + leaf, f"say {instead.at(store=store)} instead")
+    _check_policy(reader, prefix, found, ttl_ms)
+    for leaf, key in (("max.message.bytes", MAX_MESSAGE_BYTES), ("min.compaction.lag.ms", MIN_COMPACTION_LAG_MS)):
+        value = reader.get(key, store=store)
+        if value is not None:
+            found[leaf] = str(value)
+    if ttl_ms is not None:
+        found.setdefault("cleanup.policy", "delete")
+        if "delete" in found["cleanup.policy"]:
+            found.setdefault("retention.ms", str(ttl_ms))
+    return found
+
+
+def _check_policy(reader: Reader, prefix: str, topic: Masked, ttl_ms: int | None) -> None:
+    policy = topic.get("cleanup.policy", "compact")
+    key = f"{prefix}cleanup.policy"
+    if ttl_ms is None:
+        if policy != "compact":
+            reader.problem(key, "a changelog must be compact: state would be lost", policy)
+        return
+    words = {word.strip() for word in policy.split(",")}
+    if not words or not words <= {"compact", "delete"}:
+        reader.problem(key, "compact, delete, or compact,delete", policy)
+    retention = topic.get("retention.ms", "")
+    if retention.isdecimal() and int(retention) < ttl_ms:
+        reader.problem(
+            f"{prefix}retention.ms", f"must be >= rocksdb.ttl.ms ({ttl_ms}), or state would be lost", retention
+        )
+
+
+def parse_access_log(reader: Reader, store: str, changelog: SystemStream | None) -> int | None:
+    """Percent of the calls to tell, None for no access log."""
+    ratio = reader.get(ACCESS_LOG_RATIO, store=store)
+    if not reader.get(ACCESS_LOG_ENABLED, store=store):
+        return None
+    if changelog is None:
+        reader.warn(f"{ACCESS_LOG_ENABLED.at(store=store)}: has no effect without stores.{store}.changelog")
+        return None
+    return ratio
+
+
+def access_log_stream(changelog: SystemStream) -> SystemStream:
+    """The stream beside a changelog."""
+    return SystemStream(changelog.system, f"{changelog.stream}{_ACCESS_LOG_SUFFIX}")

@@ -1,0 +1,165 @@
+"""The keys of the storage engines, below `stores.NAME.`: names, defaults and meanings.
+
+Each engine parses and checks its own keys. The views are engines with an interface of their own over the entries of another.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from samzapy.config.reading.classes import ENGINES
+from samzapy.config.reading.keys import TEXT, Key, Kind, choice, class_path, collect, integer, split_list
+
+
+def _rocksdb_key(leaf: str, default: str, doc: str, *otherwise: str) -> Key[str | None]:
+    return Key(f"stores.{{store}}.{leaf}", TEXT, None, doc, default, otherwise)
+
+
+CACHE_SIZE = _rocksdb_key(
+    "container.cache.size.bytes", "104857600", "Bytes of RocksDB's block cache, shared by the tasks of a container."
+)
+WRITE_BUFFER_SIZE = _rocksdb_key(
+    "container.write.buffer.size.bytes", "33554432", "Bytes of memtables, shared by the tasks of a container."
+)
+WAL_ENABLED = _rocksdb_key(
+    "rocksdb.wal.enabled",
+    "false",
+    "Write-ahead log: after a kill nothing is replayed from the changelog, but every commit is written twice.",
+)
+COMPRESSION = _rocksdb_key("rocksdb.compression", "snappy", "snappy, bzip2, zlib, lz4, lz4hc, zstd or none.")
+BLOCK_SIZE = _rocksdb_key("rocksdb.block.size.bytes", "4096", "Bytes of a block.")
+COMPACTION_STYLE = _rocksdb_key(
+    "rocksdb.compaction.style",
+    "universal",
+    "universal, level or fifo, which forgets the oldest entries beyond 1 GiB a task.",
+)
+NUM_WRITE_BUFFERS = _rocksdb_key("rocksdb.num.write.buffers", "3", "Memtables before writes wait.")
+MAX_LOG_FILE_SIZE = _rocksdb_key("rocksdb.max.log.file.size.bytes", "67108864", "Bytes of RocksDB's own log file.")
+KEEP_LOG_FILE_NUM = _rocksdb_key("rocksdb.keep.log.file.num", "2", "RocksDB's own log files kept.")
+DELETE_OBSOLETE = _rocksdb_key(
+    "rocksdb.delete.obsolete.files.period.micros", "21600000000", "Between clean-ups of files."
+)
+MAX_OPEN_FILES = _rocksdb_key("rocksdb.max.open.files", "-1", "Open files of one store; -1: all.")
+MAX_FILE_OPENING_THREADS = _rocksdb_key(
+    "rocksdb.max.file.opening.threads", "16", "Threads that open files at the start."
+)
+MAX_MANIFEST_FILE_SIZE = _rocksdb_key(
+    "rocksdb.max.manifest.file.size",
+    "1073741824",
+    "Bytes of the manifest.",
+    "stores-default.rocksdb.max.manifest.file.size.bytes",
+)
+MAX_BACKGROUND_JOBS = _rocksdb_key("rocksdb.max.background.jobs", "RocksDB's", "Flushes and compactions at a time.")
+METRICS_LIST = _rocksdb_key("rocksdb.metrics.list", "-", "Further RocksDB properties to publish as gauges.")
+COMPACTIONS = tuple(
+    _rocksdb_key(f"rocksdb.compaction.{leaf}", "RocksDB's", doc)
+    for leaf, doc in (
+        ("num.levels", "Levels."),
+        ("level0.file.num.compaction.trigger", "Files of level 0 that start a compaction."),
+        ("target.file.size.base", "Bytes of a file of level 1."),
+        ("target.file.size.multiplier", "Growth of files by level."),
+        ("max.background.compactions", "Compactions at a time."),
+        ("universal.max.size.amplification.percent", "Universal: extra space before everything is compacted."),
+        ("universal.size.ratio", "Universal: percent by which neighbours may differ."),
+        ("universal.min.merge.width", "Universal: fewest files merged."),
+        ("universal.max.merge.width", "Universal: most files merged."),
+        ("universal.compaction.stop.style", "Universal: when to stop taking files."),
+    )
+)
+ROCKSDB_KEYS = (*collect(globals()), *COMPACTIONS)
+
+
+def _fraction(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.0 < value < 1.0:
+        raise ValueError("a number between 0 and 1")
+    return value
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(split_list(text))
+    if len(set(names)) != len(names):
+        raise ValueError("different names, separated by commas")
+    return names
+
+
+_NAMES = Kind("names, separated by commas", _names)
+
+HEAP_SIZE = Key(
+    "stores.{store}.heap.size",
+    integer(0, 2**31 - 1),
+    0,
+    "Items a heap keeps, in each group; one more drops the worst. 0: no limit.",
+)
+HEAP_ORDER = Key(
+    "stores.{store}.heap.order",
+    choice("highest", "lowest"),
+    "highest",
+    "Which score is the best: the one that `pop` and `top` give first and a bounded heap keeps.",
+)
+HEAP_BLOCK_SIZE = Key(
+    "stores.{store}.heap.block.size",
+    integer(2, 65_536),
+    64,
+    "Items of a heap that are one entry of its store, and so one changelog record, at most. Groups of more than a million "
+    "items want larger ones: the list of a group's blocks is one entry as well.",
+)
+BLOOM_CAPACITY = Key(
+    "stores.{store}.bloom.capacity",
+    integer(1, 2**31 - 1),
+    10_000,
+    "Items a new filter takes before its error rate is exceeded. It has about 1.2 bytes an item at a rate of 0.01, and is "
+    "one changelog record: a large one needs a larger stores.X.changelog.max.message.bytes.",
+)
+BLOOM_ERROR_RATE = Key(
+    "stores.{store}.bloom.error.rate",
+    Kind("a number between 0 and 1", _fraction),
+    0.01,
+    "Share of the items never added that a full filter takes for added ones.",
+)
+HYPERLOGLOG_LG_K = Key(
+    "stores.{store}.hyperloglog.lg.k",
+    integer(7, 21),
+    12,
+    "A new sketch has 2^lg.k counters of half a byte; its relative error is about 1.04 / sqrt(2^lg.k): 1.6 % for 12.",
+)
+QUANTILES_K = Key(
+    "stores.{store}.quantiles.k",
+    integer(8, 65_535),
+    200,
+    "Size of a new sketch: its ranks are off by 1.33 % for 200, by about half for twice the size.",
+)
+INDEX_TOKENIZER = Key(
+    "stores.{store}.index.tokenizer",
+    class_path(lambda _: None, tuple, "my.module:MyTokenizer"),
+    None,
+    "The Tokenizer class that makes terms of a text.",
+    "words in lower case",
+)
+CUBE_DIMENSIONS = Key("stores.{store}.cube.dimensions", _NAMES, (), "The dimensions of the facts.", "required by cube")
+CUBE_MEASURES = Key("stores.{store}.cube.measures", _NAMES, (), "The measures that are aggregated; facts are counted.")
+CUBE_ROLLUPS = Key(
+    "stores.{store}.cube.rollups",
+    TEXT,
+    None,
+    "The combinations of dimensions that are kept: `carrier; carrier, origin; origin, month`.",
+    "all dimensions together",
+)
+VIEW_KEYS = tuple(key for key in collect(globals()) if key not in ROCKSDB_KEYS)
+
+_ENGINES = {
+    "heap": "heap",
+    "bloom": "bloom",
+    "hyperloglog": "hyperloglog",
+    "quantiles": "quantiles",
+    "index": "inverted-index",
+    "cube": "cube",
+}
+
+
+def is_of_another_engine(key: Key[Any], factory: str) -> bool:
+    """Whether `key` is one of these and means nothing to a store with this engine."""
+    return key in VIEW_KEYS and ENGINES.short[_ENGINES[key.name.split(".")[2]]] != factory

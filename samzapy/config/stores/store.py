@@ -1,0 +1,283 @@
+"""`stores.*`: one frozen value for each store."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from samzapy.api.stream import SystemStream
+from samzapy.config.reading.classes import BYTE_ENGINES, ENGINES
+from samzapy.config.reading.keys import BOOLEAN, NAME_RULE, TEXT, Key, choice, collect, integer, is_name, optional
+from samzapy.config.reading.reader import Reader
+from samzapy.config.reading.secrets import Masked
+from samzapy.config.stores import backup, changelogs, engines, sources, values
+from samzapy.config.stores.backup import BackupConfig, parse_backup
+from samzapy.config.stores.changelogs import parse_changelog
+from samzapy.config.stores.sources import StoreSource
+from samzapy.config.stores.values import LargeValues
+from samzapy.config.streams.serdes import check_serde
+
+
+@dataclass(frozen=True)
+class LocalFiles:
+    """`flush_records`, `flush_interval_ms`: so many changes, and changes so old, may be only in the engine's memory after a
+    commit. `restore_max_bytes`: memory in which a container gathers what it restores."""
+
+    flush_records: int = 400_000
+    flush_interval_ms: int = 60_000
+    restore_max_bytes: int = 402_653_184
+
+
+@dataclass(frozen=True)
+class StoreConfig:
+    """One store. `properties` are the keys below `stores.NAME.` that its engine reads (`rocksdb.*`, `container.*`).
+
+    `write_batch_size`: dirty objects that gather in a full cache before they are serialized in one go.
+    `object_cache_size`: objects in the cache, 0 for none (and then no batching). `uncommitted_max_bytes`: serialized
+    changes of one task that make it commit early. `object_cache_mode`: reference or copy. `changelog_properties` are
+    topic keys (`max.message.bytes`, ...). `ttl_ms`: how long an entry lives, None for ever. `access_log_percent`: how
+    many calls are told on the access log, None for no such log. `clean_on_start`: local files are never used again.
+    `base` is the engine below one with a query interface of its own; the serdes are empty where the job file leaves
+    them to such an engine. `source`: the streams that fill it instead of a changelog, None for none.
+    `backup`: where snapshots of its files go, None for nowhere.
+    """
+
+    name: str
+    factory: str
+    key_serde: str
+    msg_serde: str
+    changelog: SystemStream | None = None
+    write_batch_size: int = 500
+    object_cache_size: int = 1_000
+    object_cache_mode: str = "reference"
+    uncommitted_max_bytes: int = 67_108_864
+    changelog_replication_factor: int | None = None
+    changelog_delete_retention_ms: int = 86_400_000
+    changelog_properties: Mapping[str, str] = field(default_factory=dict)
+    ttl_ms: int | None = None
+    large_values: LargeValues = field(default_factory=LargeValues)
+    access_log_percent: int | None = None
+    object_cache_check: bool = False
+    clean_on_start: bool = False
+    local_files: LocalFiles = field(default_factory=LocalFiles)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    base: str = ""
+    source: StoreSource | None = None
+    backup: BackupConfig | None = None
+
+
+FACTORY = Key(
+    "stores.{store}.factory",
+    ENGINES.kind,
+    None,
+    "The engine: rocksdb, inmemory, heap, bloom, hyperloglog, quantiles, inverted-index, cube, a StorageEngineFactory or "
+    "StoreViewFactory class, or Samza's Java class name.",
+    "required",
+)
+BASE = Key(
+    "stores.{store}.base",
+    BYTE_ENGINES.kind,
+    None,
+    "The engine that keeps the entries of a heap, an index, ...: rocksdb, inmemory or a StorageEngineFactory class.",
+    "rocksdb",
+)
+_SERDE_NOTE = "required by rocksdb and inmemory; other engines have their own encoding"
+KEY_SERDE = Key("stores.{store}.key.serde", TEXT, None, "The serde of keys.", _SERDE_NOTE)
+MSG_SERDE = Key("stores.{store}.msg.serde", TEXT, None, "The serde of values.", _SERDE_NOTE)
+WRITE_BATCH_SIZE = Key(
+    "stores.{store}.write.batch.size",
+    integer(1, 2**31 - 1),
+    500,
+    "Changed objects that gather in a full cache before they are serialized in one go.",
+)
+OBJECT_CACHE_SIZE = Key(
+    "stores.{store}.object.cache.size",
+    optional(integer(0, 2**31 - 1)),
+    None,
+    "Deserialized objects kept in memory, at least write.batch.size; 0: no cache and no batching.",
+    "1000, or write.batch.size if that is larger",
+)
+OBJECT_CACHE_MODE = Key(
+    "stores.{store}.object.cache.mode",
+    optional(choice("reference", "copy")),
+    None,
+    "Whether `get` gives the cached object itself or a copy; an object changed without a `put` is not saved.",
+    "reference; copy where task.error.process.policy is not fail, so that what a failed message changed is undone",
+)
+UNCOMMITTED_MAX_BYTES = Key(
+    "stores.{store}.uncommitted.max.bytes",
+    integer(1),
+    67_108_864,
+    "Bytes of serialized changes, in one task, that make it commit early.",
+)
+CLEAN_ON_START = Key(
+    "stores.{store}.clean.on.container.start",
+    BOOLEAN,
+    False,
+    "Whether each start throws the local files away and restores everything from the changelog.",
+)
+FLUSH_RECORDS = Key(
+    "stores.{store}.flush.records",
+    integer(1, 2**31 - 1),
+    400_000,
+    "Changes of one task that may be in its memory only: after a kill so many changelog records, and those of one commit, "
+    "are read at the most. At half of them commits begin to bring them to its files, in the background; at all of them, "
+    "if the disk has not kept up, they wait.",
+)
+FLUSH_INTERVAL_MS = Key(
+    "stores.{store}.flush.interval.ms",
+    integer(0, 2**53),
+    60_000,
+    "Milliseconds that changes may be in a task's memory only, when a commit is due: at half of them it begins to bring them "
+    "to the task's files, at all of them it waits for that. 0: every commit waits.",
+)
+RESTORE_MAX_BYTES = Key(
+    "stores.{store}.restore.max.bytes",
+    integer(65_536, 2**53),
+    402_653_184,
+    "Bytes of memory in which a container gathers changelog records before it writes each key's last one; the stores that "
+    "it restores at a time share them.",
+)
+_OWN_KEYS = collect(globals())
+KEYS: tuple[Key[Any], ...] = (
+    *_OWN_KEYS,
+    *changelogs.KEYS,
+    *values.KEYS,
+    *sources.KEYS,
+    *backup.KEYS,
+)
+
+_PREFIX, _SUFFIX = "stores.", ".factory"
+_PROCESSORS = (".side.inputs.processor", ".restore.inputs.processor")
+_RESERVED = "default"
+
+
+def store_names(values: Mapping[str, str]) -> list[str]:
+    """The stores of a job: those that have a factory, or a processor that fills them."""
+    found = {k[len(_PREFIX) : -len(_SUFFIX)] for k in values if k.startswith(_PREFIX) and k.endswith(_SUFFIX)}
+    for processor in _PROCESSORS:
+        found = {name.removesuffix(processor) for name in found}
+    return sorted(name for name in found if name)
+
+
+def parse_stores(
+    reader: Reader,
+    changelog_system: str | None,
+    systems: Collection[str],
+    serdes: dict[str, str],
+    *,
+    undoing: bool = False,
+) -> dict[str, StoreConfig]:
+    """Every store, by name. `undoing`: messages that fail are undone, for which a store must hold what it held before."""
+    stores: dict[str, StoreConfig] = {}
+    owners: dict[SystemStream, str] = {}
+    for name in store_names(reader.values):
+        key = FACTORY.at(store=name)
+        if name == _RESERVED:
+            reader.problem(key, f"store name {name!r} is reserved for the defaults of all stores")
+            continue
+        if not is_name(name):
+            reader.problem(key, f"store {name!r}: {NAME_RULE}")
+            continue
+        changelog = parse_changelog(reader, name, changelog_system, systems)
+        store = _store(reader, name, changelog, serdes, "copy" if undoing else "reference")
+        if store.changelog is not None:
+            owner = owners.setdefault(store.changelog, name)
+            if owner != name:
+                reader.problem(
+                    changelogs.CHANGELOG.at(store=name),
+                    f"is the changelog of store {owner!r} already; each needs its own",
+                )
+        stores[name] = store
+    return stores
+
+
+def _store(
+    reader: Reader, name: str, changelog: SystemStream | None, serdes: dict[str, str], cache_mode: str
+) -> StoreConfig:
+    for key in (KEY_SERDE, MSG_SERDE):
+        check_serde(reader, serdes, key.at(store=name), reader.get(key, store=name))
+    batch, cache = _sizes(reader, name)
+    ttl_ms = values.parse_ttl(reader, name)
+    properties = _engine_properties(reader, name)
+    if changelog is not None and properties.get("rocksdb.compaction.style", "").strip().lower() == "fifo":
+        reader.warn(
+            f"stores.{name}.rocksdb.compaction.style: fifo forgets the oldest entries of a large store, its changelog does "
+            "not: a restore brings them back"
+        )
+    factory = reader.require(FACTORY, "rocksdb", store=name)
+    key_serde, msg_serde = _serdes(reader, name, factory)
+    return StoreConfig(
+        name=name,
+        factory=factory,
+        key_serde=key_serde,
+        msg_serde=msg_serde,
+        changelog=changelog,
+        write_batch_size=batch,
+        object_cache_size=cache,
+        object_cache_mode=reader.get(OBJECT_CACHE_MODE, store=name) or cache_mode,
+        uncommitted_max_bytes=reader.get(UNCOMMITTED_MAX_BYTES, store=name),
+        object_cache_check=reader.get(values.CACHE_CHECK, store=name),
+        changelog_replication_factor=reader.get(changelogs.REPLICATION_FACTOR, store=name),
+        changelog_delete_retention_ms=reader.get(changelogs.DELETE_RETENTION_MS, store=name),
+        changelog_properties=changelogs.parse_topic(reader, name, ttl_ms),
+        ttl_ms=ttl_ms,
+        large_values=values.parse_large_values(reader, name),
+        access_log_percent=changelogs.parse_access_log(reader, name, changelog),
+        clean_on_start=reader.get(CLEAN_ON_START, store=name),
+        local_files=parse_local_files(reader, name),
+        properties=properties,
+        base=_base(reader, name, factory),
+        backup=parse_backup(reader, name, logged=changelog is not None),
+    )
+
+
+def _serdes(reader: Reader, name: str, factory: str) -> tuple[str, str]:
+    """The serdes of keys and values; other engines than those of bytes may do without."""
+    if factory in {"", *BYTE_ENGINES.short.values()}:
+        return reader.require(KEY_SERDE, "string", store=name), reader.require(MSG_SERDE, "json", store=name)
+    return reader.get(KEY_SERDE, store=name) or "", reader.get(MSG_SERDE, store=name) or ""
+
+
+def _base(reader: Reader, name: str, factory: str) -> str:
+    base = reader.get(BASE, store=name)
+    if base is not None and factory in BYTE_ENGINES.short.values():
+        reader.problem(BASE.at(store=name), "is for engines with a query interface of their own; leave it out", base)
+    return base or BYTE_ENGINES.short["rocksdb"]
+
+
+def _sizes(reader: Reader, name: str) -> tuple[int, int]:
+    batch = reader.get(WRITE_BATCH_SIZE, store=name)
+    given = reader.get(OBJECT_CACHE_SIZE, store=name)
+    cache = max(batch, 1_000) if given is None else given
+    if 0 < cache < batch:
+        reader.problem(
+            OBJECT_CACHE_SIZE.at(store=name),
+            f"object.cache.size ({cache}) must be >= write.batch.size ({batch}), or 0 for no cache",
+        )
+    return batch, cache
+
+
+def _engine_properties(reader: Reader, name: str) -> Masked:
+    below = reader.below(f"{_PREFIX}{name}.")
+    ours = {key.name.removeprefix("stores.{store}.") for key in KEYS}
+    rest = {
+        key: value
+        for key, value in below.items()
+        if key not in ours and not key.startswith(("changelog.", "backup.options."))
+    }
+    for engine_key in engines.ROCKSDB_KEYS:
+        leaf = engine_key.name.removeprefix("stores.{store}.")
+        if engine_key.otherwise and leaf not in rest and (wider := reader.get(engine_key, store=name)) is not None:
+            rest[leaf] = wider
+    return Masked(rest, below.secret)
+
+
+def parse_local_files(reader: Reader, store: str) -> LocalFiles:
+    """What the job file says about a store's files."""
+    return LocalFiles(
+        reader.get(FLUSH_RECORDS, store=store),
+        reader.get(FLUSH_INTERVAL_MS, store=store),
+        reader.get(RESTORE_MAX_BYTES, store=store),
+    )

@@ -1,0 +1,76 @@
+"""`serializers.registry.*`, and what a serde is called in what outlives the job file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from samzapy.api.serde import Serde
+from samzapy.config.reading.classes import SERDES
+from samzapy.config.reading.keys import TEXT, Key, collect
+from samzapy.config.reading.reader import Reader, did_you_mean
+
+CLASS = Key(
+    "serializers.registry.{serde}.class",
+    SERDES.kind,
+    None,
+    "The serde of that name: a Serde or SerdeFactory class, a built-in's name, or Samza's Java class name.",
+    "the built-ins need none",
+)
+SETTINGS = Key("serializers.registry.{serde}.*", TEXT, None, "Given to the serde's factory, without the prefix.")
+KEYS = collect(globals())
+
+_PREFIX, _SUFFIX = "serializers.registry.", ".class"
+
+
+def parse_serdes(reader: Reader) -> dict[str, str]:
+    """Class paths by serde name, the built-in ones included; nothing is imported."""
+    serdes = dict(SERDES.short)
+    for key in reader.values:
+        if key.startswith(_PREFIX) and key.endswith(_SUFFIX) and len(key) > len(_PREFIX + _SUFFIX):
+            name = key[len(_PREFIX) : -len(_SUFFIX)]
+            serdes[name] = reader.get(CLASS, serde=name) or serdes.get(name, "")
+    return serdes
+
+
+def check_serde(reader: Reader, serdes: dict[str, str], key: str, name: str | None) -> None:
+    """Note a problem if `key` names a serde that nobody registered."""
+    if name and name not in serdes:
+        reader.problem(key, unknown_serde(name, serdes))
+
+
+def unknown_serde(name: str, known: dict[str, str]) -> str:
+    """The sentence about a serde that is not registered."""
+    return f"serde {name!r} unknown; known: {', '.join(known)}{did_you_mean(name, known)}"
+
+
+_OWN = "samzapy."
+#: By the names of our classes; of several short names of one class the first.
+_SHORT = {path.rpartition(":")[2]: short for short, path in reversed(list(SERDES.short.items()))}
+
+
+def serde_identity(serde: Serde | str, classes: Mapping[str, str]) -> str:
+    """What says which bytes a serde reads: the same for every name and spelling that leads to the same class.
+
+    The short name of a built-in one (`long`), the class of any other one of ours, else the class path as the job file has
+    it. `serde` is one, or its name in `classes`, class paths by serde name. Settings of a serde are no part of it: they
+    may be secret, or say where something is that may move.
+    """
+    path = (
+        classes.get(serde, serde) if isinstance(serde, str) else f"{type(serde).__module__}:{type(serde).__qualname__}"
+    )
+    if ":" not in path:
+        path = ":".join(path.rsplit(".", 1))
+    if not path.startswith(_OWN):
+        return path
+    name = path.rpartition(":")[2]
+    return _SHORT.get(name) or _SHORT.get(f"{name}Factory") or name
+
+
+def key_identity(serde: Serde | str, classes: Mapping[str, str], flat: Mapping[str, str]) -> str:
+    """As `serde_identity`, of what a store's keys are written with, where equal keys must have equal bytes: JSON whose
+    keys are sorted is another serde there. `flat` are the job's keys in clear."""
+    identity = serde_identity(serde, classes)
+    sort_keys = f"{_PREFIX}{serde}.sort.keys"
+    if identity == "json" and isinstance(serde, str) and flat.get(sort_keys, "").lower() == "true":
+        return "json (sort.keys)"
+    return identity

@@ -1,0 +1,210 @@
+"""`streams.*`, and the older `systems.S.streams.*`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from samzapy.api.stream import SystemStream
+from samzapy.api.system import StreamSettings
+from samzapy.config.reading.keys import BOOLEAN, TEXT, Key, collect, integer, is_name
+from samzapy.config.reading.reader import Reader, did_you_mean
+from samzapy.config.reading.secrets import Masked
+from samzapy.config.streams.serdes import check_serde
+from samzapy.config.streams.systems import OFFSET_DEFAULT_KIND
+
+#: The priority of bootstrap streams that have none of their own: Samza's Int.MaxValue.
+BOOTSTRAP_PRIORITY = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class StreamConfig:
+    """How one stream is read and written. A serde of None passes bytes through. `offset_default` is oldest, upcoming
+    or newest: where to start without a checkpoint (or with `reset_offset`). `properties` are topic keys for creation. `intermediate`:
+    control messages may stand between its messages."""
+
+    system_stream: SystemStream
+    key_serde: str | None = None
+    msg_serde: str | None = None
+    offset_default: str = "upcoming"
+    reset_offset: bool = False
+    priority: int = -1
+    bootstrap: bool = False
+    bounded: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
+    intermediate: bool = False
+
+
+def _places(leaf: str, *, system_wide: bool = True) -> tuple[str, ...]:
+    older = f"systems.{{system}}.streams.{{physical}}.samza.{leaf}"
+    wider = (f"systems.{{system}}.default.stream.samza.{leaf}", f"systems.{{system}}.samza.{leaf}")
+    return (older, *wider) if system_wide else (older,)
+
+
+SYSTEM = Key("streams.{stream}.samza.system", TEXT, None, "The stream's system.", "job.default.system")
+PHYSICAL_NAME = Key("streams.{stream}.samza.physical.name", TEXT, None, "The stream's name there.", "the stream's id")
+KEY_SERDE = Key(
+    "streams.{stream}.samza.key.serde",
+    TEXT,
+    None,
+    "The serde of keys.",
+    "the system's, else bytes pass through",
+    _places("key.serde"),
+)
+MSG_SERDE = Key(
+    "streams.{stream}.samza.msg.serde",
+    TEXT,
+    None,
+    "The serde of messages.",
+    "the system's, else bytes pass through",
+    _places("msg.serde"),
+)
+OFFSET_DEFAULT = Key(
+    "streams.{stream}.samza.offset.default",
+    OFFSET_DEFAULT_KIND,
+    "upcoming",
+    "Where an input starts without a checkpoint: oldest, upcoming (only what comes from now on) or newest.",
+    otherwise=_places("offset.default"),
+)
+RESET_OFFSET = Key(
+    "streams.{stream}.samza.reset.offset",
+    BOOLEAN,
+    False,
+    "Ignore the checkpoint at each start and begin at offset.default.",
+    otherwise=_places("reset.offset", system_wide=False),
+)
+PRIORITY = Key(
+    "streams.{stream}.samza.priority",
+    integer(-1, 2**31 - 1),
+    -1,
+    "Inputs of a higher priority are processed first; -1: 0, or the highest for a bootstrap stream.",
+    otherwise=_places("priority", system_wide=False),
+)
+BOOTSTRAP = Key(
+    "streams.{stream}.samza.bootstrap",
+    BOOLEAN,
+    False,
+    "Process this input up to its head, as of the container's start, before any other; again at every start.",
+    otherwise=_places("bootstrap", system_wide=False),
+)
+BOUNDED = Key(
+    "streams.{stream}.samza.bounded",
+    BOOLEAN,
+    False,
+    "The input ends where it ended at the start.",
+    otherwise=_places("bounded", system_wide=False),
+)
+INTERMEDIATE = Key(
+    "streams.{stream}.samza.intermediate",
+    BOOLEAN,
+    False,
+    "The stream goes from one stage of a pipeline to the next: watermarks, ends and drains may stand between its messages.",
+    otherwise=_places("intermediate", system_wide=False),
+)
+PROPERTIES = Key("streams.{stream}.*", TEXT, None, "Topic keys for the stream's creation (`cleanup.policy`, ...).")
+KEYS = collect(globals())
+
+_PARTITIONS = re.compile(r"(.+)#(?:(\d{1,6})|\[(\d{1,6})-(\d{1,6})\])", re.ASCII)
+_OLDER = re.compile(r"systems\.([^.]+)\.streams\.(.+?)\.samza\..+")
+
+
+def parse_stream_ids(reader: Reader, default_system: str | None, systems: Iterable[str]) -> dict[str, SystemStream]:
+    """The streams that have an id (`streams.ID.*`), by id."""
+    ids = sorted({key.split(".")[1] for key in reader.values if key.startswith("streams.") and key.count(".") > 1})
+    found = {}
+    for stream_id in ids:
+        system = reader.get(SYSTEM, stream=stream_id) or default_system
+        if system is None:
+            reader.problem(SYSTEM.at(stream=stream_id), "required unless job.default.system is set")
+            continue
+        key = SYSTEM.at(stream=stream_id)
+        check_system(reader, key, system, systems)
+        found[stream_id] = SystemStream(system, reader.get(PHYSICAL_NAME, stream=stream_id) or stream_id)
+    return found
+
+
+def resolve_stream(
+    reader: Reader, key: str, name: str, ids: Mapping[str, SystemStream], default_system: str | None
+) -> SystemStream | None:
+    """The stream that `key` names by its id or as `system.stream`; None, and a problem, if it is neither."""
+    if name in ids:
+        return ids[name]
+    try:
+        return SystemStream.parse(name, default_system)
+    except ValueError:
+        reader.problem(key, "expected system.stream[,..] or the id of a stream", name)
+        return None
+
+
+def parse_partitions(text: str) -> tuple[str, range] | None:
+    """The stream's name and the partition numbers of `stream#3` or `stream#[0-2]`; None if it is not of that form."""
+    match = _PARTITIONS.fullmatch(text)
+    if match is None:
+        return None
+    return match[1], range(int(match[2] or match[3]), int(match[2] or match[4]) + 1)
+
+
+def check_system(reader: Reader, key: str, system: str, systems: Iterable[str]) -> None:
+    """Note a problem if `key` names a system that is not configured."""
+    known = list(systems)
+    if system not in known:
+        listed = ", ".join(known) or "none"
+        # What is no name may have line ends in it.
+        named = system if is_name(system) else "NAME"
+        reader.problem(
+            key,
+            f"system {system!r} has no systems.{named}.samza.factory; known: {listed}{did_you_mean(system, known)}",
+        )
+
+
+def parse_streams(
+    reader: Reader, ids: Mapping[str, SystemStream], mentioned: Iterable[SystemStream], serdes: dict[str, str]
+) -> dict[SystemStream, StreamConfig]:
+    """Every stream with an id, with keys of the older form, or `mentioned` elsewhere."""
+    older = {SystemStream(m[1], m[2]) for m in map(_OLDER.fullmatch, reader.values) if m}
+    id_of = {stream: stream_id for stream_id, stream in ids.items()}
+    streams = sorted({*ids.values(), *older, *mentioned})
+    return {stream: _stream(reader, stream, id_of.get(stream), serdes) for stream in streams}
+
+
+def stream_settings(
+    reader: Reader, system: str, streams: Iterable[SystemStream], ids: Mapping[str, SystemStream]
+) -> dict[str, StreamSettings]:
+    """What the system of that name is told of its streams, by their name there."""
+    prefixes = {stream: f"systems.{system}.streams.{stream.stream}." for stream in streams if stream.system == system}
+    prefixes |= {stream: f"streams.{stream_id}." for stream_id, stream in ids.items() if stream.system == system}
+    found = {}
+    for stream, prefix in prefixes.items():
+        below = reader.below(prefix)
+        own = {key: value for key, value in below.items() if not key.startswith("samza.")}
+        found[stream.stream] = StreamSettings(prefix, Masked(own, below.secret))
+    return found
+
+
+def _stream(reader: Reader, stream: SystemStream, stream_id: str | None, serdes: dict[str, str]) -> StreamConfig:
+    names = {"system": stream.system, "physical": stream.stream}
+    prefix = f"systems.{stream.system}.streams.{stream.stream}."
+    if stream_id is not None:
+        names["stream"] = stream_id
+        prefix = f"streams.{stream_id}."
+    for key in (KEY_SERDE, MSG_SERDE):
+        check_serde(reader, serdes, reader.where(key, **names), reader.get(key, **names))
+    if reader.get(BOOTSTRAP, **names) and reader.get(OFFSET_DEFAULT, **names) == "upcoming":
+        reader.warn(
+            f"{reader.where(BOOTSTRAP, **names)}: {stream} starts at upcoming, where there is nothing to read yet; "
+            f"set {OFFSET_DEFAULT.places(**names)[0]}=oldest"
+        )
+    below = reader.below(prefix)
+    return StreamConfig(
+        stream,
+        key_serde=reader.get(KEY_SERDE, **names),
+        msg_serde=reader.get(MSG_SERDE, **names),
+        offset_default=reader.get(OFFSET_DEFAULT, **names),
+        reset_offset=reader.get(RESET_OFFSET, **names),
+        priority=reader.get(PRIORITY, **names),
+        bootstrap=reader.get(BOOTSTRAP, **names),
+        bounded=reader.get(BOUNDED, **names),
+        intermediate=reader.get(INTERMEDIATE, **names),
+        properties={key: value for key, value in below.items() if not key.startswith("samza.")},
+    )

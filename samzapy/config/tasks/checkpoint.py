@@ -1,0 +1,113 @@
+"""`task.checkpoint.*`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from samzapy.config.reading.classes import CHECKPOINTS, FILE_CHECKPOINTS, NO_CHECKPOINTS, TOPIC_CHECKPOINTS
+from samzapy.config.reading.keys import TEXT, Key, Kind, collect, integer, optional, split_list
+from samzapy.config.reading.reader import Reader
+from samzapy.config.streams.stream import check_system
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """`task.checkpoint.*`. `factory` is a class path; `system` is set for a topic, `path` for files.
+
+    `samza_records`: whether each commit also writes the record that JVM Samza goes on from.
+    """
+
+    factory: str
+    system: str | None = None
+    path: str | None = None
+    replication_factor: int | None = None
+    segment_bytes: int = 26_214_400
+    max_message_bytes: int = 1_000_012
+    samza_records: bool = False
+
+
+def _versions(text: str) -> frozenset[int]:
+    found = frozenset(map(int, split_list(text)))
+    if not found or not found <= {1, 2}:
+        raise ValueError("1, 2 or 1,2")
+    return found
+
+
+FACTORY = Key(
+    "task.checkpoint.factory",
+    CHECKPOINTS.kind,
+    None,
+    "Where the positions reached are kept: topic, file, a class, Samza's Java class name, or none. Samza keeps none unless "
+    "told to; samzapy keeps them in a topic, since without them a restart loses or repeats whatever lies between.",
+    "topic",
+)
+SYSTEM = Key(
+    "task.checkpoint.system",
+    TEXT,
+    None,
+    "The system that holds the checkpoint topic.",
+    "job.default.system, else the only input system",
+)
+PATH = Key("task.checkpoint.path", TEXT, None, "The folder of file checkpoints.", "required with file")
+REPLICATION_FACTOR = Key(
+    "task.checkpoint.replication.factor",
+    optional(integer(1, 32_767)),
+    None,
+    "Copies of the checkpoint topic.",
+    "the system's",
+)
+SEGMENT_BYTES = Key(
+    "task.checkpoint.segment.bytes", integer(1, 2**31 - 1), 26_214_400, "Segment size of the checkpoint topic."
+)
+MAX_MESSAGE_BYTES = Key(
+    "task.checkpoint.max.message.bytes", integer(1, 2**31 - 1), 1_000_012, "Largest record of the checkpoint topic."
+)
+WRITE_VERSIONS = Key(
+    "task.checkpoint.write.versions",
+    Kind("1, 2 or 1,2", _versions),
+    frozenset[int](),
+    "With 1 each commit also writes Samza's version 1 record beside samzapy's own, so that a JVM job may go on; Samza's "
+    "version 2 is not written.",
+    "none",
+)
+READ_VERSIONS = Key(
+    "task.checkpoint.read.versions",
+    Kind("1, 2 or 1,2", _versions),
+    frozenset({1}),
+    "Understood and without effect: samzapy's own records and Samza's version 1 are read, whichever is newer.",
+)
+KEYS = collect(globals())
+
+
+def parse_checkpoint(
+    reader: Reader, default_system: str | None, input_systems: Collection[str], systems: Collection[str]
+) -> CheckpointConfig | None:
+    """The checkpoints' place; None if the job file asks for none or the place cannot be told (a problem)."""
+    factory = reader.get(FACTORY) or TOPIC_CHECKPOINTS
+    system = reader.get(SYSTEM) or default_system
+    path = reader.get(PATH)
+    if factory == NO_CHECKPOINTS:
+        return None
+    if system is None and len(set(input_systems)) == 1:
+        system = next(iter(input_systems))
+    if reader.has(SYSTEM) and system is not None:
+        check_system(reader, SYSTEM.name, system, systems)
+    if factory == TOPIC_CHECKPOINTS and system is None and input_systems:
+        reader.problem(SYSTEM.name, "required when there are several input systems and no job.default.system")
+    if factory == FILE_CHECKPOINTS and path is None:
+        reader.problem(PATH.name, "required with file checkpoints, e.g. state/checkpoints")
+    versions = reader.get(WRITE_VERSIONS)
+    if versions == {2} or reader.get(READ_VERSIONS) == {2}:
+        reader.warn(
+            f"{WRITE_VERSIONS.name}, {READ_VERSIONS.name}: of Samza's records only those of version 1 are known here"
+        )
+    return CheckpointConfig(
+        factory,
+        system=None if factory == FILE_CHECKPOINTS else system,
+        path=path,
+        replication_factor=reader.get(REPLICATION_FACTOR),
+        segment_bytes=reader.get(SEGMENT_BYTES),
+        max_message_bytes=reader.get(MAX_MESSAGE_BYTES),
+        samza_records=1 in versions,
+    )

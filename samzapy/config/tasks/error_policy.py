@@ -1,0 +1,286 @@
+"""Error policies: `task.error.*`, `task.dead.letter.stream`, and Samza's names for some of it.
+
+A policy says what happens to a message that fails at one of four stages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from samzapy.api.stream import SystemStream
+from samzapy.config.guarantee import Guarantee
+from samzapy.config.reading.keys import BOOLEAN, LIST, TEXT, Key, Kind, integer, optional
+from samzapy.config.reading.reader import Reader
+from samzapy.config.streams.stream import check_system
+
+
+class Stage(Enum):
+    """Where a message can fail."""
+
+    DESERIALIZE = "deserialize"
+    PROCESS = "process"
+    SERIALIZE = "serialize"
+    PRODUCE = "produce"
+
+
+class Action(Enum):
+    """What is done with a message that has failed for good."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+    DEAD_LETTER = "dead-letter"
+
+
+LONGEST_BACKOFF_MS = 60_000
+DEFAULT_RETRIES, DEFAULT_BACKOFF_MS = 3, 100
+
+
+@dataclass(frozen=True)
+class ErrorPolicy:
+    """Up to `retries` repetitions, the first after `backoff_ms`, each pause twice the one before (a minute at most);
+    `then` what is done. Exceptions named in `ignored` (by class or base class, `*`: all) are skipped at once."""
+
+    then: Action = Action.FAIL
+    retries: int = 0
+    backoff_ms: int = DEFAULT_BACKOFF_MS
+    ignored: frozenset[str] = frozenset()
+
+    @property
+    def only_fails(self) -> bool:
+        """Whether this is the default: the first failure ends the attempt."""
+        return self.then is Action.FAIL and not self.retries and not self.ignored
+
+    def pauses_s(self) -> Iterator[float]:
+        """The seconds to wait before each repetition."""
+        for n in range(self.retries):
+            yield min(self.backoff_ms * 2**n, LONGEST_BACKOFF_MS) / 1000.0
+
+    def ignores(self, error: BaseException) -> bool:
+        """Whether `error` is one of those that are skipped."""
+        if not self.ignored:
+            return False
+        names = {
+            name for kind in type(error).__mro__ for name in (kind.__name__, f"{kind.__module__}.{kind.__qualname__}")
+        }
+        return "*" in self.ignored or bool(names & self.ignored)
+
+
+@dataclass(frozen=True)
+class ErrorConfig:
+    """A policy for each stage, and where dead letters go (None: no policy writes any)."""
+
+    policies: Mapping[Stage, ErrorPolicy] = field(default_factory=lambda: dict.fromkeys(Stage, ErrorPolicy()))
+    dead_letters: SystemStream | None = None
+
+    @property
+    def only_fails(self) -> bool:
+        """Whether every stage has the default policy."""
+        return all(policy.only_fails for policy in self.policies.values())
+
+    @property
+    def writes_letters(self) -> bool:
+        """Whether some stage writes dead letters."""
+        return any(policy.then is Action.DEAD_LETTER for policy in self.policies.values())
+
+
+@dataclass(frozen=True)
+class PolicyText:
+    """A policy as written: `retries` and `backoff_ms` are None where the text does not give them."""
+
+    then: Action = Action.FAIL
+    retrying: bool = False
+    retries: int | None = None
+    backoff_ms: int | None = None
+
+
+_FORM = re.compile(
+    r"(?P<first>fail|skip|dead-letter)"
+    r"|retry(?:\s*\(\s*(?P<retries>\d{1,4})\s*(?:,\s*(?P<backoff>\d{1,9})\s*(?P<unit>ms|s)?\s*)?\))?"
+    r"(?:\s+then\s+(?P<then>fail|skip|dead-letter))?",
+    re.ASCII,
+)
+MOST_RETRIES = 1_000
+MOST_BACKOFF_MS = 3_600_000
+_ALLOWED = "fail, skip, dead-letter or retry, as in: retry(3, 100ms) then dead-letter"
+
+
+def _policy(text: str) -> PolicyText:
+    match = _FORM.fullmatch(text.lower().replace("_", "-"))
+    if match is None:
+        raise ValueError(_ALLOWED)
+    if match["first"]:
+        return PolicyText(Action(match["first"]))
+    retries = None if match["retries"] is None else int(match["retries"])
+    backoff = None if match["backoff"] is None else int(match["backoff"]) * (1_000 if match["unit"] == "s" else 1)
+    if retries is not None and not 1 <= retries <= MOST_RETRIES:
+        raise ValueError(f"retries from 1 to {MOST_RETRIES}")
+    if backoff is not None and backoff > MOST_BACKOFF_MS:
+        raise ValueError(f"a backoff of at most {MOST_BACKOFF_MS} ms")
+    return PolicyText(Action(match["then"] or "fail"), retrying=True, retries=retries, backoff_ms=backoff)
+
+
+POLICY = Kind(_ALLOWED, _policy)
+
+
+_WHAT = {
+    Stage.DESERIALIZE: "an input that does not decode",
+    Stage.PROCESS: "an input whose process raises",
+    Stage.SERIALIZE: "an output that does not encode",
+    Stage.PRODUCE: "an output that is too large for its stream (skip, dead-letter), or a send that failed (retry)",
+}
+POLICIES = {
+    stage: Key(
+        f"task.error.{stage.value}.policy",
+        POLICY,
+        PolicyText(),
+        f"What becomes of {what}: fail (the attempt ends), skip, dead-letter, or retry(n, backoff) then one of these.",
+        "fail",
+    )
+    for stage, what in _WHAT.items()
+}
+RETRIES: dict[Stage, Key[int | None]] = {
+    stage: Key(
+        f"task.error.{stage.value}.retries",
+        optional(integer(1, MOST_RETRIES)),
+        None,
+        "Repetitions of a policy that says retry without a number.",
+        str(DEFAULT_RETRIES),
+    )
+    for stage in Stage
+}
+BACKOFF_MS: dict[Stage, Key[int | None]] = {
+    stage: Key(
+        f"task.error.{stage.value}.backoff.ms",
+        optional(integer(0, MOST_BACKOFF_MS)),
+        None,
+        "Milliseconds before the first repetition; each pause is twice the one before, a minute at most.",
+        str(DEFAULT_BACKOFF_MS),
+    )
+    for stage in Stage
+}
+DEAD_LETTER_STREAM = Key(
+    "task.dead.letter.stream", TEXT, None, "Where dead letters go: `system.stream`, or a stream's id. It must exist."
+)
+IGNORED_EXCEPTIONS: Key[tuple[str, ...]] = Key(
+    "task.ignored.exceptions",
+    LIST,
+    (),
+    "Exceptions of process that skip their message, by class or base class, or * for all; others follow the policy.",
+)
+_SKIPPING = {
+    Stage.DESERIALIZE: "task.drop.deserialization.errors",
+    Stage.SERIALIZE: "task.drop.serialization.errors",
+    Stage.PRODUCE: "task.drop.producer.errors",
+}
+DROP = {
+    stage: Key(name, BOOLEAN, False, f"Samza's name for task.error.{stage.value}.policy=skip.")
+    for stage, name in _SKIPPING.items()
+}
+KEYS: tuple[Key[Any], ...] = (
+    *POLICIES.values(),
+    *RETRIES.values(),
+    *BACKOFF_MS.values(),
+    DEAD_LETTER_STREAM,
+    IGNORED_EXCEPTIONS,
+    *DROP.values(),
+)
+
+
+def parse_errors(
+    reader: Reader, ids: Mapping[str, SystemStream], default_system: str | None, systems: Collection[str]
+) -> ErrorConfig:
+    """The policies. Notes keys that contradict each other, and a missing place for dead letters."""
+    config = ErrorConfig(
+        {stage: _stage(reader, stage) for stage in Stage}, _dead_letters(reader, ids, default_system, systems)
+    )
+    key = DEAD_LETTER_STREAM.name
+    if config.writes_letters and config.dead_letters is None and not reader.has(DEAD_LETTER_STREAM):
+        writers = [POLICIES[s].name for s, policy in config.policies.items() if policy.then is Action.DEAD_LETTER]
+        reader.problem(key, f"required by {', '.join(writers)}, e.g. kafka.dead-letters")
+    elif reader.has(DEAD_LETTER_STREAM) and not config.writes_letters:
+        reader.warn(f"{key}: has no effect: no task.error.*.policy says dead-letter")
+    return config
+
+
+def check_waits(reader: Reader, errors: ErrorConfig, guarantee: Guarantee, transaction_timeout_ms: int) -> None:
+    """Note what a guarantee does not allow, such as pauses as long as a transaction, and say what produce does not cover."""
+    produce = errors.policies[Stage.PRODUCE]
+    if produce.then is not Action.FAIL:
+        older = DROP[Stage.PRODUCE]
+        reader.warn(
+            f"{(older if reader.get(older) else POLICIES[Stage.PRODUCE]).name}: only records that are too large are "
+            "skipped; after any other failed send the work since the last commit is done again"
+        )
+    if produce.retries and guarantee is Guarantee.AT_MOST_ONCE:
+        key = POLICIES[Stage.PRODUCE].name
+        reader.problem(
+            key, "retry needs a guarantee that repeats inputs: at-most-once drops them", reader.values.get(key)
+        )
+    if not guarantee.transactional:
+        return
+    for stage in (Stage.DESERIALIZE, Stage.PROCESS, Stage.SERIALIZE):
+        total_ms = round(sum(errors.policies[stage].pauses_s()) * 1000)
+        if total_ms >= transaction_timeout_ms:
+            reader.problem(
+                POLICIES[stage].name,
+                f"pauses of {total_ms} ms in all must be < task.transaction.timeout.ms ({transaction_timeout_ms}) "
+                f"with {guarantee.value}",
+            )
+
+
+def _stage(reader: Reader, stage: Stage) -> ErrorPolicy:
+    key, written = POLICIES[stage], reader.get(POLICIES[stage])
+    retries, backoff_ms = reader.get(RETRIES[stage]), reader.get(BACKOFF_MS[stage])
+    for part, name, inline in (
+        (retries, RETRIES[stage].name, written.retries),
+        (backoff_ms, BACKOFF_MS[stage].name, written.backoff_ms),
+    ):
+        if part is not None and not written.retrying:
+            reader.problem(name, f"needs {key.name}=retry", str(part))
+        elif part is not None and inline is not None:
+            reader.problem(name, f"{key.name} gives it too: leave one out", str(part))
+    policy = ErrorPolicy(
+        written.then,
+        (written.retries or retries or DEFAULT_RETRIES) if written.retrying else 0,
+        next((given for given in (written.backoff_ms, backoff_ms) if given is not None), DEFAULT_BACKOFF_MS),
+    )
+    return _as_samza_says(reader, stage, policy)
+
+
+def _as_samza_says(reader: Reader, stage: Stage, policy: ErrorPolicy) -> ErrorPolicy:
+    key = POLICIES[stage]
+    skip = ErrorPolicy(Action.SKIP)
+    if stage is Stage.PROCESS:
+        given: tuple[str, ...] = reader.get(IGNORED_EXCEPTIONS)
+        names = frozenset(given)
+        if not names:
+            return policy
+        if "*" not in names:
+            return ErrorPolicy(policy.then, policy.retries, policy.backoff_ms, names)
+        older = IGNORED_EXCEPTIONS.name
+    else:
+        if not reader.get(DROP[stage]):
+            return policy
+        older = DROP[stage].name
+    if reader.has(key) and policy != skip:
+        reader.problem(key.name, f"contradicts {older}, which skips: leave one out", reader.values.get(key.name))
+    return skip
+
+
+def _dead_letters(
+    reader: Reader, ids: Mapping[str, SystemStream], default_system: str | None, systems: Collection[str]
+) -> SystemStream | None:
+    name, key = reader.get(DEAD_LETTER_STREAM), DEAD_LETTER_STREAM.name
+    if name is None:
+        return None
+    try:
+        stream = ids[name] if name in ids else SystemStream.parse(name, default_system)
+    except ValueError:
+        reader.problem(key, "expected system.stream or the id of a stream", name)
+        return None
+    check_system(reader, key, stream.system, systems)
+    return stream

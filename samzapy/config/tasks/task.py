@@ -1,0 +1,209 @@
+"""`task.*`: the class, its inputs, its guarantee and its timing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.config.guarantee import Guarantee
+from samzapy.config.reading.classes import CHOOSERS, ROUND_ROBIN
+from samzapy.config.reading.keys import BOOLEAN, LIST, TEXT, Key, collect, integer, member
+from samzapy.config.reading.reader import Reader
+from samzapy.config.streams.stream import check_system, parse_partitions, resolve_stream
+from samzapy.config.tasks.asynchronous import AsyncConfig, parse_async
+from samzapy.config.tasks.checkpoint import CheckpointConfig, parse_checkpoint
+from samzapy.config.tasks.error_policy import ErrorConfig, check_waits, parse_errors
+from samzapy.plugins import PluginError, split_path
+
+
+@dataclass(frozen=True)
+class ChooserConfig:
+    """`chooser_class`: the path of a MessageChooser, None for turns. `batch_size` 0: whatever a poll has brought."""
+
+    chooser_class: str | None = None
+    batch_size: int = 0
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """What a task is, reads and promises. Durations in milliseconds; `window_ms` <= 0: never; `commit_ms` <= 0: only
+    when asked for and at the end."""
+
+    task_class: str
+    inputs: tuple[SystemStream, ...]
+    broadcast_inputs: frozenset[SystemStreamPartition] = frozenset()
+    window_ms: int = -1
+    commit_ms: int = 60_000
+    guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
+    transaction_timeout_ms: int = 60_000
+    state_transactions: bool = True
+    shutdown_ms: int = 30_000
+    max_idle_ms: int = 10
+    poll_batch_size: int = 2_000
+    watermark_idle_ms: int = -1
+    checkpoint: CheckpointConfig | None = None
+    asynchronous: AsyncConfig = field(default_factory=AsyncConfig)
+    errors: ErrorConfig = field(default_factory=ErrorConfig)
+    chooser: ChooserConfig = field(default_factory=ChooserConfig)
+
+
+CLASS = Key("task.class", TEXT, None, "The StreamTask: `my.module:MyTask` or `my.module.MyTask`.", "required")
+INPUTS = Key("task.inputs", LIST, (), "The streams to read: `system.stream`, or a stream's id.", "required")
+BROADCAST_INPUTS = Key(
+    "task.broadcast.inputs", LIST, (), "Partitions that every task reads: `system.stream#3`, `system.stream#[0-2]`."
+)
+WINDOW_MS = Key("task.window.ms", integer(), -1, "Milliseconds between calls of `window`; <= 0: never.")
+COMMIT_MS = Key(
+    "task.commit.ms",
+    integer(),
+    60_000,
+    "Milliseconds between commits; <= 0: only when asked for, and at the end.",
+    "60000, or 10000 with exactly-once and effectively-once",
+)
+GUARANTEE = Key(
+    "task.guarantee", member(Guarantee), Guarantee.AT_LEAST_ONCE, "What a crash may do to messages and state."
+)
+TRANSACTION_TIMEOUT_MS = Key(
+    "task.transaction.timeout.ms",
+    integer(1_000, 900_000),
+    60_000,
+    "Milliseconds after which the broker aborts a transaction (its limit is 900000 unless it is set otherwise).",
+)
+STATE_TRANSACTIONS = Key(
+    "task.state.transactions",
+    BOOLEAN,
+    True,
+    "Whether changelogs and checkpoints are written in a transaction. Without, state may hold inputs twice, and may go "
+    "back while two runs overlap; effectively-once and exactly-once need it.",
+)
+SHUTDOWN_MS = Key("task.shutdown.ms", integer(0), 30_000, "Milliseconds a graceful stop may take.")
+MAX_IDLE_MS = Key("task.max.idle.ms", integer(0), 10, "Milliseconds to wait for input when there is none.")
+WATERMARK_IDLE_MS = Key(
+    "task.watermark.idle.timeout.ms",
+    integer(),
+    -1,
+    "Milliseconds after which a partition without messages, or a sender of an intermediate stream without watermarks, "
+    "holds the task's event time back no longer; <= 0: it does for ever.",
+)
+POLL_BATCH_SIZE = Key("task.poll.batch.size", integer(1, 10_000_000), 2_000, "Records taken from a system in one go.")
+CHOOSER_CLASS = Key(
+    "task.chooser.class",
+    CHOOSERS.kind,
+    None,
+    "The MessageChooser among partitions of equal priority: `my.module:MyChooser`; round-robin or Samza's "
+    "RoundRobinChooserFactory for turns.",
+    "turns",
+)
+CONSUMER_BATCH_SIZE = Key(
+    "task.consumer.batch.size",
+    integer(0, 10_000_000),
+    0,
+    "Messages to take of one partition before another gets its turn; 0: all that a poll has brought.",
+)
+KEYS = collect(globals())
+
+
+def parse_task(
+    reader: Reader, ids: Mapping[str, SystemStream], default_system: str | None, systems: Collection[str]
+) -> TaskConfig:
+    """The task, with its inputs resolved to systems and its checkpoints' place."""
+    inputs = _inputs(reader, ids, default_system, systems)
+    broadcast = _broadcast(reader, ids, default_system, systems)
+    input_systems = {stream.system for stream in inputs} | {ssp.system for ssp in broadcast}
+    task = TaskConfig(
+        task_class=_task_class(reader),
+        inputs=inputs,
+        broadcast_inputs=broadcast,
+        window_ms=reader.get(WINDOW_MS),
+        commit_ms=_commit_ms(reader),
+        guarantee=reader.get(GUARANTEE),
+        transaction_timeout_ms=reader.get(TRANSACTION_TIMEOUT_MS),
+        state_transactions=reader.get(STATE_TRANSACTIONS),
+        shutdown_ms=reader.get(SHUTDOWN_MS),
+        max_idle_ms=reader.get(MAX_IDLE_MS),
+        poll_batch_size=reader.get(POLL_BATCH_SIZE),
+        watermark_idle_ms=reader.get(WATERMARK_IDLE_MS),
+        checkpoint=parse_checkpoint(reader, default_system, input_systems, systems),
+        asynchronous=parse_async(reader, reader.get(GUARANTEE), reader.get(TRANSACTION_TIMEOUT_MS)),
+        errors=parse_errors(reader, ids, default_system, systems),
+        chooser=parse_chooser(reader),
+    )
+    _check_commit_interval(reader, task)
+    check_waits(reader, task.errors, task.guarantee, task.transaction_timeout_ms)
+    return task
+
+
+_TRANSACTIONAL_COMMIT_MS = 10_000
+
+
+def _commit_ms(reader: Reader) -> int:
+    """What is given, else a default that suits the guarantee: what is in a transaction is seen by readers at its end."""
+    if COMMIT_MS.name not in reader.values and reader.get(GUARANTEE).transactional:
+        return _TRANSACTIONAL_COMMIT_MS
+    return reader.get(COMMIT_MS)
+
+
+def _task_class(reader: Reader) -> str:
+    path = reader.require(CLASS, "my.module:MyTask")
+    if path:
+        try:
+            split_path(path)
+        except PluginError:
+            reader.problem(CLASS.name, "expected an importable class like my.module:MyTask", path)
+    return path
+
+
+def _inputs(
+    reader: Reader, ids: Mapping[str, SystemStream], default_system: str | None, systems: Collection[str]
+) -> tuple[SystemStream, ...]:
+    names = reader.get(INPUTS)
+    if not names and not reader.is_broken(INPUTS.name):
+        reader.problem(INPUTS.name, "required, e.g. kafka.page-views")
+    found: dict[SystemStream, None] = {}
+    for name in names:
+        stream = resolve_stream(reader, INPUTS.name, name, ids, default_system)
+        if stream is None:
+            continue
+        if stream in found:
+            reader.warn(f"{INPUTS.name}: {stream} is listed twice")
+        check_system(reader, INPUTS.name, stream.system, systems)
+        found[stream] = None
+    return tuple(found)
+
+
+def _broadcast(
+    reader: Reader, ids: Mapping[str, SystemStream], default_system: str | None, systems: Collection[str]
+) -> frozenset[SystemStreamPartition]:
+    key = BROADCAST_INPUTS.name
+    found: set[SystemStreamPartition] = set()
+    for entry in reader.get(BROADCAST_INPUTS):
+        named = parse_partitions(entry)
+        if named is None:
+            reader.problem(key, "expected system.stream#3 or system.stream#[0-2]", entry)
+            continue
+        name, numbers = named
+        if not numbers:
+            reader.problem(key, f"partition range {numbers.start}-{numbers.stop - 1} is empty", entry)
+        stream = resolve_stream(reader, key, name, ids, default_system)
+        if stream is not None:
+            check_system(reader, key, stream.system, systems)
+            found.update(SystemStreamPartition(*stream, partition) for partition in numbers)
+    return frozenset(found)
+
+
+def _check_commit_interval(reader: Reader, task: TaskConfig) -> None:
+    if task.guarantee.transactional and not 0 < task.commit_ms < task.transaction_timeout_ms:
+        reader.problem(
+            COMMIT_MS.name,
+            f"({task.commit_ms}) must be > 0 and < {TRANSACTION_TIMEOUT_MS.name} ({task.transaction_timeout_ms}) "
+            f"with {task.guarantee.value}",
+        )
+    if task.guarantee.transactional and not task.state_transactions:
+        reader.problem(STATE_TRANSACTIONS.name, f"must be true with {task.guarantee.value}", "false")
+
+
+def parse_chooser(reader: Reader) -> ChooserConfig:
+    """How the next messages are chosen."""
+    chosen = reader.get(CHOOSER_CLASS)
+    return ChooserConfig(None if chosen == ROUND_ROBIN else chosen, reader.get(CONSUMER_BATCH_SIZE))

@@ -1,0 +1,322 @@
+"""A task's clock in event time. Timers, `on_clock`, `on_watermark`, state checkpoints, the checkpoint and reports read it.
+
+Why did my timer not fire? The clock has not come to the timer's time. The clock is the least mark of the sources that
+count, so look at the source that holds it back:
+
+1. The mark of an input partition is the latest event time among its processed messages. A message without an event time
+   (-1) moves nothing.
+2. The mark of a partition of an intermediate stream is the least watermark of its senders; its messages move nothing. A
+   sender that has not sent a watermark yet holds the mark back, and so does one that the others have announced and that
+   has not been heard yet (see `senders`).
+3. While any source that counts has no mark, the clock has no time, and no event timer fires.
+4. A source is idle once it has brought nothing for `task.watermark.idle.timeout.ms`. It does not count then, nor after its
+   end, until it brings something. The rule looks about once a second. A partition brings something when its position moves; a
+   sender, when it sends a control message. A partition of which all senders are idle is idle.
+   When no source counts, the clock stands at the highest mark.
+5. The clock never goes back. A restart goes on with the committed marks and with what the senders had said; a partition that
+   starts before its committed offset starts without a mark. Idle partitions count again until they are idle again.
+6. An asynchronous task moves its marks when all messages of a poll are done.
+7. A task that neither has timers nor listens to its clock takes the last message of each run for the whole run, which costs
+   nothing per message. Its marks may be a little behind.
+
+`samzapy checkpoint show` prints the task's time, the source that holds it back, and the idle sources, as of the last commit.
+The status page shows the same of now. Wall-clock timers do not go by this clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from operator import attrgetter
+from typing import TypeVar
+
+from samzapy.api.checkpoint import Checkpoint, SenderState
+from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.event_time import TaskClock
+from samzapy.api.metrics import MetricsRegistry
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.clock import Clock
+from samzapy.container.event_time.control_messages import SentControl
+from samzapy.container.event_time.senders import Senders
+from samzapy.watermarks import IdleRule, Watermarks
+
+T = TypeVar("T")
+
+#: How often the idle rule looks, at least: milliseconds.
+_LOOK_MS = 1_000
+
+_event_time = attrgetter("event_time")
+
+
+class EventClock:
+    """One task's clock. Feeding it costs a call per run of messages, never one per message.
+
+    `intermediate` are the partitions whose senders tell the time. `over` are those that had ended when the checkpoint was
+    written; they end again unless something more comes.
+
+    For the thread that runs the task. Other threads may read `now`, `time_ms`, `idle` and `held_by`.
+    """
+
+    __slots__ = (
+        "_accepted",
+        "_clock",
+        "_earlier",
+        "_ended",
+        "_exact",
+        "_idle_s",
+        "_marks",
+        "_offsets",
+        "_reported",
+        "_rule",
+        "_seen",
+        "_senders",
+        "_stages",
+        "intermediate",
+        "look_ms",
+        "over",
+    )
+
+    def __init__(
+        self,
+        offsets: Mapping[SystemStreamPartition, int],
+        clock: Clock,
+        idle_ms: int = -1,
+        *,
+        intermediate: Collection[SystemStreamPartition] = (),
+        exact: bool = False,
+    ) -> None:
+        """`offsets` is the task's own map of positions, which the idle rule looks at. `clock` tells how long a source is
+        silent; `idle_ms` <= 0: none is ever idle. `exact`: the latest time of each run counts, not that of its last
+        message."""
+        self._offsets = offsets
+        self._clock = clock
+        self._idle_s = idle_ms / 1000.0
+        self._exact = exact
+        #: How often to call `look_for_idle`; <= 0: never.
+        self.look_ms = min(idle_ms, _LOOK_MS)
+        self.intermediate = frozenset(intermediate)
+        self._marks = Watermarks(offsets)
+        self._stages: Watermarks[SystemStreamPartition] = Watermarks(self.intermediate)
+        now = clock.monotonic()
+        self._senders = {ssp: Senders({}, now, self._idle_s) for ssp in self.intermediate}
+        self._rule = IdleRule([ssp for ssp in offsets if ssp not in self.intermediate], now, self._idle_s)
+        #: The positions at the last look; empty before the first, which only notes where the partitions stand.
+        self._seen: dict[SystemStreamPartition, int] = {}
+        self._ended: set[SystemStreamPartition] = set()
+        self._accepted: deque[tuple[SystemStreamPartition, int, int | None]] = deque()
+        self._earlier: int | None = None
+        self._reported: int | None = None
+        self.over: set[SystemStreamPartition] = set()
+
+    def resume(self, checkpoint: Checkpoint | None) -> None:
+        """Go on where a commit left off. Call it once, when the starting positions are final."""
+        if checkpoint is None:
+            return
+        self._earlier = checkpoint.clock
+        self._marks = Watermarks(self._offsets, self._still_true(checkpoint.event_times, checkpoint))
+        now = self._clock.monotonic()
+        for ssp, known in self._still_true(checkpoint.senders, checkpoint).items():
+            if ssp in self.intermediate:
+                self._senders[ssp] = senders = Senders(known, now, self._idle_s)
+                if senders.ended:
+                    self.over.add(ssp)
+                self._follow(ssp)
+        self._reported = self._stages.current
+
+    def _still_true(
+        self, kept: Mapping[SystemStreamPartition, T], checkpoint: Checkpoint
+    ) -> dict[SystemStreamPartition, T]:
+        """Leave out the partitions that start before their committed offset: their messages come as for the first time."""
+        committed, offsets = checkpoint.input_offsets, self._offsets
+        return {
+            ssp: each
+            for ssp, each in kept.items()
+            if ssp in offsets and offsets[ssp] >= committed.get(ssp, offsets[ssp])
+        }
+
+    # What the clock says
+
+    @property
+    def now(self) -> int | None:
+        """The event time in milliseconds since 1970; None while a source that counts has no mark."""
+        return self._marks.current
+
+    @property
+    def time_ms(self) -> int | None:
+        """`now`, but never before the committed time of the task's last life; None before there is any."""
+        now = self._marks.current
+        return self._earlier if now is None else max(now, self._earlier or now)
+
+    @property
+    def idle(self) -> bool:
+        """Whether every source is idle or has ended."""
+        return all(self._is_silent(ssp) for ssp in self._offsets)
+
+    @property
+    def reading(self) -> TaskClock:
+        """The clock as the user's code gets it."""
+        return TaskClock(self.now, self.idle)
+
+    @property
+    def holding(self) -> SystemStreamPartition | None:
+        """The partition that holds the clock back; None if none counts."""
+        return self._marks.holding
+
+    @property
+    def held_by(self) -> str:
+        """The source that holds the clock back, for people: `kafka.in[3]`, `kafka.in[3] (sender shop-1/Partition 0)`, or
+        nothing."""
+        ssp = self._marks.holding
+        if ssp is None:
+            return ""
+        sender = self._senders[ssp].holding if ssp in self._senders else None
+        return str(ssp) if sender is None else f"{ssp} (sender {sender})"
+
+    @property
+    def silent(self) -> list[str]:
+        """The partitions and senders that are idle or have ended, for people."""
+        found: list[str] = []
+        for ssp in sorted(self._offsets):
+            if self._is_silent(ssp):
+                found.append(str(ssp))
+            elif ssp in self._senders:
+                found += [f"{ssp} (sender {name})" for name in sorted(self._senders[ssp].silent)]
+        return found
+
+    @property
+    def marks(self) -> Mapping[SystemStreamPartition, int]:
+        """The mark of each partition that has one: it goes with the checkpoint."""
+        return self._marks.marks
+
+    @property
+    def senders(self) -> Mapping[SystemStreamPartition, Mapping[str, SenderState]]:
+        """The last control message of each sender: it goes with the checkpoint, since a sender says some things only once
+        and a restart begins behind them."""
+        return {ssp: dict(senders.known) for ssp, senders in self._senders.items() if senders.known}
+
+    @property
+    def watermark(self) -> int | None:
+        """The least watermark of the intermediate partitions, None until all of them have one."""
+        return self._stages.current
+
+    def take_watermark(self) -> int | None:
+        """The watermark if it has moved since the last call, else None."""
+        now = self._stages.current
+        if now is None or (self._reported is not None and now <= self._reported):
+            return None
+        self._reported = now
+        return now
+
+    def publish(self, task_name: str, metrics: MetricsRegistry) -> None:
+        """Set the task's gauges."""
+        if (time_ms := self.time_ms) is not None:
+            metrics.gauge(task_name, "clock-ms").set(time_ms)
+        if self.watermark is not None:
+            metrics.gauge(task_name, "watermark").set(self.watermark)
+
+    # Messages
+
+    def reach(self, ssp: SystemStreamPartition) -> float:
+        """How far the clock can come by this partition alone: -inf if another one that counts has no mark."""
+        return self._marks.reach(ssp)
+
+    def latest(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
+        """The event time to which a run of messages of a partition leads, -1 for none."""
+        if ssp in self.intermediate:
+            return -1
+        return max(map(_event_time, envelopes), default=-1) if self._exact else envelopes[-1].event_time
+
+    def passed(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> bool:
+        """A run of messages of a partition is processed; returns whether the clock has moved."""
+        latest = self.latest(ssp, envelopes)
+        return latest >= 0 and self._marks.advance(ssp, latest)
+
+    def accepted(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
+        """A run of messages will be processed some time; see `done`."""
+        self._accepted.append((ssp, envelopes[-1].offset, self.latest(ssp, envelopes)))
+
+    def ends(self, ssp: SystemStreamPartition) -> None:
+        """The partition has ended once its accepted messages are processed; see `done`."""
+        last = next((offset for accepted, offset, _ in reversed(self._accepted) if accepted == ssp), -1)
+        self._accepted.append((ssp, last, None))
+
+    def done(self) -> bool:
+        """Take what the task's positions have passed of the accepted runs; returns whether the clock has moved."""
+        accepted, offsets, moved = self._accepted, self._offsets, False
+        while accepted and offsets[accepted[0][0]] > accepted[0][1]:
+            ssp, _, latest = accepted.popleft()
+            if latest is None:
+                moved |= self.end(ssp)
+            elif latest >= 0:
+                moved |= self._marks.advance(ssp, latest)
+        return moved
+
+    def end(self, ssp: SystemStreamPartition) -> bool:
+        """The partition has ended and counts no longer; returns whether the clock has moved."""
+        self._ended.add(ssp)
+        if ssp in self.intermediate:
+            self._stages.set_aside(ssp)
+        return self._marks.set_aside(ssp)
+
+    # Senders
+
+    @property
+    def drained(self) -> bool:
+        """Whether some partition has come to its end because its senders are drained."""
+        return any(senders.drained for senders in self._senders.values())
+
+    def take(self, ssp: SystemStreamPartition, control: SentControl) -> bool:
+        """Take a control message of a partition; returns whether the partition has ended with it."""
+        senders = self._senders[ssp]
+        before = senders.ended
+        senders.take(control, self._clock.monotonic())
+        self._follow(ssp)
+        return senders.ended and not before
+
+    def reopens(self, ssp: SystemStreamPartition) -> bool:
+        """Something has come of a partition; returns whether it was over."""
+        if ssp not in self.over:
+            return False
+        self.over.discard(ssp)
+        self._ended.discard(ssp)
+        self._senders[ssp].begin_anew()
+        return True
+
+    def forget_drain(self) -> None:
+        """The task is drained: another run begins with senders that are not."""
+        for senders in self._senders.values():
+            if senders.drained:
+                senders.begin_anew()
+
+    def _follow(self, ssp: SystemStreamPartition) -> bool:
+        senders, moved = self._senders[ssp], False
+        if senders.watermark is not None and ssp not in self._ended:
+            moved = self._marks.advance(ssp, senders.watermark)
+            self._stages.advance(ssp, senders.watermark)
+        if senders.idle:
+            moved |= self._marks.set_aside(ssp)
+            self._stages.set_aside(ssp)
+        return moved
+
+    # The idle rule
+
+    def look_for_idle(self, now: float) -> bool:
+        """Find the sources that are idle at the monotonic time `now`; returns whether the clock has moved. The first look
+        only notes where the partitions stand."""
+        if self._idle_s <= 0:
+            return False
+        moved = False
+        for ssp, offset in self._offsets.items():
+            if self._seen.get(ssp) != offset and ssp not in self.intermediate:
+                self._seen[ssp] = offset
+                self._rule.heard(ssp, now)
+        if self._rule.look(now):
+            for ssp in self._rule.idle:
+                moved |= self._marks.set_aside(ssp)
+        for ssp, senders in self._senders.items():
+            if senders.look_for_idle(now):
+                moved |= self._follow(ssp)
+        return moved
+
+    def _is_silent(self, ssp: SystemStreamPartition) -> bool:
+        return ssp in self._ended or ssp in self._rule.idle or (ssp in self._senders and self._senders[ssp].idle)

@@ -1,0 +1,154 @@
+"""Writes control messages to intermediate streams as records, and finds them among the messages that were read.
+
+header  samzapy-control: watermark | end-of-stream | drain
+key     samzapy-control/<sender>     so that a compacted stream keeps every sender's last one
+value   {"sender": "shop-1/Partition 3", "senders": 8, "time-ms": 1700000000000}
+
+The sender is a task, `senders` how many tasks its job has; `time-ms` is a watermark's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from samzapy.api.collector import CONTROL_HEADER, ControlMessage, Drain, EndOfStream, Watermark
+from samzapy.api.envelope import Headers, IncomingMessageEnvelope
+from samzapy.api.stream import SystemStream
+from samzapy.api.system import OutgoingRecord, RecordBatch
+from samzapy.config.job import JobConfig
+from samzapy.container.inputs.decode import Decoder
+from samzapy.errors import ConfigError, ConfigProblem, SerdeError, UnknownStream
+from samzapy.system.clients import SystemClients
+
+_NAMES: dict[type[ControlMessage], bytes] = {Watermark: b"watermark", EndOfStream: b"end-of-stream", Drain: b"drain"}
+
+#: From a stream and a message to the records that carry it, one a partition.
+ControlRecords = Callable[[SystemStream, ControlMessage], Sequence[OutgoingRecord]]
+
+
+class SentControl(NamedTuple):
+    """A control message, the task that has sent it, and the number of its job's tasks."""
+
+    sender: str
+    senders: int
+    message: ControlMessage
+
+
+def encode(control: SentControl) -> tuple[bytes, bytes, Headers]:
+    """The key, value and headers of its record."""
+    data: dict[str, object] = {"sender": control.sender, "senders": control.senders}
+    if isinstance(control.message, Watermark):
+        data["time-ms"] = control.message.time_ms
+    key = f"{CONTROL_HEADER}/{control.sender}".encode()
+    return key, json.dumps(data).encode(), [(CONTROL_HEADER, _NAMES[type(control.message)])]
+
+
+def is_control(headers: Headers | None) -> bool:
+    """Whether a record with these headers is a control message: its header is the first."""
+    return bool(headers) and headers[0][0] == CONTROL_HEADER  # type: ignore[index]  # not None
+
+
+def decode(value: bytes | None, headers: Headers, position: str) -> SentControl:
+    """The inverse of `encode`. Raises SerdeError, naming the position, for anything else."""
+    name = headers[0][1] or b""
+    try:
+        data = json.loads(value or b"")
+        message: ControlMessage
+        if name == _NAMES[Watermark]:
+            message = Watermark(int(data["time-ms"]))
+        else:
+            ends: dict[bytes, ControlMessage] = {_NAMES[EndOfStream]: EndOfStream(), _NAMES[Drain]: Drain()}
+            message = ends[name]
+        return SentControl(str(data["sender"]), int(data["senders"]), message)
+    except (ValueError, KeyError, TypeError) as cause:
+        allowed = ", ".join(each.decode() for each in _NAMES.values())
+        raise SerdeError(
+            f"{position}: not a control message ({type(cause).__name__}: {cause}): {name[:40]!r} {(value or b'')[:80]!r}; "
+            f"expected {allowed} with sender and senders"
+        ) from cause
+
+
+class ControlRun(list[IncomingMessageEnvelope]):
+    """A run of one control message; its envelope has the bytes that came."""
+
+    __slots__ = ("control",)
+
+    def __init__(self, raw: IncomingMessageEnvelope, control: SentControl) -> None:
+        super().__init__([raw])
+        self.control = control
+
+
+class ControlDecoder(Decoder):
+    """Decodes the batches of one intermediate stream: cuts them at control messages and leaves the rest to `messages`."""
+
+    __slots__ = ("_messages",)
+
+    def __init__(self, messages: Decoder) -> None:
+        super().__init__(None, None)
+        self._messages = messages
+
+    def runs(self, batch: RecordBatch, arrival_ms: int) -> list[list[IncomingMessageEnvelope]]:
+        if batch.headers is None:
+            return self._messages.runs(batch, arrival_ms)
+        found: list[list[IncomingMessageEnvelope]] = []
+        start = 0
+        for index, headers in enumerate(batch.headers):
+            if headers and is_control(headers):
+                found += self._between(batch, start, index, arrival_ms)
+                raw = self.undecoded(batch, index, arrival_ms)
+                found.append(ControlRun(raw, decode(raw.message, headers, raw.position)))
+                start = index + 1
+        return found + self._between(batch, start, len(batch.offsets), arrival_ms)
+
+    def decode(self, batch: RecordBatch, arrival_ms: int) -> list[IncomingMessageEnvelope]:
+        """The messages alone, for readers that ignore control messages; none if there are none."""
+        runs = self.runs(batch, arrival_ms)
+        return [envelope for run in runs if not isinstance(run, ControlRun) for envelope in run]
+
+    def _between(
+        self, batch: RecordBatch, start: int, stop: int, arrival_ms: int
+    ) -> list[list[IncomingMessageEnvelope]]:
+        if start == stop:
+            return []
+        return self._messages.runs(batch.part(start, stop), arrival_ms)
+
+
+class ControlSender:
+    """Makes the control messages of one container's tasks; `of_task` gives a task's collector the function it needs."""
+
+    def __init__(self, config: JobConfig, clients: SystemClients, job_tasks: int) -> None:
+        """`job_tasks`: how many tasks the job has, in all containers."""
+        self._config = config
+        self._clients = clients
+        self._job_tasks = job_tasks
+        self._partitions: dict[SystemStream, int] = {}
+
+    def of_task(self, task_name: str) -> ControlRecords:
+        """The records of a task's control messages. It raises ConfigError for a stream that is not intermediate,
+        UnknownStream."""
+        sender = f"{self._config.job_name}/{task_name}"
+
+        def records(stream: SystemStream, message: ControlMessage) -> Sequence[OutgoingRecord]:
+            key, value, headers = encode(SentControl(sender, self._job_tasks, message))
+            return [
+                OutgoingRecord(stream.stream, key, value, partition, None, headers)
+                for partition in range(self._count(stream))
+            ]
+
+        return records
+
+    def _count(self, stream: SystemStream) -> int:
+        if stream not in self._partitions:
+            if stream.system in self._config.systems and not self._config.stream(stream).intermediate:
+                key = f"systems.{stream.system}.streams.{stream.stream}.samza.intermediate"
+                message = (
+                    "must be true, here and in the jobs that read the stream, before control messages are sent to it"
+                )
+                raise ConfigError([ConfigProblem(key, "false", message)])
+            found = self._clients.admin(stream.system).describe(stream.stream)
+            if found is None:
+                raise UnknownStream(stream.system, stream.stream)
+            self._partitions[stream] = found.partitions
+        return self._partitions[stream]

@@ -1,0 +1,124 @@
+"""Fires a task's timers: says where to interrupt a run of messages for a timer, and which timers are due.
+
+1. An event timer fires right after the first message that brings the task's clock to its time, wherever polls and commits
+   fall. In an asynchronous task it fires when all messages of the poll are done.
+2. A wall-clock timer fires between slices of messages, and between polls.
+3. A timer is taken out of the store before it fires, so the commit that makes its outputs durable also removes it.
+
+`clock` says why an event timer does not fire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from math import inf
+
+from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.event_time import TimerClock
+from samzapy.api.metrics import MetricsRegistry
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.clock import Clock
+from samzapy.container.event_time.clock import EventClock
+from samzapy.storage.views.timers import NEVER, Timer, TimerStore
+
+#: Timers that are looked up in one go.
+_AT_ONCE = 256
+
+
+class NoTimers:
+    """The timers of a task that has none: no run is interrupted, and nothing is ever due."""
+
+    __slots__ = ()
+
+    #: Whether a look for due timers can find any.
+    can_fire = False
+
+    def begin(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
+        """A run of messages of one partition comes next."""
+
+    def until_due(self, envelopes: Sequence[IncomingMessageEnvelope]) -> Sequence[IncomingMessageEnvelope]:
+        """The messages of the run up to the first one after which an event timer may be due; all of them if none will be.
+        A timer that is set meanwhile for a time within these interrupts them."""
+        return envelopes
+
+    def is_due(self) -> bool:
+        """Whether a look for due timers may find some."""
+        return False
+
+    def wait_s(self) -> float:
+        """Seconds until a wall-clock timer may be due."""
+        return inf
+
+    def take_due(self) -> Iterator[Timer]:
+        """The due timers, in order of time within each clock, a few at a time. Each is taken out of the store before it is
+        given. A timer that is cancelled or set anew meanwhile is left out."""
+        return iter(())
+
+    def publish(self, task_name: str, metrics: MetricsRegistry) -> None:
+        """Set the task's gauges."""
+
+
+NO_TIMERS = NoTimers()
+
+
+class TaskTimers(NoTimers):
+    """The timers of one task, in its store. `fired` counts them."""
+
+    __slots__ = ("_clock", "_event_clock", "_reach", "fired", "timers")
+
+    can_fire = True
+
+    def __init__(
+        self, timers: TimerStore, event_clock: EventClock, clock: Clock, interrupt: Callable[[], object]
+    ) -> None:
+        """`event_clock` is the task's, and exact. `interrupt` makes the task return after the message at hand."""
+        self.timers = timers
+        timers.interrupt = interrupt
+        self._event_clock = event_clock
+        self._clock = clock
+        self._reach = -inf
+        self.fired = 0
+
+    def begin(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
+        clock = self._event_clock
+        self._reach = self._not_before_now(min(clock.reach(ssp), clock.latest(ssp, envelopes)))
+
+    def until_due(self, envelopes: Sequence[IncomingMessageEnvelope]) -> Sequence[IncomingMessageEnvelope]:
+        due = self.timers.earliest(TimerClock.EVENT)
+        self.timers.interrupt_until = self._reach
+        if len(envelopes) < 2 or self._reach < due:
+            return envelopes
+        for index, envelope in enumerate(envelopes):
+            if envelope.event_time >= due:
+                self.timers.interrupt_until = self._not_before_now(min(self._reach, envelope.event_time))
+                return envelopes[: index + 1]
+        return envelopes
+
+    def _not_before_now(self, time_ms: float) -> float:
+        now = self._event_clock.now
+        return time_ms if now is None else max(now, time_ms)
+
+    def is_due(self) -> bool:
+        now, timers = self._event_clock.now, self.timers
+        if now is not None and timers.earliest(TimerClock.EVENT) <= now:
+            return True
+        wall = timers.earliest(TimerClock.WALL)
+        return wall != NEVER and wall <= self._clock.wall_ms()
+
+    def wait_s(self) -> float:
+        return max(0.0, (self.timers.earliest(TimerClock.WALL) - self._clock.wall_ms()) / 1000)
+
+    def take_due(self) -> Iterator[Timer]:
+        for clock, now in ((TimerClock.EVENT, self._event_clock.now), (TimerClock.WALL, self._clock.wall_ms())):
+            if now is None:
+                continue
+            for timer in self.timers.due(clock, now, _AT_ONCE):
+                if self.timers.time_of(timer.key, clock) == timer.time_ms:
+                    self.timers.cancel(timer.key, clock)
+                    self.fired += 1
+                    yield timer
+
+    def publish(self, task_name: str, metrics: MetricsRegistry) -> None:
+        metrics.gauge(task_name, "timers-fired").set(self.fired)
+        if self._event_clock.now is not None:
+            metrics.gauge(task_name, "event-clock").set(self._event_clock.now)
