@@ -17,8 +17,7 @@ from benchmarks.kafka import CONFIGS, PARTITIONS, Kafka
 from samzapy.admin.adoption import adopt
 from samzapy.bench.child import LOCAL, SPARK
 from samzapy.bench.events import Events
-from samzapy.bench.job import measure_job
-from samzapy.bench.measuring import Measurement, measure
+from samzapy.bench.measuring import Measurement, measure, measure_job
 from samzapy.config.loader import load_job
 
 BARE = "bare"

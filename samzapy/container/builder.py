@@ -66,8 +66,9 @@ from samzapy.container.tasks.sinks import open_sinks
 from samzapy.container.tasks.state_checkpoints import KeptStateCheckpoints
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.job.model import ContainerModel, TaskModel
-from samzapy.storage.manager import TaskStores, begin_all_stores, restore_together
 from samzapy.storage.opening import TaskSettings
+from samzapy.storage.startup import begin_all_stores, restore_together
+from samzapy.storage.task_stores import TaskStores
 from samzapy.system.clients import SystemClients
 
 
