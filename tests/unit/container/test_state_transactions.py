@@ -17,7 +17,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.container.restart import build_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
-from samzapy.coordinator.model import JobSpec
+from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import (
     ConfigError,
     EnvironmentFailure,
@@ -169,7 +169,7 @@ def test_jobs_whose_names_and_ids_read_alike_share_neither_state_nor_checkpoints
     first = config_of("orders", "v2-1")
     second = config_of("orders-v2", "1")
     assert isinstance(first, JobConfig)
-    assert first.key != second.key
+    assert first.job_name != second.job_name
 
 
 def test_two_jobs_of_one_name_with_other_ids_do_not_fence_each_other(tmp_path):
