@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from samzapy.cli.output import warn
-from samzapy.config.loader import load_job
 
 #: The job file, as the first argument of a command, and the keys that the command line overrides.
 JOB = click.argument("job", type=click.Path(path_type=Path), metavar="JOB.properties")
@@ -38,6 +37,7 @@ def of_job(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def with_job(*args: Any, job: Path, overrides: tuple[str, ...], **options: Any) -> None:
         from samzapy.admin.job_check import look_around
+        from samzapy.config.loader import load_job
 
         config = load_job(job, pairs(overrides))
         command(*args, config=config, model=look_around(config, warn)[0], **options)
