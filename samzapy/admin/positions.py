@@ -12,7 +12,7 @@ from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, Job
 from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
-from samzapy.checkpoint.target import Positions, Target
+from samzapy.checkpoint.offsets import Positions, Target
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.container.job_records import open_job

@@ -35,7 +35,7 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
     from samzapy.job.transactions import state_transactions, weakened_state
     from samzapy.runner.folders import check_folders
     from samzapy.runner.spark.reach import check_reach
-    from samzapy.storage.manager import load_engines
+    from samzapy.storage.engines import load_engines
     from samzapy.system.factories import has_transactions
 
     config = load_job(job, pairs(overrides), strict=strict)
@@ -60,7 +60,7 @@ def _check_plugins(config: JobConfig) -> type[AnyTask]:
     """The task class. Raises one ConfigError with whatever the classes named in the file have to say."""
     from samzapy.admin.user_code import check_task_class
     from samzapy.serializers import serde_registry
-    from samzapy.storage.manager import load_engines
+    from samzapy.storage.engines import load_engines
     from samzapy.system.factories import system_factory
 
     registry = serde_registry(config)

@@ -17,7 +17,7 @@ from samzapy.admin.positions import Move, move_positions
 from samzapy.api.checkpoint import JobRun
 from samzapy.api.system import OutgoingRecord
 from samzapy.checkpoint import manager_for
-from samzapy.checkpoint.target import Target
+from samzapy.checkpoint.offsets import Target
 from samzapy.config.loader import load_job
 from samzapy.job.model import JobModel
 from samzapy.system.clients import SystemClients

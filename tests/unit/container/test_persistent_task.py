@@ -9,7 +9,7 @@ from samzapy import EndOfStreamListenerTask, OutgoingMessageEnvelope, SystemStre
 from samzapy.admin.positions import Move, move_positions
 from samzapy.admin.startpoints import write_startpoints
 from samzapy.api.system import OutgoingRecord
-from samzapy.checkpoint.target import Target
+from samzapy.checkpoint.offsets import Target
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
 from samzapy.coordinator.clocks import Clocks
