@@ -5,17 +5,19 @@ checkpoint  {"format": 1, "epoch": 7, "time-ms": 1700000000000, "clock": null,
              "startpoints": {"kafka.orders[0]": "5f0c..."},
              "event-times": {"kafka.orders[0]": 1699999999000},
              "senders": {"kafka.orders[0]": {"shop-1/Partition 0": [1699999999000, 8, false, false]}},
-             "atomic": true, "serdes": {"counts": ["string", "json"]}}
-             (the last five are left out if there are none)
+             "atomic": true, "serdes": {"counts": ["string", "json"]},
+             "held-by": "kafka.orders[0] (sender shop-1/Partition 0)", "idle": ["kafka.orders[1]"]}
+             (the last seven are left out if there are none)
 partitions  {"format": 1, "partitions": {"Partition 0": 0}}
 owner       {"format": 1, "run": "5f0c...", "started-ms": 1700000000000, "host": "a", "pid": 42,
              "job": ["orders", "1"], "epoch": 1048576, "transactional-ids": ["orders-1-0"], "lease-ms": 0}
 
 `inputs` are the next offsets to process, `changelogs` the last offsets of the commit's changelog records,
 `event-times` the latest event time of each input, `senders` the watermark, number,
-end and drain of each sender of an intermediate input, `serdes` what each store's keys and values are written with. The
-owner is the run that was started last. The job's other records are JSON objects with a format, too, and their owners'
-fields.
+end and drain of each sender of an intermediate input, `serdes` what each store's keys and values are written with.
+`held-by` names the source that held the task's clock back, `idle` those that were idle or had ended: no run reads them.
+The owner is the run that was started last. The job's other records are JSON objects with a format, too, and their
+owners' fields.
 """
 
 from __future__ import annotations
@@ -60,6 +62,10 @@ def encode(checkpoint: Checkpoint) -> bytes:
         data["atomic"] = True
     if checkpoint.serdes:
         data["serdes"] = {store: list(pair) for store, pair in checkpoint.serdes.items()}
+    if checkpoint.held_by:
+        data["held-by"] = checkpoint.held_by
+    if checkpoint.idle:
+        data["idle"] = list(checkpoint.idle)
     return json.dumps(data).encode()
 
 
@@ -79,6 +85,8 @@ def decode(value: bytes, where: str) -> Checkpoint:
             _by_partition(data.get("senders", {}), _senders),
             flag(data.get("atomic", False)),
             {store: _serdes(pair) for store, pair in mapping(data.get("serdes", {})).items()},
+            text(data.get("held-by", "")),
+            tuple(map(text, listed(data.get("idle", [])))),
         )
 
 

@@ -164,6 +164,8 @@ def _moved(before: JobPositions, after: Positions, model: JobModel, clock: Clock
             # What the messages before the old position had brought is not what those before the new one bring.
             event_times={ssp: each for ssp, each in old.event_times.items() if ssp not in moved},
             senders={ssp: each for ssp, each in old.senders.items() if ssp not in moved},
+            held_by="",
+            idle=(),
         )
     return changed
 
