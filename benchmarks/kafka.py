@@ -11,8 +11,7 @@ from secrets import token_hex
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamSpec, SystemSettings
-from samzapy.bench.events import Events
-from samzapy.bench.load import load_events
+from samzapy.bench.events import Events, load_events
 from samzapy.config.loader import load_job
 from samzapy.devkafka import DevBroker
 from samzapy.errors import EnvironmentFailure, RetriableError, UnknownStream

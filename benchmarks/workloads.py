@@ -14,12 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.kafka import CONFIGS, PARTITIONS, Kafka
+from samzapy.admin.adoption import adopt
 from samzapy.bench.child import LOCAL, SPARK
 from samzapy.bench.events import Events
-from samzapy.bench.job import measure_job
-from samzapy.bench.measuring import Measurement, measure
+from samzapy.bench.measuring import Measurement, measure, measure_job
 from samzapy.config.loader import load_job
-from samzapy.runner.adoption import adopt
 
 BARE = "bare"
 _ON_SPARK = {"job.spark.master": "local[1]"}

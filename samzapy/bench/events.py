@@ -1,11 +1,15 @@
-"""JSON events of about 100 bytes whose keys follow Zipf's law, the same for the same seed."""
+"""Makes JSON events of about 100 bytes with keys by Zipf's law, the same for the same seed, and writes them to a stream."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, islice
+
+from samzapy.api.stream import SystemStream
+from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
+from samzapy.system.factories import system_factory
 
 #: Events drawn at a time.
 _CHUNK = 10_000
@@ -50,3 +54,39 @@ class Events:
                 else chance.choices(population, cum_weights=weights, k=size)
             )
             yield users, chance.choices(pages, k=size), chance.choices(cents, k=size)
+
+
+#: Records a call of the producer.
+BATCH = 5_000
+
+
+def load_events(
+    settings: SystemSettings,
+    stream: SystemStream,
+    events: Iterable[tuple[bytes, bytes]],
+    *,
+    partitions: int = 4,
+    on_progress: Callable[[int], None] | None = None,
+) -> int:
+    """Create the stream if there is none, and append the (key, value) pairs; returns how many.
+
+    `on_progress` is called with the number of events sent so far.
+    """
+    factory = system_factory(settings)
+    admin = factory.admin(settings, "bench-load")
+    try:
+        admin.create(StreamSpec(stream.stream, partitions))
+    finally:
+        admin.close()
+    producer = factory.producer(settings, "bench-load")
+    done, left = 0, iter(events)
+    try:
+        while batch := [OutgoingRecord(stream.stream, key, value) for key, value in islice(left, BATCH)]:
+            producer.send(batch)
+            done += len(batch)
+            if on_progress is not None:
+                on_progress(done)
+        producer.flush()
+    finally:
+        producer.close()
+    return done

@@ -1,4 +1,4 @@
-"""Runs a program in a process of its own, samples its process tree, and makes one measurement of both.
+"""Runs a job, or any program, in a process of its own, samples its process tree, and makes one measurement of both.
 
 The program's last line of output is JSON, the measured stretch as it saw it:
 
@@ -18,8 +18,11 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
+from samzapy.bench.child import LOCAL
+from samzapy.bench.marks import MARKS_KEY
 from samzapy.bench.processes import MAIN, ProcessTree
 from samzapy.errors import SamzapyError
 
@@ -134,3 +137,25 @@ def _measurement(told: Mapping[str, Any], tree: ProcessTree) -> Measurement:
         phases=phases(told.get("timeline", ())),
         more=told.get("more", {}),
     )
+
+
+def measure_job(
+    job: Path | str,
+    overrides: Mapping[str, str] | None = None,
+    runner: str = LOCAL,
+    *,
+    endless: bool = False,
+    marks: Path | None = None,
+    timeout_s: float = 600.0,
+) -> Measurement:
+    """Run the job over its inputs as they are now, with the `local` or the `spark` runner, and measure it.
+
+    `endless`: until its tasks stop it. `marks`: the file its tasks leave their marks in (default: a temporary one); it
+    comes into being when the first task is ready. Raises MeasurementFailed.
+    """
+    with tempfile.TemporaryDirectory(prefix="samzapy-bench-") as folder:
+        config = {**(overrides or {}), MARKS_KEY: str(marks or Path(folder) / "marks")}
+        command = ["-m", "samzapy.bench.child", str(job), "--runner", runner]
+        command += [part for key, value in config.items() for part in ("--config", f"{key}={value}")]
+        command += ["--endless"] if endless else []
+        return measure(command, timeout_s)

@@ -55,7 +55,7 @@ def job(job: Path, overrides: tuple[str, ...], runner: str, repeat: int, as_json
     A run begins where the job's last one committed. So that each repeat reads everything, each gets a job.id of its
     own below the configured one, and with it checkpoints, state and changelogs of its own.
     """
-    from samzapy.bench.job import measure_job
+    from samzapy.bench.measuring import measure_job
     from samzapy.bench.report import job_table
     from samzapy.config.loader import load_job
 
@@ -88,8 +88,7 @@ def events(
     job: Path, overrides: tuple[str, ...], count: int, keys: int, exponent: float, seed: int, partitions: int
 ) -> None:
     """Write JSON events of about 100 bytes, keyed by user, to the first input of a job."""
-    from samzapy.bench.events import Events
-    from samzapy.bench.load import load_events
+    from samzapy.bench.events import Events, load_events
     from samzapy.config.loader import load_job
 
     config = load_job(job, pairs(overrides))
@@ -128,13 +127,10 @@ def store(
 
     The sets of one test take turns, so that ratios hold on a machine that is not quiet.
     """
-    from samzapy.bench.store.compare import only_tests, read_results
-    from samzapy.bench.store.document import document
     from samzapy.bench.store.measuring import run_plan
     from samzapy.bench.store.plan import read_plan
-    from samzapy.bench.store.plot import svg
-    from samzapy.bench.store.report import CASE_COLUMNS, RATIO_COLUMNS, case_rows, ratio_rows
-    from samzapy.bench.store.results import ratio_results
+    from samzapy.bench.store.report import CASE_COLUMNS, RATIO_COLUMNS, case_rows, ratio_rows, svg
+    from samzapy.bench.store.results import document, only_tests, ratio_results, read_results
 
     plan = read_plan(file, pairs(overrides)).only(only)
     before = only_tests(read_results(baseline), only) if baseline else None
@@ -157,8 +153,8 @@ def _say(name: str, repeat: int, repeats: int) -> None:
 
 
 def _compared(before: dict[str, Any], now: dict[str, Any], fail_on: float) -> None:
-    from samzapy.bench.store.compare import compare
     from samzapy.bench.store.report import COMPARISON_COLUMNS, comparison_rows
+    from samzapy.bench.store.results import compare
 
     found = compare(before, now, fail_on)
     if before.get("machine", {}).get("processor") != now["machine"]["processor"]:

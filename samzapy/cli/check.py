@@ -29,13 +29,13 @@ def check(job: Path, texts: tuple[str, ...], *, strict: bool, show: bool, offlin
     Reads the file, imports the task class, and asks the systems how many partitions the inputs have. Starts nothing,
     creates nothing, writes nothing.
     """
+    from samzapy.admin.user_code import add_import_paths
     from samzapy.config.guarantee_warnings import guarantee_warnings
     from samzapy.config.loader import load_job
     from samzapy.job.transactions import state_transactions, weakened_state
     from samzapy.runner.folders import check_folders
-    from samzapy.runner.import_path import add_import_paths
     from samzapy.runner.spark.reach import check_reach
-    from samzapy.storage.manager import load_engines
+    from samzapy.storage.engines import load_engines
     from samzapy.system.factories import has_transactions
 
     config = load_job(job, pairs(texts), strict=strict)
@@ -58,9 +58,9 @@ def check(job: Path, texts: tuple[str, ...], *, strict: bool, show: bool, offlin
 
 def _check_plugins(config: JobConfig) -> type[AnyTask]:
     """The task class. Raises one ConfigError with whatever the classes named in the file have to say."""
-    from samzapy.cli.imports import check_task_class
+    from samzapy.admin.user_code import check_task_class
     from samzapy.serializers import serde_registry
-    from samzapy.storage.manager import load_engines
+    from samzapy.storage.engines import load_engines
     from samzapy.system.factories import system_factory
 
     registry = serde_registry(config)
@@ -87,11 +87,11 @@ def _serdes(config: JobConfig) -> list[str]:
 def _look_around(config: JobConfig, task_class: type[AnyTask]) -> tuple[JobModel | None, tuple[GuaranteeWarning, ...]]:
     """The job model, and what its topics do not survive; neither, with a warning, if a system does not answer.
     Raises what is wrong with inputs, changelogs and serdes."""
-    from samzapy.cli.surroundings import NotReachable, check_serdes, look_around
+    from samzapy.admin.job_check import NotReachable, check_serdes, look_around
 
     try:
-        found = look_around(config, task_class)
-        check_serdes(config, found[0])
+        found = look_around(config, warn, task_class)
+        check_serdes(config, found[0], warn)
     except NotReachable as error:
         warn(f"the job model is left out: {error}")
         return None, ()

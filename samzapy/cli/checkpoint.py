@@ -10,14 +10,14 @@ from typing import Any
 
 import click
 
-from samzapy.checkpoint.target import Target
+from samzapy.admin.positions import JobPositions, Move, Moved, move_positions, read_positions
+from samzapy.admin.running import NO_DRIVER, describe_run, look_for_run
+from samzapy.checkpoint.offsets import Target
 from samzapy.cli.job_argument import of_job
 from samzapy.cli.output import table, warn
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.clocks import as_text
 from samzapy.job.model import JobModel
-from samzapy.runner.positions import JobPositions, Move, Moved, move_positions, read_positions
-from samzapy.runner.running import NO_DRIVER, look_for_run, told
 
 
 def _moving(command: Callable[..., None]) -> Callable[..., None]:
@@ -84,7 +84,7 @@ def show(config: JobConfig, model: JobModel, *, as_json: bool) -> None:
     if running.certain or running.unseen:
         click.echo(running.certain or running.unseen)
     elif found.owner is not None and found.owner.pid != NO_DRIVER:
-        click.echo(f"{told(found.owner)} has ended")
+        click.echo(f"{describe_run(found.owner)} has ended")
 
 
 @checkpoint.command("set")

@@ -23,14 +23,13 @@ def drain(job: Path, texts: tuple[str, ...], *, no_wait: bool, timeout: float) -
     """
     from threading import Event
 
+    from samzapy.admin.running import ask_to_drain, describe_run, look_for_run, wait_for_end
     from samzapy.config.loader import load_job
     from samzapy.errors import EnvironmentFailure
-    from samzapy.runner.draining import ask_to_drain, wait_for_end
-    from samzapy.runner.running import look_for_run, told
 
     config = load_job(job, pairs(texts))
     run = ask_to_drain(config)
-    click.echo(f"asked {told(run)} to drain", err=True)
+    click.echo(f"asked {describe_run(run)} to drain", err=True)
     if no_wait:
         return
     if look_for_run(config, run).unseen:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from samzapy.cli.output import warn
 from samzapy.cli.pairs import pairs
 
 
@@ -19,10 +20,10 @@ def of_job(command: Callable[..., None]) -> Callable[..., None]:
     @click.option("--config", "-c", "texts", multiple=True, metavar="KEY=VALUE", help="Override a key of the job file.")
     @wraps(command)
     def with_job(*args: Any, job: Path, texts: tuple[str, ...], **options: Any) -> None:
-        from samzapy.cli.surroundings import look_around
+        from samzapy.admin.job_check import look_around
         from samzapy.config.loader import load_job
 
         config = load_job(job, pairs(texts))
-        command(*args, config=config, model=look_around(config)[0], **options)
+        command(*args, config=config, model=look_around(config, warn)[0], **options)
 
     return with_job

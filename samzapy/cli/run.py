@@ -55,11 +55,10 @@ def run(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
 
 def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
     """Load, prepare and run the job, showing how it goes; the outcome is printed on standard output."""
-    from samzapy.cli.imports import check_task_class
+    from samzapy.admin.user_code import add_import_paths, check_task_class
     from samzapy.config.loader import load_job
     from samzapy.runner.base import RunOptions
     from samzapy.runner.choice import runner_of
-    from samzapy.runner.import_path import add_import_paths
     from samzapy.runner.prepare import prepare
 
     config = load_job(job, overrides, strict=flags.strict)

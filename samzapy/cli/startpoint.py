@@ -39,7 +39,7 @@ def set_(config: JobConfig, model: JobModel, position: str, inputs: tuple[str, .
     POSITION is oldest, newest (the last record), upcoming (after it), an offset, or a time: 2026-01-31T12:00:00Z (UTC
     unless it says otherwise) or @1769860800000 (milliseconds), for the first record that is not older; told by what is there at the start.
     """
-    from samzapy.runner.startpoints import write_startpoints
+    from samzapy.admin.startpoints import write_startpoints
 
     written = write_startpoints(config, model, position, inputs, task)
     click.echo(f"the next start begins at {position} in {', '.join(str(each.ssp) for each in written)}")
@@ -49,7 +49,7 @@ def set_(config: JobConfig, model: JobModel, position: str, inputs: tuple[str, .
 @of_job
 def show(config: JobConfig, model: JobModel) -> None:
     """Show what the next start will follow."""
-    from samzapy.runner.startpoints import read_startpoints
+    from samzapy.admin.startpoints import read_startpoints
 
     rows = [
         (each.ssp, each.task or "all", each.position, _time(each.created_ms))
@@ -62,7 +62,7 @@ def show(config: JobConfig, model: JobModel) -> None:
 @of_job
 def clear(config: JobConfig, model: JobModel) -> None:
     """Drop what the next start would have followed."""
-    from samzapy.runner.startpoints import clear_startpoints
+    from samzapy.admin.startpoints import clear_startpoints
 
     click.echo(f"{clear_startpoints(config, model)} startpoints dropped")
 

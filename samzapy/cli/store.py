@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial, wraps
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
-from samzapy.cli.contents import Question, asked
+from samzapy.admin.store_queries import Question, StoreEntries, store_entries
+from samzapy.cli.bars import Bars
 from samzapy.cli.output import table
 from samzapy.cli.pairs import pairs
 from samzapy.errors import EnvironmentFailure, SamzapyError
+from samzapy.storage.inspection import Entry
+
+
+class _Bounds(NamedTuple):
+    """Which keys: those with a prefix, or those between two bounds; None for no bound."""
+
+    prefix: str | None
+    lower: str | None
+    upper: str | None
+
 
 _FORMATS = click.Choice(["json", "text"])
 
 
 def _question(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the arguments and options that say which store, and from where; the command gets them as `question`."""
+    """Adds the arguments and options that name a store and where to read it; the command gets them as `question`."""
 
     @click.argument("job", type=click.Path(path_type=Path), metavar="JOB.properties")
     @click.argument("store", metavar="STORE")
@@ -42,29 +54,56 @@ def _question(command: Callable[..., None]) -> Callable[..., None]:
         local: Path | None,
         **options: Any,
     ) -> None:
-        command(*args, question=Question(job, store, pairs(texts), partitions, local), **options)
+        from samzapy.config.loader import load_job
+
+        if partitions and local is not None:
+            message = "--partition is for the changelog; with --local, name the folder of one task's store"
+            raise click.UsageError(message)
+        config = load_job(job, pairs(texts))
+        command(*args, question=Question(config, store, partitions, local), **options)
 
     return with_question
 
 
 def _bounds(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options that say which keys."""
+    """Adds the options that select keys; the command gets them as `bounds`."""
+
+    @wraps(command)
+    def with_bounds(*args: Any, prefix: str | None, lower: str | None, upper: str | None, **options: Any) -> None:
+        if prefix is not None and (lower is not None or upper is not None):
+            raise click.UsageError("--prefix is a range of its own; leave out --from and --to")
+        command(*args, bounds=_Bounds(prefix, lower, upper), **options)
+
+    decorated: Callable[..., None] = with_bounds
     for option in (
         click.option("--to", "upper", metavar="KEY", help="Only keys before this one, in byte order."),
         click.option("--from", "lower", metavar="KEY", help="Only this key and those after it, in byte order."),
         click.option("--prefix", metavar="KEY", help="Only keys that start with this, for string and bytes keys."),
     ):
-        command = option(command)
-    return command
+        decorated = option(decorated)
+    return decorated
+
+
+def _selected(entries: StoreEntries, bounds: _Bounds) -> Iterator[Entry]:
+    if bounds.prefix is None:
+        return entries.of_range(bounds.lower, bounds.upper)
+    if not entries.keeps_prefixes:
+        message = "--prefix needs a key serde that keeps prefixes (string, bytes), the keys of this store are"
+        raise click.UsageError(f"{message} {entries.key_serde_name}")
+    return entries.of_prefix(bounds.prefix)
+
+
+def _entries(question: Question) -> AbstractContextManager[StoreEntries]:
+    return store_entries(question, partial(Bars, "records"), partial(click.echo, err=True))
 
 
 @click.group()
 def store() -> None:
-    """Look into the stores of a job, running or not, and make local stores anew.
+    """Look into the stores of a job, running or not, and rebuild local stores.
 
-    What is shown is what is committed, in key order: by default what the changelog says, which any machine can read. With
-    --local it is what is on disk in a local store, at the time of its engine's last flush. Keys are given as text: a
-    number for integer and long keys, JSON for structured ones.
+    The commands show committed entries in key order: by default those of the changelog, which any machine can read. With
+    --local they read the files of a local store, as of the last flush of its engine. Give keys as text: a number for
+    integer and long keys, JSON for structured ones.
     """
 
 
@@ -73,11 +112,11 @@ def store() -> None:
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 def get(question: Question, keys: tuple[str, ...]) -> None:
     """Print the entries of KEYs as lines of JSON; the exit code is 1 if one of them is absent."""
-    with asked(question) as answer:
-        found = list(answer.of_keys(keys))
-        for line in map(answer.line, found):
+    with _entries(question) as entries:
+        found = list(entries.of_keys(keys))
+        for line in map(entries.line, found):
             click.echo(line)
-        absent = answer.absent(keys, found)
+        absent = entries.absent(keys, found)
     if absent:
         raise SamzapyError(f"store '{question.store}' has no key {', '.join(map(repr, absent))}")
 
@@ -87,22 +126,22 @@ def get(question: Question, keys: tuple[str, ...]) -> None:
 @_bounds
 @click.option("--limit", type=click.IntRange(0), help="Stop after so many entries.")
 @click.option("--format", "shape", type=_FORMATS, default="json", show_default=True, help="text: key, tab, value.")
-def scan(question: Question, limit: int | None, shape: str, **bounds: str | None) -> None:
+def scan(question: Question, limit: int | None, shape: str, bounds: _Bounds) -> None:
     """Print entries in key order: a line of JSON each, or key, tab, value."""
-    with asked(question) as answer:
-        shown = answer.line if shape == "json" else answer.text
-        for entry in islice(answer.of_range(**bounds), limit):
+    with _entries(question) as entries:
+        shown = entries.line if shape == "json" else entries.text
+        for entry in islice(_selected(entries, bounds), limit):
             sys.stdout.write(shown(entry) + "\n")
 
 
 @store.command()
 @_question
 @_bounds
-def count(question: Question, **bounds: str | None) -> None:
+def count(question: Question, bounds: _Bounds) -> None:
     """Count entries, by changelog partition."""
     counts: dict[int, int] = {}
-    with asked(question) as answer:
-        for entry in answer.of_range(**bounds):
+    with _entries(question) as entries:
+        for entry in _selected(entries, bounds):
             counts[entry.partition] = counts.get(entry.partition, 0) + 1
     rows = [*sorted(counts.items()), ("all", sum(counts.values()))]
     table(f"Entries of store '{question.store}'", ("partition", "entries"), rows)
@@ -114,15 +153,13 @@ def count(question: Question, **bounds: str | None) -> None:
 @_bounds
 @click.option("--format", "shape", type=click.Choice(["json", "csv"]), help="Default: csv for *.csv, else json.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that exists.")
-def export(question: Question, file: Path, shape: str | None, *, overwrite: bool, **bounds: str | None) -> None:
+def export(question: Question, file: Path, shape: str | None, *, overwrite: bool, bounds: _Bounds) -> None:
     """Write entries to FILE: lines of JSON, or CSV with a heading. The file appears when it is complete."""
-    from samzapy.cli.exports import export_entries
-
     if file.exists() and not overwrite:
         raise EnvironmentFailure(f"{file}: exists already; --overwrite replaces it")
     kind = shape or ("csv" if file.suffix.lower() == ".csv" else "json")
-    with asked(question) as answer:
-        written = export_entries(answer, answer.of_range(**bounds), file, kind)
+    with _entries(question) as entries:
+        written = entries.export(_selected(entries, bounds), file, kind)
     click.echo(f"wrote {written:,} entries to {file}", err=True)
 
 
@@ -135,13 +172,15 @@ def export(question: Question, file: Path, shape: str | None, *, overwrite: bool
 def rebuild(job: Path, store: str, directory: Path, texts: tuple[str, ...], tasks: tuple[str, ...]) -> None:
     """Restore a local store from its changelog into DIR, as a start of the job would.
 
-    DIR may then become job.logged.store.base.dir: the job's start uses it and reads only what came after. A store that is
-    there already is left alone, and that is an error.
+    DIR can then become job.logged.store.base.dir: the next start of the job uses it, and reads only newer records. If DIR
+    has the store already, the command fails and leaves it alone.
     """
-    from samzapy.cli.rebuilding import rebuild_store
+    from samzapy.admin.store_rebuild import rebuild_store
     from samzapy.config.loader import load_job
 
-    results = rebuild_store(load_job(job, pairs(texts)), store, directory, tasks)
+    config = load_job(job, pairs(texts))
+    with Bars("records") as bars:
+        results = rebuild_store(config, store, directory, tasks, bars)
     rows = [(task, f"{found.records:,}", f"{found.seconds:.2f}", path) for task, (found, path) in results.items()]
     table(f"Store '{store}' below {directory}", ("task", "records", "seconds", "directory"), rows)
 
@@ -152,14 +191,14 @@ def rebuild(job: Path, store: str, directory: Path, texts: tuple[str, ...], task
 @click.option("--config", "-c", "texts", multiple=True, metavar="KEY=VALUE", help="Override a key of the job file.")
 @click.option("--take-over", is_flag=True, help="Also if a run that cannot be seen from here may be going on.")
 def adopt(job: Path, stores: tuple[str, ...], texts: tuple[str, ...], *, take_over: bool) -> None:
-    """Make what the changelogs of STOREs hold now the job's own state (of all stores, if none is named).
+    """Make all records that the changelogs of STOREs hold now the job's own state (without STOREs: of all stores).
 
-    A job refuses to start on a changelog that holds records it has not written, such as those of a job file that was
-    copied with its changelogs. Find the other writer first; this says that its records are right.
+    A job refuses to start on a changelog with records that it has not written, such as those of a job file that was
+    copied with its changelogs. Find the other writer first; this command says that its records are right.
     """
+    from samzapy.admin.adoption import adopt as adopt_records
     from samzapy.config.loader import load_job
-    from samzapy.runner.adoption import adopt as adopt_records
 
     for name, ends in adopt_records(load_job(job, pairs(texts)), stores, take_over=take_over).items():
         places = ", ".join(f"[{partition}]@{end}" for partition, end in sorted(ends.items()))
-        click.echo(f"{name}: what its changelog holds before {places} is state of this job")
+        click.echo(f"{name}: all records of its changelog before {places} are state of this job now")

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import islice
 from typing import Any
 
 import click
 
+from samzapy.admin.literals import Literal
+from samzapy.admin.streams import Range, Record, records, stream_admin, stream_producer
 from samzapy.api.stream import SystemStream
 from samzapy.cli.addressing import Addressing, addressed, stream_address
-from samzapy.cli.literals import Literal
 from samzapy.cli.output import table
 from samzapy.cli.pairs import pairs
 from samzapy.config.job import JobConfig
 from samzapy.errors import EnvironmentFailure, SerdeError, UnknownStream
-from samzapy.system.factories import system_factory
 
 _BATCH = 1_000
 _key_serde = click.option("--key-serde", metavar="NAME", help="Serde of keys; default the job's, else string.")
@@ -49,12 +50,9 @@ def create(
     stream = stream_address(address)
     settings = where.settings(stream.system, where.config())
     spec = StreamSpec(stream.stream, partitions, pairs(texts, "--topic-config"), replication_factor)
-    admin = system_factory(settings).admin(settings, "samzapy-topic")
-    try:
+    with stream_admin(settings) as admin:
         if not admin.create(spec):
             raise EnvironmentFailure(f"{stream} exists already")
-    finally:
-        admin.close()
     click.echo(f"created {stream} with {partitions} partitions")
 
 
@@ -67,16 +65,12 @@ def list_streams(system: str | None, where: Addressing) -> None:
     named = [system] if system else list(config.systems) if config else ["kafka" if where.bootstrap else "local"]
     rows = []
     for name in named:
-        settings = where.settings(name, config)
-        admin = system_factory(settings).admin(settings, "samzapy-topic")
-        try:
+        with stream_admin(where.settings(name, config)) as admin:
             for stream in admin.list_streams():
                 description = admin.describe(stream)
                 if description is not None:
                     policy = description.config.get("cleanup.policy", "")
                     rows.append((f"{name}.{stream}", description.partitions, policy))
-        finally:
-            admin.close()
     table(f"Streams of {', '.join(named)}", ("stream", "partitions", "policy"), rows)
 
 
@@ -88,16 +82,12 @@ def describe(address: str, where: Addressing) -> None:
     from samzapy.api.stream import SystemStreamPartition
 
     stream = stream_address(address)
-    settings = where.settings(stream.system, where.config())
-    admin = system_factory(settings).admin(settings, "samzapy-topic")
-    try:
+    with stream_admin(where.settings(stream.system, where.config())) as admin:
         found = admin.describe(stream.stream)
         if found is None:
             raise UnknownStream(*stream)
         ssps = [SystemStreamPartition(*stream, number) for number in range(found.partitions)]
         ranges = admin.offsets(ssps)
-    finally:
-        admin.close()
     rows = [(ssp.partition, *ranges[ssp], ranges[ssp].upcoming - ranges[ssp].oldest) for ssp in ssps]
     table(f"{stream} (id {found.stream_id})", ("partition", "oldest", "upcoming", "offsets"), rows)
     table("Configuration", ("key", "value"), sorted(found.config.items()))
@@ -115,8 +105,7 @@ def describe(address: str, where: Addressing) -> None:
 @_msg_serde
 def read(address: str, where: Addressing, most: int | None, shape: str, **options: Any) -> None:
     """Print a stream's records up to the end it has now: a line of JSON each, or key, tab, message."""
-    from samzapy.cli.literals import as_text
-    from samzapy.cli.records import Range, Record, records
+    from samzapy.admin.literals import as_text
     from samzapy.serializers import as_json
 
     stream = stream_address(address)
@@ -134,14 +123,11 @@ def read(address: str, where: Addressing, most: int | None, shape: str, **option
         head = {"partition": record.ssp.partition, "offset": record.offset, "timestamp": record.timestamp}
         return as_json({**head, "key": key, "message": message})
 
-    found = records(system_factory(settings), settings, stream, what)
-    try:
+    with closing(records(settings, stream, what)) as found:
         for record in islice(found, most):
             sys.stdout.write(line(record) + "\n")
             if what.follow:
                 sys.stdout.flush()
-    finally:
-        found.close()
 
 
 @topic.command()
@@ -172,21 +158,19 @@ def write(address: str, where: Addressing, **options: Any) -> None:
                 options["partition"],
             )
 
-    producer = system_factory(settings).producer(settings, "samzapy-topic")
     written = 0
-    try:
-        rows = outgoing()
-        while batch := list(islice(rows, _BATCH)):
-            producer.send(batch)
-            written += len(batch)
-        producer.flush()
-    except SerdeError as error:
-        if not written:
-            raise
-        producer.flush()
-        raise SerdeError(f"{error}; the first {written} records were written") from error
-    finally:
-        producer.close()
+    with stream_producer(settings) as producer:
+        try:
+            rows = outgoing()
+            while batch := list(islice(rows, _BATCH)):
+                producer.send(batch)
+                written += len(batch)
+            producer.flush()
+        except SerdeError as error:
+            if not written:
+                raise
+            producer.flush()
+            raise SerdeError(f"{error}; the first {written} records were written") from error
     click.echo(f"wrote {written} records to {stream}", err=True)
 
 

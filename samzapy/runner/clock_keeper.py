@@ -12,30 +12,17 @@ from contextlib import closing
 from types import TracebackType
 from typing import final
 
-from samzapy.api.checkpoint import CheckpointManager, JobRecord
+from samzapy.admin.positions import CHECKPOINT_CLOCK
+from samzapy.api.checkpoint import JobRecord
 from samzapy.config.job import JobConfig
 from samzapy.container.job_records import JobRecords
-from samzapy.coordinator.clocks import KeptClocks
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.errors import RestoreError, SamzapyError
-from samzapy.job.model import JobModel
+from samzapy.errors import SamzapyError
 
 logger = logging.getLogger(__name__)
 
 #: Seconds between two looks, and how long the end of a run waits for the last one.
 _PACE_S, _PATIENCE_S = 1.0, 10.0
-_CLOCK = "checkpoint-clock"
-
-
-def read_clocks(checkpoints: CheckpointManager, model: JobModel) -> KeptClocks:
-    """What earlier runs have left: each task's clock in its checkpoint, the job's in its record. Raises RestoreError."""
-    found = checkpoints.read_all(task.name for task in model.tasks)
-    clocks = {name: each.clock for name, each in found.items() if each is not None and each.clock is not None}
-    record = checkpoints.read_record(JobRecord.CLOCK)
-    kept = None if record is None else record.get(_CLOCK)
-    if record is not None and not isinstance(kept, int):
-        raise RestoreError(f"the job's record of its checkpoint clock cannot be read: {record!r:.100}")
-    return KeptClocks(clocks, kept)
 
 
 @final
@@ -67,7 +54,7 @@ class ClockKeeper:
         if clock is None or clock == kept or self._coordinator.abandoned is not None:
             return
         try:
-            self._records.checkpoints.write_record(JobRecord.CLOCK, {_CLOCK: clock})
+            self._records.checkpoints.write_record(JobRecord.CLOCK, {CHECKPOINT_CLOCK: clock})
         except SamzapyError as cause:
             logger.warning("The job's checkpoint clock was not written down: %s; trying again", cause)
             self._records.close()

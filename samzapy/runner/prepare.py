@@ -7,10 +7,16 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
+from samzapy.admin.adoption import refuse_foreign
+from samzapy.admin.durability import check_copies, weakly_kept
+from samzapy.admin.job_check import existing, input_partitions
+from samzapy.admin.positions import kept_clocks
+from samzapy.admin.take_over import Claim, take_over
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
+from samzapy.api.engine import StorageEngineFactory
 from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.system import StreamSpec
+from samzapy.api.system import StreamDescription, StreamSpec
 from samzapy.api.task import AnyTask, StreamTask
 from samzapy.checkpoint import checkpoint_topic, manager_for
 from samzapy.checkpoint.states import store_factory
@@ -23,20 +29,15 @@ from samzapy.container.outputs.producers import check_transaction_timeout
 from samzapy.container.sideinputs.processors import load_processors
 from samzapy.container.tasks.task_class import check_timers, load_task_class
 from samzapy.coordinator.clocks import KeptClocks
-from samzapy.errors import ConfigError, ConfigProblem, UnknownStream
+from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.expansion import InputPartitions, follow_growth, from_json, growth, to_json
 from samzapy.job.model import JobModel
 from samzapy.job.planner import changelog_partition_count, check_copartitioned, keeps_state, parted, plan
 from samzapy.job.transactions import StateTransactions, state_transactions, transactional_id, weakened_state
-from samzapy.runner.adoption import refuse_foreign
 from samzapy.runner.base import PreparedJob
-from samzapy.runner.clock_keeper import read_clocks
-from samzapy.runner.durability import check_copies, weakly_kept
 from samzapy.runner.folders import check_folders
-from samzapy.runner.take_over import Claim, take_over
-from samzapy.storage.changelog import ensure_access_log, ensure_changelog, find_changelog
-from samzapy.storage.manager import load_engines
-from samzapy.storage.written_with import check_checkpoints
+from samzapy.storage.changelog.topic import ensure_access_log, ensure_changelog, find_changelog
+from samzapy.storage.engines import check_checkpoints, load_engines
 from samzapy.system.choosers.stack import load_chooser
 from samzapy.system.clients import SystemClients, job_clients
 from samzapy.system.factories import has_transactions, system_factory
@@ -74,7 +75,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
         counts = _partition_counts(config, clients)
         check_transaction_timeout(config, clients, state.system)
         check_copies(config, clients.admin)
-        planned = _Planning(config, clients, counts, state, task_class).planned()
+        planned = _Planning(config, clients, counts, state, task_class, engines).planned()
         model, inputs, claim = planned.model, planned.inputs, planned.claim
         ends = _ends(config, clients, model, until_end)
         kept = weakly_kept(config, lambda stream: clients.admin(stream.system).describe(stream.stream))
@@ -113,27 +114,17 @@ def _check_own_state(config: JobConfig, task_class: type[AnyTask]) -> None:
 
 
 def _partition_counts(config: JobConfig, clients: SystemClients) -> dict[SystemStream, int]:
-    counts = {}
-    for stream in config.task.inputs:
-        description = clients.admin(stream.system).describe(stream.stream)
-        if description is None:
-            raise UnknownStream(stream.system, stream.stream)
-        counts[stream] = description.partitions
-    for ssp in sorted(config.task.broadcast_inputs):
-        description = clients.admin(ssp.system).describe(ssp.stream)
-        if description is None:
-            raise UnknownStream(ssp.system, ssp.stream)
-        if ssp.partition >= description.partitions:
-            message = f"{ssp.system_stream} has partitions 0 to {description.partitions - 1}"
-            raise ConfigError([ConfigProblem("task.broadcast.inputs", str(ssp), message)])
+    def describe(stream: SystemStream) -> StreamDescription | None:
+        return clients.admin(stream.system).describe(stream.stream)
+
+    counts = input_partitions(config, describe)
     for stream in sorted(
         {each for store in config.stores.values() if store.source for each in store.source.all_streams}
     ):
-        if clients.admin(stream.system).describe(stream.stream) is None:
-            raise UnknownStream(stream.system, stream.stream)
+        existing(stream, describe)
     letters = config.task.errors.dead_letters
-    if letters is not None and clients.admin(letters.system).describe(letters.stream) is None:
-        raise UnknownStream(letters.system, letters.stream)
+    if letters is not None:
+        existing(letters, describe)
     return counts
 
 
@@ -157,12 +148,14 @@ class _Planning:
         counts: Mapping[SystemStream, int],
         state: StateTransactions,
         task_class: type[AnyTask],
+        engines: Mapping[str, StorageEngineFactory],
     ) -> None:
         self._config = config
         self._clients = clients
         self._counts = counts
         self._state = state
         self._task_class = task_class
+        self._engines = engines
 
     def planned(self) -> _Planned:
         with closing(manager_for(self._config, self._clients)) as checkpoints:
@@ -178,10 +171,11 @@ class _Planning:
         inputs = follow_growth(before, self._counts, keeps_state=keeps_state(config))
         check_copartitioned(config, inputs, self._task_class)
         model = plan(config, self._counts, previous, inputs)
-        clocks = read_clocks(checkpoints, model)
         committed = checkpoints.read_all(task.name for task in model.tasks)
-        check_checkpoints(config, load_engines(config), committed.values())
-        self._check_changelogs(model, checkpoints)
+        clocks = kept_clocks(committed, checkpoints.read_record(JobRecord.CLOCK))
+        check_checkpoints(config, self._engines, committed.values())
+        self._check_changelogs(model)
+        refuse_foreign(config, model, committed, checkpoints, self._clients)
         # 5  checkpoints
         checkpoints.start()
         if claim is None or not _covers(claim, config, model):
@@ -209,11 +203,10 @@ class _Planning:
         wait = threading.Event().wait
         return take_over(self._config, self._clients, checkpoints, self._state, members, tasks, wait, run=run)
 
-    def _check_changelogs(self, model: JobModel, checkpoints: CheckpointManager) -> None:
+    def _check_changelogs(self, model: JobModel) -> None:
         partitions = changelog_partition_count(model)
         for store, system in self._changelogs():
             find_changelog(self._clients.admin(system), store, partitions)
-        refuse_foreign(self._config, model, checkpoints, self._clients)
 
     def _create(self, model: JobModel) -> None:
         partitions = changelog_partition_count(model)
@@ -238,11 +231,7 @@ def _ends(
 ) -> dict[SystemStreamPartition, int] | None:
     read = {ssp for task in model.tasks for ssp in task.ssps}
     bounded = {ssp for ssp in read if until_end or config.stream(ssp.system_stream).bounded}
-    ends: dict[SystemStreamPartition, int] = {}
-    for system in sorted({ssp.system for ssp in bounded}):
-        ranges = clients.admin(system).offsets([ssp for ssp in bounded if ssp.system == system])
-        ends.update({ssp: found.upcoming for ssp, found in ranges.items()})
-    return ends or None
+    return {ssp: found.upcoming for ssp, found in clients.offsets(bounded).items()} or None
 
 
 def _parted(config: JobConfig, inputs: Mapping[SystemStream, InputPartitions]) -> Iterable[str]:

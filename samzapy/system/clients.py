@@ -6,11 +6,11 @@ as well opens both by `samzapy.container.job_records`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 
-from samzapy.api.stream import SystemStream
-from samzapy.api.system import SystemAdmin, SystemConsumer, SystemFactory, SystemProducer, SystemSettings
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.system import OffsetRange, SystemAdmin, SystemConsumer, SystemFactory, SystemProducer, SystemSettings
 from samzapy.config.job import JobConfig
 from samzapy.errors import UnknownStream
 from samzapy.system.factories import system_factory
@@ -46,6 +46,16 @@ class SystemClients:
         if system not in self._admins:
             self._admins[system] = self._factory(system).admin(self._settings[system], f"{self._client_id}-admin")
         return self._admins[system]
+
+    def offsets(self, ssps: Iterable[SystemStreamPartition]) -> dict[SystemStreamPartition, OffsetRange]:
+        """The offsets that the partitions hold now, whichever systems they are on; one request a system."""
+        by_system: dict[str, list[SystemStreamPartition]] = {}
+        for ssp in sorted(set(ssps)):
+            by_system.setdefault(ssp.system, []).append(ssp)
+        found: dict[SystemStreamPartition, OffsetRange] = {}
+        for system, wanted in by_system.items():
+            found.update(self.admin(system).offsets(wanted))
+        return found
 
     def stream_id(self, stream: SystemStream) -> str:
         """The id that tells a stream from others that had or will have its name; asked once. Raises UnknownStream."""

@@ -17,23 +17,30 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "javaproperties": ("samzapy/config", "samzapy/verify"),
     # Compact binary values, in each format that we own.
     "msgpack": ("samzapy/serializers", "samzapy/storage/views", "samzapy/operators"),
-    "numpy": ("samzapy/storage",),
+    "numpy": ("samzapy/storage/rocksdb",),
     # JSON on hot paths: serdes, rows and reports.
     "orjson": (
+        "samzapy/admin",
         "samzapy/bench",
-        "samzapy/cli",
-        "samzapy/metrics",
+        "samzapy/metrics.py",
         "samzapy/serializers",
-        "samzapy/spark",
+        "samzapy/dataframe",
         "samzapy/strict_json.py",
         "samzapy/system/database",
     ),
     # Processes: measured, looked for and ended.
-    "psutil": ("samzapy/bench", "samzapy/container", "samzapy/devkafka", "samzapy/runner", "samzapy/verify"),
+    "psutil": (
+        "samzapy/admin",
+        "samzapy/bench",
+        "samzapy/container",
+        "samzapy/devkafka",
+        "samzapy/runner",
+        "samzapy/verify",
+    ),
     "py4j": ("samzapy/runner/spark",),
-    "pyarrow": ("samzapy/spark",),
+    "pyarrow": ("samzapy/dataframe",),
     # Jobs on Spark, and stores as its DataFrames.
-    "pyspark": ("samzapy/runner/spark", "samzapy/spark"),
+    "pyspark": ("samzapy/runner/spark", "samzapy/dataframe"),
     "pytest": ("samzapy/pytest_plugin.py",),
     "rbloom": ("samzapy/storage/views",),
     # Tables for a terminal.

@@ -23,7 +23,6 @@ LARGE_FOLDERS = {
     "samzapy/examples": 15,
     "samzapy/runner": 19,
     "samzapy/runner/spark": 19,
-    "samzapy/storage": 26,
-    "samzapy/storage/kv": 17,
+    "samzapy/storage/kv": 15,
     "samzapy/verify": 25,
 }

@@ -526,7 +526,11 @@ TOPIC_ERRORS = [
     (["read", "local.none"], 3, "topic 'none' does not exist on system 'local'"),
     (["write", "local.none"], 3, "topic 'none' does not exist on system 'local'"),
     (["create", "local.in", "--partitions", "4"], 3, "local.in exists already"),
-    (["read", "local.in", "--from", "yesterday"], 2, "--from: oldest, newest, upcoming or an offset, got 'yesterday'"),
+    (
+        ["read", "local.in", "--from", "yesterday"],
+        2,
+        "--from: expected oldest, newest, upcoming or an offset, got 'yesterday'",
+    ),
     (["read", "local.in", "--partition", "4"], 2, "--partition: local.in has partitions 0 to 3, got '4'"),
     (["read", "local.in", "--from", "99"], 3, "local.in[0]@99: the log holds offsets 0 to 0 (exclusive)"),
     (["read", "local.in", "--msg-serde", "jsno"], 2, "serde 'jsno' unknown"),

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from samzapy.bench.events import Events
-from samzapy.bench.job import measure_job
-from samzapy.bench.load import load_events
-from samzapy.bench.measuring import MeasurementFailed
+from samzapy.bench.events import Events, load_events
+from samzapy.bench.measuring import MeasurementFailed, measure_job
 from samzapy.config.loader import load_job
 
 EVENTS = 2_000

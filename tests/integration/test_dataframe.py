@@ -14,11 +14,11 @@ from spark_session import spark_session
 
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.config.loader import load_job
+from samzapy.dataframe import read_store, write_store
 from samzapy.errors import ConfigError, EnvironmentFailure, SerdeError, StoreRefused, UnknownStream
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
-from samzapy.spark import read_store, write_store
 from samzapy.system.factories import system_factory
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]

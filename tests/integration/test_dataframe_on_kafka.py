@@ -10,7 +10,7 @@ from spark_session import spark_session
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
-from samzapy.spark import read_store, write_store
+from samzapy.dataframe import read_store, write_store
 from samzapy.system.kafka import KafkaSystemFactory
 
 pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.spark]

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from samzapy.api.stream import SystemStream
-from samzapy.bench.load import load_events
+from samzapy.bench.events import load_events
 from samzapy.cli.main import cli
 from samzapy.config.loader import load_job
 

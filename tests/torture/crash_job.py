@@ -8,17 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from samzapy import InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream, SystemStreamPartition
+from samzapy.admin.adoption import adopt
+from samzapy.admin.running import NO_DRIVER
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
 from samzapy.container.restart import build_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
-from samzapy.coordinator.model import JobSpec
+from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import SamzapyError
-from samzapy.runner.adoption import adopt
 from samzapy.runner.prepare import prepare
-from samzapy.runner.running import NO_DRIVER
 from samzapy.system.clients import SystemClients
 from samzapy.system.factories import system_factory
 

@@ -10,8 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from samzapy.bench.store.material import Material
-from samzapy.bench.store.parameters import Parameters
+from samzapy.bench.store.material import Material, Parameters
 from samzapy.bench.store.scenario import Scenario, WatchOf
 from samzapy.bench.store.targets import Target
 

@@ -1,23 +1,83 @@
-"""Prepares, warms up and repeats, the sets of one test in turns."""
+"""Opens the target of each case, warms it up, and repeats the cases of a test in turns."""
 
 from __future__ import annotations
 
 import gc
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
 import psutil
 
-from samzapy.bench.store.opening import Opener
-from samzapy.bench.store.parameters import Parameters
+from samzapy.api.engine import EngineSettings
+from samzapy.bench.store.material import Material, Parameters
 from samzapy.bench.store.plan import Case, Plan
 from samzapy.bench.store.results import CaseResult, Figures
+from samzapy.bench.store.scenario import Stopwatch
 from samzapy.bench.store.scenarios import SCENARIOS
-from samzapy.bench.store.stopwatch import Stopwatch
-from samzapy.bench.store.targets import Counts
+from samzapy.bench.store.targets import Counts, DictStore, RawTarget, StoreTarget, Target, WriteThroughStore
+from samzapy.config.job import JobConfig
+from samzapy.config.loader import load_job
+from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.serializers.registry import serde_registry
+from samzapy.storage.engines import load_engines
+from samzapy.storage.rocksdb.options import RocksDbOptions
+
+_LOCAL = "systems.local.samza.factory"
+_BYTES = "bytes"
+
+
+@dataclass(frozen=True)
+class Opener:
+    """`job`: the `systems.*` and `serializers.*` of the plan; everything on disk is below `folder`."""
+
+    job: Mapping[str, str]
+    folder: Path
+    seed: int
+
+    def open(self, case: Case) -> tuple[Target, Material]:
+        """The target, empty, and the material that it takes. Raises ConfigError."""
+        config = self._config(case)
+        store = config.stores[case.store]
+        folder = self.folder / case.name.replace("/", "--")
+        if case.target == "store":
+            material = Material(store.key_serde, store.msg_serde, self.seed)
+            settings = None if store.changelog is None else config.systems[store.changelog.system]
+            return StoreTarget(config, case.store, folder, settings, case.tasks_in_container), material
+        load_engines(config)
+        if "rocksdb" not in store.factory:
+            raise ConfigError(
+                [ConfigProblem(f"{case.prefix}target", case.target, "needs a store with factory rocksdb")]
+            )
+        settled = EngineSettings(case.store, store.properties, case.tasks_in_container)
+        options = RocksDbOptions.parse(settled.properties, settled.tasks_in_container)
+        if case.target == "raw":
+            return RawTarget(folder, options), Material(_BYTES, _BYTES, self.seed)
+        serdes = serde_registry(config)
+        kind = DictStore if case.target == "dict" else WriteThroughStore
+        over = partial(kind, key_serde=serdes[store.key_serde], msg_serde=serdes[store.msg_serde])
+        return RawTarget(folder, options, over), Material(store.key_serde, store.msg_serde, self.seed)
+
+    def _config(self, case: Case) -> JobConfig:
+        """A job that has nothing but this store."""
+        defaults = {"factory": "rocksdb", "key.serde": _BYTES, "msg.serde": _BYTES}
+        keys = {leaf: value for leaf, value in {**defaults, **case.store_keys}.items() if value}
+        job = {
+            "job.name": "bench-store",
+            "task.class": "samzapy.bench.tasks:KeyedCountTask",
+            "task.inputs": "local.none",
+            _LOCAL: "local",
+            **self.job,
+            **{f"stores.{case.store}.{leaf}": value for leaf, value in keys.items()},
+        }
+        if job[_LOCAL] == "local":
+            job.setdefault("systems.local.path", str(self.folder / "local.db"))
+        return load_job(job)
+
 
 #: Hears the name of a case, which of its repeats comes (0: preparing and warming up), of how many.
 Progress = Callable[[str, int, int], None]
@@ -36,7 +96,7 @@ def run_plan(plan: Plan, *, scale: float = 1.0, on_progress: Progress | None = N
 
 
 def _silent(name: str, repeat: int, repeats: int) -> None:
-    """Nobody listens."""
+    """Report no progress."""
 
 
 def _run_test(cases: Sequence[Case], plan: Plan, opener: Opener, scale: float, told: Progress) -> list[CaseResult]:

@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.service import CoordinatorService
+from samzapy.coordinator.wire import JobSpec
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
 from samzapy.runner.clock_keeper import ClockKeeper
 from samzapy.runner.ownership_watch import OwnershipWatch
@@ -66,7 +66,9 @@ class SparkRunner(Runner):
             epoch=prepared.epoch,
         )
         host = coordinator_host(config, master)
-        with ExitStack() as stack:
+        # Spark takes seconds to stop. A signal in that time must not end the process before it has said why the job failed,
+        # so the handlers go last.
+        with ExitStack() as handlers, ExitStack() as stack:
             service = CoordinatorService(coordinator, token, host, config.spark.coordinator_port)
             stack.callback(service.close)
             options.on_event(f"status page: {service.url}/?token={token}")
@@ -94,7 +96,7 @@ class SparkRunner(Runner):
                 options,
                 config.task.shutdown_ms / 1000,
             )
-            stack.enter_context(StopSignals(supervisor.stop, spark.kill))
+            handlers.enter_context(StopSignals(supervisor.stop, spark.kill))
             stack.enter_context(OwnershipWatch(config, prepared.run_id, coordinator, notes_end=prepared.lease_ms > 0))
             stack.enter_context(ClockKeeper(config, coordinator))
             status = supervisor.run()

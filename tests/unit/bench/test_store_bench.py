@@ -5,10 +5,9 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner
 
-from samzapy.bench.store.compare import compare
 from samzapy.bench.store.measuring import run_plan
 from samzapy.bench.store.plan import read_plan
-from samzapy.bench.store.results import ratio_results
+from samzapy.bench.store.results import compare, ratio_results
 from samzapy.bench.store.scenarios import SCENARIOS
 from samzapy.cli.main import cli
 from samzapy.errors import ConfigError, EnvironmentFailure

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from samzapy.cli.imports import check_task_class
+from samzapy.admin.user_code import check_task_class
 from samzapy.errors import ConfigError
 
 JOB = """\

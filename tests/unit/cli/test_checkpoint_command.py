@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 from counting_job import COUNTS, prepare_job, run_elsewhere, write_views
 
+from samzapy.admin.positions import Move, move_positions
 from samzapy.api.checkpoint import JobRun
 from samzapy.api.system import OutgoingRecord
 from samzapy.checkpoint import manager_for
-from samzapy.checkpoint.target import Target
+from samzapy.checkpoint.offsets import Target
 from samzapy.config.loader import load_job
 from samzapy.job.model import JobModel
-from samzapy.runner.positions import Move, move_positions
 from samzapy.system.clients import SystemClients
 from samzapy.system.factories import system_factory
 from samzapy.system.local.factory import LocalSystemFactory
@@ -219,11 +219,11 @@ def test_a_job_whose_last_driver_cannot_be_seen_needs_a_word_more(checkpoint):
 
 
 def test_without_transactions_an_unseen_run_is_given_the_time_to_let_go(checkpoint):
-    from samzapy.cli.surroundings import look_around
+    from samzapy.admin.job_check import look_around
 
     write_owner("another-host", 42)
     config = load_job("job.properties", {"task.state.transactions": "false"})
-    model: JobModel = look_around(config)[0]
+    model: JobModel = look_around(config, print)[0]
     seen = []
 
     def wait(seconds):

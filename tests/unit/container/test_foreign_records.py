@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 from memory_job import MemoryJob
 
+from samzapy.admin.adoption import adopt
+from samzapy.admin.running import NO_DRIVER
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord
@@ -16,9 +18,7 @@ from samzapy.cli.main import main
 from samzapy.config.loader import load_job
 from samzapy.errors import ForeignRecords, JobTakenOver
 from samzapy.failpoints import arm, disarm
-from samzapy.runner.adoption import adopt
 from samzapy.runner.prepare import prepare
-from samzapy.runner.running import NO_DRIVER
 from samzapy.system.clients import SystemClients
 from samzapy.system.factories import system_factory
 
@@ -219,5 +219,5 @@ def test_check_names_the_foreign_records_and_the_command_that_adopts_them(tmp_pa
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code
-    assert "counts: what its changelog holds before [0]@" in capsys.readouterr().out
+    assert "counts: all records of its changelog before [0]@" in capsys.readouterr().out
     prepare(load_job(job.flat | {"job.name": "copied"}))

@@ -6,8 +6,10 @@ import pytest
 from memory_job import MemoryJob
 
 from samzapy import EndOfStreamListenerTask, OutgoingMessageEnvelope, SystemStream
+from samzapy.admin.positions import Move, move_positions
+from samzapy.admin.startpoints import write_startpoints
 from samzapy.api.system import OutgoingRecord
-from samzapy.checkpoint.target import Target
+from samzapy.checkpoint.offsets import Target
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
 from samzapy.coordinator.clocks import Clocks
@@ -16,9 +18,7 @@ from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.operators.persistent import NonWindowState, PersistentTask, Sum
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
-from samzapy.runner.positions import Move, move_positions
 from samzapy.runner.prepare import prepare
-from samzapy.runner.startpoints import write_startpoints
 from samzapy.sinks import SqlSink
 
 OUT = SystemStream("mem", "out")

@@ -7,6 +7,7 @@ import pytest
 from memory_job import MemoryJob
 
 from samzapy import InitableTask, StreamTask
+from samzapy.admin.startpoints import clear_startpoints, read_startpoints, write_startpoints
 from samzapy.api.checkpoint import Checkpoint, JobRecord
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord
@@ -16,7 +17,6 @@ from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, RestoreError
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.runner.prepare import prepare
-from samzapy.runner.startpoints import clear_startpoints, read_startpoints, write_startpoints
 
 SSPS = [SystemStreamPartition("mem", "in", partition) for partition in (0, 1)]
 

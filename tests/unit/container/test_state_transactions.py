@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memory_job import MemoryJob
 
+from samzapy.admin import take_over as taking
 from samzapy.api.checkpoint import Checkpoint, JobRecord, JobRun
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint import manager_for
@@ -16,7 +17,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.container.restart import build_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
-from samzapy.coordinator.model import JobSpec
+from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import (
     ConfigError,
     EnvironmentFailure,
@@ -28,7 +29,6 @@ from samzapy.errors import (
 )
 from samzapy.failpoints import arm, disarm
 from samzapy.job.transactions import state_transactions, transactional_id
-from samzapy.runner import take_over as taking
 from samzapy.runner.prepare import prepare
 from samzapy.system.clients import SystemClients
 from samzapy.system.embedded.producer import LogProducer
@@ -169,7 +169,7 @@ def test_jobs_whose_names_and_ids_read_alike_share_neither_state_nor_checkpoints
     first = config_of("orders", "v2-1")
     second = config_of("orders-v2", "1")
     assert isinstance(first, JobConfig)
-    assert first.key != second.key
+    assert first.job_name != second.job_name
 
 
 def test_two_jobs_of_one_name_with_other_ids_do_not_fence_each_other(tmp_path):

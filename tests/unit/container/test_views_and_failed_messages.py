@@ -7,7 +7,7 @@ import pytest
 from samzapy import CoroutineTask, EndOfStreamListenerTask, InitableTask, StreamTask
 from samzapy.api.context import Context
 from samzapy.api.stream import SystemStream
-from samzapy.bench.load import load_events
+from samzapy.bench.events import load_events
 from samzapy.config.loader import load_job
 from samzapy.errors import StoreError
 from samzapy.runner.base import RunOptions

@@ -6,7 +6,7 @@ import orjson
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamSpec
-from samzapy.bench.load import load_events
+from samzapy.bench.events import load_events
 from samzapy.config.loader import load_job
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner

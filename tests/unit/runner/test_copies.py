@@ -2,10 +2,10 @@
 
 import pytest
 
+from samzapy.admin.durability import check_copies
 from samzapy.api.system import StreamSpec
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError
-from samzapy.runner.durability import check_copies
 from samzapy.system.memory.clients import MemoryAdmin
 from samzapy.system.memory.cluster import MemoryCluster
 

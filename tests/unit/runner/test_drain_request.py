@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from samzapy import DrainListenerTask, StreamTask
+from samzapy.admin.running import ask_to_drain
 from samzapy.api.checkpoint import JobRecord, JobRun
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint import manager_for
@@ -17,10 +18,9 @@ from samzapy.cli.main import cli
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.model import JobSpec
+from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import ConfigError, EnvironmentFailure
 from samzapy.runner.base import RunOptions
-from samzapy.runner.draining import ask_to_drain
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
 from samzapy.system.clients import SystemClients
@@ -135,7 +135,7 @@ def test_the_command_says_whom_it_has_asked_and_fails_where_nobody_runs(config, 
     refused = CliRunner().invoke(cli, ["drain", str(job)])
     assert (refused.exit_code, refused.stderr) == (
         3,
-        "error: job drained (id 1): no run is going on, so nothing is to be drained\n",
+        "error: job drained (id 1): no run is going on, so there is none to drain\n",
     )
     prepare(config)
     asked = CliRunner().invoke(cli, ["drain", str(Path(job)), "--no-wait"])

@@ -2,14 +2,14 @@ import sys
 
 import pytest
 
+from samzapy.admin.durability import weakly_kept
+from samzapy.admin.user_code import add_import_paths
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamDescription, StreamSpec
 from samzapy.api.task import CopartitionedTask, StreamTask
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, EnvironmentFailure, UnknownStream
 from samzapy.runner.base import RunOptions
-from samzapy.runner.durability import weakly_kept
-from samzapy.runner.import_path import add_import_paths
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
 from samzapy.system.factories import system_factory

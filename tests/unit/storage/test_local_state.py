@@ -12,9 +12,9 @@ from rocksdict import Options, Rdict
 
 from samzapy.api.engine import EngineSettings
 from samzapy.errors import ConfigError, StoreClosed, StoreCorrupted, StoreError, StoreLocked
-from samzapy.storage.directory import set_asides, store_directory
-from samzapy.storage.local import LocalStores
-from samzapy.storage.marker import Marker, StoreIdentity
+from samzapy.storage.local.directory import set_asides, store_directory
+from samzapy.storage.local.files import LocalStores
+from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 
 FACTORY = RocksDbStorageEngineFactory()

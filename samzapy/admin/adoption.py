@@ -1,0 +1,97 @@
+"""Refuses changelogs with records that the job has not written, and adopts such records on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from samzapy.admin.running import refuse_if_running
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.checkpoint.adopted import Adopted
+from samzapy.config.job import JobConfig
+from samzapy.config.stores import StoreConfig
+from samzapy.container.job_records import open_job
+from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.job.model import JobModel
+from samzapy.storage.changelog.end import foreign_records
+from samzapy.storage.changelog.reading import first_record
+from samzapy.system.clients import SystemClients
+
+
+def refuse_foreign(
+    config: JobConfig,
+    model: JobModel,
+    committed: Mapping[str, Checkpoint | None],
+    checkpoints: CheckpointManager,
+    clients: SystemClients,
+) -> None:
+    """Raise ForeignRecords for a changelog that holds records of a task that has never committed.
+
+    Such a changelog was copied together with its job file. Tasks that have committed, as their checkpoints (`committed`)
+    say, look for themselves when they restore.
+    """
+    if config.task.checkpoint is None:
+        return
+    numbers = sorted({task.changelog_partition for task in model.tasks if committed[task.name] is None})
+    adopted = Adopted.from_json(checkpoints.read_record(JobRecord.ADOPTED))
+    for store in config.stores.values() if numbers else ():
+        _refuse_foreign_of(store, numbers, adopted, clients)
+
+
+def _refuse_foreign_of(store: StoreConfig, numbers: Collection[int], adopted: Adopted, clients: SystemClients) -> None:
+    if store.changelog is None:
+        return
+    admin = clients.admin(store.changelog.system)
+    topic = admin.describe(store.changelog.stream)
+    if topic is None:
+        return
+    ssps = [SystemStreamPartition(*store.changelog, number) for number in numbers if number < topic.partitions]
+    for ssp, log in admin.offsets(ssps).items():
+        own_end = max(adopted.end(ssp, topic.stream_id), log.oldest)
+        if own_end < log.upcoming:
+            first = first_record(ssp, own_end, log.upcoming, clients.consumer)
+            if first is not None:
+                raise foreign_records(store.name, ssp, adopted.end(ssp, topic.stream_id), first)
+
+
+def adopt(config: JobConfig, store_names: Collection[str], *, take_over: bool = False) -> dict[str, Mapping[int, int]]:
+    """Make all records that the changelogs of the stores hold now the job's own; returns the ends by store and partition.
+
+    Raises ConfigError for a store without a changelog, EnvironmentFailure for a job that runs.
+    """
+    if config.task.checkpoint is None:
+        raise ConfigError([ConfigProblem("task.checkpoint.factory", "none", "must keep checkpoints to adopt records")])
+    stores = [_logged(config, name) for name in store_names or [s.name for s in config.stores.values() if s.changelog]]
+    found: dict[str, Mapping[int, int]] = {}
+    with open_job(config, "adopt") as (clients, checkpoints):
+        refuse_if_running(config, checkpoints.read_owner(), take_over=take_over)
+        adopted = Adopted.from_json(checkpoints.read_record(JobRecord.ADOPTED))
+        for store in stores:
+            ends = _ends(store, clients)
+            if ends is not None:
+                topic_id, found[store.name] = ends
+                assert store.changelog is not None
+                adopted = adopted.with_ends(store.changelog, topic_id, found[store.name])
+        checkpoints.start()
+        checkpoints.write_record(JobRecord.ADOPTED, adopted.to_json())
+    return found
+
+
+def _logged(config: JobConfig, name: str) -> StoreConfig:
+    store = config.stores.get(name)
+    if store is None:
+        known = ", ".join(sorted(config.stores)) or "none"
+        raise ConfigError([ConfigProblem("STORE", name, f"must be a store of the job ({known})")])
+    if store.changelog is None:
+        raise ConfigError([ConfigProblem(f"stores.{name}.changelog", None, "is required: there is nothing to adopt")])
+    return store
+
+
+def _ends(store: StoreConfig, clients: SystemClients) -> tuple[str, dict[int, int]] | None:
+    assert store.changelog is not None
+    admin = clients.admin(store.changelog.system)
+    topic = admin.describe(store.changelog.stream)
+    if topic is None:
+        return None
+    ssps = [SystemStreamPartition(*store.changelog, number) for number in range(topic.partitions)]
+    return topic.stream_id, {ssp.partition: log.upcoming for ssp, log in admin.offsets(ssps).items()}

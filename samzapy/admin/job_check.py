@@ -1,0 +1,161 @@
+"""Looks at the surroundings of a job, changing nothing: its inputs, changelogs, checkpoints and what they rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+
+from samzapy.admin.adoption import refuse_foreign
+from samzapy.admin.durability import check_copies, weakly_kept
+from samzapy.admin.take_over import refuse_another_job
+from samzapy.api.checkpoint import CheckpointManager, JobRecord
+from samzapy.api.stream import SystemStream
+from samzapy.api.system import StreamDescription
+from samzapy.api.task import AnyTask
+from samzapy.config.guarantee_warnings import GuaranteeWarning
+from samzapy.config.job import JobConfig
+from samzapy.container.job_records import open_job
+from samzapy.errors import (
+    ConfigError,
+    ConfigProblem,
+    EnvironmentFailure,
+    RestoreError,
+    RetriableError,
+    SamzapyError,
+    UnknownStream,
+)
+from samzapy.job.expansion import InputPartitions, follow_growth, from_json
+from samzapy.job.model import JobModel
+from samzapy.job.planner import changelog_partition_count, check_copartitioned, keeps_state, plan
+from samzapy.storage.changelog.topic import check_changelog
+from samzapy.storage.engines import check_checkpoints, load_engines
+from samzapy.system.clients import SystemClients, job_clients
+
+#: How long a look waits for a transaction that another process has open.
+_PATIENCE_S = 2.0
+
+_PURPOSE = "check"
+
+#: Describes a stream; None if it does not exist.
+Describe = Callable[[SystemStream], StreamDescription | None]
+#: Hears one line about what could not be checked.
+Warn = Callable[[str], None]
+
+
+class NotReachable(SamzapyError):
+    """Raised when a system does not answer, so that the streams on it cannot be checked."""
+
+    exit_code = 3
+
+
+def input_partitions(config: JobConfig, describe: Describe) -> dict[SystemStream, int]:
+    """The number of partitions of each input.
+
+    Raises UnknownStream for an input that does not exist, ConfigError for a broadcast partition that does not.
+    """
+    counts = {stream: existing(stream, describe).partitions for stream in config.task.inputs}
+    for ssp in sorted(config.task.broadcast_inputs):
+        partitions = existing(ssp.system_stream, describe).partitions
+        if ssp.partition >= partitions:
+            message = f"{ssp.system_stream} has partitions 0 to {partitions - 1}"
+            raise ConfigError([ConfigProblem("task.broadcast.inputs", str(ssp), message)])
+    return counts
+
+
+def existing(stream: SystemStream, describe: Describe) -> StreamDescription:
+    """The description of a stream. Raises UnknownStream if it does not exist."""
+    description = describe(stream)
+    if description is None:
+        raise UnknownStream(stream.system, stream.stream)
+    return description
+
+
+def look_around(
+    config: JobConfig, warn: Warn, task_class: type[AnyTask] | None = None
+) -> tuple[JobModel, tuple[GuaranteeWarning, ...]]:
+    """The model that the job would have today, were it new; and what the topics that its guarantee rests on do not survive.
+
+    `warn` hears what was left out because a transaction is open where it is written down. Raises UnknownStream for an
+    input or a stream of dead letters that does not exist, ConfigError for a broadcast partition that does not,
+    EnvironmentFailure for a changelog that could not hold the state and for inputs that a task could not join, NotReachable
+    when a system does not answer.
+    """
+    with closing(job_clients(config, _PURPOSE)) as clients:
+        for system in config.systems:
+            clients.admin(system)
+
+        def describe(stream: SystemStream) -> StreamDescription | None:
+            with _reaching():
+                return clients.admin(stream.system).describe(stream.stream)
+
+        counts = input_partitions(config, describe)
+        with _reaching():
+            check_copies(config, clients.admin)
+        if config.task.errors.dead_letters is not None:
+            existing(config.task.errors.dead_letters, describe)
+        partitions = follow_growth(_known_inputs(config, warn), counts, keeps_state=keeps_state(config))
+        if task_class is not None:
+            check_copartitioned(config, partitions, task_class)
+        model = plan(config, counts, known=partitions)
+        _check_changelogs(config, describe, changelog_partition_count(model))
+        _refuse_what_is_others(config, model, warn)
+        return model, weakly_kept(config, describe)
+
+
+def check_serdes(config: JobConfig, model: JobModel, warn: Warn) -> None:
+    """Raise ConfigError if a store was written with other serdes, as the checkpoints of the tasks say; NotReachable when a
+    system does not answer."""
+    with _records(config, "what stores were written with", warn) as (checkpoints, _):
+        committed = [checkpoints.read(task.name) for task in model.tasks]
+        check_checkpoints(config, load_engines(config), committed)
+
+
+def _known_inputs(config: JobConfig, warn: Warn) -> dict[SystemStream, InputPartitions]:
+    """The inputs as the runs of the job have written them down."""
+    with _records(config, "what earlier runs knew of the inputs", warn) as (checkpoints, _):
+        return from_json(checkpoints.read_record(JobRecord.INPUTS))
+    return {}
+
+
+def _refuse_what_is_others(config: JobConfig, model: JobModel, warn: Warn) -> None:
+    """Raise EnvironmentFailure for checkpoints of another job, ForeignRecords for changelogs with records of another."""
+    with _records(config, "whose the checkpoints and changelogs are", warn) as (checkpoints, clients):
+        refuse_another_job(config, checkpoints.read_owner())
+        committed = checkpoints.read_all(task.name for task in model.tasks)
+        refuse_foreign(config, model, committed, checkpoints, clients)
+
+
+@contextmanager
+def _records(config: JobConfig, sought: str, warn: Warn) -> Iterator[tuple[CheckpointManager, SystemClients]]:
+    """The job's records, to be read only, and clients. Warns that `sought` is left out where they cannot be read."""
+    try:
+        with open_job(config, _PURPOSE) as (clients, checkpoints):
+            checkpoints.patience_s = _PATIENCE_S
+            yield checkpoints, clients
+    except RetriableError as cause:
+        raise NotReachable(str(cause)) from cause
+    except RestoreError as cause:
+        warn(f"left out {sought}, is a transaction open? {cause}")
+
+
+@contextmanager
+def _reaching() -> Iterator[None]:
+    try:
+        yield
+    except (EnvironmentFailure, RetriableError) as cause:
+        raise NotReachable(str(cause)) from cause
+
+
+def _check_changelogs(config: JobConfig, describe: Describe, tasks: int) -> None:
+    for store in config.stores.values():
+        if store.changelog is None:
+            continue
+        description = describe(store.changelog)
+        if description is None:
+            continue  # the first run creates it
+        check_changelog(description, store)
+        # More partitions may be right: a job that once had more tasks keeps theirs.
+        if description.partitions < tasks:
+            raise EnvironmentFailure(
+                f"changelog {description.stream} has {description.partitions} partitions, job has {tasks} tasks"
+            )

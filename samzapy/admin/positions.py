@@ -1,0 +1,220 @@
+"""Reads the positions and clocks that a job has committed, and moves a job that is not running to other positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from samzapy.admin.running import refuse_if_running
+from samzapy.admin.take_over import take_over_by_tool
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
+from samzapy.api.event_time import StateCheckpointTask
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OffsetRange
+from samzapy.checkpoint.offsets import Positions, Target
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.config.job import JobConfig
+from samzapy.container.job_records import open_job
+from samzapy.container.tasks.task_class import load_task_class
+from samzapy.coordinator.clocks import KeptClocks
+from samzapy.errors import ConfigError, ConfigProblem, RestoreError
+from samzapy.job.model import JobModel
+from samzapy.job.transactions import StateTransactions, transactional_id
+from samzapy.system.clients import SystemClients
+
+#: The member of the job, among those that write its state, that writes positions.
+MEMBER = "positions"
+#: The field of the record `JobRecord.CLOCK`.
+CHECKPOINT_CLOCK = "checkpoint-clock"
+
+
+@dataclass(frozen=True)
+class JobPositions:
+    """Where a job stands.
+
+    `checkpoints`: by task, None for one that has never committed. `logs`: the offsets that the inputs hold now. `owner`:
+    the run that was started last. `clocks`: how far the job has come in event time.
+    """
+
+    checkpoints: Mapping[str, Checkpoint | None]
+    logs: Mapping[SystemStreamPartition, OffsetRange]
+    owner: JobRun | None
+    clocks: KeptClocks
+
+
+def read_positions(config: JobConfig, model: JobModel) -> JobPositions:
+    """The positions as they are committed now; the job may be running. Raises ConfigError for a job without checkpoints."""
+    must_keep_checkpoints(config)
+    with open_job(config, "checkpoint") as (clients, checkpoints):
+        return _read(model, clients, checkpoints)
+
+
+def _read(model: JobModel, clients: SystemClients, checkpoints: CheckpointManager) -> JobPositions:
+    committed = checkpoints.read_all(task.name for task in model.tasks)
+    logs = clients.offsets(ssp for task in model.tasks for ssp in task.ssps)
+    owner = checkpoints.read_owner()
+    return JobPositions(committed, logs, owner, kept_clocks(committed, checkpoints.read_record(JobRecord.CLOCK)))
+
+
+def kept_clocks(committed: Mapping[str, Checkpoint | None], record: Mapping[str, Any] | None) -> KeptClocks:
+    """The clocks that earlier runs have left: those of the tasks in their checkpoints, that of the job in its `record`.
+
+    Raises RestoreError for a record that cannot be read.
+    """
+    clocks = {name: each.clock for name, each in committed.items() if each is not None and each.clock is not None}
+    kept = None if record is None else record.get(CHECKPOINT_CLOCK)
+    if record is not None and not isinstance(kept, int):
+        raise RestoreError(f"the job's record of its checkpoint clock cannot be read: {record!r:.100}")
+    return KeptClocks(clocks, kept)
+
+
+@dataclass(frozen=True)
+class Move:
+    """A move of positions.
+
+    `inputs`: `system.stream` or `system.stream[partition]`, none for all. `take_over`: also while a run that cannot be seen
+    from here may be going on; it is made to let go. `dry_run`: change nothing, only return what would change.
+    """
+
+    target: Target
+    inputs: tuple[str, ...] = ()
+    take_over: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class Moved:
+    """One partition of one task: its position before (None: it had none) and after."""
+
+    task: str
+    ssp: SystemStreamPartition
+    before: int | None
+    after: int
+
+
+def move_positions(
+    config: JobConfig,
+    model: JobModel,
+    move: Move,
+    wait: Callable[[float], object],
+    clock: Clock = SYSTEM_CLOCK,
+) -> list[Moved]:
+    """Commit other positions for a job that is not running.
+
+    1  look for a run; refuse if there is one, or may be one elsewhere (unless `take_over`)
+    2  become the job's owner, so that any run that goes on unseen lets go; with transactions, fence its containers as
+       well; without, `wait` as many seconds as an unseen run takes to notice
+    3  read the checkpoints, and write them with the new offsets: all in one transaction, where there are transactions
+
+    Changelog offsets and local stores stay as they are. Raises EnvironmentFailure when refused, and ConfigError for a job
+    whose tasks keep positions together with a state of their own: a startpoint moves both.
+    """
+    must_keep_checkpoints(config)
+    _refuse_own_state(config)
+    with open_job(config, "checkpoint") as (clients, checkpoints):
+        # 1  a run
+        unseen = refuse_if_running(config, checkpoints.read_owner(), anyway=move.dry_run, take_over=move.take_over)
+        before = _read(model, clients, checkpoints)
+        chosen = {ssp: before.logs[ssp] for ssp in chosen_inputs(before.logs, move.inputs)}
+        after = move.target.offsets(config, chosen, clients.admin)
+        if not move.dry_run:
+            # 2  the owner
+            tasks = [task.name for task in model.tasks]
+            claim = take_over_by_tool(
+                config, clients, checkpoints, [MEMBER], tasks, wait, unseen=bool(unseen), clock=clock
+            )
+            # 3  the checkpoints
+            before = _read(model, clients, checkpoints)
+            write_checkpoints(config, clients, checkpoints, claim.state, _moved(before, after, model, clock))
+    return [
+        Moved(task.name, ssp, _committed(before, task.name).get(ssp), after[ssp])
+        for task in model.tasks
+        for ssp in sorted(task.ssps)
+        if ssp in after
+    ]
+
+
+def _refuse_own_state(config: JobConfig) -> None:
+    path = config.task.task_class
+    try:
+        task_class = load_task_class(path)
+    except ConfigError:
+        # A class that cannot be imported here says nothing about its positions.
+        return
+    if issubclass(task_class, StateCheckpointTask):
+        message = "keeps its positions with a state of its own; use `samzapy startpoint set`, which moves both"
+        raise ConfigError([ConfigProblem("task.class", path, message)])
+
+
+def write_checkpoints(
+    config: JobConfig,
+    clients: SystemClients,
+    checkpoints: CheckpointManager,
+    state: StateTransactions,
+    changed: Mapping[str, Checkpoint],
+) -> None:
+    """Write all of them at once, in a transaction where there are transactions.
+
+    This process must own the job (`take_over` with `MEMBER`).
+    """
+    if state.system is None:
+        checkpoints.write(changed)
+        return
+    producer = clients.transactional(state.system, transactional_id(config.job_name, MEMBER))
+    producer.init_transactions()
+    producer.begin()
+    checkpoints.write(changed, producer)
+    producer.commit()
+
+
+def _moved(before: JobPositions, after: Positions, model: JobModel, clock: Clock) -> dict[str, Checkpoint]:
+    changed = {}
+    for task in model.tasks:
+        moved = {ssp: after[ssp] for ssp in task.ssps if ssp in after}
+        if not moved:
+            continue
+        old = before.checkpoints[task.name] or Checkpoint({})
+        changed[task.name] = replace(
+            old,
+            input_offsets={**old.input_offsets, **moved},
+            time_ms=clock.wall_ms(),
+            # Event times and senders belong to the messages before the old position.
+            event_times={ssp: each for ssp, each in old.event_times.items() if ssp not in moved},
+            senders={ssp: each for ssp, each in old.senders.items() if ssp not in moved},
+            held_by="",
+            idle=(),
+        )
+    return changed
+
+
+def _committed(positions: JobPositions, task: str) -> Mapping[SystemStreamPartition, int]:
+    checkpoint = positions.checkpoints[task]
+    return {} if checkpoint is None else checkpoint.input_offsets
+
+
+def chosen_inputs(
+    logs: Iterable[SystemStreamPartition], inputs: tuple[str, ...], key: str = "--input"
+) -> list[SystemStreamPartition]:
+    """The partitions that `inputs` (`system.stream`, `system.stream[partition]`) name; all for none.
+
+    Raises ConfigError for a text that names no input; `key` is the caller's name for the texts.
+    """
+    known = sorted(logs)
+    if not inputs:
+        return known
+    chosen: set[SystemStreamPartition] = set()
+    for text in inputs:
+        matching = [ssp for ssp in known if text in {str(ssp), str(ssp.system_stream)}]
+        if not matching:
+            names = ", ".join(dict.fromkeys(str(ssp.system_stream) for ssp in known))
+            problem = ConfigProblem(key, text, f"an input of the job ({names}), or a partition of one like a.b[0]")
+            raise ConfigError([problem])
+        chosen.update(matching)
+    return sorted(chosen)
+
+
+def must_keep_checkpoints(config: JobConfig) -> None:
+    """Raise ConfigError for a job without checkpoints."""
+    if config.task.checkpoint is None:
+        raise ConfigError([ConfigProblem("task.checkpoint.factory", "none", "the job keeps no positions")])

@@ -1,0 +1,132 @@
+"""Finds out whether a job is running, and asks a running job to drain.
+
+1. Every start writes its run down beside the checkpoints. If the driver of that run is a process of this machine, its
+   state is certain.
+2. A process of this machine that has a local store of the job open is certain as well: a container can outlive its
+   driver.
+3. A driver on another machine cannot be seen. Its record stays after its end, so it may be running or not.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+import psutil
+
+from samzapy.api.checkpoint import JobRecord, JobRun
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.config.job import JobConfig
+from samzapy.container.job_records import open_job
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
+from samzapy.storage.local.directory import store_directory
+from samzapy.storage.rocksdb.failures import locking_pid
+
+#: Stands in place of a driver's pid when a tool owns the job: nothing was started.
+NO_DRIVER = 0
+
+#: A run is written down a while after its process began; the two clocks differ by less than this.
+_SLACK_S = 2.0
+#: Seconds between two looks at whether a run has ended.
+_PACE_S = 0.5
+
+
+@dataclass(frozen=True)
+class Running:
+    """`certain`: one line about a run that goes on. `unseen`: one line about a run that may go on elsewhere. Empty: none."""
+
+    certain: str = ""
+    unseen: str = ""
+
+
+def look_for_run(config: JobConfig, owner: JobRun | None) -> Running:
+    """See whether the job is running; `owner` is the run that was started last."""
+    holder = _store_holder(config)
+    if owner is None or owner.pid == NO_DRIVER:
+        return Running(certain=holder)
+    if owner.host == socket.gethostname():
+        if _is_alive(owner):
+            return Running(certain=f"{describe_run(owner)} is running")
+    elif not holder:
+        return Running(unseen=f"{describe_run(owner)} cannot be seen from here")
+    return Running(certain=holder)
+
+
+def refuse_if_running(
+    config: JobConfig, owner: JobRun | None, *, take_over: bool, anyway: bool = False, how: str = "--take-over"
+) -> str:
+    """Raise EnvironmentFailure for a job that runs, or may run elsewhere (unless `take_over`); with `anyway` for none.
+
+    `how` is the caller's name for taking over. Returns one line about a run that may go on unseen, empty for none.
+    """
+    found = look_for_run(config, owner)
+    if found.certain and not anyway:
+        raise EnvironmentFailure(f"job {config.name} (id {config.id}): {found.certain}; stop it first")
+    if found.unseen and not (take_over or anyway):
+        raise EnvironmentFailure(
+            f"job {config.name} (id {config.id}): {found.unseen}; if it has ended, or shall end now, add {how}"
+        )
+    return found.unseen
+
+
+def describe_run(run: JobRun) -> str:
+    """A run in words."""
+    started = datetime.fromtimestamp(run.started_ms / 1000, timezone.utc).isoformat(timespec="seconds")
+    return f"the run started at {started} on {run.host} (pid {run.pid})"
+
+
+def ask_to_drain(config: JobConfig) -> JobRun:
+    """Ask the run that was started last to drain, by a record beside the checkpoints.
+
+    Its driver looks for the request three times a lease (`job.spark.lease.ms`). Raises ConfigError for a job without
+    checkpoints, EnvironmentFailure if no run goes on, as far as can be seen.
+    """
+    if config.task.checkpoint is None:
+        problem = ConfigProblem("task.checkpoint.factory", "none", "a job that keeps no positions cannot drain")
+        raise ConfigError([problem])
+    with open_job(config, "drain") as (_, checkpoints):
+        owner = checkpoints.read_owner()
+        found = look_for_run(config, owner)
+        if owner is None or owner.pid == NO_DRIVER or not (found.certain or found.unseen):
+            raise EnvironmentFailure(
+                f"job {config.name} (id {config.id}): no run is going on, so there is none to drain"
+            )
+        checkpoints.start()
+        checkpoints.write_record(JobRecord.DRAIN, {"run": owner.id})
+    return owner
+
+
+def wait_for_end(
+    config: JobConfig, run: JobRun, timeout_s: float, wait: Callable[[float], object], clock: Clock = SYSTEM_CLOCK
+) -> bool:
+    """Wait until the run's driver has ended, and return whether it has. A run on another machine counts as ended."""
+    until = clock.monotonic() + timeout_s
+    while look_for_run(config, run).certain:
+        if clock.monotonic() >= until:
+            return False
+        wait(_PACE_S)
+    return True
+
+
+def _is_alive(owner: JobRun) -> bool:
+    """Whether the driver's process is there, and is not a later one with the same number."""
+    try:
+        process = psutil.Process(owner.pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        return bool(process.create_time() <= owner.started_ms / 1000 + _SLACK_S)
+    except psutil.Error:
+        return False
+
+
+def _store_holder(config: JobConfig) -> str:
+    for store in config.stores.values():
+        base = config.logged_store_base_dir if store.changelog else config.non_logged_store_base_dir
+        parent = store_directory(base, config.job_name, store.name, "task").parent
+        for lock in sorted(parent.glob("*/LOCK")):
+            pid = locking_pid(lock.parent)
+            if pid is not None:
+                return f"pid {pid} has the store {lock.parent} open"
+    return ""

@@ -1,0 +1,187 @@
+"""Reads the committed entries of one store, as values and as text, and exports them to files.
+
+The entries come from the changelog, on any machine and while the job runs, or from the files of local stores on this
+machine, as of the last flush of their engine.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from samzapy.admin.literals import Literal, as_text
+from samzapy.api.engine import EngineSettings, StorageEngineFactory
+from samzapy.api.serde import Serde
+from samzapy.clock import SYSTEM_CLOCK
+from samzapy.config.job import JobConfig
+from samzapy.config.stores import StoreConfig
+from samzapy.errors import EnvironmentFailure
+from samzapy.serializers import as_json, serde_registry
+from samzapy.storage.changelog.restore import ProgressCallback
+from samzapy.storage.engines import entry_serdes, load_engines
+from samzapy.storage.inspection import (
+    ChangelogReader,
+    Contents,
+    Entry,
+    Selection,
+    local_directories,
+    read_files,
+    store_of,
+)
+from samzapy.storage.kv.scanning import first_beyond
+from samzapy.system.clients import job_clients
+
+#: Entered while a changelog is read; hears how far the reading is.
+Progress = Callable[[], AbstractContextManager[ProgressCallback]]
+
+
+def _no_progress() -> AbstractContextManager[ProgressCallback]:
+    return nullcontext(lambda _what, _done, _total: None)
+
+
+def _say_nothing(_line: str) -> None:
+    """The default of `say`."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """Which store to read, and where: these partitions (none: all) of its changelog, or the files below `local`."""
+
+    config: JobConfig
+    store: str
+    partitions: tuple[int, ...] = ()
+    local: Path | None = None
+
+
+class StoreEntries:
+    """The entries of one store. Keys are given, and entries shown, as text."""
+
+    def __init__(
+        self, store: StoreConfig, key_serde: Serde, value_serde: Serde, contents: Callable[[Selection], Contents]
+    ) -> None:
+        """`contents` reads the part of the store that is wanted, and keeps it open as long as the entries are read."""
+        self.key_serde_name = store.key_serde
+        self.keeps_prefixes = key_serde.keeps_prefixes
+        """Whether keys that start alike have bytes that start alike, so that `of_prefix` makes sense."""
+        self._name = store.name
+        self._contents = contents
+        # An engine with an interface of its own encodes its entries itself; they are shown as JSON.
+        self._keys = Literal(store.key_serde or "bytes", key_serde)
+        self._values = Literal(store.msg_serde or "json", value_serde)
+
+    def of_keys(self, keys: Sequence[str]) -> Iterator[Entry]:
+        """The entries of these keys."""
+        return self._entries(Selection(frozenset(map(self._key, keys))))
+
+    def absent(self, keys: Sequence[str], found: Sequence[Entry]) -> list[str]:
+        """The keys, as they were given, that are not among `found`."""
+        there = {entry.key for entry in found}
+        return [key for key in keys if self._key(key) not in there]
+
+    def of_prefix(self, prefix: str) -> Iterator[Entry]:
+        """The entries whose keys start with `prefix`."""
+        start = self._key(prefix)
+        return self._entries(Selection(None, start, first_beyond(start)))
+
+    def of_range(self, lower: str | None = None, upper: str | None = None) -> Iterator[Entry]:
+        """The entries with lower <= key < upper, None for no bound."""
+        low, high = (None if bound is None else self._key(bound) for bound in (lower, upper))
+        return self._entries(Selection(None, low, high))
+
+    def values(self, entry: Entry) -> tuple[Any, Any]:
+        """Key and value. Raises SerdeError."""
+        where = f"store '{self._name}' partition {entry.partition}"
+        key = self._keys.decode(entry.key, where, "key")
+        return key, self._values.decode(entry.value, f"{where}, key {key!r}", "value")
+
+    def line(self, entry: Entry) -> str:
+        """The entry as a line of JSON."""
+        key, value = self.values(entry)
+        return as_json({"partition": entry.partition, "key": key, "value": value})
+
+    def text(self, entry: Entry) -> str:
+        """The entry as key, tab, value."""
+        return "\t".join(map(as_text, self.values(entry)))
+
+    def export(self, entries: Iterable[Entry], file: Path, kind: str) -> int:
+        """Write the entries to `file` (`kind`: json or csv), and return their number.
+
+        They are written beside it first, and renamed at the end: the file is complete or absent. Raises
+        EnvironmentFailure when it cannot be written.
+        """
+        beside = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+        written = 0
+        try:
+            try:
+                with beside.open("w", encoding="utf-8", newline="") as out:
+                    if kind == "csv":
+                        rows = csv.writer(out, lineterminator="\n")
+                        rows.writerow(("partition", "key", "value"))
+                        for written, entry in enumerate(entries, 1):  # noqa: B007
+                            rows.writerow((entry.partition, *map(as_text, self.values(entry))))
+                    else:
+                        for written, entry in enumerate(entries, 1):  # noqa: B007
+                            out.write(self.line(entry) + "\n")
+                beside.replace(file)
+            finally:
+                beside.unlink(missing_ok=True)
+        except OSError as cause:
+            raise EnvironmentFailure(f"{file}: cannot be written ({cause.strerror or cause})") from cause
+        return written
+
+    def _key(self, text: str) -> bytes:
+        return self._keys.encode(text, "the command line", "key")
+
+    def _entries(self, selection: Selection) -> Iterator[Entry]:
+        return self._contents(selection).entries(selection)
+
+
+@contextmanager
+def store_entries(
+    question: Question, progress: Progress = _no_progress, say: Callable[[str], None] = _say_nothing
+) -> Iterator[StoreEntries]:
+    """The entries of a store, for as long as they are read; temporary files are removed at the end.
+
+    `say` hears how recent each local store is. Raises ConfigError for an unknown store, and what reading it raises.
+    """
+    config = question.config
+    store = store_of(config, question.store)
+    engine = load_engines(config)[store.name]
+    settings = EngineSettings(store.name, store.properties)
+    key_serde, value_serde = entry_serdes(store, engine, settings, serde_registry(config))
+    with ExitStack() as opened:
+        folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="samzapy-store-")))
+
+        def contents(selection: Selection) -> Contents:
+            if question.local is not None:
+                found = _files(config, store, engine, question.local, say)
+            else:
+                found = _changelog(question, store, folder, progress, selection)
+            return opened.enter_context(found)
+
+        yield StoreEntries(store, key_serde, value_serde, contents)
+
+
+def _changelog(
+    question: Question, store: StoreConfig, folder: Path, progress: Progress, selection: Selection
+) -> Contents:
+    config = question.config
+    stall_s = 30 + config.task.transaction_timeout_ms / 1000
+    with closing(job_clients(config, "store")) as clients, progress() as on_progress:
+        reader = ChangelogReader(clients.admin, clients.consumer, SYSTEM_CLOCK, folder, on_progress, stall_s)
+        return reader.read(store, question.partitions, selection)
+
+
+def _files(
+    config: JobConfig, store: StoreConfig, engine: StorageEngineFactory, local: Path, say: Callable[[str], None]
+) -> Contents:
+    contents = read_files(store, engine, local_directories(config, store.name, local), SYSTEM_CLOCK)
+    for number, marker in sorted(contents.as_of.items()):
+        say(f"partition {number}: {'empty' if marker is None else f'up to changelog offset {marker.changelog_offset}'}")
+    return contents

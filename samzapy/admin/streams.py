@@ -1,0 +1,97 @@
+"""Reads the records of one stream, serialized, from any place to its end or beyond."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from typing import NamedTuple
+
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.system import OffsetRange, SystemAdmin, SystemProducer, SystemSettings
+from samzapy.errors import ConfigError, ConfigProblem, OffsetOutOfRange, UnknownStream
+from samzapy.system.factories import system_factory
+
+_CLIENT = "samzapy-topic"
+_BATCH = 1_000
+#: How long a read that follows waits for the next record; only the latency of Ctrl-C depends on it.
+_WAIT_S = 0.5
+
+
+class Record(NamedTuple):
+    """One record, serialized."""
+
+    ssp: SystemStreamPartition
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+
+class Range(NamedTuple):
+    """Which records to read.
+
+    `start`: oldest, newest (the last record of each partition), upcoming, or an offset. `partitions`: none for all.
+    `follow`: go on after the end.
+    """
+
+    start: str = "oldest"
+    partitions: tuple[int, ...] = ()
+    follow: bool = False
+
+
+def stream_admin(settings: SystemSettings) -> closing[SystemAdmin]:
+    """The admin of a system that may belong to no job; closed at the end of the context."""
+    return closing(system_factory(settings).admin(settings, _CLIENT))
+
+
+def stream_producer(settings: SystemSettings) -> closing[SystemProducer]:
+    """A producer of such a system; closed at the end of the context."""
+    return closing(system_factory(settings).producer(settings, _CLIENT))
+
+
+def records(settings: SystemSettings, stream: SystemStream, what: Range) -> Generator[Record, None, None]:
+    """The records, those of each partition in order.
+
+    Raises UnknownStream, OffsetOutOfRange, ConfigError for a start that is neither a word nor an offset.
+    """
+    with stream_admin(settings) as admin:
+        description = admin.describe(stream.stream)
+        if description is None:
+            raise UnknownStream(stream.system, stream.stream)
+        ssps = _chosen(stream, description.partitions, what.partitions)
+        ranges = admin.offsets(ssps)
+    with closing(system_factory(settings).consumer(settings, _CLIENT)) as consumer:
+        ends = {}
+        for ssp in ssps:
+            start = _start(what.start, ssp, ranges[ssp])
+            consumer.register(ssp, start)
+            if start < ranges[ssp].upcoming:
+                ends[ssp] = ranges[ssp].upcoming
+        consumer.start()
+        while ends or what.follow:
+            for batch in consumer.poll(_WAIT_S, _BATCH):
+                end = None if what.follow else ends.get(batch.ssp, 0)
+                for row in zip(batch.offsets, batch.timestamps, batch.keys, batch.values, strict=True):
+                    if end is None or row[0] < end:
+                        yield Record(batch.ssp, *row)
+            ends = {ssp: end for ssp, end in ends.items() if consumer.position(ssp) < end}
+
+
+def _chosen(stream: SystemStream, count: int, partitions: Sequence[int]) -> list[SystemStreamPartition]:
+    for partition in partitions:
+        if not 0 <= partition < count:
+            problem = ConfigProblem("--partition", str(partition), f"{stream} has partitions 0 to {count - 1}")
+            raise ConfigError([problem])
+    return [SystemStreamPartition(*stream, partition) for partition in partitions or range(count)]
+
+
+def _start(text: str, ssp: SystemStreamPartition, known: OffsetRange) -> int:
+    oldest, upcoming = known
+    places = {"oldest": oldest, "newest": max(oldest, upcoming - 1), "upcoming": upcoming}
+    if text in places:
+        return places[text]
+    if not text.isdecimal() or len(text) > 19:
+        raise ConfigError([ConfigProblem("--from", text, "expected oldest, newest, upcoming or an offset")])
+    if not oldest <= int(text) <= upcoming:
+        raise OffsetOutOfRange(ssp, int(text), oldest, upcoming)
+    return int(text)

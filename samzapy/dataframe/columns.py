@@ -1,0 +1,308 @@
+"""Converts between the values of serdes and the columns of a frame. Nothing is guessed, nothing is cut off."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, timezone
+from decimal import Decimal, InvalidOperation
+from typing import Any, NamedTuple
+
+import orjson
+from pyspark.errors import PySparkException
+from pyspark.sql import Row
+from pyspark.sql import types as sql
+
+from samzapy.api.serde import Serde
+from samzapy.errors import ConfigError, ConfigProblem, SerdeError
+from samzapy.serializers import (
+    BytesSerde,
+    DoubleSerde,
+    IntegerSerde,
+    JsonSerde,
+    LongSerde,
+    StringSerde,
+    UUIDSerde,
+    as_json,
+)
+
+#: From an object to the Spark value; None stays None and is not given to it.
+Conversion = Callable[[Any], Any]
+
+_ALLOWED = (
+    "string, boolean, binary, tinyint, smallint, int, bigint, float, double, decimal, date, timestamp, timestamp_ntz, "
+    "array, map, struct"
+)
+
+
+def conversion(wanted: sql.DataType) -> Conversion:
+    """The conversion to that type: of dicts to structs and maps, of lists to arrays, of ISO 8601 text to dates and times.
+
+    A struct takes the fields it names; what else a dict holds is left out, and what it lacks is null. It raises SerdeError
+    that says where in the value what was found. Raises ConfigError for a type there is no conversion to.
+    """
+    make = _MAKERS.get(type(wanted))
+    if make is not None:
+        return make(wanted)
+    raise ConfigError([ConfigProblem("schema", wanted.simpleString(), f"expected a type made of {_ALLOWED}")])
+
+
+def _refused(wanted: sql.DataType, value: object) -> SerdeError:
+    return SerdeError(f": expected {wanted.simpleString()}, got {type(value).__name__} {value!r:.100}")
+
+
+def _simple(*kinds: type) -> Callable[[Any], Conversion]:
+    return lambda wanted: _instance(wanted, kinds)
+
+
+def _instance(wanted: sql.DataType, kinds: tuple[type, ...]) -> Conversion:
+    def convert(value: Any) -> Any:
+        if isinstance(value, kinds):
+            return value
+        raise _refused(wanted, value)
+
+    return convert
+
+
+def _whole(bits: int) -> Callable[[Any], Conversion]:
+    return lambda wanted: _within(wanted, 1 << bits - 1)
+
+
+def _within(wanted: sql.DataType, limit: int) -> Conversion:
+    def convert(value: Any) -> Any:
+        if type(value) is int and -limit <= value < limit:
+            return value
+        raise _refused(wanted, value)
+
+    return convert
+
+
+def _fraction(wanted: sql.DataType) -> Conversion:
+    def convert(value: Any) -> Any:
+        if type(value) in {float, int}:
+            return float(value)
+        raise _refused(wanted, value)
+
+    return convert
+
+
+def _decimal(wanted: sql.DecimalType) -> Conversion:
+    def convert(value: Any) -> Any:
+        if isinstance(value, (int, float, str, Decimal)) and not isinstance(value, bool):
+            try:
+                exact = Decimal(str(value))
+                fits = exact.quantize(Decimal(1).scaleb(-wanted.scale))
+            except InvalidOperation:
+                raise _refused(wanted, value) from None
+            if fits == exact and len(fits.as_tuple().digits) <= wanted.precision:
+                return fits
+        raise _refused(wanted, value)
+
+    return convert
+
+
+def _time(wanted: sql.DataType) -> Conversion:
+    def convert(value: Any) -> Any:
+        found = value
+        try:
+            if isinstance(value, str):
+                found = (date if isinstance(wanted, sql.DateType) else datetime).fromisoformat(
+                    value.replace("Z", "+00:00")
+                )
+        except ValueError:
+            raise _refused(wanted, value) from None
+        if isinstance(wanted, sql.DateType) and isinstance(found, date) and not isinstance(found, datetime):
+            return found
+        if isinstance(found, datetime) and not isinstance(wanted, sql.DateType):
+            local = isinstance(wanted, sql.TimestampNTZType)
+            if (found.tzinfo is None) == local:
+                return found
+            if not local:
+                return found.replace(tzinfo=timezone.utc)
+        raise _refused(wanted, value)
+
+    return convert
+
+
+def _array(wanted: sql.ArrayType) -> Conversion:
+    element = _at(wanted.elementType, nullable=wanted.containsNull)
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, (list, tuple)):
+            raise _refused(wanted, value)
+        return [element(f"[{place}]", item) for place, item in enumerate(value)]
+
+    return convert
+
+
+def _map(wanted: sql.MapType) -> Conversion:
+    key = _at(wanted.keyType, nullable=False)
+    item = _at(wanted.valueType, nullable=wanted.valueContainsNull)
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            raise _refused(wanted, value)
+        return {key(f"[{name!r}]", name): item(f"[{name!r}]", held) for name, held in value.items()}
+
+    return convert
+
+
+def _struct(wanted: sql.StructType) -> Conversion:
+    fields = [(field.name, _at(field.dataType, nullable=field.nullable)) for field in wanted.fields]
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            raise _refused(wanted, value)
+        return {name: field(f".{name}", value.get(name)) for name, field in fields}
+
+    return convert
+
+
+def _at(wanted: sql.DataType, *, nullable: bool) -> Callable[[str, Any], Any]:
+    """A part's conversion, whose errors begin with where the part is."""
+    convert = conversion(wanted)
+
+    def part(place: str, value: Any) -> Any:
+        if value is None:
+            if nullable:
+                return None
+            raise SerdeError(f"{place}: expected {wanted.simpleString()}, got none")
+        try:
+            return convert(value)
+        except SerdeError as cause:
+            raise SerdeError(f"{place}{cause}") from None
+
+    return part
+
+
+_MAKERS: dict[type[sql.DataType], Callable[[Any], Conversion]] = {
+    sql.StringType: _simple(str),
+    sql.BooleanType: _simple(bool),
+    sql.BinaryType: _simple(bytes, bytearray),
+    sql.ByteType: _whole(8),
+    sql.ShortType: _whole(16),
+    sql.IntegerType: _whole(32),
+    sql.LongType: _whole(64),
+    sql.FloatType: _fraction,
+    sql.DoubleType: _fraction,
+    sql.DecimalType: _decimal,
+    sql.DateType: _time,
+    sql.TimestampType: _time,
+    sql.TimestampNTZType: _time,
+    sql.ArrayType: _array,
+    sql.MapType: _map,
+    sql.StructType: _struct,
+}
+
+
+#: What a serde of one kind of object makes; whatever is not here is structured.
+_PLAIN: tuple[tuple[type[Serde], sql.DataType], ...] = (
+    (StringSerde, sql.StringType()),
+    (LongSerde, sql.LongType()),
+    (IntegerSerde, sql.IntegerType()),
+    (DoubleSerde, sql.DoubleType()),
+    (BytesSerde, sql.BinaryType()),
+    (UUIDSerde, sql.StringType()),
+)
+_WHOLE = (sql.ByteType, sql.ShortType, sql.IntegerType, sql.LongType)
+#: What a column may be for such a serde to take it.
+_TAKEN: dict[type[Serde], tuple[type[sql.DataType], ...]] = {
+    StringSerde: (sql.StringType,),
+    LongSerde: _WHOLE,
+    IntegerSerde: _WHOLE,
+    DoubleSerde: (sql.FloatType, sql.DoubleType),
+    BytesSerde: (sql.BinaryType,),
+    UUIDSerde: (sql.StringType,),
+}
+
+
+class ReadColumn(NamedTuple):
+    """A column's type, and what makes its values of a serde's bytes; it raises SerdeError, ValueError or TypeError."""
+
+    type: sql.DataType
+    read: Callable[[bytes], Any]
+
+
+def parse_schema(what: str, wanted: str | sql.DataType | None) -> sql.DataType | None:
+    """A type as given: DDL (`a int, b string`, `map<string,int>`), a DataType, or None. Raises ConfigError naming `what`."""
+    if wanted is None or isinstance(wanted, sql.DataType):
+        return wanted
+    try:
+        return sql.DataType.fromDDL(wanted)
+    except PySparkException as cause:
+        reason = " ".join(str(cause).split())[:200]
+        problem = f"expected a StructType, another DataType, or DDL like 'a int, b array<string>' ({reason})"
+        raise ConfigError([ConfigProblem(what, wanted, problem)]) from cause
+
+
+def read_column(what: str, serde: Serde, wanted: sql.DataType | None) -> ReadColumn:
+    """The column of a serde's objects: of structured ones in the type that is wanted, or, for None, their JSON as text.
+
+    Raises ConfigError for a type that cannot be had, naming `what`.
+    """
+    plain = next((made for kind, made in _PLAIN if isinstance(serde, kind)), None)
+    if plain is not None:
+        if wanted not in {None, plain}:
+            problem = f"the serde makes {plain.simpleString()}; leave the schema out"
+            raise ConfigError([ConfigProblem(what, wanted.simpleString(), problem)])
+        if isinstance(serde, UUIDSerde):
+            return ReadColumn(plain, lambda data: str(serde.from_bytes(data)))
+        return ReadColumn(plain, serde.from_bytes)
+    if wanted is None:
+        return ReadColumn(sql.StringType(), _as_json_text(serde))
+    return ReadColumn(wanted, _converted(serde, wanted))
+
+
+def _as_json_text(serde: Serde) -> Callable[[bytes], str]:
+    def of_json(data: bytes) -> str:
+        serde.from_bytes(data)
+        return data.decode()
+
+    return of_json if isinstance(serde, JsonSerde) else lambda data: as_json(serde.from_bytes(data))
+
+
+def _converted(serde: Serde, wanted: sql.DataType) -> Callable[[bytes], Any]:
+    convert, from_bytes = conversion(wanted), serde.from_bytes
+
+    def read(data: bytes) -> Any:
+        value = from_bytes(data)
+        if value is None:
+            return None
+        try:
+            return convert(value)
+        except SerdeError as cause:
+            raise SerdeError(f"at {cause}".replace("at : ", "", 1)) from None
+
+    return read
+
+
+def written(what: str, serde: Serde, given: sql.DataType) -> Callable[[Any], Any]:
+    """What makes the serde's objects of a column's values. Structured ones come from a structured column, or from a string
+    column as JSON text. Raises ConfigError, naming `what`, for a column that the serde does not take."""
+    kind = next((kind for kind, _ in _PLAIN if isinstance(serde, kind)), None)
+    if kind is None:
+        return _from_json_text if isinstance(given, sql.StringType) else plain_object
+    if not isinstance(given, _TAKEN[kind]):
+        allowed = " or ".join(taken().simpleString() for taken in _TAKEN[kind])
+        raise ConfigError([ConfigProblem(what, given.simpleString(), f"must be {allowed} for its serde")])
+    if kind is UUIDSerde:
+        return uuid.UUID
+    return plain_object
+
+
+def plain_object(value: Any) -> Any:
+    """A column's value as dicts, lists and bytes."""
+    if isinstance(value, Row):
+        return {name: plain_object(held) for name, held in zip(value.__fields__, value, strict=True)}
+    if isinstance(value, dict):
+        return {name: plain_object(held) for name, held in value.items()}
+    if isinstance(value, list):
+        return list(map(plain_object, value))
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+def _from_json_text(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as cause:
+        raise SerdeError(f"a string column is taken for JSON text, which {text!r:.100} is not ({cause})") from None

@@ -1,0 +1,139 @@
+"""A store as a DataFrame."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as sql
+
+from samzapy.clock import SYSTEM_CLOCK
+from samzapy.config.job import JobConfig
+from samzapy.config.stores import StoreConfig
+from samzapy.container.job_records import open_job
+from samzapy.dataframe.columns import parse_schema
+from samzapy.dataframe.job import Job, TravellingJob, checked_job, on_this_machine, spark_context
+from samzapy.dataframe.parts import PURPOSE, ChangelogPart, LocalPart, StorePart
+from samzapy.dataframe.rows import RowReader, Wanted
+from samzapy.dataframe.tasks import job_tasks
+from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.storage.inspection import ChangelogReader, local_directories, store_of
+from samzapy.system.clients import job_clients
+
+_SOURCES = ("changelog", "local")
+
+
+def read_store(
+    spark: SparkSession,
+    job: Job,
+    store: str,
+    schema: str | sql.DataType | None = None,
+    *,
+    key_schema: str | sql.DataType | None = None,
+    columns: Sequence[str] = ("key", "value"),
+    source: str | None = None,
+    folder: Path | str | None = None,
+) -> DataFrame:
+    """The committed contents of a job's store, one row a key and task; the job may be running.
+
+    `job` is the path of its file, its flat pairs, or what `load_job` made. A task's keys are its own, so the same key may be
+    in several tasks.
+
+    Types follow the serdes: string and uuid give string, long bigint, integer int, double double, bytes binary.
+    Structured ones (json, msgpack, your own) give what `schema` (values) and `key_schema` (keys) ask for: a DataType or
+    DDL, as in `"flights bigint, delay array<bigint>"`; a struct's fields are found by name, and what does not fit is an
+    error. Without a schema they give JSON as text; so does what an engine of its own encodes, as `samzapy store` shows it.
+    `columns`: some of partition (the changelog's), task, key, value.
+
+    `source`: `"changelog"` (default, if the store has one) or `"local"`.
+
+    - changelog: each partition is read by one Spark task, up to the end it has at this call; committed records only, the
+      last one of each key, no tombstones, nothing that has expired. Frames are lazy and read anew by each action: of what
+      is overwritten after this call a compaction may drop what was there, so `cache()` what is used for long. A task takes
+      up to `stores.X.restore.max.bytes` of memory; more than 1,000 records go through files in its temporary folder.
+    - local: the files of the job's tasks on this machine, as their last flush left them, a Spark task each; for a `local`
+      master only. `folder` is where stores are (default: the job's), or one task's store.
+
+    With pandas and pyarrow (`pip install 'samzapy[dataframe]'`) rows go to Spark by Arrow, else one by one.
+
+    Raises ConfigError for an unknown store, column, schema or source, UnknownStream for a changelog that does not exist. The
+    frame's actions raise what Spark makes of a SerdeError that names stream[partition]@offset.
+    """
+    context = spark_context(spark)
+    config = checked_job(job)
+    found = store_of(config, store)
+    wanted = Wanted(tuple(columns), parse_schema("key_schema", key_schema), parse_schema("schema", schema))
+    frame_schema = wanted.frame_schema(wanted.of(config, found))
+    parts = _parts(context, config, found, source, None if folder is None else Path(folder))
+    tasks = _tasks(config) if "task" in columns else {}
+    reader = RowReader(TravellingJob.of(config, context), store, wanted, parts, tasks)
+    with _without_talk_of_pandas():
+        if _by_arrow():
+            numbers = spark.range(0, len(parts), 1, len(parts))
+            return numbers.mapInArrow(partial(reader.batches, frame_schema), frame_schema)
+    rows = context.parallelize(range(len(parts)), len(parts)).mapPartitions(reader.rows)
+    return spark.createDataFrame(rows, frame_schema, verifySchema=False)
+
+
+def _parts(
+    context: SparkContext, config: JobConfig, store: StoreConfig, source: str | None, folder: Path | None
+) -> list[StorePart]:
+    source = source or ("changelog" if store.changelog is not None and folder is None else "local")
+    if source not in _SOURCES:
+        raise ConfigError([ConfigProblem("source", source, f"expected {' or '.join(_SOURCES)}")])
+    if source == "local":
+        return _local_parts(context, config, store, folder)
+    if folder is not None:
+        raise ConfigError([ConfigProblem("folder", str(folder), "is for source='local'; leave it out")])
+    if store.changelog is None:
+        message = "is required to read the store from elsewhere; source='local' reads its files"
+        raise ConfigError([ConfigProblem(f"stores.{store.name}.changelog", None, message)])
+    with closing(job_clients(config, PURPOSE)) as clients:
+        ends = ChangelogReader(clients.admin, clients.consumer, SYSTEM_CLOCK, Path()).ends(store, [])
+    return [ChangelogPart(ssp, log) for ssp, log in sorted(ends.items())]
+
+
+def _local_parts(context: SparkContext, config: JobConfig, store: StoreConfig, folder: Path | None) -> list[StorePart]:
+    if not on_this_machine(context):
+        message = "source='local' reads files of this machine; expected a local[...] or local-cluster[...] master"
+        raise ConfigError([ConfigProblem("spark.master", context.master, message)])
+    base = config.logged_store_base_dir if store.changelog is not None else config.non_logged_store_base_dir
+    directories = local_directories(config, store.name, folder or base)
+    return [LocalPart(os.path.abspath(directory)) for directory in directories]  # noqa: PTH100  # text for the wire
+
+
+def _tasks(config: JobConfig) -> dict[int, str]:
+    with open_job(config, PURPOSE) as (clients, checkpoints):
+        known = checkpoints.read_changelog_partitions()
+        if known:
+            return {partition: task for task, partition in known.items()}
+        return job_tasks(config, clients, checkpoints).names
+
+
+def _by_arrow() -> bool:
+    """Whether Spark finds pandas and pyarrow, both recent enough for it."""
+    from pyspark.sql.pandas.utils import (  # noqa: PLC0415  # looks for them when it is imported
+        require_minimum_pandas_version,
+        require_minimum_pyarrow_version,
+    )
+
+    try:
+        require_minimum_pandas_version()
+        require_minimum_pyarrow_version()
+    except ImportError:
+        return False
+    return True
+
+
+@contextmanager
+def _without_talk_of_pandas() -> Iterator[None]:
+    """Pyspark complains about the version of a pandas that no row of ours meets."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+        yield

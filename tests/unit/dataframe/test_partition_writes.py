@@ -1,0 +1,224 @@
+"""Rows on their way into a changelog partition; the functions that Spark would call, called here."""
+
+from contextlib import closing
+from datetime import datetime, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from job_files import TASKS, JobFolder, number
+from pyspark.sql import Row
+from pyspark.sql import types as sql
+
+from samzapy.api.checkpoint import JobRun
+from samzapy.container.job_records import open_job
+from samzapy.dataframe.job import TravellingJob
+from samzapy.dataframe.partition_writer import PartitionWriter, PartitionWritten, merged, writer_id
+from samzapy.dataframe.records import FrameColumns, RecordMaker, last_of_each
+from samzapy.dataframe.tasks import KeyPlacement
+from samzapy.errors import ConfigError, JobTakenOver, ProducerFenced, SerdeError, StoreRefused
+from samzapy.system.local import LocalSystemFactory
+from samzapy.verify.workload import partition_of
+
+NO_ORDER = (False, None)
+
+
+def frame(**columns: sql.DataType) -> sql.StructType:
+    types = {"key": sql.StringType(), "value": sql.LongType(), **columns}
+    return sql.StructType([sql.StructField(name, kind) for name, kind in types.items()])
+
+
+def maker(job: JobFolder, schema=None, place_by=None, order_by=None, limit=None) -> RecordMaker:
+    columns = FrameColumns.of(schema or frame(), place_by, order_by)
+    placement = KeyPlacement((0, 1)) if place_by is None else None
+    return RecordMaker(TravellingJob(job.keys, None), "counts", columns, TASKS, placement, limit)
+
+
+def own(job: JobFolder, run_id: str) -> None:
+    with open_job(job.config, "test") as (_, checkpoints):
+        checkpoints.start()
+        checkpoints.write_owner(JobRun(run_id, 0, "here", 0))
+
+
+def writer(job: JobFolder, run_id="us", *, overwrite=False) -> PartitionWriter:
+    return PartitionWriter(TravellingJob(job.keys, None), "counts", TASKS, run_id, overwrite, 60_000)
+
+
+def records(*pairs, partition=0):
+    return [((partition, key, NO_ORDER), value) for key, value in sorted(pairs)]
+
+
+def test_a_rows_key_and_value_are_serialized_and_placed_by_the_hash_of_the_key(job):
+    rows = [("/a", 1), ("/b", -2)]
+    expected = [((partition_of(key.encode(), 2), key.encode(), NO_ORDER), number(value)) for key, value in rows]
+    assert list(maker(job).records(rows)) == expected
+
+
+def test_a_column_places_a_row_by_the_tasks_name_or_by_the_changelogs_partition(job):
+    by_task = maker(job, frame(at=sql.StringType()), place_by="at")
+    assert [key[0] for key, _ in by_task.records([("/a", 1, "Partition 1"), ("/a", 1, "Partition 0")])] == [1, 0]
+    by_number = maker(job, frame(at=sql.IntegerType()), place_by="at")
+    assert [key[0] for key, _ in by_number.records([("/a", 1, 1)])] == [1]
+    with pytest.raises(StoreRefused) as refused:
+        list(by_task.records([("/a", 1, "Partition 2")]))
+    assert str(refused.value) == (
+        "store 'counts': key '/a': at is 'Partition 2', expected one of Partition 0, Partition 1"
+    )
+    with pytest.raises(StoreRefused, match="key '/a': at is None, expected one of 0, 1"):
+        list(by_number.records([("/a", 1, None)]))
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ((None, 1), "store 'counts': key is null; leave such rows out"),
+        (("/a", None), "store 'counts': value of key '/a' is null; leave such rows out"),
+    ],
+)
+def test_a_null_is_refused(job, row, message):
+    with pytest.raises(StoreRefused) as refused:
+        list(maker(job).records([row]))
+    assert str(refused.value) == message
+
+
+def test_what_the_serde_does_not_take_is_named_by_its_key(tmp_path):
+    job = JobFolder(tmp_path, **{"stores.counts.msg.serde": "integer"})
+    with pytest.raises(SerdeError, match=r"store 'counts': value of key '/a': integer serde takes .*, got 2147483648"):
+        list(maker(job).records([("/a", 2**31)]))
+
+
+def test_a_record_larger_than_the_changelog_takes_is_refused_before_anything_is_written(job):
+    with pytest.raises(StoreRefused) as refused:
+        list(maker(job, limit=9).records([("/a", 1)]))
+    assert str(refused.value) == "store 'counts': key '/a': record of 10 B > max.message.bytes 9 of the changelog"
+
+
+def test_a_struct_becomes_the_objects_json(tmp_path):
+    job = JobFolder(tmp_path, **{"stores.counts.msg.serde": "json"})
+    kind = sql.StructType([sql.StructField("n", sql.LongType()), sql.StructField("at", sql.TimestampType())])
+    at = datetime(2013, 1, 1, tzinfo=timezone.utc)
+    (found,) = maker(job, frame(value=kind)).records([("/a", Row(n=1, at=at))])
+    assert found[1] == b'{"n":1,"at":"2013-01-01T00:00:00+00:00"}'
+
+
+def test_a_frame_that_lacks_a_column_or_has_one_of_a_wrong_type_is_refused(job):
+    with pytest.raises(ConfigError, match="df: no such column; the frame has key, value, got 'at'"):
+        FrameColumns.of(frame(), None, "at")
+    with pytest.raises(ConfigError, match=r"place_by at: must be a whole number .* or a string .*, got 'double'"):
+        FrameColumns.of(frame(at=sql.DoubleType()), "at", None)
+    with pytest.raises(ConfigError, match=r"df.value: must be tinyint or smallint or int or bigint .*, got 'string'"):
+        maker(job, frame(value=sql.StringType())).check(job.config, job.config.stores["counts"])
+
+
+def test_a_key_that_occurs_twice_needs_an_order_and_its_greatest_row_counts(job):
+    first = [((0, b"/a", (True, 1)), b"1"), ((0, b"/a", (True, 2)), b"2"), ((0, b"/b", NO_ORDER), b"3")]
+    assert list(last_of_each("counts", sorted(first))) == [(b"/a", b"2"), (b"/b", b"3")]
+    with pytest.raises(StoreRefused, match="store 'counts': key b'/a' is in the frame twice; say order_by"):
+        list(last_of_each("counts", [((0, b"/a", NO_ORDER), b"1"), ((0, b"/a", NO_ORDER), b"1")]))
+    with pytest.raises(StoreRefused, match="key b'/a' is in the frame twice with the same order 2"):
+        list(last_of_each("counts", [((0, b"/a", (True, 2)), b"1"), ((0, b"/a", (True, 2)), b"2")]))
+    with_order = maker(job, frame(at=sql.LongType()), order_by="at")
+    orders = [key[2] for key, _ in with_order.records([("/a", 1, 5), ("/a", 2, None)])]
+    assert orders == [(True, 5), NO_ORDER]
+    assert sorted(orders) == [NO_ORDER, (True, 5)]
+
+
+entries = st.dictionaries(st.binary(max_size=2), st.binary(max_size=2))
+
+
+@given(new=entries, old=st.sets(st.binary(max_size=2)))
+def test_after_an_overwrite_the_log_folds_to_the_frame_and_nothing_is_deleted_in_vain(new, old):
+    changes = list(merged(sorted(new.items()), sorted(old)))
+    state = dict.fromkeys(old, b"old") | dict(changes)
+    assert {key: value for key, value in state.items() if value is not None} == new
+    assert sorted(key for key, value in changes if value is None) == sorted(old - new.keys())
+    assert [key for key, _ in changes] == sorted(key for key, _ in changes)
+
+
+def test_a_partition_is_written_in_one_transaction_with_the_offset_of_its_last_record(job):
+    own(job, "us")
+    pairs = [(b"/%05d" % n, number(n)) for n in range(12_000)]
+    (written,) = writer(job).write(1, records(*pairs, partition=1))
+    assert job.committed(1) == pairs
+    assert written == PartitionWritten(1, 12_000, 0, job.log(1).upcoming - 1)
+    assert list(writer(job).write(0, [])) == [PartitionWritten(0, 0, 0, -1)]
+
+
+def test_an_overwrite_deletes_what_the_frame_has_not(job):
+    own(job, "us")
+    job.append(0, (b"/a", number(1)), (b"/b", number(2)), (b"/gone", None), (b"/z", number(3)))
+    (written,) = writer(job, overwrite=True).write(0, records((b"/b", number(9)), (b"/c", number(4))))
+    assert job.committed(0)[4:] == [(b"/a", None), (b"/b", number(9)), (b"/c", number(4)), (b"/z", None)]
+    assert (written.records, written.tombstones) == (2, 2)
+
+
+def test_an_attempt_that_fails_leaves_nothing_visible_and_the_next_one_does_not_wait_for_it(job):
+    own(job, "us")
+
+    def failing():
+        yield from records(*((b"/%05d" % n, number(n)) for n in range(11_000)))
+        raise OSError("the executor's disk is full")
+
+    with pytest.raises(OSError, match="disk"):
+        list(writer(job).write(0, failing()))
+    assert job.log(0).upcoming >= 10_000, "the attempt had begun to write"
+    (written,) = writer(job).write(0, records((b"/a", number(1))))
+    assert job.committed(0) == [(b"/a", number(1))]
+    assert written.records == 1
+
+
+def test_an_attempt_that_is_repeated_after_its_commit_changes_nothing_in_what_the_log_says(job):
+    own(job, "us")
+    for _ in range(2):
+        list(writer(job).write(0, records((b"/a", number(1)), (b"/b", number(2)))))
+    assert dict(job.committed(0)) == {b"/a": number(1), b"/b": number(2)}
+
+
+def test_an_earlier_attempt_that_goes_on_is_fenced(job):
+    own(job, "us")
+
+    def slow():
+        yield from records(*((b"/%05d" % n, number(n)) for n in range(6_000)))
+        list(writer(job).write(0, records((b"/a", number(1)))))
+        yield from records(*((b"/1%05d" % n, number(n)) for n in range(6_000)))
+
+    with pytest.raises(ProducerFenced, match=writer_id(job.config, 0)):
+        list(writer(job).write(0, slow()))
+    assert job.committed(0) == [(b"/a", number(1))]
+
+
+class MeanwhileFactory(LocalSystemFactory):
+    """Before a transactional id is taken over, something happens."""
+
+    happens = staticmethod(lambda: None)
+
+    def producer(self, settings, client_id, transactional_id=None, timeout_ms=60_000):
+        made = super().producer(settings, client_id, transactional_id, timeout_ms)
+        if transactional_id is not None:
+            take_over = made.init_transactions
+            made.init_transactions = lambda: (self.happens(), take_over())
+        return made
+
+
+def test_a_run_that_registers_between_the_look_at_the_owner_and_the_take_over_wins(tmp_path, monkeypatch):
+    job = JobFolder(tmp_path, **{"systems.local.samza.factory": f"{__name__}:MeanwhileFactory"})
+    job.create_log()
+    own(job, "us")
+    monkeypatch.setattr(MeanwhileFactory, "happens", staticmethod(lambda: own(job, "a run")))
+    with pytest.raises(JobTakenOver):
+        list(writer(job).write(0, records((b"/a", number(1)))))
+    assert job.log(0).upcoming == 0
+    job.admin.close()
+
+
+def test_once_a_run_of_the_job_has_started_nothing_is_written_and_the_run_is_not_fenced(job):
+    own(job, "us")
+    own(job, "a run")
+    with closing(job.factory.producer(job.settings, "run", writer_id(job.config, 0))) as producer:
+        producer.init_transactions()
+        producer.begin()
+        with pytest.raises(JobTakenOver):
+            list(writer(job).write(0, records((b"/a", number(1)))))
+        producer.send_changes("counts-log", 0, [(b"/run", number(7))])
+        producer.commit()
+    assert job.committed(0) == [(b"/run", number(7))]
