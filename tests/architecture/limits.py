@@ -14,10 +14,9 @@ ENTRIES = 14
 SHORT_LINES = 60
 
 LARGE_FOLDERS = {
-    "samzapy": 30,
+    "samzapy": 32,
     "samzapy/api": 22,
     "samzapy/bench/store": 18,
-    "samzapy/cli": 30,
     "samzapy/config": 41,
     "samzapy/container": 46,
     "samzapy/examples": 15,

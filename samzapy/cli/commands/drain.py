@@ -6,17 +6,17 @@ from pathlib import Path
 
 import click
 
-from samzapy.cli.pairs import pairs
+from samzapy.cli.options import JOB, OVERRIDES, pairs
 
 
 @click.command()
-@click.argument("job", type=click.Path(path_type=Path), metavar="JOB.properties")
-@click.option("--config", "-c", "texts", multiple=True, metavar="KEY=VALUE", help="Override a key of the job file.")
+@JOB
+@OVERRIDES
 @click.option("--no-wait", is_flag=True, help="Ask only.")
 @click.option(
     "--timeout", type=click.FloatRange(0), default=600.0, show_default=True, help="Seconds to wait for the end."
 )
-def drain(job: Path, texts: tuple[str, ...], *, no_wait: bool, timeout: float) -> None:
+def drain(job: Path, overrides: tuple[str, ...], *, no_wait: bool, timeout: float) -> None:
     """Let a running job process what its inputs hold now, tell its tasks (on_drain), commit and stop.
 
     The job may run anywhere that uses the same checkpoints; its driver looks for the request three times a lease.
@@ -27,7 +27,7 @@ def drain(job: Path, texts: tuple[str, ...], *, no_wait: bool, timeout: float) -
     from samzapy.config.loader import load_job
     from samzapy.errors import EnvironmentFailure
 
-    config = load_job(job, pairs(texts))
+    config = load_job(job, pairs(overrides))
     run = ask_to_drain(config)
     click.echo(f"asked {describe_run(run)} to drain", err=True)
     if no_wait:

@@ -1,4 +1,4 @@
-"""A new project: its files, and its streams with something in them."""
+"""`samzapy init`: create a project that runs, as a start for one's own."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from string import Template
+
+import click
 
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, StreamSpec
@@ -30,6 +32,32 @@ _FILES = {
 }
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _PARTITIONS = 2
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--dir",
+    "parent",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    default=Path(),
+    help="Where the project's folder is made; default here.",
+)
+def init(name: str, parent: Path) -> None:
+    """Create the folder NAME with a task, its job file, its tests and some input.
+
+    NAME becomes the task's module, so it is 1 to 40 of a-z 0-9 _, and no module that Python has already. Nothing that
+    exists is overwritten.
+    """
+    folder, messages = create_project(name, parent)
+    click.echo(f"created {folder}, with {messages} messages in local.{name}-input; now:")
+    for command in (
+        f"cd {folder}",
+        "pytest",
+        f"samzapy run {name}.properties --until-end",
+        f"samzapy topic read local.{name}-counts --job {name}.properties",
+    ):
+        click.echo(f"  {command}")
 
 
 def create_project(name: str, parent: Path) -> tuple[Path, int]:

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 
 import click
 
-from samzapy.cli.job_argument import of_job
+from samzapy.cli.options import of_job
 from samzapy.cli.output import table
 from samzapy.config.job import JobConfig
 from samzapy.job.model import JobModel

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from samzapy.cli.pairs import pairs
+from samzapy.cli.options import JOB, OVERRIDES, pairs
 from samzapy.cli.progress import RunDisplay, summary
 
 
@@ -29,8 +29,8 @@ class RunFlags:
 
 
 @click.command()
-@click.argument("job", type=click.Path(path_type=Path), metavar="JOB.properties")
-@click.option("--config", "-c", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the job file.")
+@JOB
+@OVERRIDES
 @click.option("--master", metavar="URL", help="Spark master (job.spark.master); default local[N,4], N the containers.")
 @click.option("--runner", type=click.Choice(["spark", "local"]), default="spark", show_default=True, help="Where.")
 @click.option("--until-end", is_flag=True, help="Stop at the ends the inputs have now.")

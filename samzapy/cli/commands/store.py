@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import click
 
 from samzapy.admin.store_queries import Question, StoreEntries, store_entries
-from samzapy.cli.bars import Bars
-from samzapy.cli.output import table
-from samzapy.cli.pairs import pairs
+from samzapy.cli.options import JOB, OVERRIDES, pairs
+from samzapy.cli.output import Bars, table
 from samzapy.errors import EnvironmentFailure, SamzapyError
 from samzapy.storage.inspection import Entry
 
@@ -34,9 +33,9 @@ _FORMATS = click.Choice(["json", "text"])
 def _question(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the arguments and options that name a store and where to read it; the command gets them as `question`."""
 
-    @click.argument("job", type=click.Path(path_type=Path), metavar="JOB.properties")
+    @JOB
     @click.argument("store", metavar="STORE")
-    @click.option("--config", "-c", "texts", multiple=True, metavar="KEY=VALUE", help="Override a key of the job file.")
+    @OVERRIDES
     @click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this one; repeatable.")
     @click.option(
         "--local",
@@ -49,7 +48,7 @@ def _question(command: Callable[..., None]) -> Callable[..., None]:
         *args: Any,
         job: Path,
         store: str,
-        texts: tuple[str, ...],
+        overrides: tuple[str, ...],
         partitions: tuple[int, ...],
         local: Path | None,
         **options: Any,
@@ -59,7 +58,7 @@ def _question(command: Callable[..., None]) -> Callable[..., None]:
         if partitions and local is not None:
             message = "--partition is for the changelog; with --local, name the folder of one task's store"
             raise click.UsageError(message)
-        config = load_job(job, pairs(texts))
+        config = load_job(job, pairs(overrides))
         command(*args, question=Question(config, store, partitions, local), **options)
 
     return with_question
@@ -164,12 +163,12 @@ def export(question: Question, file: Path, shape: str | None, *, overwrite: bool
 
 
 @store.command()
-@click.argument("job", type=click.Path(path_type=Path), metavar="JOB.properties")
+@JOB
 @click.argument("store", metavar="STORE")
 @click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
-@click.option("--config", "-c", "texts", multiple=True, metavar="KEY=VALUE", help="Override a key of the job file.")
+@OVERRIDES
 @click.option("--task", "tasks", multiple=True, metavar="NAME", help="Only this task's part; repeatable.")
-def rebuild(job: Path, store: str, directory: Path, texts: tuple[str, ...], tasks: tuple[str, ...]) -> None:
+def rebuild(job: Path, store: str, directory: Path, overrides: tuple[str, ...], tasks: tuple[str, ...]) -> None:
     """Restore a local store from its changelog into DIR, as a start of the job would.
 
     DIR can then become job.logged.store.base.dir: the next start of the job uses it, and reads only newer records. If DIR
@@ -178,7 +177,7 @@ def rebuild(job: Path, store: str, directory: Path, texts: tuple[str, ...], task
     from samzapy.admin.store_rebuild import rebuild_store
     from samzapy.config.loader import load_job
 
-    config = load_job(job, pairs(texts))
+    config = load_job(job, pairs(overrides))
     with Bars("records") as bars:
         results = rebuild_store(config, store, directory, tasks, bars)
     rows = [(task, f"{found.records:,}", f"{found.seconds:.2f}", path) for task, (found, path) in results.items()]
@@ -186,11 +185,11 @@ def rebuild(job: Path, store: str, directory: Path, texts: tuple[str, ...], task
 
 
 @store.command()
-@click.argument("job", type=click.Path(path_type=Path), metavar="JOB.properties")
+@JOB
 @click.argument("stores", nargs=-1, metavar="[STORE]...")
-@click.option("--config", "-c", "texts", multiple=True, metavar="KEY=VALUE", help="Override a key of the job file.")
+@OVERRIDES
 @click.option("--take-over", is_flag=True, help="Also if a run that cannot be seen from here may be going on.")
-def adopt(job: Path, stores: tuple[str, ...], texts: tuple[str, ...], *, take_over: bool) -> None:
+def adopt(job: Path, stores: tuple[str, ...], overrides: tuple[str, ...], *, take_over: bool) -> None:
     """Make all records that the changelogs of STOREs hold now the job's own state (without STOREs: of all stores).
 
     A job refuses to start on a changelog with records that it has not written, such as those of a job file that was
@@ -199,6 +198,6 @@ def adopt(job: Path, stores: tuple[str, ...], texts: tuple[str, ...], *, take_ov
     from samzapy.admin.adoption import adopt as adopt_records
     from samzapy.config.loader import load_job
 
-    for name, ends in adopt_records(load_job(job, pairs(texts)), stores, take_over=take_over).items():
+    for name, ends in adopt_records(load_job(job, pairs(overrides)), stores, take_over=take_over).items():
         places = ", ".join(f"[{partition}]@{end}" for partition, end in sorted(ends.items()))
         click.echo(f"{name}: all records of its changelog before {places} are state of this job now")

@@ -14,8 +14,8 @@ from samzapy.admin.literals import Literal
 from samzapy.admin.streams import Range, Record, records, stream_admin, stream_producer
 from samzapy.api.stream import SystemStream
 from samzapy.cli.addressing import Addressing, addressed, stream_address
+from samzapy.cli.options import pairs
 from samzapy.cli.output import table
-from samzapy.cli.pairs import pairs
 from samzapy.config.job import JobConfig
 from samzapy.errors import EnvironmentFailure, SerdeError, UnknownStream
 

@@ -13,7 +13,7 @@ import click
 from samzapy.admin.positions import JobPositions, Move, Moved, move_positions, read_positions
 from samzapy.admin.running import NO_DRIVER, describe_run, look_for_run
 from samzapy.checkpoint.offsets import Target
-from samzapy.cli.job_argument import of_job
+from samzapy.cli.options import of_job
 from samzapy.cli.output import table, warn
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.clocks import as_text

@@ -9,15 +9,10 @@ from typing import Any
 import click
 from rich.console import Console
 
+from samzapy.cli.options import JOB, OVERRIDES, pairs
 from samzapy.cli.output import table, warn
-from samzapy.cli.pairs import pairs
 from samzapy.config.job import JobConfig
 from samzapy.errors import SamzapyError
-
-_JOB = click.argument("job", type=click.Path(path_type=Path), metavar="JOB.properties")
-_CONFIG = click.option(
-    "--config", "-c", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the job file."
-)
 
 
 class _Percent(click.ParamType[float]):
@@ -44,8 +39,8 @@ def bench() -> None:
 
 
 @bench.command()
-@_JOB
-@_CONFIG
+@JOB
+@OVERRIDES
 @click.option("--runner", type=click.Choice(["local", "spark"]), default="local", show_default=True, help="Where.")
 @click.option("--repeat", type=click.IntRange(1, 100), default=1, show_default=True, help="Runs, one after the other.")
 @click.option("--json", "as_json", is_flag=True, help="Print the measurements as JSON.")
@@ -77,8 +72,8 @@ def _own(config: JobConfig, number: int) -> dict[str, str]:
 
 
 @bench.command()
-@_JOB
-@_CONFIG
+@JOB
+@OVERRIDES
 @click.option("--count", type=click.IntRange(1), default=1_000_000, show_default=True, help="Events to write.")
 @click.option("--keys", type=click.IntRange(1), default=100_000, show_default=True, help="Users they are about.")
 @click.option("--exponent", type=float, default=1.1, show_default=True, help="Of Zipf's law.")

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from samzapy.api.task import AnyTask
+from samzapy.cli.options import JOB, OVERRIDES, pairs
 from samzapy.cli.output import table, warn
-from samzapy.cli.pairs import pairs
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
@@ -18,12 +18,12 @@ from samzapy.job.model import JobModel
 
 
 @click.command()
-@click.argument("job", type=click.Path(path_type=Path), metavar="JOB.properties")
-@click.option("--config", "-c", "texts", multiple=True, metavar="KEY=VALUE", help="Override a key of the job file.")
+@JOB
+@OVERRIDES
 @click.option("--strict", is_flag=True, help="Refuse unknown keys, and keys set twice.")
 @click.option("--show", is_flag=True, help="List every key in force, defaults included.")
 @click.option("--offline", is_flag=True, help="Ask no system: leaves the job model out.")
-def check(job: Path, texts: tuple[str, ...], *, strict: bool, show: bool, offline: bool) -> None:
+def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, offline: bool) -> None:
     """Show what a job file means, and everything that is wrong with it.
 
     Reads the file, imports the task class, and asks the systems how many partitions the inputs have. Starts nothing,
@@ -38,7 +38,7 @@ def check(job: Path, texts: tuple[str, ...], *, strict: bool, show: bool, offlin
     from samzapy.storage.engines import load_engines
     from samzapy.system.factories import has_transactions
 
-    config = load_job(job, pairs(texts), strict=strict)
+    config = load_job(job, pairs(overrides), strict=strict)
     for warning in config.warnings:
         warn(warning)
     add_import_paths(config.spark.py_files)
