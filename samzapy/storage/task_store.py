@@ -144,7 +144,7 @@ class TaskStore:
     @property
     def has_records(self) -> bool:
         """Whether a commit has anything to send for this store."""
-        return bool(self.stack.uncommitted.changes) or self.stack.access_log is not None
+        return bool(self.stack.uncommitted.changes) or self.stack.store.logs_calls
 
     def send_changes(self, producer: SystemProducer) -> None:
         """Queue one changelog record per changed key, and the access log's records."""
@@ -152,14 +152,13 @@ class TaskStore:
         if changelog is None:
             return
         changes = self.stack.uncommitted.changes
-        if changes and self.stack.sweep is not None:
+        if changes and self.identity.stamped:
             producer.send(_timed_records(changelog, changes))
         elif changes:
             producer.send_changes(changelog.stream, changelog.partition, changes.items())
-        if self.stack.access_log is not None:
+        if calls := self.stack.store.take_calls():
             stream = access_log_stream(changelog.system_stream).stream
-            if calls := self.stack.access_log.take():
-                producer.send([OutgoingRecord(stream, key, value, changelog.partition) for key, value in calls])
+            producer.send([OutgoingRecord(stream, key, value, changelog.partition) for key, value in calls])
 
     def acknowledged_offset(self, producer: SystemProducer) -> int:
         """The changelog offset of this commit: the last acknowledged record's, or the one before if nothing changed."""
@@ -215,10 +214,8 @@ class TaskStore:
 
     def _with_expired(self, changes: Changes) -> Changes:
         """The changes, and the removal of some entries that have expired: no record says that, each side can tell."""
-        sweep = self.stack.sweep
-        if sweep is None:
-            return changes
-        return {**sweep.next_expired(len(changes)), **changes}
+        expired = self.stack.store.sweep(len(changes))
+        return {**expired, **changes} if expired else changes
 
     def flush_if_due(self) -> None:
         """Flush what is so much or so old that it would take long to read it again after a kill."""

@@ -23,6 +23,5 @@ LARGE_FOLDERS = {
     "samzapy/examples": 15,
     "samzapy/runner": 19,
     "samzapy/runner/spark": 19,
-    "samzapy/storage/kv": 15,
     "samzapy/verify": 25,
 }
