@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint.adopted import Adopted
-from samzapy.checkpoint.target import Positions
+from samzapy.checkpoint.offsets import Positions
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig

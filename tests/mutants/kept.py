@@ -152,8 +152,8 @@ _INPUTS = (
     ),
     Mutant(
         "samzapy/container/run_loop.py",
-        "        return (self._stopping or self._should_stop()) and self._commits.possible\n",
-        "        return self._stopping or self._should_stop()\n",
+        "        return (self.stopping or self.should_stop()) and self.commits.possible\n",
+        "        return self.stopping or self.should_stop()\n",
         (_ROWS_BY_TIME + "::test_a_run_that_ends_after_any_row_leaves_the_others_to_the_next",),
     ),
     Mutant(
@@ -258,15 +258,15 @@ _LOOP = (
         ("tests/unit/container/test_container.py",),
     ),
     Mutant(
-        "samzapy/container/run_loop.py",
-        "            if task.over_budget():\n                self.commit()\n            if done",
+        "samzapy/container/synchronous.py",
+        "            if task.over_budget():\n                loop.commit()\n            if done",
         "            if done",
         ("tests/unit/container/test_container.py",),
     ),
     Mutant(
-        "samzapy/container/run_loop.py",
-        "            if task.requests.pending:\n                self._obey(task)\n            self._fire",
-        "            self._fire",
+        "samzapy/container/synchronous.py",
+        "            if task.requests.pending:\n                loop.obey(task)\n            loop.fire",
+        "            loop.fire",
         ("tests/unit/container/test_container.py",),
     ),
     Mutant(
@@ -395,8 +395,8 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "samzapy/checkpoint/codec.py",
-        '    with _named(where, "not a checkpoint", value):\n        data = parsed(value)\n        check_format(data, FORMAT)\n',
-        '    with _named(where, "not a checkpoint", value):\n        data = parsed(value)\n',
+        "decode_json(_Checkpoint, value, FORMAT)",
+        "decode_json(_Checkpoint, value)",
         ("tests/unit/checkpoint",),
     ),
     Mutant(
