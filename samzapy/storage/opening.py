@@ -34,7 +34,6 @@ from samzapy.storage.local.files import LocalStore, LocalStores, take_over_stand
 from samzapy.storage.local.marker import Acceptance, StoreIdentity
 from samzapy.storage.side_inputs import SourcePlan, SourceTask, StoreFilling
 from samzapy.storage.task_store import TaskStore
-from samzapy.storage.views.engine import changes_in_place, view_of
 
 #: Of a changelog that is followed: larger than any offset.
 _NO_END = 2**63 - 1
@@ -287,14 +286,14 @@ class StoreOpener:
         config, factory = store.config, self._engines[store.config.name]
         settings = EngineSettings(config.name, config.properties, self._task.tasks_in_container)
         key_serde, msg_serde = entry_serdes(config, factory, settings, self._serdes)
-        if changes_in_place(factory) and not self._config.task.errors.policies[Stage.PROCESS].only_fails:
+        if factory.changes_in_place and not self._config.task.errors.policies[Stage.PROCESS].only_fails:
             # What a failed message changed is undone by putting back what was there, which must then be unchanged.
             config = replace(config, object_cache_mode="copy")
         end = None if store.ssp is None else ChangelogEnd(config.name, store.ssp, store.bound, consumer_of)
         origin = None if store.ssp is None else ChangelogOrigin(store.ssp, self._admin_of, consumer_of, self._clock)
         stack = build_stack(config, store.engine, key_serde, msg_serde, store.max_record_bytes, self._clock, origin)
         offset = max(store.bound, store.start) - 1
-        view = view_of(factory, settings)
+        view = (lambda entries: factory.view(entries, settings)) if factory.has_view else None
         return TaskStore(
             stack,
             store.engine,
