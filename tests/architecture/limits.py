@@ -20,8 +20,6 @@ LARGE_FOLDERS = {
     "samzapy/config": 41,
     "samzapy/container": 46,
     "samzapy/examples": 15,
-    "samzapy/runner": 19,
-    "samzapy/runner/spark": 19,
     "samzapy/storage/kv": 15,
     "samzapy/verify": 25,
 }
