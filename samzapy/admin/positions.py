@@ -182,6 +182,8 @@ def _moved(before: JobPositions, after: Positions, model: JobModel, clock: Clock
             # Event times and senders belong to the messages before the old position.
             event_times={ssp: each for ssp, each in old.event_times.items() if ssp not in moved},
             senders={ssp: each for ssp, each in old.senders.items() if ssp not in moved},
+            held_by="",
+            idle=(),
         )
     return changed
 

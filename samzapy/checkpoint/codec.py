@@ -5,8 +5,9 @@ checkpoint  {"format": 1, "epoch": 7, "time-ms": 1700000000000, "clock": null,
              "startpoints": {"kafka.orders[0]": "5f0c..."},
              "event-times": {"kafka.orders[0]": 1699999999000},
              "senders": {"kafka.orders[0]": {"shop-1/Partition 0": [1699999999000, 8, false, false]}},
-             "atomic": true, "serdes": {"counts": ["string", "json"]}}
-             (the last five are left out if they are empty)
+             "atomic": true, "serdes": {"counts": ["string", "json"]},
+             "held-by": "kafka.orders[0] (sender shop-1/Partition 0)", "idle": ["kafka.orders[1]"]}
+             (the last seven are left out if they are empty)
 partitions  {"format": 1, "partitions": {"Partition 0": 0}}
 owner       {"format": 1, "run": "5f0c...", "started-ms": 1700000000000, "host": "a", "pid": 42,
              "job": ["orders", "1"], "epoch": 1048576, "transactional-ids": ["orders-1-0"], "lease-ms": 0}
@@ -14,8 +15,9 @@ owner       {"format": 1, "run": "5f0c...", "started-ms": 1700000000000, "host":
 1. `inputs` are the next offsets to process, `changelogs` the last offsets of the commit's changelog records.
 2. `event-times` are the latest event times of the inputs. `senders` gives the watermark, number, end and drain of each
    sender of an intermediate input. `serdes` names the serdes of each store's keys and values.
-3. The owner is the run that was started last.
-4. The other records of a job are JSON objects with a format and fields of their own.
+3. `held-by` names the source that held the task's clock back, `idle` those that were idle or had ended. No run reads them.
+4. The owner is the run that was started last.
+5. The other records of a job are JSON objects with a format and fields of their own.
 """
 
 from __future__ import annotations
@@ -57,6 +59,8 @@ class _Checkpoint(msgspec.Struct, rename="kebab", omit_defaults=True):
     senders: dict[str, dict[str, _Sender]] = {}
     atomic: bool = False
     serdes: dict[str, tuple[str, str]] = {}
+    held_by: str = ""
+    idle: tuple[str, ...] = ()
 
 
 class _Partitions(msgspec.Struct):
@@ -94,6 +98,8 @@ def encode(checkpoint: Checkpoint) -> bytes:
             },
             checkpoint.atomic,
             dict(checkpoint.serdes),
+            checkpoint.held_by,
+            checkpoint.idle,
         )
     )
 
@@ -116,6 +122,8 @@ def decode(value: bytes, where: str) -> Checkpoint:
             },
             read.atomic,
             read.serdes,
+            read.held_by,
+            read.idle,
         )
 
 

@@ -224,10 +224,8 @@ class ContainerBuilder:
 
     def _event_clock(self, task: AnyTask, offsets: Offsets, clock: Clock) -> EventClock:
         intermediate = {ssp for ssp in offsets if self.config.stream(ssp.system_stream).intermediate}
-        timed = self.config.timers_store is not None
-        idle_ms = self.config.task.watermark_idle_ms if timed or intermediate else self.config.clock.idle_ms
-        exact = timed or isinstance(task, ClockListenerTask)
-        return EventClock(offsets, clock, idle_ms, intermediate=intermediate, exact=exact)
+        exact = self.config.timers_store is not None or isinstance(task, ClockListenerTask)
+        return EventClock(offsets, clock, self.config.clock.idle_ms, intermediate=intermediate, exact=exact)
 
     @cached_property
     def events(self) -> EventLoop:

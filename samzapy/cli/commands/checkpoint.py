@@ -72,6 +72,12 @@ def show(config: JobConfig, model: JobModel, *, as_json: bool) -> None:
         if each is not None
     ]
     table("Commits", ("task", "at", "clock", "epoch", "changelogs"), commits)
+    times = [
+        (name, as_text(each.clock) or "none yet", each.held_by or "none", ", ".join(each.idle) or "none")
+        for name, each in found.checkpoints.items()
+        if each is not None
+    ]
+    table("Event time", ("task", "clock", "held back by", "idle or ended"), times)
     if found.clocks.checkpoint is not None:
         click.echo(f"the tasks' own states start again at {as_text(found.clocks.checkpoint)}")
     running = look_for_run(config, found.owner)
@@ -137,6 +143,8 @@ def _as_json(task: str, inputs: Sequence[str], found: JobPositions) -> dict[str,
         "epoch": None if saved is None else saved.epoch,
         "time-ms": None if saved is None else saved.time_ms,
         "clock-ms": None if saved is None else saved.clock,
+        "clock-held-by": None if saved is None else saved.held_by,
+        "clock-idle": [] if saved is None else list(saved.idle),
         "checkpoint-clock-ms": found.clocks.checkpoint,
         "inputs": {
             ssp: {"committed": committed.get(ssp), "oldest": logs[ssp].oldest, "upcoming": logs[ssp].upcoming}

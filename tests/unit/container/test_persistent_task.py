@@ -77,7 +77,7 @@ def make(folder, store="topic", **keys):
             "state.checkpoint.path": str(folder / "states"),
             "task.poll.batch.size": "2",
             "task.commit.ms": "50000",
-            "job.clock.idle.ms": "-1",
+            "task.watermark.idle.timeout.ms": "-1",
         }
         | keys,
     )

@@ -125,7 +125,7 @@ def test_without_any_way_to_tell_the_key_is_asked_for(named, master, address, to
 
 
 REMOTE = ["spark://host:7077", "yarn", "k8s://https://host:6443"]
-JOB = {
+REACHED_JOB = {
     "job.name": "counts",
     "task.class": "some.module:Task",
     "task.inputs": "kafka.in",
@@ -137,7 +137,7 @@ STORE = {"stores.s.factory": "rocksdb", "stores.s.key.serde": "string", "stores.
 
 def told(master, **keys):
     given = {key.replace("__", "-").replace("_", "."): value for key, value in keys.items()}
-    return check_reach(load_job({**JOB, "job.spark.master": master, **given}, environ={}))
+    return check_reach(load_job({**REACHED_JOB, "job.spark.master": master, **given}, environ={}))
 
 
 @pytest.mark.parametrize("master", [*REMOTE, "local[2,4]", "local-cluster[2,1,1024]"])
