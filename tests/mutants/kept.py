@@ -425,8 +425,8 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "samzapy/storage/changelog/end.py",
-        "        first = first_record(self.ssp, self._own, until, self._consumer_of)\n",
-        "        first = first_record(self.ssp, self.end, until, self._consumer_of)\n",
+        "tail = Tail(self.ssp, self._own, until)\n",
+        "tail = Tail(self.ssp, self.end, until)\n",
         (_END,),
     ),
     Mutant(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.resources import files
@@ -13,10 +14,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from samzapy.cli.progress import RunDisplay, summary
 from samzapy.config.job import JobConfig
+from samzapy.errors import EnvironmentFailure
 from samzapy.runner.base import JobOutcome
 
 #: Columns of the table where there is no terminal to ask.
 WIDTH = 88
+#: A file that marks the folder of an earlier demo.
+_MARK = ".samzapy-demo"
 
 
 @click.command()
@@ -32,12 +36,10 @@ WIDTH = 88
 def demo(folder: Path, runner: str, verbose: bool) -> None:
     """Load 336,776 flights, run the flights job on them, and print the delays it found."""
     from samzapy.examples.flights.dataset import airlines
-    from samzapy.examples.flights.folder import fresh_folder
-    from samzapy.examples.flights.results import read_results
-    from samzapy.examples.flights.table import results_table, totals_line
+    from samzapy.examples.flights.table import read_results, results_table, totals_line
 
     console = Console(stderr=True)
-    config = _config(fresh_folder(folder))
+    config = _config(_fresh_folder(folder))
     _load(config, console)
     outcome = _run(config, runner, console, verbose=verbose)
     results = read_results(config)
@@ -46,6 +48,23 @@ def demo(folder: Path, runner: str, verbose: bool) -> None:
     out.print(results_table(results, airlines()))
     out.print(totals_line(results), soft_wrap=True)
     out.print(f"{summary(outcome.status)}; logs and state are in {folder}", soft_wrap=True, highlight=False)
+
+
+def _fresh_folder(path: Path) -> Path:
+    """An empty folder at `path`, without the files of an earlier demo.
+
+    Raises EnvironmentFailure for a folder that holds anything else, or that cannot be written.
+    """
+    try:
+        if path.is_dir() and any(path.iterdir()):
+            if not (path / _MARK).is_file():
+                raise EnvironmentFailure(f"{path} is not empty and not a demo's folder; name another one with --folder")
+            shutil.rmtree(path)
+        path.mkdir(parents=True, exist_ok=True)
+        (path / _MARK).touch()
+    except OSError as cause:
+        raise EnvironmentFailure(f"{path}: cannot be used for the demo ({cause.strerror})") from cause
+    return path
 
 
 def _config(folder: Path) -> JobConfig:

@@ -1,8 +1,11 @@
-"""A database with two tables that grow and change: `python -m samzapy.examples.users.tables users.db`.
+"""Two tables of a database joined by user: one store by user, and its changelog is the job's output.
+
+python -m samzapy.examples.users users.db             makes the database
+python -m samzapy.examples.users users.db --change    changes some of its rows
 
 Each insert and each update draws a new version, which orders the changes of both tables. A user is never deleted, but
-marked as deleted, since a row that is gone tells nobody. The triggers are SQLite's; in PostgreSQL the column is
-`version BIGINT NOT NULL UNIQUE DEFAULT nextval('versions')`, and a trigger before UPDATE sets it anew.
+marked as deleted, because nothing is left to read of a deleted row. The triggers are SQLite's; in PostgreSQL the column
+is `version BIGINT NOT NULL UNIQUE DEFAULT nextval('versions')`, and a trigger before UPDATE sets it anew.
 """
 
 from __future__ import annotations
@@ -11,6 +14,39 @@ import argparse
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
+
+from samzapy.api.collector import MessageCollector, TaskCoordinator
+from samzapy.api.context import Context
+from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.kv import KeyValueStore
+from samzapy.api.task import InitableTask, StreamTask
+
+
+class JoinUsersTask(StreamTask, InitableTask):
+    """Keeps the row of each table in the store `users`, by user and table; deletes a user that is in no table.
+
+    A row that is read again changes nothing.
+    """
+
+    _users: KeyValueStore[str, dict[str, Any]]
+
+    def init(self, context: Context) -> None:
+        self._users = context.get_store("users")
+
+    def process(
+        self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> None:
+        user = dict(self._users.get(envelope.key) or {})
+        if envelope.message is None:
+            user.pop(envelope.ssp.stream, None)
+        else:
+            user[envelope.ssp.stream] = envelope.message
+        if user:
+            self._users.put(envelope.key, user)
+        else:
+            self._users.delete(envelope.key)
+
 
 _TABLE = """
 CREATE TABLE {table} ({columns}, deleted BOOLEAN NOT NULL DEFAULT 0, version INTEGER UNIQUE);
