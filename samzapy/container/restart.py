@@ -20,12 +20,13 @@ from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.job import JobConfig
 from samzapy.config.tasks.error_policy import ErrorPolicy, Stage
-from samzapy.container.builder import ContainerBuilder, Plugins
+from samzapy.container.builder import ContainerBuilder
 from samzapy.container.lifecycle import Container
 from samzapy.container.supervision.heartbeat import Heartbeat
 from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.container.supervision.reporting import Reporting
 from samzapy.container.supervision.worker_process import provide_descriptors
+from samzapy.container.tasks.task_builder import Plugins
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.errors import (
     JobTakenOver,
@@ -203,7 +204,7 @@ def build_container(
     def build() -> Container:
         clients = job_clients(config, model.id, config.task.transaction_timeout_ms)
         checkpoints = manager_for(config, clients)
-        builder = ContainerBuilder(config, model, clients, checkpoints, plugins, metrics, state.system)
+        builder = ContainerBuilder(config, model, clients, checkpoints, plugins, metrics, state.system, clock)
         return Container(builder, lease, ends or {}, clock, ownership, on_lost)
 
     produce = config.task.errors.policies[Stage.PRODUCE]

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.container.run_loop import RunLoop, TaskExecutor
+from samzapy.container.tasks.processing import Processing
 from samzapy.container.tasks.task_instance import TaskInstance
 
 _SLICE_SECONDS = 0.05
@@ -25,7 +26,9 @@ class SynchronousExecutor(TaskExecutor):
     lingers = False
     idle = True
 
-    def __init__(self) -> None:
+    def __init__(self, processing: Mapping[str, Processing]) -> None:
+        """`processing` calls the user's `process`, by task."""
+        self._processing = processing
         self._slice = 100
 
     def wants_input(self, loop: RunLoop) -> bool:
@@ -41,13 +44,14 @@ class SynchronousExecutor(TaskExecutor):
         ssp: SystemStreamPartition,
         envelopes: Sequence[IncomingMessageEnvelope],
     ) -> None:
-        done, total, timers, clock = 0, len(envelopes), task.timers, loop.clock
+        process, timers, clock = self._processing[task.name].process, task.timers, loop.clock
+        done, total = 0, len(envelopes)
         timers.begin(ssp, envelopes)
         while done < total:
             started = clock.monotonic()
             part = envelopes if total <= self._slice and not done else envelopes[done : done + self._slice]
             part = timers.until_due(part)
-            processed = task.process(ssp, part)
+            processed = process(ssp, part)
             done += processed
             task.collector.hand_over()
             self._resize(processed, clock.monotonic() - started)
@@ -84,6 +88,9 @@ class SynchronousExecutor(TaskExecutor):
         return True
 
     def wind_down(self, loop: RunLoop) -> None:
+        """Nothing is in flight."""
+
+    def close(self) -> None:
         """Nothing is in flight."""
 
     def _resize(self, processed: int, took: float) -> None:

@@ -13,9 +13,11 @@ class TaskPosition:
 
     __slots__ = ("_replayed", "_serialized", "offsets", "startpoints")
 
-    def __init__(self, offsets: dict[SystemStreamPartition, int]) -> None:
+    def __init__(
+        self, offsets: dict[SystemStreamPartition, int], startpoints: Mapping[SystemStreamPartition, str]
+    ) -> None:
         self.offsets = offsets
-        self.startpoints: Mapping[SystemStreamPartition, str] = {}
+        self.startpoints = startpoints
         self._replayed: Mapping[SystemStreamPartition, int] = {}
         self._serialized: Mapping[SystemStreamPartition, int] = dict(offsets)
 

@@ -38,26 +38,37 @@ class EncodedKey(bytes):
     __slots__ = ()
 
 
+class Outbox(dict[str, list[OutgoingRecord]]):
+    """The serialized records of one task that no producer has yet, by system."""
+
+    __slots__ = ()
+
+    def add(self, system: str, record: OutgoingRecord) -> None:
+        """Gather one more."""
+        self.setdefault(system, []).append(record)
+
+
 class BufferingCollector(MessageCollector):
     """One task's collector. `hand_over` gives the gathered records to the producers, without waiting for their acks."""
 
-    __slots__ = ("_gathered", "_routes", "_serdes_of", "control", "producer_of", "sent")
+    __slots__ = ("_control", "_gathered", "_routes", "_serdes_of", "producer_of", "sent")
 
     def __init__(
         self,
         serdes_of: Callable[[SystemStream], tuple[Serde | None, Serde | None]],
         producer_of: Callable[[str], SystemProducer],
+        control: ControlRecords,
+        outbox: Outbox,
     ) -> None:
-        """`serdes_of` gives a stream's key and message serde."""
+        """`serdes_of` gives a stream's key and message serde, `control` the records of control messages."""
         self._serdes_of = serdes_of
         self.producer_of = producer_of
         self._routes: dict[SystemStream, Route] = {}
         # A task mostly sends to the stream it sent to before, named by the same object.
         self._stream: SystemStream | None = None
         self._route: Route | None = None
-        self._gathered: dict[str, list[OutgoingRecord]] = {}
-        #: Makes the records of control messages; set where the task's job is known.
-        self.control: ControlRecords | None = None
+        self._gathered = outbox
+        self._control = control
         self.sent = 0
 
     @property
@@ -91,8 +102,7 @@ class BufferingCollector(MessageCollector):
         records.append(_record((name, key, message, partition, partition_key, envelope.headers, envelope.timestamp)))
 
     def send_control(self, stream: SystemStream, message: ControlMessage) -> None:
-        assert self.control is not None
-        self._records_of(stream).extend(self.control(stream, message))
+        self._records_of(stream).extend(self._control(stream, message))
 
     def hand_over(self) -> None:
         """Queue what was gathered at the producers. Raises what they raise."""

@@ -13,7 +13,7 @@ from samzapy.container.inputs.decode import Decoder
 from samzapy.container.sideinputs.catch_up import catch_up
 from samzapy.container.sideinputs.processors import load_processors
 from samzapy.container.sideinputs.restore import SideInputRestore
-from samzapy.container.sideinputs.side_inputs import SideInputs
+from samzapy.container.sideinputs.side_inputs import NoSideInputs, SideInputs
 from samzapy.storage.changelog.restore import ProgressCallback, ShouldStop, never
 from samzapy.storage.task_stores import TaskStores
 
@@ -26,14 +26,14 @@ def fill_stores(
     clock: Clock,
     on_progress: ProgressCallback | None = None,
     should_stop: ShouldStop = never,
-) -> SideInputs | None:
+) -> NoSideInputs:
     """Read the streams of the stores that have some, `stores` being by task, and add what was read to `restored`.
 
-    Returns what follows side inputs, None if there are none. Raises TaskFailed or SerdeError for a message that cannot
+    Returns what follows side inputs. Raises TaskFailed or SerdeError for a message that cannot
     be processed, RestoreError when a stream cannot be read to its bound, RestoreStopped once it `should_stop`.
     """
     if not any(opened.sourced for opened in stores.values()):
-        return None
+        return NoSideInputs()
     processors = load_processors(config)
     streams = {stream for store in config.stores.values() if store.source for stream in store.source.all_streams}
     decoders = {stream: decoder_of(stream) for stream in streams}
@@ -50,4 +50,4 @@ def fill_stores(
     for (task, name), filler in fillers.items():
         stores[task].restored[name] = filler.told(stores[task].restored[name], seconds)
     followed = [filler for filler in fillers.values() if filler.followed]
-    return SideInputs(followed, consumer_of, clock, config.task.commit_ms) if followed else None
+    return SideInputs(followed, consumer_of, clock, config.task.commit_ms) if followed else NoSideInputs()
