@@ -10,7 +10,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint.adopted import Adopted
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
-from samzapy.container.job_records import open_job
+from samzapy.container.supervision.job_records import open_job
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.model import JobModel
 from samzapy.storage.changelog.end import foreign_records

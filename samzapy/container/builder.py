@@ -36,10 +36,11 @@ from samzapy.container.run_loop import LoopControl, LoopPeriods, RunLoop
 from samzapy.container.sideinputs.filling import fill_stores
 from samzapy.container.sideinputs.side_inputs import NoSideInputs
 from samzapy.container.supervision.job_ownership import Ownership
-from samzapy.container.sweeping import sweep_in_background
+from samzapy.container.supervision.worker_process import sweep_in_background
 from samzapy.container.tasks.task_builder import Plugins, TaskBuilder, TaskStart
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.job.model import ContainerModel, TaskModel
+from samzapy.job.transactions import transactional_id
 from samzapy.storage.opening import TaskSettings
 from samzapy.storage.startup import begin_all_stores, restore_together
 from samzapy.storage.task_stores import TaskStores
@@ -69,7 +70,13 @@ class ContainerBuilder:
         self._engines = plugins.engines
         self._serdes = plugins.serdes
         self._clock = clock
-        self._producers = TaskProducers(config, model.id, clients, metrics, transactions)
+        self._producers = TaskProducers(
+            clients,
+            metrics,
+            transactions,
+            transactional_id(config.job_name, model.id),
+            outputs_inside=config.task.guarantee.outputs_in_transaction,
+        )
         self._tasks = TaskBuilder(config, model, plugins, clients, self._producers, metrics, self._stream_serdes, clock)
 
     def take_over(self, must_own: Callable[[], object]) -> None:

@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import WindowableTask
-from samzapy.clock import Clock
+from samzapy.clock import Clock, Schedule
 from samzapy.container.commit.boundaries import BoundedCommits
 from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.event_time.control_messages import ControlRun
 from samzapy.container.inputs.inputs import Inputs, Messages
-from samzapy.container.schedule import Schedule
 from samzapy.container.sideinputs.side_inputs import NoSideInputs
 from samzapy.container.tasks.task_instance import TaskInstance
 

@@ -15,7 +15,7 @@ from typing import final
 from samzapy.admin.positions import CHECKPOINT_CLOCK
 from samzapy.api.checkpoint import JobRecord
 from samzapy.config.job import JobConfig
-from samzapy.container.job_records import JobRecords
+from samzapy.container.supervision.job_records import JobRecords
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.errors import SamzapyError
 

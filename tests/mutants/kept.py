@@ -258,13 +258,13 @@ _LOOP = (
         ("tests/unit/container/test_container.py",),
     ),
     Mutant(
-        "samzapy/container/synchronous.py",
+        "samzapy/container/tasks/synchronous.py",
         "            if task.over_budget():\n                loop.commit()\n            if done",
         "            if done",
         ("tests/unit/container/test_container.py",),
     ),
     Mutant(
-        "samzapy/container/synchronous.py",
+        "samzapy/container/tasks/synchronous.py",
         "            if task.requests.pending:\n                loop.obey(task)\n            loop.fire",
         "            loop.fire",
         ("tests/unit/container/test_container.py",),

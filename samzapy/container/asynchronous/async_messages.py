@@ -15,8 +15,7 @@ from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.asynchronous.event_loop import EventLoop
 from samzapy.container.asynchronous.message import MessageInFlight, Work, failure_in
 from samzapy.container.asynchronous.output_order import AsReady, InOffsetOrder, OutputOrder
-from samzapy.container.asynchronous.prefix import ContiguousPrefix
-from samzapy.container.asynchronous.waiting import WaitingMessages
+from samzapy.container.asynchronous.waiting import ContiguousPrefix, WaitingMessages
 from samzapy.container.errors.collectors import Mark, TolerantCollector
 from samzapy.container.errors.recovery import is_about_its_message
 from samzapy.container.errors.undecodable import Undecodable

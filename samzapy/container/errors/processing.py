@@ -11,7 +11,7 @@ from samzapy.container.errors.collectors import Mark, TolerantCollector
 from samzapy.container.errors.recovery import RetryInterrupted, is_about_its_message
 from samzapy.container.errors.undecodable import Undecodable
 from samzapy.container.errors.undo_journal import UndoJournal
-from samzapy.container.tasks.processing import Process, Processing
+from samzapy.container.tasks.synchronous import Process, Processing
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import SerdeError
 

@@ -139,8 +139,6 @@ class InterruptiblePause:
             left -= _LONGEST_WAIT_S
 
 
-# FROM errors.policy_log: """A line for what a policy does to a message, and not a line for each of a million."""
-
 logger = logging.getLogger(__name__)
 
 

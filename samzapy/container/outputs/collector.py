@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -11,8 +11,6 @@ from samzapy.api.envelope import OutgoingMessageEnvelope
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, SystemProducer
-from samzapy.config.job import JobConfig
-from samzapy.config.own_streams import own_streams
 from samzapy.container.event_time.control_messages import ControlRecords
 from samzapy.errors import SerdeError
 
@@ -145,19 +143,19 @@ class BufferingCollector(MessageCollector):
 SerdesOf = Callable[[SystemStream], tuple[Serde | None, Serde | None]]
 
 
-def serdes_of_outputs(config: JobConfig, serdes_of: SerdesOf) -> SerdesOf:
-    """`serdes_of`, asked once a stream, after a look at what the stream is.
+def serdes_of_outputs(systems: Collection[str], own: Mapping[SystemStream, str], serdes_of: SerdesOf) -> SerdesOf:
+    """`serdes_of` behind a check: a task may send to the streams of the job's `systems`, except to the job's `own`
+    streams, which the runtime keeps for itself (they are named by kind).
 
     Raises TypeError for what is no SystemStream, ValueError for an unknown system and for the job's own changelogs and
     checkpoints: the error comes out of the user's `send`, so that it is told with the input at hand.
     """
-    own = own_streams(config)
 
     def checked(stream: SystemStream) -> tuple[Serde | None, Serde | None]:
         if not isinstance(stream, SystemStream):
             raise TypeError(f"expected a SystemStream to send to, got {type(stream).__name__} {stream!r}")
-        if stream.system not in config.systems:
-            known = ", ".join(sorted(config.systems))
+        if stream.system not in systems:
+            known = ", ".join(sorted(systems))
             raise ValueError(f"cannot send to {stream}: system {stream.system!r} is not configured; known: {known}")
         if stream in own:
             raise ValueError(f"cannot send to {stream}: it is {own[stream]}, which only the runtime writes")

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from samzapy.api.system import SystemConsumer
-from samzapy.clock import Clock
-from samzapy.container.schedule import Schedule
+from samzapy.clock import Clock, Schedule
 from samzapy.container.sideinputs.catch_up import readers
 from samzapy.container.sideinputs.restore import SideInputRestore
 

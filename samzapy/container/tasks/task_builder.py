@@ -23,6 +23,7 @@ from samzapy.clock import Clock
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
+from samzapy.config.own_streams import own_streams
 from samzapy.config.tasks.error_policy import Action, Stage
 from samzapy.container.asynchronous.async_messages import AsyncMessages
 from samzapy.container.asynchronous.event_loop import EventLoop
@@ -37,15 +38,13 @@ from samzapy.container.event_time.clock import EventClock
 from samzapy.container.event_time.control_messages import ControlSender
 from samzapy.container.event_time.timers import NO_TIMERS, NoTimers, TaskTimers
 from samzapy.container.inputs.starting_offsets import Offsets, count_moves
-from samzapy.container.limits import RecordLimits
 from samzapy.container.outputs.collector import BufferingCollector, Outbox, SerdesOf, serdes_of_outputs
 from samzapy.container.outputs.output_ids import IdentifiedProcess, OutputIds
-from samzapy.container.outputs.producers import TaskProducers
+from samzapy.container.outputs.producers import RecordLimits, TaskProducers
 from samzapy.container.run_loop import TaskExecutor
-from samzapy.container.synchronous import SynchronousExecutor
 from samzapy.container.tasks.context import ContainerTaskContext
-from samzapy.container.tasks.processing import Process, Processing, StrictProcessing
 from samzapy.container.tasks.state_checkpoints import NO_STATE_CHECKPOINTS, KeptStateCheckpoints, NoStateCheckpoints
+from samzapy.container.tasks.synchronous import Process, Processing, StrictProcessing, SynchronousExecutor
 from samzapy.container.tasks.task_instance import TaskInstance, UserSide
 from samzapy.job.model import ContainerModel
 from samzapy.storage.task_stores import TaskStores
@@ -97,7 +96,7 @@ class TaskBuilder:
         self._metrics = metrics
         self._clock = clock
         self._control = ControlSender(config, clients, model.tasks_of_job or len(model.tasks))
-        self._output_serdes = serdes_of_outputs(config, serdes_of)
+        self._output_serdes = serdes_of_outputs(config.systems, own_streams(config), serdes_of)
         #: Keeps the polled batches for dead letters.
         self.raw = RawRecords() if config.task.errors.writes_letters else NoRawRecords()
         self._processing: dict[str, Processing] = {}
@@ -258,7 +257,7 @@ class TaskBuilder:
         recovery = Recovery(name, errors, self._metrics, pause, log, letters)
         if errors.policies[Stage.PRODUCE].then is Action.FAIL:
             return TolerantCollector(self._output_serdes, outputs, control, outbox, recovery)
-        limit_of = RecordLimits(self._config, self._clients).of
+        limit_of = RecordLimits(self._config.systems, self._clients).of
         return SizingCollector(self._output_serdes, outputs, control, outbox, recovery, limit_of)
 
     def _dead_letters(self, name: str, offsets: Offsets, outbox: Outbox) -> NoDeadLetters:

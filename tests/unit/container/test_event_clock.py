@@ -12,7 +12,7 @@ from samzapy.api.event_time import ClockListenerTask
 from samzapy.api.system import OutgoingRecord
 from samzapy.container.event_time.clock import EventClock
 from samzapy.container.event_time.control_messages import SentControl
-from samzapy.container.tasks.processing import StrictProcessing
+from samzapy.container.tasks.synchronous import StrictProcessing
 from samzapy.container.tasks.task_instance import TaskInstance, UserSide
 from samzapy.operators.persistent import PersistentTask, Sum, WindowState
 
