@@ -1,4 +1,4 @@
-"""The names that keys of stores had before Samza 0.8, as today's."""
+"""Replaces older names of keys by today's: those of stores before Samza 0.8, and our own."""
 
 from __future__ import annotations
 
@@ -28,6 +28,12 @@ _RENAMED: Mapping[str, tuple[tuple[str, ...], Callable[[str], str]]] = {
 }
 
 
+#: Older names of ours -> today's, and what else has changed with the name.
+_OURS = {
+    "job.clock.idle.ms": ("task.watermark.idle.timeout.ms", ", which timers and watermarks go by as well"),
+}
+
+
 class Renamed(NamedTuple):
     """Values with older names replaced, a warning for each, and the keys whose values are secret."""
 
@@ -45,6 +51,12 @@ def with_todays_names(values: Mapping[str, str], secret: frozenset[str] = frozen
     found = dict(values)
     warnings: list[str] = []
     hidden = set(secret)
+    for key, (name, change) in _OURS.items():
+        if key in found:
+            value = found.pop(key)
+            found.setdefault(name, value)
+            hidden |= {name} if key in secret else set()
+            warnings.append(f"{key}: is called {name} today{change}")
     for key in values:
         store, leaf = _split(key, values)
         if leaf in _RENAMED:

@@ -17,14 +17,13 @@ commit waits for its records.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from samzapy.api.metrics import Counter, MetricsRegistry
 from samzapy.api.stream import SystemStream
-from samzapy.api.system import OutgoingRecord, SystemProducer, SystemSettings
+from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.config.guarantee_warnings import GUARANTEE
-from samzapy.config.reading.classes import SYSTEMS
 from samzapy.container.outputs.transaction import ForwardingProducer, TransactionOnDemand
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.system.clients import SystemClients
@@ -125,25 +124,16 @@ class CountingProducer(ForwardingProducer):
         self._counter.count += len(records)
 
 
-#: What Kafka's client sends at most unless `producer.message.max.bytes` says otherwise.
-_KAFKA_CLIENT_LIMIT = "1000000"
-
-
 class RecordLimits:
-    """The largest record that a stream takes: the smaller of its own limit and its producer's. Asks the system, so not for
+    """The largest record that a stream takes: the smaller of its own limit and its system's. Asks the system, so not for
     every record."""
 
-    def __init__(self, systems: Mapping[str, SystemSettings], clients: SystemClients) -> None:
-        self._systems = systems
+    def __init__(self, clients: SystemClients) -> None:
         self._clients = clients
 
     def of(self, stream: SystemStream) -> int | None:
         """In bytes; None for a stream that does not exist or does not say."""
-        settings = self._systems[stream.system]
-        default = _KAFKA_CLIENT_LIMIT if settings.factory == SYSTEMS.short["kafka"] else ""
         description = self._clients.admin(stream.system).describe(stream.stream)
-        said = (
-            settings.producer.get("message.max.bytes", default),
-            description.config.get("max.message.bytes", "") if description else "",
-        )
-        return min((int(text) for text in said if text.isdigit()), default=None)
+        said = description.config.get("max.message.bytes", "") if description else ""
+        limits = (self._clients.max_record_bytes(stream.system), int(said) if said.isdigit() else None)
+        return min((limit for limit in limits if limit is not None), default=None)

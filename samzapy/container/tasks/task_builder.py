@@ -213,9 +213,8 @@ class TaskBuilder:
 
     def _event_clock(self, task: AnyTask, offsets: Offsets) -> EventClock:
         intermediate = {ssp for ssp in offsets if self._config.stream(ssp.system_stream).intermediate}
-        timed = self._config.timers_store is not None
-        idle_ms = self._config.task.watermark_idle_ms if timed or intermediate else self._config.clock.idle_ms
-        exact = timed or isinstance(task, ClockListenerTask)
+        exact = self._config.timers_store is not None or isinstance(task, ClockListenerTask)
+        idle_ms = self._config.clock.idle_ms
         return EventClock(offsets, self._clock, idle_ms, intermediate=intermediate, exact=exact)
 
     def _state_checkpoints(
@@ -257,7 +256,7 @@ class TaskBuilder:
         recovery = Recovery(name, errors, self._metrics, pause, log, letters)
         if errors.policies[Stage.PRODUCE].then is Action.FAIL:
             return TolerantCollector(self._output_serdes, outputs, control, outbox, recovery)
-        limit_of = RecordLimits(self._config.systems, self._clients).of
+        limit_of = RecordLimits(self._clients).of
         return SizingCollector(self._output_serdes, outputs, control, outbox, recovery, limit_of)
 
     def _dead_letters(self, name: str, offsets: Offsets, outbox: Outbox) -> NoDeadLetters:

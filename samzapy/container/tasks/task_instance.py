@@ -226,6 +226,8 @@ class TaskInstance(TaskPosition, UserCalls):
             startpoints=self.startpoints,
             event_times=self.event_clock.marks,
             senders=self.event_clock.senders,
+            held_by=self.event_clock.held_by,
+            idle=tuple(self.event_clock.silent),
             atomic=atomic,
             serdes=self.stores.serdes,
         )

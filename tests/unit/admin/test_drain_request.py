@@ -1,0 +1,143 @@
+"""A drain as it is asked for from outside: beside the checkpoints, for the run that was started last."""
+
+import socket
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from click.testing import CliRunner
+
+from samzapy import DrainListenerTask, StreamTask
+from samzapy.admin.running import ask_to_drain
+from samzapy.api.checkpoint import JobRecord, JobRun
+from samzapy.api.system import OutgoingRecord, StreamSpec
+from samzapy.checkpoint import manager_for
+from samzapy.cli.main import cli
+from samzapy.config.loader import load_job
+from samzapy.container.supervision.job_ownership import Ownership
+from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.wire import JobSpec
+from samzapy.errors import ConfigError, EnvironmentFailure
+from samzapy.runner.base import RunOptions
+from samzapy.runner.local import LocalRunner
+from samzapy.runner.prepare import prepare
+from samzapy.system.clients import SystemClients
+from samzapy.system.factories import system_factory
+
+
+class Drained(StreamTask, DrainListenerTask):
+    log: ClassVar[list] = []
+    processed = threading.Event()
+
+    def process(self, envelope, collector, coordinator):
+        self.log.append(envelope.offset)
+        self.processed.set()
+
+    def on_drain(self, collector, coordinator):
+        self.log.append("drain")
+
+
+@pytest.fixture
+def config(tmp_path):
+    Drained.log.clear()
+    Drained.processed.clear()
+    config = load_job(
+        {
+            "job.name": "drained",
+            "job.default.system": "sys",
+            "systems.sys.samza.factory": "local",
+            "systems.sys.path": str(tmp_path / "local.db"),
+            "systems.sys.default.stream.samza.offset.default": "oldest",
+            "task.class": f"{__name__}:Drained",
+            "task.inputs": "sys.in",
+            "job.spark.lease.ms": "1500",
+        }
+    )
+    settings = config.systems["sys"]
+    system_factory(settings).admin(settings, "test").create(StreamSpec("in", 1))
+    producer = system_factory(settings).producer(settings, "test")
+    producer.send([OutgoingRecord("in", b"k", b"v", 0) for _ in range(3)])
+    producer.flush()
+    return config
+
+
+def owned(config, owner):
+    """Write another run down as the owner; returns what was asked of it, later."""
+    clients = SystemClients(config.systems, system_factory, "test")
+    checkpoints = manager_for(config, clients)
+    checkpoints.start()
+    checkpoints.write_owner(owner)
+    return checkpoints
+
+
+def test_a_running_job_hears_of_the_request_drains_and_ends(config):
+    outcomes = []
+    thread = threading.Thread(
+        target=lambda: outcomes.append(LocalRunner().run(prepare(config), RunOptions())), daemon=True
+    )
+    thread.start()
+    assert Drained.processed.wait(30)
+    ask_to_drain(config)
+    thread.join(30)
+    (outcome,) = outcomes
+    assert (outcome.stopped, outcome.status.draining, outcome.status.processed) == (False, True, 3)
+    assert Drained.log == [0, 1, 2, "drain"]
+
+
+def test_the_request_is_for_the_run_that_was_asked_and_for_no_later_one(config):
+    prepared = prepare(config)
+    ask_to_drain(config)
+    later = prepare(config)
+    coordinators = [
+        Coordinator(config.name, JobSpec(each.model, config.raw, run_id=each.run_id), 3.0) for each in (prepared, later)
+    ]
+    with closing(SystemClients(config.systems, system_factory, "test")) as clients:
+        asked = manager_for(config, clients).read_record(JobRecord.DRAIN)
+    assert asked == {"run": prepared.run_id}
+    assert later.run_id != prepared.run_id
+    assert not any(each.status().draining for each in coordinators)
+
+
+def test_a_request_to_an_earlier_run_does_not_drain_the_next(config):
+    checkpoints = owned(config, JobRun("next", 1, "here", 1))
+    with closing(checkpoints), closing(Ownership(config, "next")) as ownership:
+        ownership.look()
+        assert not ownership.asked_to_drain()
+        for asked, drains in (("earlier", False), ("next", True)):
+            checkpoints.write_record(JobRecord.DRAIN, {"run": asked})
+            assert ownership.asked_to_drain() is drains
+
+
+def test_a_run_that_cannot_be_seen_from_here_is_asked_all_the_same(config):
+    with closing(owned(config, JobRun("far", 1_700_000_000_000, "elsewhere", 42))) as checkpoints:
+        assert ask_to_drain(config).host == "elsewhere"
+        assert checkpoints.read_record(JobRecord.DRAIN) == {"run": "far"}
+
+
+def test_without_a_run_there_is_nothing_to_ask(config):
+    with pytest.raises(EnvironmentFailure, match=r"job drained \(id 1\): no run is going on"):
+        ask_to_drain(config)
+    owned(config, JobRun("gone", 1_700_000_000_000, socket.gethostname(), 2**22 - 1)).close()
+    with pytest.raises(EnvironmentFailure, match="no run is going on"):
+        ask_to_drain(config)
+
+
+def test_a_job_without_checkpoints_cannot_be_asked(config):
+    with pytest.raises(ConfigError, match=r"task.checkpoint.factory: a job that keeps no positions cannot drain"):
+        ask_to_drain(load_job({**config.raw, "task.checkpoint.factory": "none"}))
+
+
+def test_the_command_says_whom_it_has_asked_and_fails_where_nobody_runs(config, tmp_path):
+    job = tmp_path / "job.properties"
+    job.write_text("".join(f"{key}={value}\n" for key, value in config.raw.items()))
+    refused = CliRunner().invoke(cli, ["drain", str(job)])
+    assert (refused.exit_code, refused.stderr) == (
+        3,
+        "error: job drained (id 1): no run is going on, so there is none to drain\n",
+    )
+    prepare(config)
+    asked = CliRunner().invoke(cli, ["drain", str(Path(job)), "--no-wait"])
+    assert asked.exit_code == 0
+    assert asked.stderr.startswith("asked the run started at ")
