@@ -110,7 +110,7 @@ class StateCheckpoints(ABC):
 
 
 class StateCheckpointTask(ABC):
-    """A task whose own state is kept by checkpoints that go with its commits."""
+    """A task that keeps a state of its own by checkpoints that go with its commits."""
 
     @abstractmethod
     def take_checkpoint(self, clock: TaskClock, collector: MessageCollector) -> TimedState | None:
@@ -134,7 +134,7 @@ class CheckpointStore(ABC):
 
     @abstractmethod
     def recover(self, time_ms: int) -> bytes:
-        """What is kept under `time_ms`. Raises RestoreError if it is damaged or not there."""
+        """The value under `time_ms`. Raises RestoreError if it is damaged or not there."""
 
     @abstractmethod
     def remove(self, times: Collection[int]) -> None:
@@ -146,4 +146,4 @@ class CheckpointStore(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Release what is held open; closing twice is allowed."""
+        """Release all resources; closing twice is allowed."""
