@@ -27,7 +27,7 @@ _OWNERS = (
         "samzapy/container/supervision/job_ownership.py",
         'return asked is not None and asked.get("run") == self._run_id',
         "return asked is not None",
-        ("tests/unit/runner/test_drain_request.py",),
+        ("tests/unit/admin/test_drain_request.py",),
     ),
     Mutant(
         "samzapy/system/kafka/producer.py",
