@@ -36,14 +36,14 @@ def test_every_key_is_read(load):
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
     [
-        ("state.checkpoint.interval.ms", "0", "integer >= 1"),
+        ("state.checkpoint.interval.ms", "0", "expected an integer >= 1"),
         ("state.checkpoint.store.factory", "hdfs", "topic, kafka, file"),
         ("state.checkpoint.store.factory", "file", "state.checkpoint.path: required"),
         ("state.checkpoint.system", "gone", "known: kafka"),
-        ("state.checkpoint.replication.factor", "0", "integer from 1 to 32767"),
-        ("job.clock.idle.ms", "-2", "integer >= -1"),
-        ("job.clock.stall.ms", "0", "integer >= 1"),
-        ("job.startpoint.enabled", "perhaps", "true or false"),
+        ("state.checkpoint.replication.factor", "0", "expected an integer from 1 to 32767"),
+        ("job.clock.idle.ms", "-2", "expected an integer >= -1"),
+        ("job.clock.stall.ms", "0", "expected an integer >= 1"),
+        ("job.startpoint.enabled", "perhaps", "expected true or false"),
     ],
 )
 def test_a_bad_value_says_what_is_allowed(problems, key, value, expected):
