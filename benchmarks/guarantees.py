@@ -1,8 +1,10 @@
-"""What the guarantees cost: the keyed count in each of them, with commits every second and every ten; exactly-once and
-at-least-once with many partitions, too.
+"""What the guarantees cost: the keyed count in each of them, compared with at-least-once.
 
-Throughput counts from the first message to after the final commit, so a run must be long beside its interval, or it
-measures the final commit alone: the runs with the longer interval read more events.
+`Guarantees` commits every second and every ten, with few and with many partitions. `Tasks` has a task for each of up to
+1,000 partitions in one container: threads, file descriptors, the time until the first message.
+
+Throughput counts from the first message to after the final commit, so a run must be long beside its commit interval, or
+it measures the final commit alone: runs with the longer interval read more events.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from dataclasses import replace
 
 from benchmarks.kafka import PARTITIONS, Kafka
 from benchmarks.workloads import Workload
-from samzapy.bench.child import LOCAL
+from samzapy.bench.child import LOCAL, SPARK
 from samzapy.bench.events import Events
 from samzapy.bench.measuring import Measurement
 from samzapy.config.guarantee import Guarantee
@@ -23,8 +25,30 @@ BASELINE = Guarantee.AT_LEAST_ONCE
 #: Of the further variants, and the guarantees that they compare.
 MANY_PARTITIONS, COMPARED = 200, (BASELINE, Guarantee.EXACTLY_ONCE)
 
+COUNTS = (1, 100, 200, 1_000)
+#: Tasks of the job on Spark, its containers, and the seconds its first message may take.
+MANY, CONTAINERS = 1_000, 8
+_ON_SPARK = {"job.spark.master": f"local[{CONTAINERS}]", "job.container.count": str(CONTAINERS)}
 
-class Guarantees(Workload):
+
+class InEachGuarantee(Workload):
+    """The keyed count in each guarantee; the name of a variant begins with its guarantee and a dot."""
+
+    def prepare(self) -> None:
+        """Each input is made when the first run needs it."""
+
+    @classmethod
+    def baseline(cls, variant: str) -> str | None:
+        """At-least-once with the same of everything else."""
+        guarantee, _, rest = variant.partition(".")
+        return None if Guarantee(guarantee) is BASELINE else f"{BASELINE.value}.{rest}"
+
+    @classmethod
+    def ratio_prefix(cls, variant: str) -> str:
+        return f"{cls.name}.{variant}"
+
+
+class Guarantees(InEachGuarantee):
     """The keyed count; a variant is `<guarantee>.<interval>s`, with `.<partitions>` behind it where they are many."""
 
     name = "guarantees"
@@ -36,9 +60,6 @@ class Guarantees(Workload):
     def __init__(self, kafka: Kafka, events: int) -> None:
         super().__init__(kafka, events)
         self._inputs: dict[tuple[int, int], list[str]] = {}
-
-    def prepare(self) -> None:
-        """The inputs of so many partitions are made when the first run needs them."""
 
     def _load(self, partitions: int) -> None:
         loaded, inputs = 0, list[str]()
@@ -62,17 +83,47 @@ class Guarantees(Workload):
         # Two inputs have the same partition numbers: the timeline does not tell them apart.
         return replace(measured, phases=())
 
-    @classmethod
-    def baseline(cls, variant: str) -> str | None:
-        """At-least-once with the same interval and partitions."""
-        guarantee, _, rest = variant.partition(".")
-        return None if Guarantee(guarantee) is BASELINE else f"{BASELINE.value}.{rest}"
-
-    @classmethod
-    def ratio_prefix(cls, variant: str) -> str:
-        return f"{cls.name}.{variant}"
-
     @staticmethod
     def _parts(variant: str) -> tuple[Guarantee, int, int]:
         guarantee, interval, *partitions = variant.split(".")
         return Guarantee(guarantee), int(interval.removesuffix("s")), int(partitions[0]) if partitions else PARTITIONS
+
+
+class Tasks(InEachGuarantee):
+    """The keyed count; a variant is `<guarantee>.<tasks>`, with `.spark` behind it for the job on Spark."""
+
+    name = "tasks"
+    variants = tuple(
+        [f"{guarantee.value}.{count}" for count in COUNTS for guarantee in Guarantee]
+        + [f"{guarantee.value}.{MANY}.{SPARK}" for guarantee in Guarantee]
+    )
+    repeats = 1
+
+    def __init__(self, kafka: Kafka, events: int) -> None:
+        super().__init__(kafka, events)
+        self._inputs: dict[int, str] = {}
+
+    def run(self, variant: str) -> Measurement:
+        guarantee, count, runner = self._parts(variant)
+        if count not in self._inputs:
+            self._inputs[count] = self._kafka.load("events", Events(self._events), partitions=count)
+        changelog = self._kafka.unique("counts")
+        overrides = {
+            "task.inputs": f"kafka.{self._inputs[count]}",
+            "task.class": "samzapy.bench.tasks:FirstMessageTask",
+            "task.guarantee": guarantee.value,
+            "stores.counts.changelog": f"kafka.{changelog}",
+            **(_ON_SPARK if runner == SPARK else {}),
+        }
+        measured = self._job("keyed-count", runner, overrides)
+        # A broker keeps files open for every partition of every topic.
+        self._kafka.delete(changelog)
+        more = dict(measured.more)
+        start_s = more["prepare_s"] + more.pop("first_message_s")
+        told = {"start_s": start_s, "threads": measured.threads, "descriptors": measured.descriptors}
+        return replace(measured, phases=(), more={**more, **told})
+
+    @staticmethod
+    def _parts(variant: str) -> tuple[Guarantee, int, str]:
+        guarantee, count, *runner = variant.split(".")
+        return Guarantee(guarantee), int(count), SPARK if runner else LOCAL

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.guarantees import Guarantees
+from benchmarks.guarantees import Guarantees, Tasks
 from benchmarks.recovery import Restart, RestoreLarge
 from benchmarks.takeover import Takeover
-from benchmarks.tasks import Tasks
 from benchmarks.workloads import KeyedCount, Latency, PassThrough, Restore, Workload
 
 WORKLOADS: dict[str, type[Workload]] = {

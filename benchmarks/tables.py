@@ -8,11 +8,10 @@ from statistics import median
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from benchmarks.guarantees import Guarantees
+from benchmarks.guarantees import Guarantees, Tasks
 from benchmarks.kafka import PARTITIONS
 from benchmarks.results import FIRST_MESSAGE, PERCENTILES, START, Repeats, figures, ratios
 from benchmarks.targets import targets
-from benchmarks.tasks import Tasks
 from samzapy.bench.measuring import Measurement
 from samzapy.bench.report import memory_cell
 

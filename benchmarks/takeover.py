@@ -16,7 +16,7 @@ from samzapy.bench.measuring import Measurement, MeasurementFailed
 from samzapy.config.loader import load_job
 from samzapy.container.standby import StandbyContainer
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
-from samzapy.coordinator.model import JobSpec
+from samzapy.coordinator.wire import JobSpec
 from samzapy.runner.prepare import prepare
 
 FULL, STANDBY = "full-restore", "standby"

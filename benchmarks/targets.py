@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from benchmarks.guarantees import MANY_PARTITIONS, Guarantees
+from benchmarks.guarantees import MANY, MANY_PARTITIONS, Guarantees, Tasks
 from benchmarks.results import Repeats, figures, ratios
-from benchmarks.tasks import MANY, Tasks
 from samzapy.bench.child import SPARK
 from samzapy.config.guarantee import Guarantee
 

@@ -8,7 +8,7 @@ After the first two commands of configs/flights.properties (the job may also be 
 from pyspark.sql import SparkSession
 
 from samzapy.dataframe import read_store
-from samzapy.examples.job_file import job_from_arguments
+from samzapy.examples.flights.load import job_from_arguments
 
 #: The value of the store `delays`: counts, and [flights, sum of minutes, most minutes] of those that departed.
 SCHEMA = "flights bigint, cancelled bigint, delay array<bigint>"

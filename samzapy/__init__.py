@@ -11,7 +11,7 @@ A message's way through the packages:
     state     storage/kv/cached          store.get / put on objects; misses go down to bytes
     send      container/collector        outputs, batched to the producer
     commit    container/commit           the numbered steps; the only writer of checkpoints and changelogs
-    restore   storage/restore            on start: checkpoint -> local store (or storage/backup) -> tail of the changelog
+    restore   storage/changelog/restore  on start: checkpoint -> local store (or storage/backup) -> tail of the changelog
     fill      container/sources          stores that streams fill: before the tasks start, and from then on
     time      container/event_time       the clock of a task: timers fire by it, senders of other jobs feed it
 

@@ -1,17 +1,85 @@
-"""Reads back the JSON that samzapy has written to topics and files; whatever else the bytes hold is a ValueError.
+"""Reads the JSON that samzapy writes to topics, files and HTTP bodies, by type; writes it compactly.
 
-The parser refuses NaN and the infinities, lone surrogates, bytes that are not UTF-8 and nesting beyond 1024 levels. The
-functions for fields refuse a bool where a number belongs, a float for an int, and numbers beyond 64 bits.
+msgspec does the work. Whatever does not fit the type is a ValueError that names the field:
+
+1. A bool is no number, and a float is no integer. The types below bound integers to 64 bits.
+2. NaN, the infinities, lone surrogates and bytes that are not UTF-8 are no JSON.
+3. Nesting beyond Python's recursion limit is refused, also in fields that the type does not have.
+4. Other unknown fields are ignored, so that versions before and after read each other's records.
 """
 
 from __future__ import annotations
 
+import re
 import reprlib
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
 
+import msgspec
 import orjson
 
+T = TypeVar("T")
+
 _LIMIT = 2**63
+
+#: Integers of at most 64 bits: counts and offsets, offsets that may be -1 for none, and times (also before 1970).
+Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+LastOffset = Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)]
+Time = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+def _plain(value: Any) -> Any:
+    """Subclasses of plain types, as a task's gauge may be a float of numpy; other mappings than dicts."""
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise NotImplementedError(f"{type(value).__name__} has no form in JSON")
+
+
+encode = msgspec.json.Encoder(enc_hook=_plain).encode
+
+_PLACE = re.compile(r"(.*) - at `(?:key in )?\$\.?(.*)`", re.DOTALL)
+
+
+class _AnyFormat(msgspec.Struct):
+    format: Any = None
+
+
+def decode(kind: type[T], data: bytes, known_format: int | None = None) -> T:
+    """`data` as a `kind`. With `known_format`, first see that its field `format` has that number. Raises ValueError."""
+    try:
+        if known_format is not None:
+            _check(msgspec.json.decode(data, type=_AnyFormat).format, known_format)
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as cause:
+        raise ValueError(_field_first(cause)) from cause
+    except RecursionError as cause:
+        raise ValueError("nested too deeply") from cause
+
+
+def convert(kind: type[T], value: object) -> T:
+    """Plain JSON values, read before, as a `kind`. Raises ValueError."""
+    try:
+        return msgspec.convert(value, kind, str_keys=True)
+    except msgspec.ValidationError as cause:
+        raise ValueError(_field_first(cause)) from cause
+
+
+def _check(found: object, known: int) -> None:
+    """Raise ValueError unless a record's `format` is the one that this version reads."""
+    if type(found) is not int or found != known:
+        raise ValueError(f"format {reprlib.repr(found)}, this version reads {known}")
+
+
+def _field_first(error: msgspec.ValidationError) -> str:
+    """`epoch: expected int, got str`, of msgspec's "Expected `int`, got `str` - at `$.epoch`"."""
+    text = str(error)
+    match = _PLACE.fullmatch(text)
+    what, place = (match[1], match[2]) if match else (text, "")
+    what = (what[:1].lower() + what[1:]).replace("`", "")
+    return f"{place}: {what}" if place else what
 
 
 def parsed(data: bytes) -> dict[str, Any]:
@@ -56,6 +124,4 @@ def flag(value: object) -> bool:
 
 def check_format(record: dict[str, Any], known: int) -> None:
     """Raise ValueError unless the record's `format` is the one that this version reads."""
-    found = record.get("format")
-    if type(found) is not int or found != known:
-        raise ValueError(f"format {reprlib.repr(found)}, this version reads {known}")
+    _check(record.get("format"), known)

@@ -86,7 +86,7 @@ def run(flat: dict[str, str]) -> object:
     from samzapy.config.loader import load_job
     from samzapy.container.restart import build_container
     from samzapy.coordinator.coordinator import Coordinator, LocalLease
-    from samzapy.coordinator.model import JobSpec
+    from samzapy.coordinator.wire import JobSpec
     from samzapy.runner.prepare import prepare
 
     config = load_job(flat)

@@ -13,7 +13,8 @@ from samzapy.config.stores import StoreConfig
 from samzapy.container.job_records import open_job
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.model import JobModel
-from samzapy.storage.changelog_end import first_record, foreign_records
+from samzapy.storage.changelog.end import foreign_records
+from samzapy.storage.changelog.reading import first_record
 from samzapy.system.clients import SystemClients
 
 

@@ -27,9 +27,8 @@ from samzapy.errors import (
 from samzapy.job.expansion import InputPartitions, follow_growth, from_json
 from samzapy.job.model import JobModel
 from samzapy.job.planner import changelog_partition_count, check_copartitioned, keeps_state, plan
-from samzapy.storage.changelog import check_changelog
-from samzapy.storage.manager import load_engines
-from samzapy.storage.written_with import check_checkpoints
+from samzapy.storage.changelog.topic import check_changelog
+from samzapy.storage.engines import check_checkpoints, load_engines
 from samzapy.system.clients import SystemClients, job_clients
 
 #: How long a look waits for a transaction that another process has open.

@@ -12,7 +12,7 @@ from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, Job
 from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
-from samzapy.checkpoint.target import Positions, Target
+from samzapy.checkpoint.offsets import Positions, Target
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.container.job_records import open_job
@@ -182,6 +182,8 @@ def _moved(before: JobPositions, after: Positions, model: JobModel, clock: Clock
             # Event times and senders belong to the messages before the old position.
             event_times={ssp: each for ssp, each in old.event_times.items() if ssp not in moved},
             senders={ssp: each for ssp, each in old.senders.items() if ssp not in moved},
+            held_by="",
+            idle=(),
         )
     return changed
 

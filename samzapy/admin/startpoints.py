@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from samzapy.admin.positions import chosen_inputs, must_keep_checkpoints
 from samzapy.api.checkpoint import CheckpointManager, JobRecord
+from samzapy.checkpoint.offsets import Target
 from samzapy.checkpoint.startpoints import Startpoint, from_json, is_followed, to_json
-from samzapy.checkpoint.target import Target
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.container.job_records import open_job

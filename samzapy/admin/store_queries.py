@@ -23,6 +23,8 @@ from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import EnvironmentFailure
 from samzapy.serializers import as_json, serde_registry
+from samzapy.storage.changelog.restore import ProgressCallback
+from samzapy.storage.engines import entry_serdes, load_engines
 from samzapy.storage.inspection import (
     ChangelogReader,
     Contents,
@@ -33,9 +35,6 @@ from samzapy.storage.inspection import (
     store_of,
 )
 from samzapy.storage.kv.scanning import first_beyond
-from samzapy.storage.manager import load_engines
-from samzapy.storage.restore import ProgressCallback
-from samzapy.storage.views.engine import entry_serdes
 from samzapy.system.clients import job_clients
 
 #: Entered while a changelog is read; hears how far the reading is.

@@ -14,11 +14,12 @@ from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, UnknownStream
 from samzapy.job.planner import changelog_partitions
 from samzapy.serializers import serde_registry
-from samzapy.storage.directory import store_directory
+from samzapy.storage.changelog.restore import ProgressCallback, RestoreResult
+from samzapy.storage.engines import load_engines
 from samzapy.storage.inspection import store_of
-from samzapy.storage.manager import begin_task_stores, load_engines, restore_together
+from samzapy.storage.local.directory import store_directory
 from samzapy.storage.opening import TaskSettings
-from samzapy.storage.restore import ProgressCallback, RestoreResult
+from samzapy.storage.startup import begin_task_stores, restore_together
 from samzapy.system.clients import SystemClients, job_clients
 
 

@@ -29,11 +29,13 @@ class Checkpoint:
     `input_offsets`: the next offset to process of each partition. `changelog_offsets`: per store, the offset of the
     last changelog record of the commit (-1: none yet). `epoch`: the attempt that wrote it. `time_ms`: when.
     `clock`: the task's event-time clock in milliseconds, None where it keeps none. `startpoints`: the ids of those that
-    were followed, by partition, the newest of each. `event_times`: what the clock of its timers is made of, the latest
-    event time of each partition, empty where it keeps none. `senders`: what the senders of each intermediate partition
+    were followed, by partition, the newest of each. `event_times`: the marks of the clock, the latest
+    event time of each partition that has brought one. `senders`: what the senders of each intermediate partition
     have said before its offset, by their names. `atomic`: the changelog offsets were committed in the transaction of a
     checkpoint, so nothing of the job's lies behind them. `serdes`: per store with a changelog, what its keys and its values
     are written with, as names that say the same whatever the job file calls them; empty in records of older versions.
+    `held_by` and `idle` are for people: the partition or sender that held the clock back, and those that were idle or had
+    ended.
     """
 
     input_offsets: Mapping[SystemStreamPartition, int]
@@ -46,6 +48,8 @@ class Checkpoint:
     senders: Mapping[SystemStreamPartition, Mapping[str, SenderState]] = field(default_factory=dict)
     atomic: bool = False
     serdes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    held_by: str = ""
+    idle: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""Changelog records that are a job's own although none of its tasks has written them.
+"""Adopts changelog records: the job takes them for its own, although none of its tasks has written them.
 
-A tool that fills a store, or an operator who accepts what lies in a changelog, writes down up to where:
+A tool that fills a store, or an operator who accepts the contents of a changelog, records the ends:
 
 {"changelogs": {"kafka.orders-counts": {"id": "Xq3...", "ends": {"0": 481, "1": 92}}}}
 
@@ -13,8 +13,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.errors import RestoreError
+from samzapy.strict_json import Natural, convert
+
+
+class _Entry(msgspec.Struct):
+    id: str
+    ends: dict[Natural, Natural]
+
+
+class _Record(msgspec.Struct):
+    changelogs: dict[str, _Entry]
 
 
 @dataclass(frozen=True)
@@ -49,11 +61,7 @@ class Adopted:
         if data is None:
             return cls()
         try:
-            return cls(
-                {
-                    (str(name), str(entry["id"])): {int(number): int(end) for number, end in entry["ends"].items()}
-                    for name, entry in data["changelogs"].items()
-                }
-            )
-        except (ValueError, KeyError, TypeError, AttributeError) as cause:
+            changelogs = convert(_Record, data).changelogs
+        except ValueError as cause:
             raise RestoreError(f"not a record of adopted changelogs ({cause}): {str(data)[:80]}") from cause
+        return cls({(name, entry.id): entry.ends for name, entry in changelogs.items()})

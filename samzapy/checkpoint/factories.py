@@ -1,15 +1,15 @@
-"""From `task.checkpoint.*` to a manager."""
+"""Makes the checkpoint manager that `task.checkpoint.*` asks for."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from samzapy.api.checkpoint import CheckpointManager
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
 from samzapy.api.system import StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
 from samzapy.checkpoint.files import FileCheckpointManager
-from samzapy.checkpoint.nowhere import NoCheckpointManager
 from samzapy.checkpoint.samza import SamzaRecords
 from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.config.job import JobConfig
@@ -17,6 +17,40 @@ from samzapy.config.own_streams import checkpoint_topic
 from samzapy.config.tasks.checkpoint import CheckpointConfig
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import PluginError, load_class
+
+
+class NoCheckpointManager(CheckpointManager):
+    """Forgets. A job without checkpoints has no owner either: two copies of it run side by side."""
+
+    def start(self) -> None:
+        """There is nothing to create."""
+
+    def read(self, task_name: str) -> Checkpoint | None:
+        return None
+
+    def write(self, checkpoints: Mapping[str, Checkpoint], producer: SystemProducer | None = None) -> None:
+        """Nothing is kept."""
+
+    def read_changelog_partitions(self) -> dict[str, int]:
+        return {}
+
+    def write_changelog_partitions(self, partitions: Mapping[str, int]) -> None:
+        """Nothing is kept: the planner numbers the tasks of the same inputs in the same way."""
+
+    def read_owner(self) -> JobRun | None:
+        return None
+
+    def write_owner(self, run: JobRun) -> None:
+        """Nothing is kept."""
+
+    def read_record(self, record: JobRecord) -> None:
+        return None
+
+    def write_record(self, record: JobRecord, value: Mapping[str, Any]) -> None:
+        """Nothing is kept."""
+
+    def close(self) -> None:
+        """Nothing is held open."""
 
 
 class Clients(Protocol):

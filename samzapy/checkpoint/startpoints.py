@@ -14,10 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.errors import RestoreError
-from samzapy.strict_json import listed, mapping, text, whole
+from samzapy.strict_json import Natural, convert
 
 #: How long one is good for, as in Samza.
 EXPIRY_MS = 12 * 3_600_000
@@ -38,40 +40,36 @@ class Startpoint:
         return now_ms - self.created_ms >= EXPIRY_MS
 
 
+class _Entry(msgspec.Struct, rename="kebab"):
+    id: str
+    input: str
+    position: str
+    created_ms: Natural
+    task: str | None
+
+
+class _Record(msgspec.Struct):
+    startpoints: list[_Entry]
+
+
 def to_json(startpoints: Iterable[Startpoint]) -> dict[str, Any]:
     """As a record beside the checkpoints."""
-    return {
-        "startpoints": [
-            {
-                "id": each.id,
-                "input": str(each.ssp),
-                "position": each.position,
-                "created-ms": each.created_ms,
-                "task": each.task,
-            }
-            for each in startpoints
-        ]
-    }
+    entries = [_Entry(each.id, str(each.ssp), each.position, each.created_ms, each.task) for each in startpoints]
+    record: dict[str, Any] = msgspec.to_builtins(_Record(entries))
+    return record
 
 
 def from_json(data: Mapping[str, Any] | None) -> tuple[Startpoint, ...]:
     """The inverse; none for None. Raises RestoreError."""
+    if data is None:
+        return ()
     try:
-        return tuple(_startpoint(mapping(each)) for each in ([] if data is None else listed(data["startpoints"])))
-    except (KeyError, ValueError) as cause:
-        raise RestoreError(
-            f"the job's record of its startpoints cannot be read ({type(cause).__name__}: {cause})"
-        ) from cause
-
-
-def _startpoint(read: dict[str, Any]) -> Startpoint:
-    return Startpoint(
-        text(read["id"]),
-        SystemStreamPartition.parse(text(read["input"])),
-        text(read["position"]),
-        whole(read["created-ms"]),
-        None if read["task"] is None else text(read["task"]),
-    )
+        return tuple(
+            Startpoint(each.id, SystemStreamPartition.parse(each.input), each.position, each.created_ms, each.task)
+            for each in convert(_Record, data).startpoints
+        )
+    except ValueError as cause:
+        raise RestoreError(f"the job's record of its startpoints cannot be read ({cause})") from cause
 
 
 def is_followed(startpoint: Startpoint, checkpoint: Checkpoint | None) -> bool:

@@ -9,8 +9,7 @@ from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, Job
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
 from samzapy.checkpoint import codec, samza
-from samzapy.checkpoint.keys import Kind, RecordKey, decode_key, encode_key
-from samzapy.checkpoint.samza import SamzaRecords
+from samzapy.checkpoint.samza import Kind, RecordKey, SamzaRecords, decode_key, encode_key
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import EnvironmentFailure, RestoreStalled
 

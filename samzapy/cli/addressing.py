@@ -1,4 +1,4 @@
-"""Which system a `topic` command talks to: one of a job file's, or one described on the command line."""
+"""Finds the system that a `topic` command talks to: one of a job file, or one described by options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import SystemSettings
-from samzapy.cli.pairs import pairs
+from samzapy.cli.options import OVERRIDES, pairs
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.config.reading.reader import Reader
@@ -74,9 +74,7 @@ def addressed(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the options of `Addressing`, which the command gets as `where`."""
 
     @click.option("--job", type=click.Path(path_type=Path), metavar="FILE", help="A job file that has the system.")
-    @click.option(
-        "--config", "-c", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the job file."
-    )
+    @OVERRIDES
     @click.option("--system", "kind", type=click.Choice(["local", "kafka"]), help="What kind of system it is.")
     @click.option("--path", metavar="FILE", help="A local system's file; default .samzapy/local.db.")
     @click.option("--bootstrap", metavar="HOST:PORT", help=f"A Kafka broker; default {_DEVELOPMENT_BROKER}.")

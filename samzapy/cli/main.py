@@ -50,7 +50,7 @@ class Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands whose module is installed."""
-        return [name for name in _COMMANDS if importlib.util.find_spec(f"samzapy.cli.{name}")]
+        return [name for name in _COMMANDS if importlib.util.find_spec(f"samzapy.cli.commands.{name}")]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, imported; a slip ends in a usage error that says what was probably meant."""
@@ -60,7 +60,7 @@ class Commands(click.Group):
             if near:
                 ctx.fail(f"No such command {cmd_name!r}; did you mean {near[0]}?")
             return None
-        command = getattr(importlib.import_module(f"samzapy.cli.{cmd_name}"), cmd_name)
+        command = getattr(importlib.import_module(f"samzapy.cli.commands.{cmd_name}"), cmd_name)
         assert isinstance(command, click.Command)
         return command
 

@@ -20,8 +20,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from samzapy.cli.options import pairs
 from samzapy.cli.output import table
-from samzapy.cli.pairs import pairs
 from samzapy.config.guarantee import Guarantee
 from samzapy.devkafka import DevBroker
 from samzapy.errors import SamzapyError

@@ -1,4 +1,4 @@
-"""`job.clock.*` and `task.timers.store`: when inputs count as idle or stalled, and the store that keeps the timers."""
+"""The keys of event time: when an input counts as idle, when the job's clock counts as stalled, and the timers' store."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from samzapy.config.stores import StoreConfig
 
 @dataclass(frozen=True)
 class JobClockConfig:
-    """Durations in milliseconds of processing time; `idle_ms` < 0: never."""
+    """Durations in milliseconds of processing time; `idle_ms` <= 0: never."""
 
     idle_ms: int = 60_000
     stall_ms: int = 120_000
 
 
+_NEVER = -1
 IDLE_MS = Key(
-    "job.clock.idle.ms",
-    integer(-1),
+    "task.watermark.idle.timeout.ms",
+    integer(),
     60_000,
-    "Milliseconds after which an input partition that brings nothing no longer holds its task's clock, nor a task of which "
-    "all are so the job's; -1: never.",
+    "Milliseconds after which an input partition without messages, or a sender of an intermediate stream without control "
+    "messages, no longer holds the task's event time; a task without any other holds the job's no longer. <= 0: never.",
+    "60000; -1 for a job with timers or an intermediate input",
 )
 STALL_MS = Key(
     "job.clock.stall.ms",
     integer(1),
     120_000,
     "Milliseconds the job's clock may stand still while another task's goes on, until the task and the partition that hold "
-    "it are named. More than job.clock.idle.ms, or what is merely idle is named, too.",
+    "it are named. More than task.watermark.idle.timeout.ms, or inputs that are merely idle are named, too.",
 )
 TIMERS_STORE = Key(
     "task.timers.store",
@@ -43,9 +45,13 @@ TIMERS_STORE = Key(
 KEYS = collect(globals())
 
 
-def parse_job_clock(reader: Reader) -> JobClockConfig:
-    """Both of them."""
-    return JobClockConfig(reader.get(IDLE_MS), reader.get(STALL_MS))
+def parse_job_clock(reader: Reader, *, fires: bool) -> JobClockConfig:
+    """Both durations. `fires`: the job has timers, or inputs with watermarks. What these fire is a function of the inputs
+    alone, unless the job asks for an idle time."""
+    idle_ms = reader.get(IDLE_MS)
+    if fires and IDLE_MS.name not in reader.values:
+        idle_ms = _NEVER
+    return JobClockConfig(idle_ms, reader.get(STALL_MS))
 
 
 def parse_timers(reader: Reader, stores: Mapping[str, StoreConfig]) -> str | None:

@@ -1,4 +1,8 @@
-"""Retired keys: the names that keys of stores had before Samza 0.8, replaced by those of today.
+"""Retired keys: replaces the names that keys of stores had before Samza 0.8, and retired names of ours.
+
+    job.clock.idle.ms           task.watermark.idle.timeout.ms, which timers and watermarks obey as well
+
+Below `stores.NAME.`:
 
     batch.size                  write.batch.size
     serde                       key.serde and msg.serde
@@ -42,6 +46,12 @@ _RENAMED: Mapping[str, tuple[tuple[str, ...], Callable[[str], str]]] = {
 }
 
 
+#: Retired names of ours -> the names of today, and the change of meaning.
+_OURS = {
+    "job.clock.idle.ms": ("task.watermark.idle.timeout.ms", ", which timers and watermarks obey as well"),
+}
+
+
 class Renamed(NamedTuple):
     """The values under the names of today, a warning for each that was replaced, and the keys with secret values."""
 
@@ -58,6 +68,12 @@ def with_todays_names(values: Mapping[str, str], secret: frozenset[str] = frozen
     found = dict(values)
     warnings: list[str] = []
     hidden = set(secret)
+    for key, (name, change) in _OURS.items():
+        if key in found:
+            value = found.pop(key)
+            found.setdefault(name, value)
+            hidden |= {name} if key in secret else set()
+            warnings.append(f"{key}: retired, use {name} instead{change}")
     for key in values:
         store, leaf = _split(key, values)
         if leaf in _RENAMED:

@@ -24,7 +24,7 @@ from samzapy.config.stores.sources import check_sourced, parse_source
 from samzapy.config.stores.store import parse_stores
 from samzapy.config.streams import database, systems
 from samzapy.config.streams.serdes import check_serde, parse_serdes
-from samzapy.config.streams.stream import check_system, parse_stream_ids, parse_streams, stream_settings
+from samzapy.config.streams.stream import StreamConfig, check_system, parse_stream_ids, parse_streams, stream_settings
 from samzapy.config.tasks import TaskConfig, state_checkpoint
 from samzapy.config.tasks.error_policy import Stage
 from samzapy.config.tasks.task import parse_task
@@ -81,6 +81,7 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
     _check_default_serdes(reader, found_systems, serdes)
     logged, non_logged = job.parse_base_dirs(reader, environ)
     found_streams = parse_streams(reader, ids, _mentioned(found_task, found_stores, found_systems), serdes)
+    timers_store = event_time.parse_timers(reader, found_stores)
     return JobConfig(
         name=name,
         id=job_id,
@@ -88,7 +89,7 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
         systems=_with_streams(reader, found_systems, found_streams, ids),
         streams=found_streams,
         stores=found_stores,
-        timers_store=event_time.parse_timers(reader, found_stores),
+        timers_store=timers_store,
         serdes=serdes,
         container_count=reader.get(job.CONTAINER_COUNT),
         grouper=reader.get(job.GROUPER),
@@ -98,13 +99,21 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
         startpoints=reader.get(job.STARTPOINTS),
         placement=job.parse_placement(reader),
         spark=spark.parse_spark(reader),
-        clock=event_time.parse_job_clock(reader),
+        clock=event_time.parse_job_clock(
+            reader, fires=timers_store is not None or _has_senders(found_task, found_streams)
+        ),
         state_checkpoint=_state_checkpoint(reader, found_task, default_system, found_systems),
         metrics_reporters=metrics.parse_metrics(reader, ids, default_system, found_systems),
         stream_ids=ids,
         raw=Masked(raw, reader.secret),
         resolved=Masked(reader.values, reader.secret),
     )
+
+
+def _has_senders(found: TaskConfig, known: Mapping[SystemStream, StreamConfig]) -> bool:
+    """Whether some input is an intermediate stream."""
+    inputs = {*found.inputs, *(ssp.system_stream for ssp in found.broadcast_inputs)}
+    return any(stream in known and known[stream].intermediate for stream in inputs)
 
 
 def _state_checkpoint(

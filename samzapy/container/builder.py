@@ -27,7 +27,7 @@ from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
 from samzapy.config.tasks.error_policy import Action, Stage
 from samzapy.container.asynchronous.event_loop import EventLoop
-from samzapy.container.asynchronous.run_loop import AsyncRunLoop
+from samzapy.container.asynchronous.executor import AsynchronousExecutor
 from samzapy.container.asynchronous.task_instance import AsyncTaskInstance
 from samzapy.container.commit.at_most_once import AtMostOnce
 from samzapy.container.commit.protocol import CommitProtocol, CommitSettings
@@ -55,18 +55,20 @@ from samzapy.container.limits import RecordLimits
 from samzapy.container.outputs.collector import BufferingCollector, serdes_of_outputs
 from samzapy.container.outputs.output_ids import OutputIds
 from samzapy.container.outputs.producers import TaskProducers
-from samzapy.container.run_loop import LoopControl, RunLoop
+from samzapy.container.run_loop import LoopControl, LoopPeriods, RunLoop, TaskExecutor
 from samzapy.container.sideinputs.filling import fill_stores
 from samzapy.container.sideinputs.side_inputs import SideInputs
 from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.container.sweeping import sweep_in_background
+from samzapy.container.synchronous import SynchronousExecutor
 from samzapy.container.tasks.context import ContainerTaskContext
 from samzapy.container.tasks.sinks import open_sinks
 from samzapy.container.tasks.state_checkpoints import KeptStateCheckpoints
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.job.model import ContainerModel, TaskModel
-from samzapy.storage.manager import TaskStores, begin_all_stores, restore_together
 from samzapy.storage.opening import TaskSettings
+from samzapy.storage.startup import begin_all_stores, restore_together
+from samzapy.storage.task_stores import TaskStores
 from samzapy.system.clients import SystemClients
 
 
@@ -222,10 +224,8 @@ class ContainerBuilder:
 
     def _event_clock(self, task: AnyTask, offsets: Offsets, clock: Clock) -> EventClock:
         intermediate = {ssp for ssp in offsets if self.config.stream(ssp.system_stream).intermediate}
-        timed = self.config.timers_store is not None
-        idle_ms = self.config.task.watermark_idle_ms if timed or intermediate else self.config.clock.idle_ms
-        exact = timed or isinstance(task, ClockListenerTask)
-        return EventClock(offsets, clock, idle_ms, intermediate=intermediate, exact=exact)
+        exact = self.config.timers_store is not None or isinstance(task, ClockListenerTask)
+        return EventClock(offsets, clock, self.config.clock.idle_ms, intermediate=intermediate, exact=exact)
 
     @cached_property
     def events(self) -> EventLoop:
@@ -242,13 +242,27 @@ class ContainerBuilder:
     ) -> RunLoop:
         """What runs the tasks."""
         task = self.config.task
-        times = {"window_ms": task.window_ms, "commit_ms": task.commit_ms}
+        return RunLoop(
+            tasks,
+            inputs,
+            committer,
+            control,
+            clock,
+            LoopPeriods(task.window_ms, task.commit_ms),
+            self._executor(tasks),
+        )
+
+    def _executor(self, tasks: Sequence[TaskInstance]) -> TaskExecutor:
+        task = self.config.task
         asynchronous = [each for each in tasks if isinstance(each, AsyncTaskInstance)]
         if not asynchronous:
-            return RunLoop(tasks, inputs, committer, control, clock, **times)
-        times["shutdown_ms"] = task.shutdown_ms
-        times["commit_max_delay_ms"] = task.asynchronous.commit_max_delay_ms
-        return AsyncRunLoop(asynchronous, inputs, committer, control, clock, self.events, **times)
+            return SynchronousExecutor()
+        return AsynchronousExecutor(
+            asynchronous,
+            self.events,
+            shutdown_ms=task.shutdown_ms,
+            commit_max_delay_ms=task.asynchronous.commit_max_delay_ms,
+        )
 
     def _output_ids(self, task_name: str) -> OutputIds | None:
         if not self.config.task.guarantee.outputs_have_ids:

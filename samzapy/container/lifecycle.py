@@ -34,8 +34,8 @@ from samzapy.container.supervision.worker_process import tuned_for_messages
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import ForeignRecords
 from samzapy.failpoints import reach
-from samzapy.storage.manager import TaskStores
-from samzapy.storage.restore import RestoreStopped
+from samzapy.storage.changelog.restore import RestoreStopped
+from samzapy.storage.task_stores import TaskStores
 
 logger = logging.getLogger(__name__)
 

@@ -44,7 +44,7 @@ from samzapy.job.model import ContainerModel
 from samzapy.job.transactions import StateTransactions, state_transactions, weakened_state
 from samzapy.metrics import Registry
 from samzapy.serializers import serde_registry
-from samzapy.storage.manager import load_engines
+from samzapy.storage.engines import load_engines
 from samzapy.system.clients import job_clients
 from samzapy.system.factories import has_transactions
 

@@ -1,11 +1,18 @@
-"""The run loop: poll a batch, process it in slices, and between slices look at the clock and at requests.
+"""The run loop of a container: polls, has a `TaskExecutor` process what came, and does what the clock and the tasks ask for.
 
-A slice is as many messages of one partition as a task has lately processed in about 50 ms, so timers and stop
-requests are seen in time whatever a message costs, and cheap messages pay for them once in thousands.
+One turn:
+
+1. look at the clock: side inputs, idle partitions, windows, timers, the commit that is due
+2. end the inputs where they end now, if the job is being drained
+3. poll, and give each task the messages of its partitions
+4. let the executor go on with messages in flight
+5. tell tasks that all their partitions have ended
+6. make the commit that had to wait for a boundary
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,25 +27,98 @@ from samzapy.container.inputs.inputs import Inputs, Messages
 from samzapy.container.schedule import Schedule
 from samzapy.container.tasks.task_instance import TaskInstance
 
-_SLICE_SECONDS = 0.05
-_MIN_SLICE = 1
-#: What a slice sends waits in memory until its end: more than this no longer stays in the processor's cache.
-_MAX_SLICE = 256
 #: How long the loop waits for anything without looking at what else there is.
 MAX_WAIT_S = 0.1
 
 
-def _never() -> None:
-    """Nobody drains the job."""
+def _no_drain() -> None:
+    """The default of `LoopControl.drain_to`: the job is never drained."""
 
 
 @dataclass(frozen=True)
 class LoopControl:
-    """What a run loop looks at: `should_stop` between slices (it may raise to end the attempt without a commit), and
-    between polls `drain_to`, which says where the inputs end once the job is to be drained, None until then."""
+    """The questions that a run loop asks its container.
+
+    1. `should_stop`, between slices: whether to commit and stop. It raises to end the attempt without a commit.
+    2. `drain_to`, between polls: the offsets where the inputs end once the job is drained, None until then.
+    """
 
     should_stop: Callable[[], bool]
-    drain_to: Callable[[], Mapping[SystemStreamPartition, int] | None] = _never
+    drain_to: Callable[[], Mapping[SystemStreamPartition, int] | None] = _no_drain
+
+
+@dataclass(frozen=True)
+class LoopPeriods:
+    """Milliseconds between calls of `window`, and between commits. Zero or less: never."""
+
+    window_ms: int
+    commit_ms: int
+
+
+class TaskExecutor(ABC):
+    """How the tasks of a run loop process messages: at once, or with several in flight.
+
+    The loop decides when: it polls, looks at the clock, commits and obeys the tasks' requests. It passes itself to the
+    calls that may have to do one of these in between.
+    """
+
+    #: Whether messages of earlier turns may still end after the loop was told to stop.
+    lingers: bool
+
+    @abstractmethod
+    def wants_input(self, loop: RunLoop) -> bool:
+        """Whether to poll in this turn."""
+
+    @property
+    @abstractmethod
+    def idle(self) -> bool:
+        """Whether everything that was polled is processed."""
+
+    @abstractmethod
+    def polled(self, ends: dict[SystemStreamPartition, int]) -> Mapping[SystemStreamPartition, int]:
+        """Note the offsets after the last polled messages; returns those that a commit ahead of them has to name."""
+
+    @abstractmethod
+    def process(
+        self,
+        loop: RunLoop,
+        task: TaskInstance,
+        ssp: SystemStreamPartition,
+        envelopes: Sequence[IncomingMessageEnvelope],
+    ) -> None:
+        """Process messages of one partition, or accept them for the turns to come."""
+
+    @abstractmethod
+    def skip(self, task: TaskInstance, ssp: SystemStreamPartition, offset: int) -> None:
+        """Go past what is no message of the user's."""
+
+    @abstractmethod
+    def advance(self, loop: RunLoop) -> bool:
+        """Go on with accepted messages; whether there is more to do right now."""
+
+    @abstractmethod
+    def finish(self, loop: RunLoop, task: TaskInstance) -> bool:
+        """Process what the task has accepted; False if the loop is to stop before that is done."""
+
+    @abstractmethod
+    def settle(self, loop: RunLoop, task: TaskInstance) -> None:
+        """Wait until the task has no message in flight."""
+
+    @abstractmethod
+    def busy_for_commit(self, loop: RunLoop) -> str:
+        """Wait until a commit has no gaps; the tasks that keep it from that for too long, empty if none does."""
+
+    @abstractmethod
+    def partition_ended(self, loop: RunLoop, task: TaskInstance, ssp: SystemStreamPartition) -> None:
+        """Let the partition hold the task's clock back no longer, once what was polled of it is processed."""
+
+    @abstractmethod
+    def is_done(self, loop: RunLoop, task: TaskInstance) -> bool:
+        """Whether a task without open partitions has processed everything."""
+
+    @abstractmethod
+    def wind_down(self, loop: RunLoop) -> None:
+        """After the last turn: wait until nothing is in flight."""
 
 
 class RunLoop:
@@ -52,19 +132,19 @@ class RunLoop:
         committer: CommitProtocol,
         control: LoopControl,
         clock: Clock,
-        *,
-        window_ms: int,
-        commit_ms: int,
+        periods: LoopPeriods,
+        executor: TaskExecutor,
     ) -> None:
         now = clock.monotonic()
-        self._tasks = tasks
-        self._inputs = inputs
-        self._commits = BoundedCommits(committer, inputs.boundaries, tasks)
+        self.tasks = tasks
+        self.inputs = inputs
+        self._executor = executor
+        self.commits = BoundedCommits(committer, inputs.boundaries, tasks)
         self._side = inputs.side
-        self._should_stop = control.should_stop
+        self.should_stop = control.should_stop
         self._drain_to = control.drain_to
         self._draining = False
-        self._clock = clock
+        self.clock = clock
         self._by_ssp: dict[SystemStreamPartition, list[TaskInstance]] = {}
         for task in tasks:
             for ssp in task.offsets:
@@ -73,16 +153,16 @@ class RunLoop:
         self._windowed = [task for task in tasks if isinstance(task.task, WindowableTask)]
         self._timed = [task for task in tasks if task.timers.can_fire]
         self._following = [task for task in tasks if task.event_clock.intermediate]
-        self._window = Schedule(window_ms if self._windowed else 0, now)
-        self._commit = Schedule(commit_ms, now)
+        self._window = Schedule(periods.window_ms if self._windowed else 0, now)
+        self._commit = Schedule(periods.commit_ms, now)
         self._idle = Schedule(min((task.event_clock.look_ms for task in tasks), default=0), now)
-        self._slice = 100
-        self._stopping = False
+        self._told_of_end: set[str] = set()
+        self.stopping = False
 
     def run(self) -> None:
         """Process until the end. The caller makes the final commit."""
         self._end_streams()
-        while not self._may_stop():
+        while not self.may_stop():
             self.turn()
         self.wind_down()
 
@@ -91,7 +171,8 @@ class RunLoop:
 
         A poll waits `longest_wait_s` at the most. For `run`, and for those who move the clock themselves.
         """
-        self._timers()
+        executor = self._executor
+        self.look_at_clock()
         self._look_for_drain()
         found = False
         # Not by a name of its own: what was processed is to be gone before the next is polled.
@@ -99,23 +180,25 @@ class RunLoop:
             found = True
             for task in self._by_ssp[ssp]:
                 if not self.stopped:
-                    self._process(task, ssp, envelopes)
-        if not self._stopping:
+                    self._take(task, ssp, envelopes)
+        busy = executor.advance(self)
+        if executor.lingers or not self.stopping:
             self._end_streams()
-        self._commits.catch_up()
-        return found
+        if self.commits.owed and executor.idle:
+            self.commits.catch_up()
+        return found or busy
 
     @property
     def stopped(self) -> bool:
         """Whether the tasks, or the ends of their inputs, have ended the loop, and a commit may stand here."""
-        return self._stopping and self._commits.possible
+        return self.stopping and self.commits.possible
 
     @property
     def due_at(self) -> float:
         """When the next window, commit or wall-clock timer is due, on the monotonic clock; infinity for never."""
         due_at = min(self._window.due_at, self._commit.due_at)
         for task in self._timed:
-            due_at = min(due_at, self._clock.monotonic() + task.timers.wait_s())
+            due_at = min(due_at, self.clock.monotonic() + task.timers.wait_s())
         return due_at
 
     def window(self) -> None:
@@ -125,23 +208,31 @@ class RunLoop:
 
     def commit(self) -> None:
         """Commit every task whose code has run, now: the state of all of them is one transaction."""
-        self._commits.commit()
+        busy = self._executor.busy_for_commit(self)
+        if busy:
+            self.commits.leave_out(f"messages are in flight for longer than task.commit.max.delay.ms: {busy}")
+        else:
+            self.commits.commit()
 
     def wind_down(self) -> None:
-        """After the last turn: wait for what the tasks have begun."""
+        """After the last turn: wait for the messages that are in flight."""
+        self._executor.wind_down(self)
 
     def _look_for_drain(self) -> None:
         if not self._draining and (ends := self._drain_to()) is not None:
             self._draining = True
-            self._inputs.end_at(ends)
+            self.inputs.end_at(ends)
 
-    def _poll(self, longest_wait_s: float) -> list[Messages]:
-        polled = self._inputs.poll(min(self._wait(), longest_wait_s))
+    def _poll(self, longest_wait_s: float) -> Sequence[Messages]:
+        executor = self._executor
+        if not executor.wants_input(self):
+            return ()
+        polled = self.inputs.poll(min(self.wait_s(), longest_wait_s) if executor.idle else 0.0)
         if polled:
-            self._commits.before({ssp: envelopes[-1].offset + 1 for ssp, envelopes in polled})
+            self.commits.before(executor.polled({ssp: envelopes[-1].offset + 1 for ssp, envelopes in polled}))
         return polled
 
-    def _process(
+    def _take(
         self, task: TaskInstance, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]
     ) -> None:
         if task.event_clock.intermediate and self._hear(task, ssp, envelopes):
@@ -149,133 +240,120 @@ class RunLoop:
         if envelopes[0].offset < task.offsets[ssp]:
             # A broadcast partition is read from the position of the task that is furthest behind.
             envelopes = [envelope for envelope in envelopes if envelope.offset >= task.offsets[ssp]]
-        done, total, timers = 0, len(envelopes), task.timers
-        timers.begin(ssp, envelopes)
-        while done < total:
-            started = self._clock.monotonic()
-            part = envelopes if total <= self._slice and not done else envelopes[done : done + self._slice]
-            part = timers.until_due(part)
-            processed = task.process(ssp, part)
-            done += processed
-            task.collector.hand_over()
-            took = self._clock.monotonic() - started
-            self._resize(processed, took)
-            if task.requests.pending:
-                self._obey(task)
-            self._fire(task)
-            if task.over_budget():
-                self.commit()
-            if done < total:
-                self._timers()
-            if self._may_stop():
-                self._stopping = True
-                return
+        self._executor.process(self, task, ssp, envelopes)
 
-    def _may_stop(self) -> bool:
+    def may_stop(self) -> bool:
         """Whether the loop is to end, and a commit may stand here."""
-        return (self._stopping or self._should_stop()) and self._commits.possible
+        return (self.stopping or self.should_stop()) and self.commits.possible
 
     def _hear(self, task: TaskInstance, ssp: SystemStreamPartition, run: Sequence[IncomingMessageEnvelope]) -> bool:
         """Take a control message for the task's clock; False for messages, which are to be processed."""
+        # A control message is about everything before it, so that is processed first.
+        if isinstance(run, ControlRun) and not self._executor.finish(self, task):
+            return True
         if task.event_clock.reopens(ssp):
-            self._inputs.go_on(ssp)
+            self.inputs.go_on(ssp)
         if not isinstance(run, ControlRun):
             return False
         if run[0].offset >= task.offsets[ssp]:
-            task.skip(ssp, run[0].offset)
+            self._executor.skip(task, ssp, run[0].offset)
             before = task.event_clock.now
             if task.event_clock.take(ssp, run.control):
-                self._inputs.finish(ssp)
-            self._follow(task, moved=task.event_clock.now != before)
+                self.inputs.finish(ssp)
+            self.follow(task, moved=task.event_clock.now != before)
         return True
 
-    def _follow(self, task: TaskInstance, *, moved: bool) -> None:
+    def follow(self, task: TaskInstance, *, moved: bool) -> None:
         """Tell a task how far its clock has come: `on_clock` if it has `moved`, then due timers, then `on_watermark`."""
         if moved:
             task.tell_time()
-            self._after_call(task)
-        self._fire(task)
+            self.after_call(task)
+        self.fire(task)
         time_ms = task.event_clock.take_watermark()
-        if time_ms is not None and not self._stopping:
+        if time_ms is not None and not self.stopping:
             task.watermark(time_ms)
-            self._after_call(task)
+            self.after_call(task)
 
-    def _resize(self, processed: int, took: float) -> None:
-        if took > 2 * _SLICE_SECONDS:
-            self._slice = max(_MIN_SLICE, int(processed * _SLICE_SECONDS / took))
-        elif took < _SLICE_SECONDS / 2 and processed >= self._slice:
-            self._slice = min(2 * self._slice, _MAX_SLICE)
-
-    def _timers(self) -> None:
-        now = self._clock.monotonic()
+    def look_at_clock(self) -> None:
+        """Do what is due: side inputs, idle partitions, windows, timers, the commit."""
+        now = self.clock.monotonic()
         if self._side is not None:
             self._side.follow(now)
         if now >= self._idle.due_at and self._idle.due(now):
-            for task in self._tasks:
+            for task in self.tasks:
                 if task.event_clock.look_for_idle(now):
-                    self._follow(task, moved=True)
+                    self.follow(task, moved=True)
         if now >= self._window.due_at and self._window.due(now):
             self.window()
         for task in self._following:
-            self._follow(task, moved=False)
+            self.follow(task, moved=False)
         for task in self._timed:
-            self._fire(task)
+            self.fire(task)
         if now >= self._commit.due_at and self._commit.due(now):
             self.commit()
 
-    def _fire(self, task: TaskInstance) -> None:
+    def fire(self, task: TaskInstance) -> None:
         """Fire what is due, in the order of time, and what that makes due."""
-        while not self._stopping and task.timers.is_due():
+        if not task.timers.is_due():
+            return
+        self._executor.settle(self, task)
+        while not self.stopping and task.timers.is_due():
             fired = 0
             for timer in task.timers.take_due():
                 fired += 1
                 task.fire(timer)
                 if task.requests.pending:
-                    self._after_call(task)
-                if self._stopping:
+                    self.after_call(task)
+                if self.stopping:
                     return
             task.collector.hand_over()
-            if not fired or self._should_stop():
+            if not fired or self.should_stop():
                 return
             if task.over_budget():
                 self.commit()
 
     def _call_window(self, task: TaskInstance) -> None:
+        self._executor.settle(self, task)
         task.window()
-        self._after_call(task)
+        self.after_call(task)
 
-    def _wait(self) -> float:
-        until = self.due_at - self._clock.monotonic()
+    def wait_s(self) -> float:
+        """How long the loop may wait for something else than the clock."""
+        until = self.due_at - self.clock.monotonic()
         return min(max(until, 0.0), MAX_WAIT_S)
 
-    def _after_call(self, task: TaskInstance) -> None:
+    def after_call(self, task: TaskInstance) -> None:
+        """Hand over what a call into the task has sent, and do what it has asked for."""
         task.collector.hand_over()
         if task.requests.pending:
-            self._obey(task)
+            self.obey(task)
 
-    def _obey(self, task: TaskInstance) -> None:
+    def obey(self, task: TaskInstance) -> None:
         """Commits first, then shutdowns, as the coordinator's contract says."""
         requests = task.requests
         if requests.commit_asked:
             self.commit()
         requests.done()
-        if requests.shutdown_all or all(each.requests.shutdown_vote for each in self._tasks):
-            self._stopping = True
+        if requests.shutdown_all or all(each.requests.shutdown_vote for each in self.tasks):
+            self.stopping = True
 
     def _end_streams(self) -> None:
-        for ssp in self._inputs.take_ended():
+        executor = self._executor
+        for ssp in self.inputs.take_ended():
             for task in self._by_ssp[ssp]:
-                left = self._open[task.name]
-                left.discard(ssp)
-                self._follow(task, moved=task.event_clock.end(ssp))
-                if not left:
-                    self._tell_of_end(task)
-        if self._tasks and not any(self._open.values()):
-            self._stopping = True
+                self._open[task.name].discard(ssp)
+                executor.partition_ended(self, task, ssp)
+        for task in self.tasks:
+            told, name = self._told_of_end, task.name
+            if not self._open[name] and name not in told and executor.is_done(self, task):
+                told.add(name)
+                self._tell_of_end(task)
+        if self.tasks and len(self._told_of_end) == len(self.tasks):
+            self.stopping = True
 
     def _tell_of_end(self, task: TaskInstance) -> None:
         if self._draining or task.event_clock.drained:
             task.drain()
         else:
             task.end_of_stream()
-        self._after_call(task)
+        self.after_call(task)

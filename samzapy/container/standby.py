@@ -21,7 +21,7 @@ from samzapy.container.sweeping import sweep_in_background
 from samzapy.job.model import ContainerModel, replica_of
 from samzapy.metrics import Registry
 from samzapy.serializers import serde_registry
-from samzapy.storage.manager import load_engines
+from samzapy.storage.engines import load_engines
 from samzapy.storage.opening import TaskSettings
 from samzapy.storage.standby import StandbyStores
 from samzapy.system.clients import SystemClients, job_clients

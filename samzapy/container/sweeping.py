@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
-from samzapy.storage.orphans import sweep_orphans
+from samzapy.storage.local.orphans import sweep_orphans
 
 
 def sweep_in_background(config: JobConfig, tasks: Collection[str], clock: Clock) -> threading.Thread | None:

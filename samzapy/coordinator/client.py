@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import urllib3
 
 from samzapy.api.lease import ContainerLease, ContainerReport, Directive
-from samzapy.coordinator.attempt import AttemptProcess
-from samzapy.coordinator.model import JobSpec
-from samzapy.coordinator.wire import report_to_json
+from samzapy.coordinator.wire import (
+    Answer,
+    Attempt,
+    AttemptProcess,
+    Epochs,
+    Failure,
+    JobSpec,
+    Outgrown,
+    Registration,
+    Versioned,
+    WireError,
+    read,
+)
 from samzapy.errors import EnvironmentFailure, RetriableError, SamzapyError, TaskMigrated
+from samzapy.strict_json import encode
 from samzapy.version import VERSION
+
+M = TypeVar("M")
 
 #: Seconds to wait for a connection and for an answer: well below a third of any sensible lease.
 CONNECT_S, ANSWER_S = 2.0, 5.0
@@ -40,41 +51,43 @@ class CoordinatorClient:
 
     def register(self, container_id: str, process: AttemptProcess | None = None) -> tuple[HttpLease, JobSpec]:
         """Register an attempt, which runs as `process`: its lease, and the job."""
-        body = {"process": None if process is None else process.to_json()}
-        answer = self.call("POST", f"/containers/{quote(container_id, safe='')}/attempts", body)
-        if answer["version"] != VERSION:
+        path = f"/containers/{quote(container_id, safe='')}/attempts"
+        body = self._request("POST", path, Attempt(process))
+        driver = self._read(Versioned, path, body).version
+        if driver != VERSION:
             raise EnvironmentFailure(
-                f"samzapy {VERSION} is installed for the executor's Python, the driver has {answer['version']}"
+                f"samzapy {VERSION} is installed for the executor's Python, the driver has {driver}"
             )
-        before = answer["predecessor"]
-        predecessor = None if before is None else AttemptProcess.from_json(before)
-        lease = HttpLease(self, container_id, answer["epoch"], answer["lease_ms"] / 1000, predecessor)
-        lease.hear(answer)
-        return lease, JobSpec.from_json(answer["spec"])
+        answer = self._read(Registration, path, body)
+        lease = HttpLease(self, container_id, answer.epoch, answer.lease_ms / 1000, answer.predecessor)
+        lease.hear(answer.checkpoint_clock)
+        return lease, answer.spec
 
     def fail(self, container_id: str, epoch: int, error: SamzapyError, *, permanent: bool = False) -> None:
         """Say why an attempt ends, and whether another would only fail in the same way."""
-        body = {
-            "epoch": epoch,
-            "error": type(error).__name__,
-            "message": str(error),
-            "exit_code": error.exit_code,
-            "permanent": permanent,
-        }
-        self.call("POST", f"/containers/{quote(container_id, safe='')}/failure", body)
+        # A message may quote what is no text in UTF-8.
+        message = str(error).encode(errors="backslashreplace").decode()
+        failure = Failure(epoch, type(error).__name__, message, error.exit_code, permanent)
+        self._request("POST", f"/containers/{quote(container_id, safe='')}/failure", failure)
 
     def stop(self) -> None:
         """Ask all containers to commit and stop."""
-        self.call("POST", "/stop")
+        self._request("POST", "/stop")
 
     def status(self) -> dict[str, Any]:
         """The job's status as JSON."""
-        found: dict[str, Any] = self.call("GET", "/status")
-        return found
+        return self.call(dict[str, Any], "GET", "/status")
 
-    def call(self, method: str, path: str, body: Any = None) -> Any:
-        """One request; returns the answer's JSON."""
-        data = None if body is None else json.dumps(body).encode()
+    def call(self, kind: type[M], method: str, path: str, body: Any = None) -> M:
+        """One request; returns the answer."""
+        return self._read(kind, path, self._request(method, path, body))
+
+    def close(self) -> None:
+        """Drop the connections."""
+        self._pool.clear()
+
+    def _request(self, method: str, path: str, body: Any = None) -> bytes:
+        data = None if body is None else encode(body)
         try:
             answer = self._pool.request(method, self._url + path, body=data)
         except urllib3.exceptions.HTTPError as cause:
@@ -85,14 +98,13 @@ class CoordinatorClient:
             raise RetriableError(f"coordinator {self._url} failed: {_line(answer.data)}")
         if answer.status >= 400:
             raise EnvironmentFailure(f"coordinator {self._url} refused {path}: {_line(answer.data)}")
-        try:
-            return json.loads(answer.data)
-        except ValueError as cause:
-            raise RetriableError(f"coordinator {self._url} answered {path} with something else than JSON") from cause
+        return answer.data
 
-    def close(self) -> None:
-        """Drop the connections."""
-        self._pool.clear()
+    def _read(self, kind: type[M], path: str, answer: bytes) -> M:
+        try:
+            return read(kind, answer)
+        except WireError as cause:
+            raise RetriableError(f"coordinator {self._url} answered {path} with something else ({cause})") from cause
 
 
 class HttpLease(ContainerLease):
@@ -129,26 +141,26 @@ class HttpLease(ContainerLease):
         """As of the newest answer."""
         return self._checkpoint_clock
 
-    def hear(self, answer: Mapping[str, Any]) -> None:
-        """Take what an answer says besides its directive."""
-        self._checkpoint_clock = answer.get("checkpoint_clock")
+    def hear(self, checkpoint_clock: int | None) -> None:
+        """Take the checkpoint clock of an answer."""
+        self._checkpoint_clock = checkpoint_clock
 
     def outgrow(self, newest: int) -> None:
         """As the coordinator grants it. Raises RetriableError when it does not answer."""
-        answer = self._client.call("POST", self._epoch_path, {"epoch": self._epoch, "newest": newest})
-        if answer["epoch"] is None:
+        grown = self._client.call(Outgrown, "POST", self._epoch_path, Epochs(self._epoch, newest)).epoch
+        if grown is None:
             super().outgrow(newest)
         else:
-            self._epoch = answer["epoch"]
+            self._epoch = grown
 
     def report(self, report: ContainerReport) -> Directive:
         """Tell the coordinator. Raises RetriableError when it does not answer."""
         try:
-            answer = self._client.call("POST", self._path, report_to_json(report))
+            answer = self._client.call(Answer, "POST", self._path, report)
         except TaskMigrated:
             return Directive.ABANDON
-        self.hear(answer)
-        return Directive(answer["directive"])
+        self.hear(answer.checkpoint_clock)
+        return answer.directive
 
 
 def _line(data: bytes) -> str:

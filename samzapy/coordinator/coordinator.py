@@ -8,11 +8,10 @@ from collections.abc import Callable
 from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.guarantee_warnings import GuaranteeWarning
-from samzapy.coordinator.attempt import AttemptProcess, Overdue
 from samzapy.coordinator.clocks import Clocks, KeptClocks
 from samzapy.coordinator.leases import ContainerState, Leases
-from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.progress import ContainerFailure, JobStatus, Progress
+from samzapy.coordinator.wire import AttemptProcess, JobSpec, Overdue
 from samzapy.errors import JobTakenOver, RetriableError, SamzapyError
 
 #: Phases after which no more reports come.

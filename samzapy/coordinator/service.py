@@ -17,7 +17,6 @@ Every request needs the right Host header (against DNS rebinding) and the token.
 from __future__ import annotations
 
 import hmac
-import json
 import socket
 import threading
 from collections.abc import Callable, Collection, Coroutine
@@ -30,14 +29,25 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.page import STYLE, render
-from samzapy.coordinator.wire import WireError, epochs_from_json, failure_from_json, process_from_json, report_from_json
+from samzapy.coordinator.wire import (
+    Answer,
+    Attempt,
+    Epochs,
+    Outgrown,
+    WireError,
+    read,
+    read_failure,
+    read_report,
+    registration,
+)
 from samzapy.errors import EnvironmentFailure
+from samzapy.strict_json import encode
 from samzapy.version import VERSION
 
 _SECURITY = {
@@ -153,35 +163,32 @@ class _Handlers:
     async def register(self, request: Request) -> Response:
         coordinator = self._coordinator
         container = self._container(request)
-        process = process_from_json(await _body(request))
+        process = read(Attempt, await _body(request)).process
         # Nothing else is handled between the two: there is one event loop.
         predecessor = coordinator.process(container)
         epoch = coordinator.register(container, process)
-        lease_ms = round(coordinator.lease_s * 1000)
-        spec = coordinator.spec.to_json()
-        answer = {"version": VERSION, "epoch": epoch, "lease_ms": lease_ms, "spec": spec}
-        answer["checkpoint_clock"] = coordinator.checkpoint_clocks[1]
-        return JSONResponse({**answer, "predecessor": None if predecessor is None else predecessor.to_json()})
+        clock, lease_s = coordinator.checkpoint_clocks[1], coordinator.lease_s
+        return _json(registration(coordinator.spec, VERSION, epoch, lease_s, clock, predecessor))
 
     async def report(self, request: Request) -> Response:
-        report = report_from_json(self._container(request), await _body(request))
+        report = read_report(self._container(request), await _body(request))
         directive = self._coordinator.report(report)
-        return JSONResponse({"directive": directive.value, "checkpoint_clock": self._coordinator.checkpoint_clocks[1]})
+        return _json(encode(Answer(directive, self._coordinator.checkpoint_clocks[1])))
 
     async def epoch(self, request: Request) -> Response:
-        epoch, newest = epochs_from_json(await _body(request))
-        return JSONResponse({"epoch": self._coordinator.outgrow(self._container(request), epoch, newest)})
+        asked = read(Epochs, await _body(request))
+        return _json(encode(Outgrown(self._coordinator.outgrow(self._container(request), asked.epoch, asked.newest))))
 
     async def failure(self, request: Request) -> Response:
-        self._coordinator.fail(failure_from_json(self._container(request), await _body(request)))
-        return JSONResponse({})
+        self._coordinator.fail(read_failure(self._container(request), await _body(request)))
+        return _json(b"{}")
 
     async def stop(self, request: Request) -> Response:
         self._coordinator.stop()
-        return JSONResponse({})
+        return _json(b"{}")
 
     async def status(self, request: Request) -> Response:
-        return JSONResponse(self._coordinator.status().to_json())
+        return _json(encode(self._coordinator.status().to_json()))
 
     async def page(self, request: Request) -> Response:
         return HTMLResponse(render(self._coordinator.status()))
@@ -217,17 +224,18 @@ def application(coordinator: Coordinator) -> Starlette:
     )
 
 
-async def _body(request: Request) -> Any:
+def _json(body: bytes) -> Response:
+    return Response(body, media_type="application/json")
+
+
+async def _body(request: Request) -> bytes:
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
         if size > BODY_LIMIT:
             raise HTTPException(413, f"body larger than {BODY_LIMIT:,} B")
         parts.append(part)
-    try:
-        return json.loads(b"".join(parts))
-    except (ValueError, RecursionError) as cause:
-        raise WireError("body: not JSON") from cause
+    return b"".join(parts)
 
 
 def _hosts(url: str) -> set[str]:

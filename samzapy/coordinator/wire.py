@@ -1,155 +1,224 @@
-"""Reports and failures as JSON, checked on the way in: the coordinator believes nobody's shape."""
+"""The messages between the coordinator and its containers, as JSON.
+
+Driver and executors have the same version of samzapy, so msgspec writes and reads the classes themselves. The coordinator
+trusts no body: whatever does not fit its class is a WireError that names the field.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
 
-from samzapy.api.lease import ContainerReport, TaskProgress
-from samzapy.coordinator.attempt import AttemptProcess, Place
+import msgspec
+
+from samzapy.api.lease import ContainerReport, Directive, TaskProgress
+from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator.progress import ContainerFailure
+from samzapy.job.model import JobModel
+from samzapy.strict_json import decode, encode
 
-V = TypeVar("V")
+M = TypeVar("M")
 
-#: Longest text taken over from a container: enough for any one-line message, too short to fill the driver.
+#: The error texts of a container are cut here: enough for any one-line message, too short to fill the driver.
 TEXT_LIMIT = 4_000
 
 
 class WireError(ValueError):
-    """Raised when a body is not what its sender should have written; names the field."""
+    """Raised when a body does not have the form that its sender should have given it; names the field."""
 
 
-def report_to_json(report: ContainerReport) -> dict[str, Any]:
-    """A report as plain JSON values."""
-    return asdict(report)
+@dataclass(frozen=True)
+class Place:
+    """A host as Spark names it, and one of its executors (None: any of them)."""
+
+    host: str
+    executor: str | None = None
 
 
-def report_from_json(container_id: str, body: Any) -> ContainerReport:
-    """The inverse; the container is the one of the address. Raises WireError."""
-    data = _table("report", body)
+@dataclass(frozen=True)
+class AttemptProcess:
+    """The process of an attempt: enough to end exactly this process, or this task of Spark.
+
+    `machine` names a running kernel and the scope of its process numbers. With `pid` and `started` (the process's start, in
+    the kernel's ticks) it means one process and never a later one. `spark_task` is Spark's id of the task attempt,
+    `place` where Spark runs it.
+    """
+
+    machine: str
+    pid: int
+    started: int
+    spark_task: int | None = None
+    place: Place | None = None
+
+
+@dataclass(frozen=True)
+class Overdue:
+    """An attempt that let its lease run out and did not report its end."""
+
+    container_id: str
+    epoch: int
+    spark_task: int | None
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """The job as it travels to the containers.
+
+    `raw` is the configuration as written: `${env:X}` is unresolved, so that secrets stay where they are. `ends` are the
+    offsets to stop at (None: never). `directory` is the driver's working directory if containers share its machine, so that
+    relative paths mean the same on both sides, else None. `run_id` is the run that owns the job until a newer one starts.
+    `transactions` is False if a system has refused the job's transactional ids.
+    """
+
+    model: JobModel
+    raw: Mapping[str, str]
+    ends: Mapping[SystemStreamPartition, int] | None = None
+    directory: str | None = None
+    run_id: str | None = None
+    transactions: bool = True
+
+
+class Versioned(msgspec.Struct):
+    """The version of the driver in a Registration. From another version, the rest may have another form."""
+
+    version: str
+
+
+class Registration(msgspec.Struct):
+    """The answer to an attempt that registers. `predecessor` is the process of the attempt before it, if known."""
+
+    version: str
+    epoch: int
+    lease_ms: int
+    checkpoint_clock: int | None
+    predecessor: AttemptProcess | None
+    model: JobModel
+    configuration: Mapping[str, str]
+    ends: list[tuple[SystemStreamPartition, int]] | None
+    directory: str | None
+    run_id: str | None
+    transactions: bool
+
+    @property
+    def spec(self) -> JobSpec:
+        """The job."""
+        ends = None if self.ends is None else dict(self.ends)
+        return JobSpec(self.model, self.configuration, ends, self.directory, self.run_id, self.transactions)
+
+
+def registration(
+    spec: JobSpec,
+    version: str,
+    epoch: int,
+    lease_s: float,
+    checkpoint_clock: int | None = None,
+    predecessor: AttemptProcess | None = None,
+) -> bytes:
+    """A Registration as a body."""
+    return encode(
+        Registration(
+            version,
+            epoch,
+            round(lease_s * 1000),
+            checkpoint_clock,
+            predecessor,
+            spec.model,
+            spec.raw,
+            None if spec.ends is None else list(spec.ends.items()),
+            spec.directory,
+            spec.run_id,
+            spec.transactions,
+        )
+    )
+
+
+class Attempt(msgspec.Struct):
+    """What an attempt registers with."""
+
+    process: AttemptProcess | None = None
+
+
+class Epochs(msgspec.Struct):
+    """An attempt's epoch, and the one that it has to outgrow."""
+
+    epoch: int
+    newest: int
+
+
+class Outgrown(msgspec.Struct):
+    """The new epoch, None for an attempt that was superseded."""
+
+    epoch: int | None
+
+
+class Answer(msgspec.Struct):
+    """The answer to a report."""
+
+    directive: Directive
+    checkpoint_clock: int | None
+
+
+class Failure(msgspec.Struct):
+    """The end of an attempt, as a container sends it."""
+
+    epoch: int
+    error: str
+    message: str
+    exit_code: int
+    permanent: bool = False
+
+
+class _Report(msgspec.Struct):
+    epoch: int
+    phase: str
+    processed: int = 0
+    positions: dict[str, int] = {}
+    ends: dict[str, int] = {}
+    restored: dict[str, tuple[int, float, str]] = {}
+    restoring: dict[str, tuple[int, int]] = {}
+    metrics: dict[str, dict[str, int | float | None]] = {}
+    commits: int = 0
+    clocks: dict[str, TaskProgress] = {}
+
+
+def read(kind: type[M], body: bytes) -> M:
+    """A body as one of the classes above. Raises WireError."""
+    try:
+        return decode(kind, body)
+    except msgspec.DecodeError as cause:
+        raise WireError(f"body: not JSON ({cause})") from cause
+    except ValueError as cause:
+        raise WireError(str(cause)) from cause
+
+
+def read_report(container_id: str, body: bytes) -> ContainerReport:
+    """A report; the container is the one of the address. Raises WireError.
+
+    NaN and the infinities travel as null. Metrics with such a value are left out.
+    """
+    told = read(_Report, body)
+    metrics = {
+        group: {name: value for name, value in values.items() if value is not None}
+        for group, values in told.metrics.items()
+    }
     return ContainerReport(
-        container_id=container_id,
-        epoch=_integer("epoch", data.get("epoch")),
-        phase=_text("phase", data.get("phase")),
-        processed=_integer("processed", data.get("processed", 0)),
-        positions=_mapping("positions", data.get("positions", {}), _integer),
-        ends=_mapping("ends", data.get("ends", {}), _integer),
-        restored=_mapping("restored", data.get("restored", {}), _restored),
-        restoring=_mapping("restoring", data.get("restoring", {}), _pair),
-        metrics=_mapping("metrics", data.get("metrics", {}), _metrics),
-        commits=_integer("commits", data.get("commits", 0)),
-        clocks=_mapping("clocks", data.get("clocks", {}), _task_progress),
-    )
-
-
-def failure_from_json(container_id: str, body: Any) -> ContainerFailure:
-    """A failure as a container sends it: epoch, error, message, exit_code, permanent. Raises WireError."""
-    data = _table("failure", body)
-    return ContainerFailure(
         container_id,
-        _integer("epoch", data.get("epoch")),
-        _text("error", data.get("error")),
-        _text("message", data.get("message")),
-        _integer("exit_code", data.get("exit_code")),
-        data.get("permanent") is True,
+        told.epoch,
+        told.phase,
+        told.processed,
+        told.positions,
+        told.ends,
+        told.restored,
+        told.restoring,
+        metrics,
+        told.commits,
+        told.clocks,
     )
 
 
-def epochs_from_json(body: Any) -> tuple[int, int]:
-    """An attempt's epoch, and the one that it has to outgrow. Raises WireError."""
-    data = _table("epoch", body)
-    return _integer("epoch", data.get("epoch")), _integer("newest", data.get("newest"))
-
-
-def process_from_json(body: Any) -> AttemptProcess | None:
-    """Where an attempt runs, None if it does not say. Raises WireError."""
-    told = _table("attempt", body).get("process")
-    if told is None:
-        return None
-    data = _table("process", told)
-    task = data.get("spark_task")
-    return AttemptProcess(
-        _text("process.machine", data.get("machine")),
-        _integer("process.pid", data.get("pid")),
-        _integer("process.started", data.get("started")),
-        None if task is None else _integer("process.spark_task", task),
-        _place(data.get("place")),
-    )
-
-
-def _place(told: Any) -> Place | None:
-    if told is None:
-        return None
-    data = _table("process.place", told)
-    executor = data.get("executor")
-    return Place(
-        _text("process.place.host", data.get("host")),
-        None if executor is None else _text("process.place.executor", executor),
-    )
-
-
-def _table(name: str, value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise WireError(f"{name}: expected an object, got {type(value).__name__}")
-    return value
-
-
-def _mapping(name: str, value: Any, item: Callable[[str, Any], V]) -> dict[str, V]:
-    return {key: item(f"{name}.{key}", entry) for key, entry in _table(name, value).items()}
-
-
-def _integer(name: str, value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise WireError(f"{name}: expected an integer, got {type(value).__name__}")
-    return value
-
-
-def _number(name: str, value: Any) -> float:
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise WireError(f"{name}: expected a number, got {type(value).__name__}")
-    return value
-
-
-def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise WireError(f"{name}: expected text, got {type(value).__name__}")
-    return value[:TEXT_LIMIT]
-
-
-def _list(name: str, value: Any, length: int) -> list[Any]:
-    if not isinstance(value, list) or len(value) != length:
-        raise WireError(f"{name}: expected a list of {length}")
-    return value
-
-
-def _restored(name: str, value: Any) -> tuple[int, float, str]:
-    records, seconds, source = _list(name, value, 3)
-    return _integer(name, records), _number(name, seconds), _text(name, source)
-
-
-def _pair(name: str, value: Any) -> tuple[int, int]:
-    done, total = _list(name, value, 2)
-    return _integer(name, done), _integer(name, total)
-
-
-def _optional(name: str, value: Any) -> int | None:
-    return None if value is None else _integer(name, value)
-
-
-def _task_progress(name: str, value: Any) -> TaskProgress:
-    data = _table(name, value)
-    times = data.get("checkpoints")
-    if times is not None and not isinstance(times, list):
-        raise WireError(f"{name}.checkpoints: expected a list")
-    return TaskProgress(
-        _optional(f"{name}.clock", data.get("clock")),
-        _text(f"{name}.held_by", data.get("held_by", "")),
-        data.get("idle") is True,
-        None if times is None else tuple(_integer(f"{name}.checkpoints", time) for time in times),
-        data.get("open") is True,
-    )
-
-
-def _metrics(name: str, value: Any) -> dict[str, float]:
-    return _mapping(name, value, _number)
+def read_failure(container_id: str, body: bytes) -> ContainerFailure:
+    """A failure; the container is the one of the address. Raises WireError."""
+    told = read(Failure, body)
+    error, message = told.error[:TEXT_LIMIT], told.message[:TEXT_LIMIT]
+    return ContainerFailure(container_id, told.epoch, error, message, told.exit_code, told.permanent)

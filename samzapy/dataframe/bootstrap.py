@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint.adopted import Adopted
-from samzapy.checkpoint.target import Positions
+from samzapy.checkpoint.offsets import Positions
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
@@ -24,12 +24,11 @@ from samzapy.dataframe.records import FrameColumns, Record, RecordMaker, last_of
 from samzapy.dataframe.tasks import JobTasks, key_placement
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.job.planner import changelog_partition_count
-from samzapy.storage.changelog import changelog_spec, ensure_changelog, find_changelog, max_record_bytes
+from samzapy.storage.changelog.reading import first_value, scan
+from samzapy.storage.changelog.topic import changelog_spec, ensure_changelog, find_changelog, max_record_bytes
+from samzapy.storage.engines import entry_serde_names, load_engines
 from samzapy.storage.inspection import store_of
-from samzapy.storage.manager import load_engines
-from samzapy.storage.scan import first_value, scan
 from samzapy.storage.views.engine import ViewEngineFactory
-from samzapy.storage.written_with import entry_serde_names
 from samzapy.system.clients import SystemClients
 
 #: What a partition's transaction may take, unless its system grants less: Kafka's limit, unless it is set otherwise.

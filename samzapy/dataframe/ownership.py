@@ -10,7 +10,7 @@ from dataclasses import replace
 from samzapy.admin.positions import MEMBER, chosen_inputs, write_checkpoints
 from samzapy.admin.take_over import take_over_by_tool
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
-from samzapy.checkpoint.target import Positions, Target
+from samzapy.checkpoint.offsets import Positions, Target
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.container.outputs.producers import fence

@@ -16,9 +16,9 @@ from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import EnvironmentFailure
+from samzapy.storage.changelog.reading import scan
+from samzapy.storage.engines import load_engines
 from samzapy.storage.inspection import ChangelogReader, Contents, Entry, Selection, read_files
-from samzapy.storage.manager import load_engines
-from samzapy.storage.scan import scan
 from samzapy.system.clients import job_clients
 
 #: Names the clients of frames.

@@ -17,9 +17,8 @@ from samzapy.dataframe.job import TravellingJob
 from samzapy.dataframe.parts import StorePart
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.serializers import decode_failure, serde_registry
+from samzapy.storage.engines import entry_serdes, load_engines
 from samzapy.storage.inspection import Entry, Selection, store_of
-from samzapy.storage.manager import load_engines
-from samzapy.storage.views.engine import entry_serdes
 
 COLUMNS = ("partition", "task", "key", "value")
 

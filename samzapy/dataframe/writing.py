@@ -9,7 +9,7 @@ from threading import Event
 from pyspark.sql import DataFrame
 
 from samzapy.admin.running import refuse_if_running
-from samzapy.checkpoint.target import Positions
+from samzapy.checkpoint.offsets import Positions
 from samzapy.container.job_records import open_job
 from samzapy.dataframe.bootstrap import Bootstrap, refuse_speculation, writable_store
 from samzapy.dataframe.job import Job, checked_job

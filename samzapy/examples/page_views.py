@@ -1,4 +1,4 @@
-"""How often each page was seen: the smallest job that keeps state."""
+"""How often each page was seen: the smallest job that keeps state, and a job that reads that state's changelog."""
 
 from __future__ import annotations
 
@@ -30,3 +30,29 @@ class PageViewCountTask(StreamTask, InitableTask):
         views = (self._counts.get(page) or 0) + 1
         self._counts.put(page, views)
         collector.send(OutgoingMessageEnvelope(self._output, {"page": page, "views": views}, key=page))
+
+
+class PopularPagesTask(StreamTask, InitableTask):
+    """Reports each page once, when its count has reached `popular.pages.views`; the output is `popular.pages.output`.
+
+    A changelog has one record a key and commit, and its cleaner keeps the newest. So a count may jump, and a message that
+    is processed again may be older than the last one. Take a message as the value of its key, not as one change.
+    """
+
+    _announced: KeyValueStore[str, int]
+    _output: SystemStream
+    _enough: int
+
+    def init(self, context: Context) -> None:
+        config = context.job.config
+        self._announced = context.get_store("announced")
+        self._output = SystemStream.parse(config["popular.pages.output"])
+        self._enough = int(config["popular.pages.views"])
+
+    def process(
+        self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> None:
+        page, views = envelope.key, envelope.message
+        if views is not None and views >= self._enough and self._announced.get(page) is None:
+            self._announced.put(page, views)
+            collector.send(OutgoingMessageEnvelope(self._output, {"page": page}, key=page))

@@ -1,10 +1,10 @@
-"""An engine of one's own: the last N items of each key.
+"""An engine of one's own, the last N items of each key, and a job that uses it.
 
     stores.NAME.factory=samzapy.examples.recent_items:RecentItemsFactory
     stores.NAME.recent.size=3
 
-names it in a job file. A view says how its structure is laid out in entries and what a task can do with it; changelog, restore, rollback and caching
-come with the entries. Here an item is an entry, so a commit sends the items that came, not all that are kept:
+names it in a job file. A view lays its structure out in entries, and has the methods for tasks; changelog, restore,
+rollback and caching come with the entries. Here an item is an entry, so a commit sends only the new items:
 
     n <key>          how many items the key ever had
     i <key> <place>  item number n is at place n modulo the size
@@ -12,11 +12,15 @@ come with the entries. Here an item is an entry, so a commit sends the items tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from samzapy.api.collector import MessageCollector, TaskCoordinator
+from samzapy.api.context import Context
 from samzapy.api.engine import EngineSettings, EntrySerdes, StoreViewFactory
+from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
+from samzapy.examples.flight_engines import ReportingTask
 
 _SIZE = "recent.size"
 
@@ -58,3 +62,26 @@ class RecentItemsFactory(StoreViewFactory):
         size = settings.properties.get(_SIZE)
         if size is None or not size.isdecimal() or not int(size):
             yield _SIZE, size, "an integer >= 1"
+
+
+class LatestFlightsTask(ReportingTask):
+    """Keeps the destinations of each plane's last flights in `latest`, and reports the planes of `latest.flights.planes`."""
+
+    _latest: RecentItems
+    _planes: list[str]
+
+    def init(self, context: Context) -> None:
+        super().init(context)
+        self._latest = context.get_store("latest", RecentItems)
+        self._planes = context.job.config["latest.flights.planes"].split(",")
+
+    def process(
+        self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> None:
+        flight = envelope.message
+        if flight["tailnum"] is not None:
+            self._latest.append(flight["tailnum"], flight["dest"])
+
+    def report(self) -> Iterator[tuple[str, Any]]:
+        for plane in self._planes:
+            yield plane, self._latest.last(plane)

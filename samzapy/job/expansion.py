@@ -8,21 +8,24 @@ move. Any other count would send keys to tasks that do not know them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.errors import EnvironmentFailure, RestoreError
+from samzapy.strict_json import Natural, convert
 
 
 @dataclass(frozen=True)
 class InputPartitions:
     """The partition count of an input: when the job `first` read it, the one its tasks are `grouped` by, and the `last`
-    one. Partitions beyond the first count are read from their beginning: nobody has read them before."""
+    one. Partitions beyond the first count are new to the job, so it reads them from their beginning."""
 
-    first: int
-    grouped: int
-    last: int
+    first: Natural
+    grouped: Natural
+    last: Natural
 
     @property
     def expanded(self) -> bool:
@@ -80,19 +83,22 @@ def growth(inputs: Mapping[SystemStream, InputPartitions], of: Iterable[SystemSt
             )
 
 
+class _Record(msgspec.Struct):
+    inputs: dict[str, InputPartitions]
+
+
 def to_json(inputs: Mapping[SystemStream, InputPartitions]) -> dict[str, Any]:
     """As a record beside the checkpoints."""
-    return {"inputs": {str(stream): asdict(known) for stream, known in sorted(inputs.items())}}
+    record = _Record({str(stream): known for stream, known in sorted(inputs.items())})
+    plain: dict[str, Any] = msgspec.to_builtins(record)
+    return plain
 
 
 def from_json(data: Mapping[str, Any] | None) -> dict[SystemStream, InputPartitions]:
     """The inverse of `to_json`; nothing for None. Raises RestoreError."""
+    if data is None:
+        return {}
     try:
-        return {
-            SystemStream.parse(text): InputPartitions(int(known["first"]), int(known["grouped"]), int(known["last"]))
-            for text, known in ({} if data is None else data["inputs"]).items()
-        }
-    except (ValueError, KeyError, TypeError, AttributeError) as cause:
-        raise RestoreError(
-            f"the job's record of its inputs cannot be read ({type(cause).__name__}: {cause})"
-        ) from cause
+        return {SystemStream.parse(text): known for text, known in convert(_Record, data).inputs.items()}
+    except ValueError as cause:
+        raise RestoreError(f"the job's record of its inputs cannot be read ({cause})") from cause

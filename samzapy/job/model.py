@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from samzapy.api.stream import SystemStreamPartition
 
@@ -56,20 +54,6 @@ class JobModel:
         """The ids of a container's standbys."""
         return tuple(c.id for c in self.standbys if active_of(c.id) == container_id)
 
-    def to_json(self) -> dict[str, Any]:
-        """As plain lists and strings, for the wire and for people."""
-        return {
-            "containers": [_container_to_json(c) for c in self.containers],
-            "standbys": [_container_to_json(c) for c in self.standbys],
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> JobModel:
-        """The inverse of `to_json`."""
-        return cls(
-            tuple(map(_container_from_json, data["containers"])), tuple(map(_container_from_json, data["standbys"]))
-        )
-
 
 def standby_id(container_id: str, replica: int) -> str:
     """The id of a container's standby; `replica` counts from 1."""
@@ -84,35 +68,3 @@ def active_of(container_id: str) -> str:
 def replica_of(container_id: str) -> int:
     """Which standby it is; 0 for a container that runs its tasks."""
     return int(container_id.partition("-")[2] or 0)
-
-
-def _container_to_json(container: ContainerModel) -> dict[str, Any]:
-    return {
-        "id": container.id,
-        "tasks-of-job": container.tasks_of_job,
-        "tasks": [
-            {
-                "name": task.name,
-                "changelog-partition": task.changelog_partition,
-                "ssps": sorted(map(str, task.ssps)),
-                "late": sorted(map(str, task.late)),
-            }
-            for task in container.tasks
-        ],
-    }
-
-
-def _container_from_json(data: Mapping[str, Any]) -> ContainerModel:
-    return ContainerModel(
-        data["id"],
-        tuple(
-            TaskModel(
-                task["name"],
-                frozenset(map(SystemStreamPartition.parse, task["ssps"])),
-                task["changelog-partition"],
-                frozenset(map(SystemStreamPartition.parse, task["late"])),
-            )
-            for task in data["tasks"]
-        ),
-        data["tasks-of-job"],
-    )

@@ -9,8 +9,8 @@ from samzapy.config.job import COPIES
 from samzapy.container.restart import RestartingContainer, build_container
 from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
-from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.progress import ContainerFailure, JobStatus
+from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import JobTakenOver, SamzapyError, TaskMigrated
 from samzapy.job.model import ContainerModel, JobModel
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions

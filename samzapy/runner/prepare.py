@@ -36,9 +36,8 @@ from samzapy.job.planner import changelog_partition_count, check_copartitioned, 
 from samzapy.job.transactions import StateTransactions, state_transactions, transactional_id, weakened_state
 from samzapy.runner.base import PreparedJob
 from samzapy.runner.folders import check_folders
-from samzapy.storage.changelog import ensure_access_log, ensure_changelog, find_changelog
-from samzapy.storage.manager import load_engines
-from samzapy.storage.written_with import check_checkpoints
+from samzapy.storage.changelog.topic import ensure_access_log, ensure_changelog, find_changelog
+from samzapy.storage.engines import check_checkpoints, load_engines
 from samzapy.system.choosers.stack import load_chooser
 from samzapy.system.clients import SystemClients, job_clients
 from samzapy.system.factories import has_transactions, system_factory

@@ -21,12 +21,12 @@ from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, StoreError, UnknownStream
-from samzapy.storage.changelog import check_changelog
-from samzapy.storage.directory import lies_beside, store_directory
+from samzapy.storage.changelog.restore import ProgressCallback, StoreRestore, run_restores
+from samzapy.storage.changelog.topic import check_changelog
 from samzapy.storage.kv.expiring import Expiry, put_time, unstamped
 from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
-from samzapy.storage.marker import Marker, StoreIdentity
-from samzapy.storage.restore import ProgressCallback, StoreRestore, run_restores
+from samzapy.storage.local.directory import lies_beside, store_directory
+from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 
 #: A changelog that is so short is read into memory; of any other one its records' sizes are not known.

@@ -16,28 +16,25 @@ from samzapy.config.stores import StoreConfig
 from samzapy.config.stores.sources import StoreSource
 from samzapy.config.tasks.error_policy import Stage
 from samzapy.errors import EnvironmentFailure
-from samzapy.storage.acceptance import Acceptance
 from samzapy.storage.backup import TaskBackups
-from samzapy.storage.changelog import (
+from samzapy.storage.changelog.end import ChangelogEnd
+from samzapy.storage.changelog.reading import ChangelogOrigin, Tail
+from samzapy.storage.changelog.restore import RestoreRead, RestoreResult, StoreRestore
+from samzapy.storage.changelog.topic import (
     Changelogs,
     check_beginning,
     check_end,
     delete_retention_ms,
     max_record_bytes,
 )
-from samzapy.storage.changelog_end import ChangelogEnd
+from samzapy.storage.engines import entry_serde_names, entry_serdes
 from samzapy.storage.kv.expiring import Expiry
 from samzapy.storage.kv.stack import build_stack
-from samzapy.storage.local import LocalStore, LocalStores
-from samzapy.storage.marker import StoreIdentity
-from samzapy.storage.origin import ChangelogOrigin
-from samzapy.storage.restore import RestoreRead, RestoreResult, StoreRestore
-from samzapy.storage.sources import SourcePlan, SourceTask, StoreFilling
-from samzapy.storage.tails import Tail
-from samzapy.storage.take_over import take_over_standby
+from samzapy.storage.local.files import LocalStore, LocalStores, take_over_standby
+from samzapy.storage.local.marker import Acceptance, StoreIdentity
+from samzapy.storage.side_inputs import SourcePlan, SourceTask, StoreFilling
 from samzapy.storage.task_store import TaskStore
-from samzapy.storage.views.engine import changes_in_place, entry_serdes, view_of
-from samzapy.storage.written_with import entry_serde_names
+from samzapy.storage.views.engine import changes_in_place, view_of
 
 #: Of a changelog that is followed: larger than any offset.
 _NO_END = 2**63 - 1

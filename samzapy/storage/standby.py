@@ -16,7 +16,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemAdmin
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
-from samzapy.storage.directory import standby_name
+from samzapy.storage.local.directory import standby_name
 from samzapy.storage.opening import StoreOpener, TaskSettings
 
 

@@ -1,4 +1,4 @@
-"""One store of one task: its stack, its engine, and how far its changelog is known."""
+"""One store of one task: its stack, its engine, how far its changelog is known, and when its engine flushes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,64 @@ from samzapy.config.stores.changelogs import access_log_stream
 from samzapy.config.stores.store import LocalFiles
 from samzapy.errors import StoreError
 from samzapy.storage.backup import StoreBackup
-from samzapy.storage.changelog_end import ChangelogEnd
-from samzapy.storage.directory import set_aside
-from samzapy.storage.flushing import Flushing
+from samzapy.storage.changelog.end import ChangelogEnd
 from samzapy.storage.kv.expiring import put_time, unstamped
 from samzapy.storage.kv.stack import StoreStack
-from samzapy.storage.marker import Marker, StoreIdentity
-from samzapy.storage.sources import StoreFilling
+from samzapy.storage.local.directory import set_aside
+from samzapy.storage.local.marker import Marker, StoreIdentity
+from samzapy.storage.side_inputs import StoreFilling
 from samzapy.storage.views.engine import View
+
+
+class Flushing:
+    """Bounds what a kill costs: `flush_records` changes and those of one commit, and `flush_interval_ms`.
+
+    At half a bound the engine begins in the background, so that commits go on; at the bound it is waited for. Between two
+    beginnings the one before must have ended, so what a kill costs is what one beginning took along and what came since.
+    """
+
+    __slots__ = ("_begun", "_clock", "_engine", "_files", "_unflushed", "_unflushed_s")
+
+    def __init__(self, engine: StorageEngine, files: LocalFiles, clock: Clock) -> None:
+        self._engine = engine
+        self._files = files
+        self._clock = clock
+        #: Changes that the engine is bringing to disk.
+        self._begun = 0
+        #: Those written since.
+        self._unflushed = 0
+        self._unflushed_s = clock.monotonic()
+
+    def written(self, changes: int, at_s: float) -> None:
+        """The engine has taken so many changes."""
+        if not self._unflushed:
+            self._unflushed_s = at_s
+        self._unflushed += changes
+
+    def flush_if_due(self) -> None:
+        """Begin, or wait for, what has come to a bound."""
+        if not self._unflushed:
+            return
+        files = self._files
+        age_ms = 1_000.0 * (self._clock.monotonic() - self._unflushed_s)
+        together = self._begun + self._unflushed
+        if age_ms >= files.flush_interval_ms:
+            self.flush()
+        elif (
+            self._unflushed > files.flush_records // 2
+            or together > files.flush_records
+            or age_ms >= files.flush_interval_ms / 2
+        ):
+            if self._engine.begin_flush():
+                self._begun, self._unflushed = self._unflushed, 0
+            elif together > files.flush_records:
+                self.flush()
+
+    def flush(self) -> None:
+        """Move everything to disk, and wait for it."""
+        self._engine.flush()
+        self._begun = self._unflushed = 0
+
 
 #: Seconds after which a commit without changes writes a marker nevertheless: it has to stay younger than the changelog's
 #: delete.retention.ms.

@@ -26,7 +26,7 @@ from samzapy.job.transactions import state_transactions
 from samzapy.metrics import Registry
 from samzapy.runner.base import PreparedJob
 from samzapy.serializers import serde_registry
-from samzapy.storage.manager import load_engines
+from samzapy.storage.engines import load_engines
 from samzapy.system.clients import job_clients
 from samzapy.system.factories import has_transactions
 from samzapy.testing.image import put_back, take_image

@@ -18,9 +18,9 @@ from samzapy.errors import StoreError
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
-from samzapy.storage.directory import lies_beside, store_directory
+from samzapy.storage.engines import load_engines
 from samzapy.storage.inspection import ChangelogReader, Contents, Selection, read_files
-from samzapy.storage.manager import load_engines
+from samzapy.storage.local.directory import lies_beside, store_directory
 from samzapy.system.clients import job_clients
 from samzapy.testing.job import JobSource, Workbench
 from samzapy.testing.streams import Outputs, Streams

@@ -18,11 +18,13 @@ from samzapy.config.loader import load_job
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem, StoreError
 from samzapy.serializers.registry import serde_registry
-from samzapy.storage.changelog import ensure_access_log, ensure_changelog
-from samzapy.storage.directory import store_directory
-from samzapy.storage.manager import TaskStores, begin_task_stores, load_engines, restore_together
+from samzapy.storage.changelog.restore import RestoreResult
+from samzapy.storage.changelog.topic import ensure_access_log, ensure_changelog
+from samzapy.storage.engines import load_engines
+from samzapy.storage.local.directory import store_directory
 from samzapy.storage.opening import TaskSettings
-from samzapy.storage.restore import RestoreResult
+from samzapy.storage.startup import begin_task_stores, restore_together
+from samzapy.storage.task_stores import TaskStores
 from samzapy.system.factories import system_factory
 from samzapy.system.local.admin import LocalAdmin
 from samzapy.system.memory.clients import MemoryAdmin

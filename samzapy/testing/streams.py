@@ -16,8 +16,7 @@ from samzapy.config.stores import StoreConfig
 from samzapy.container.inputs.decode import Decoder
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError
 from samzapy.serializers import serde_registry
-from samzapy.storage.manager import load_engines
-from samzapy.storage.views.engine import entry_serdes
+from samzapy.storage.engines import entry_serdes, load_engines
 from samzapy.system.memory.cluster import MemoryCluster
 from samzapy.system.memory.factory import MemorySystemFactory
 from samzapy.system.partitioner import partition_of

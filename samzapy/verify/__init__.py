@@ -9,7 +9,7 @@ faults       strikes our own processes and our own broker, nothing else
 scene        one job while it runs; traffic: the clients beside it
 scenario     one job from its first event to the verdict
 streams      reads the streams and stores of a finished job as evidence
-evidence     the records that the checkers look at; oracle: what the inputs must lead to
+evidence     the records that the checkers look at, and the results that the inputs must have
 checkers     pure functions over that evidence; promises: the findings that a guarantee allows
 campaign     the scenarios of one command, and their table
 """

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from samzapy.config.guarantee import Guarantee
-from samzapy.verify.evidence import Evidence, Record, committed, replay
-from samzapy.verify.oracle import Account, Oracle
+from samzapy.verify.evidence import Account, Evidence, Oracle, Record, committed, replay
 from samzapy.verify.workload import STORES, TAIL, Chain, partition_of
 
 #: How many fields the header `samzapy-id` has.

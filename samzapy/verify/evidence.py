@@ -1,11 +1,17 @@
-"""The evidence of a run: plain records from the logs and stores of a job that has stopped."""
+"""The evidence of a run, and the results that it must have.
+
+Evidence is plain records from the logs and stores of a job that has stopped. The oracle folds the inputs into the results
+that they must have; it shares no code with the stores and serdes of the job.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from samzapy.verify.workload import Chain, Event
 
 
 class Record(NamedTuple):
@@ -59,3 +65,67 @@ def committed(checkpoints: Sequence[Record], input_stream: str) -> dict[int, int
                 if stream == input_stream:
                     found[int(partition.rstrip("]"))] = offset
     return found
+
+
+@dataclass
+class Account:
+    """An open account: its balance and chain, and the ids of the deposits since it was opened."""
+
+    sum: int = 0
+    chain: Chain = field(default_factory=Chain)
+    ids: list[int] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """How many deposits there were."""
+        return self.chain.length
+
+
+@dataclass(frozen=True)
+class Applied:
+    """The result of one input: the balance and the number of deposits after it, and its place in the input.
+
+    `most_sum`, `most_count`: the same without any closing of the account.
+    """
+
+    key: bytes
+    sum: int
+    count: int
+    partition: int
+    offset: int
+    most_sum: int
+    most_count: int
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """The accounts open at the end, the result of each id, and all deposits ever made into each account."""
+
+    open: dict[str, Account]
+    applied: dict[int, Applied]
+    deposits: dict[str, dict[int, int]]
+
+
+def fold(inputs: Iterable[Record]) -> Oracle:
+    """Apply every input once, in the order of its partition."""
+    oracle = Oracle({}, {}, {})
+    totals: dict[str, int] = {}
+    for record in inputs:
+        assert record.value is not None
+        event = Event.decode(record.key, record.value)
+        made = oracle.deposits.setdefault(event.key, {})
+        if event.delta is None:
+            oracle.open.pop(event.key, None)
+        else:
+            made[event.id] = event.delta
+            totals[event.key] = totals.get(event.key, 0) + event.delta
+            account = oracle.open.setdefault(event.key, Account())
+            account.sum += event.delta
+            account.chain = account.chain.link(event.id)
+            account.ids.append(event.id)
+        after = oracle.open.get(event.key) or Account()
+        place = (record.partition, record.offset)
+        oracle.applied[event.id] = Applied(
+            record.key, after.sum, after.count, *place, totals.get(event.key, 0), len(made)
+        )
+    return oracle

@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from samzapy.config.guarantee import Guarantee
 from samzapy.verify import checkers
 from samzapy.verify.checkers import Finding, state
-from samzapy.verify.evidence import Evidence
-from samzapy.verify.oracle import fold
+from samzapy.verify.evidence import Evidence, fold
 
 ALLOWED = {
     Guarantee.AT_MOST_ONCE: {"loss"},

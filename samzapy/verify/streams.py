@@ -12,7 +12,7 @@ from samzapy.api.system import RecordBatch, StreamSpec, SystemConsumer, SystemPr
 from samzapy.checkpoint import checkpoint_topic
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import UnknownStream
-from samzapy.storage.directory import store_directory
+from samzapy.storage.local.directory import store_directory
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.system.factories import system_factory
 from samzapy.verify.evidence import Evidence, Record

@@ -17,7 +17,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "javaproperties": ("samzapy/config", "samzapy/verify"),
     # Compact binary values, in each format that we own.
     "msgpack": ("samzapy/serializers", "samzapy/storage/views", "samzapy/operators"),
-    "numpy": ("samzapy/storage",),
+    "numpy": ("samzapy/storage/rocksdb",),
     # JSON on hot paths: serdes, rows and reports.
     "orjson": (
         "samzapy/admin",

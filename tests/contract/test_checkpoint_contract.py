@@ -10,7 +10,7 @@ from samzapy.api.checkpoint import Checkpoint, JobRecord, JobRun, SenderState
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint.files import FileCheckpointManager
-from samzapy.checkpoint.keys import Kind, RecordKey, encode_key
+from samzapy.checkpoint.samza import Kind, RecordKey, encode_key
 from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.errors import EnvironmentFailure, RestoreError
 
@@ -206,7 +206,14 @@ def test_a_record_of_the_job_is_replaced_by_the_next_and_stands_beside_the_other
 
 def test_event_times_and_what_senders_have_said_come_back_with_the_checkpoint(new_manager):
     said = {"first-1/Partition 0": SenderState(5, 2), "first-1/Partition 1": SenderState(None, 2, ended=True)}
-    written = Checkpoint({SSP: 7}, clock=5, event_times={SSP: 1_700_000_000_000}, senders={SSP: said})
+    written = Checkpoint(
+        {SSP: 7},
+        clock=5,
+        event_times={SSP: 1_700_000_000_000},
+        senders={SSP: said},
+        held_by=f"{SSP} (sender first-1/Partition 0)",
+        idle=(f"{SSP} (sender first-1/Partition 1)",),
+    )
     manager = new_manager()
     manager.start()
     manager.write({"Partition 0": written})

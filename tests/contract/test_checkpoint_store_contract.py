@@ -7,8 +7,7 @@ from system_under_test import SystemUnderTest
 from systems import SYSTEMS
 
 from samzapy.api.system import OutgoingRecord, StreamSpec
-from samzapy.checkpoint.states.files import FileCheckpointStore
-from samzapy.checkpoint.states.topic import PART_BYTES, TopicCheckpointStore
+from samzapy.checkpoint.states import PART_BYTES, FileCheckpointStore, TopicCheckpointStore
 from samzapy.errors import EnvironmentFailure, RestoreError
 
 LARGE = bytes(range(256)) * (5 * PART_BYTES // 512)

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from systems import SYSTEMS
 
-from samzapy.storage.directory import set_asides
-from samzapy.storage.marker import Marker
+from samzapy.storage.local.directory import set_asides
+from samzapy.storage.local.marker import Marker
 from samzapy.system.factories import system_factory
 from samzapy.testing import ManualClock, open_store
 

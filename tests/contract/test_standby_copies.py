@@ -13,7 +13,7 @@ from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.config.loader import load_job
 from samzapy.container.standby import StandbyContainer
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
-from samzapy.coordinator.model import JobSpec
+from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import SamzapyError
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner

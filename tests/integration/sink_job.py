@@ -18,7 +18,7 @@ from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.config.loader import load_job
 from samzapy.container.restart import build_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
-from samzapy.coordinator.model import JobSpec
+from samzapy.coordinator.wire import JobSpec
 from samzapy.runner.prepare import prepare
 from samzapy.sinks import SqlSink
 from samzapy.system.factories import system_factory

@@ -11,7 +11,7 @@ from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.config.loader import load_job
 from samzapy.container.restart import build_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
-from samzapy.coordinator.model import JobSpec
+from samzapy.coordinator.wire import JobSpec
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.operators import DeduplicatingTask
 from samzapy.runner.prepare import prepare

@@ -11,7 +11,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.errors import EnvironmentFailure
 from samzapy.examples.flights.load import dataset, load
-from samzapy.examples.flights.results import Results, read_results
+from samzapy.examples.flights.table import Results, read_results
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare

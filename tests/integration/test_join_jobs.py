@@ -14,9 +14,7 @@ from samzapy import IncomingMessageEnvelope, InitableTask, OutgoingMessageEnvelo
 from samzapy.api.system import StreamSpec
 from samzapy.config.loader import load_job
 from samzapy.errors import EnvironmentFailure
-from samzapy.examples.joins.generated import impressions_and_clicks, profiles_and_settings
-from samzapy.examples.joins.load import inputs_of
-from samzapy.examples.joins.recorded import departures, weather
+from samzapy.examples.joins.load import departures, impressions_and_clicks, inputs_of, profiles_and_settings, weather
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner

@@ -16,7 +16,7 @@ from streams_of import StreamsOf
 
 from samzapy.config.loader import load_job
 from samzapy.errors import SamzapyError
-from samzapy.examples.users import tables
+from samzapy.examples import users
 from samzapy.verify.processes import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -222,7 +222,7 @@ class Changes(threading.Thread):
 
 
 def test_a_table_joined_into_a_changelog_is_the_join_though_the_job_is_killed(system, tmp_path):
-    tables.create(tmp_path / "users.db")
+    users.create(tmp_path / "users.db")
     log = f"users-{uuid.uuid4().hex[:8]}"
     keys = {
         "systems.shop.database.url": f"sqlite:///{tmp_path}/users.db",

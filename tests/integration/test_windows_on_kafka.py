@@ -17,10 +17,10 @@ from job_process import JobProcess
 from window_examples import CONFIGS, Example, check, hours, visits
 
 from samzapy.api.system import OutgoingRecord
-from samzapy.examples.departures.load import departures
+from samzapy.examples.departures import departures
 from samzapy.examples.flights.dataset import flights
 from samzapy.examples.flights.load import load
-from samzapy.examples.visits.events import page_views
+from samzapy.examples.visits import page_views
 from samzapy.verify.processes import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -152,8 +152,8 @@ _INPUTS = (
     ),
     Mutant(
         "samzapy/container/run_loop.py",
-        "        return (self._stopping or self._should_stop()) and self._commits.possible\n",
-        "        return self._stopping or self._should_stop()\n",
+        "        return (self.stopping or self.should_stop()) and self.commits.possible\n",
+        "        return self.stopping or self.should_stop()\n",
         (_ROWS_BY_TIME + "::test_a_run_that_ends_after_any_row_leaves_the_others_to_the_next",),
     ),
     Mutant(
@@ -183,21 +183,26 @@ _STATE = (
         (_OFFSETS,),
     ),
     Mutant("samzapy/checkpoint/offsets.py", "max(log.oldest, log.upcoming - 1)", "log.upcoming - 1", (_OFFSETS,)),
-    Mutant("samzapy/storage/restore.py", "positions[r.ssp] >= r.bound]", "positions[r.ssp] > r.bound]", (_RESTORE,)),
     Mutant(
-        "samzapy/storage/restore.py",
+        "samzapy/storage/changelog/restore.py",
+        "positions[r.ssp] >= r.bound]",
+        "positions[r.ssp] > r.bound]",
+        (_RESTORE,),
+    ),
+    Mutant(
+        "samzapy/storage/changelog/restore.py",
         "count = bisect_left(batch.offsets, self.bound)",
         "count = len(batch.offsets)",
         (_RESTORE,),
     ),
     Mutant(
-        "samzapy/storage/restore.py",
+        "samzapy/storage/changelog/restore.py",
         "self._write(self.bound - 1, now_ms)",
         "self._write(self.bound, now_ms)",
         (_RESTORE,),
     ),
     Mutant(
-        "samzapy/storage/restore.py",
+        "samzapy/storage/changelog/restore.py",
         "        if active and now - moved > stall_s:\n",
         "        if False:\n",
         (_RESTORE,),
@@ -217,10 +222,13 @@ _STATE = (
         ),
     ),
     Mutant(
-        "samzapy/storage/changelog.py", "if committed >= log.upcoming:", "if committed > log.upcoming:", (_RESTORE,)
+        "samzapy/storage/changelog/topic.py",
+        "if committed >= log.upcoming:",
+        "if committed > log.upcoming:",
+        (_RESTORE,),
     ),
     Mutant(
-        "samzapy/storage/changelog.py",
+        "samzapy/storage/changelog/topic.py",
         "if committed >= 0 and log.oldest > 0:",
         "if committed > 0 and log.oldest > 0:",
         (_RESTORE,),
@@ -250,15 +258,15 @@ _LOOP = (
         ("tests/unit/container/test_container.py",),
     ),
     Mutant(
-        "samzapy/container/run_loop.py",
-        "            if task.over_budget():\n                self.commit()\n            if done",
+        "samzapy/container/synchronous.py",
+        "            if task.over_budget():\n                loop.commit()\n            if done",
         "            if done",
         ("tests/unit/container/test_container.py",),
     ),
     Mutant(
-        "samzapy/container/run_loop.py",
-        "            if task.requests.pending:\n                self._obey(task)\n            self._fire",
-        "            self._fire",
+        "samzapy/container/synchronous.py",
+        "            if task.requests.pending:\n                loop.obey(task)\n            loop.fire",
+        "            loop.fire",
         ("tests/unit/container/test_container.py",),
     ),
     Mutant(
@@ -314,7 +322,7 @@ _END = "tests/unit/storage/test_changelog_end.py"
 
 _COMMITS: tuple[Mutant, ...] = (
     Mutant(
-        "samzapy/storage/kv/merge.py",
+        "samzapy/storage/kv/ordered.py",
         "        if value is not None:\n            yield key, value\n",
         "        if value:\n            yield key, value\n",
         ("tests/property/test_store_machine.py",),
@@ -374,21 +382,21 @@ _COMMITS: tuple[Mutant, ...] = (
         ("tests/unit/container/test_effectively_once.py", "tests/unit/container/test_error_policies.py"),
     ),
     Mutant(
-        "samzapy/storage/local.py",
+        "samzapy/storage/local/files.py",
         "if engine.marker() == marker.to_bytes():",
         "if True:",
         ("tests/unit/storage", "tests/unit/container/test_snapshots.py"),
     ),
     Mutant(
-        "samzapy/storage/restore.py",
+        "samzapy/storage/changelog/restore.py",
         "            restore.finish(as_of_ms)\n",
         "            restore.finish(clock.wall_ms())\n",
         ("tests/unit/storage/test_restore.py",),
     ),
     Mutant(
         "samzapy/checkpoint/codec.py",
-        '    with _named(where, "not a checkpoint", value):\n        data = parsed(value)\n        check_format(data, FORMAT)\n',
-        '    with _named(where, "not a checkpoint", value):\n        data = parsed(value)\n',
+        "decode_json(_Checkpoint, value, FORMAT)",
+        "decode_json(_Checkpoint, value)",
         ("tests/unit/checkpoint",),
     ),
     Mutant(
@@ -398,25 +406,25 @@ _COMMITS: tuple[Mutant, ...] = (
         (_OWNED,),
     ),
     Mutant(
-        "samzapy/storage/restore.py",
+        "samzapy/storage/changelog/restore.py",
         "if self._known_end is not None and batch.offsets[-1] >= self._known_end:",
         "if False:",
         (_FOREIGN,),
     ),
     Mutant(
-        "samzapy/storage/changelog_end.py",
+        "samzapy/storage/changelog/end.py",
         "        if first > self.end:\n",
         "        if False:\n",
         (_END,),
     ),
     Mutant(
-        "samzapy/storage/changelog_end.py",
+        "samzapy/storage/changelog/end.py",
         "        if log.upcoming > self.end:\n",
         "        if False:\n",
         (_END,),
     ),
     Mutant(
-        "samzapy/storage/changelog_end.py",
+        "samzapy/storage/changelog/end.py",
         "        first = first_record(self.ssp, self._own, until, self._consumer_of)\n",
         "        first = first_record(self.ssp, self.end, until, self._consumer_of)\n",
         (_END,),

@@ -12,8 +12,8 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint import codec, samza
 from samzapy.checkpoint.startpoints import Startpoint, from_json, to_json
 from samzapy.errors import RestoreError
-from samzapy.storage.backup.index import SnapshotFile, SnapshotIndex
-from samzapy.storage.marker import Marker, StoreIdentity
+from samzapy.storage.backup.snapshot import SnapshotFile, SnapshotIndex
+from samzapy.storage.local.marker import Marker, StoreIdentity
 
 SSP = SystemStreamPartition("kafka", "orders.eu", 3)
 MARKER = Marker(StoreIdentity("job-1", "s", 3, "t", True, "string", "json", 60_000), 7, 123, {str(SSP): 9})

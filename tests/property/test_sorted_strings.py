@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samzapy.api.engine import EngineSettings
-from samzapy.storage.rocksdb import RocksDbStorageEngineFactory, loading
-from samzapy.storage.sorting import Arena, arena, key_order, unreplaced
-from samzapy.storage.sorting import order as order_module
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory, arena, loading
+from samzapy.storage.rocksdb import key_order as order_module
+from samzapy.storage.rocksdb.arena import Arena
+from samzapy.storage.rocksdb.key_order import key_order, unreplaced
 
 #: Few letters, the first and the last byte among them, so that many strings begin alike or differ in zeros only.
 LETTERS = st.sampled_from([b"\x00", b"\x01", b"a", b"b", b"\xff"])

@@ -12,7 +12,8 @@ from samzapy.config.stores import StoreConfig
 from samzapy.serializers import BytesSerde, MsgpackSerde
 from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
 from samzapy.storage.kv.stack import build_stack
-from samzapy.storage.views.timers import NEVER, TimerStore, head, store
+from samzapy.storage.views import timers
+from samzapy.storage.views.timers import NEVER, TimerStore
 
 KEYS = st.sampled_from(["a", "ab", "", 1, -1, b"a", "k"])
 TIMES = st.integers(-3, 40)
@@ -32,9 +33,8 @@ CALLS = st.one_of(
 
 @pytest.fixture(autouse=True)
 def few_in_memory(monkeypatch):
-    for module in (head, store):
-        monkeypatch.setattr(module, "READ", 3)
-    monkeypatch.setattr(head, "_MOST", 6)
+    monkeypatch.setattr(timers, "READ", 3)
+    monkeypatch.setattr(timers, "_MOST", 6)
 
 
 @settings(max_examples=400, deadline=None)

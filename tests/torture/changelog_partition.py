@@ -12,9 +12,9 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import StreamSpec, SystemSettings
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.failpoints import arm
-from samzapy.storage.local import LocalStores
-from samzapy.storage.marker import StoreIdentity
-from samzapy.storage.restore import StoreRestore, run_restores
+from samzapy.storage.changelog.restore import StoreRestore, run_restores
+from samzapy.storage.local.files import LocalStores
+from samzapy.storage.local.marker import StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.system.factories import system_factory
 

@@ -9,8 +9,9 @@ from samzapy.api.system import StreamSpec
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
 from samzapy.serializers.registry import serde_registry
-from samzapy.storage.manager import begin_task_stores, load_engines, restore_together
+from samzapy.storage.engines import load_engines
 from samzapy.storage.opening import TaskSettings
+from samzapy.storage.startup import begin_task_stores, restore_together
 from samzapy.system.kafka import KafkaSystemFactory
 
 FACTORY = KafkaSystemFactory()

@@ -14,7 +14,7 @@ from samzapy.config.loader import load_job
 from samzapy.container.restart import build_container
 from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
-from samzapy.coordinator.model import JobSpec
+from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import SamzapyError
 from samzapy.runner.ownership_watch import OwnershipWatch
 from samzapy.runner.prepare import prepare

@@ -9,8 +9,8 @@ from outcomes import ANY, GUARANTEES
 from samzapy.api.engine import EngineSettings
 from samzapy.errors import SamzapyError, StoreCorrupted
 from samzapy.failpoints import arm
-from samzapy.storage.local import LocalStores
-from samzapy.storage.marker import Marker, StoreIdentity
+from samzapy.storage.local.files import LocalStores
+from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 
 SEEDS = range(20)

@@ -9,7 +9,7 @@ from live_ledger import DEADLINE_S, LiveLedger
 from samzapy.config.loader import load_job
 from samzapy.container.restart import build_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
-from samzapy.coordinator.model import JobSpec
+from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import JobTakenOver, SamzapyError
 from samzapy.runner.prepare import prepare
 

@@ -24,7 +24,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.serializers.registry import serde_registry
-from samzapy.storage.manager import load_engines
+from samzapy.storage.engines import load_engines
 from samzapy.storage.rocksdb.options import RocksDbOptions
 
 _LOCAL = "systems.local.samza.factory"

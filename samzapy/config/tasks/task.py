@@ -41,7 +41,6 @@ class TaskConfig:
     shutdown_ms: int = 30_000
     max_idle_ms: int = 10
     poll_batch_size: int = 2_000
-    watermark_idle_ms: int = -1
     checkpoint: CheckpointConfig | None = None
     asynchronous: AsyncConfig = field(default_factory=AsyncConfig)
     errors: ErrorConfig = field(default_factory=ErrorConfig)
@@ -79,13 +78,6 @@ STATE_TRANSACTIONS = Key(
 )
 SHUTDOWN_MS = Key("task.shutdown.ms", integer(0), 30_000, "Milliseconds a graceful stop may take.")
 MAX_IDLE_MS = Key("task.max.idle.ms", integer(0), 10, "Milliseconds to wait for input when there is none.")
-WATERMARK_IDLE_MS = Key(
-    "task.watermark.idle.timeout.ms",
-    integer(),
-    -1,
-    "Milliseconds after which a partition without messages, or a sender of an intermediate stream without watermarks, "
-    "holds the task's event time back no longer; <= 0: it does for ever.",
-)
 POLL_BATCH_SIZE = Key("task.poll.batch.size", integer(1, 10_000_000), 2_000, "Records taken from a system in one go.")
 CHOOSER_CLASS = Key(
     "task.chooser.class",
@@ -123,7 +115,6 @@ def parse_task(
         shutdown_ms=reader.get(SHUTDOWN_MS),
         max_idle_ms=reader.get(MAX_IDLE_MS),
         poll_batch_size=reader.get(POLL_BATCH_SIZE),
-        watermark_idle_ms=reader.get(WATERMARK_IDLE_MS),
         checkpoint=parse_checkpoint(reader, default_system, input_systems, systems),
         asynchronous=parse_async(reader, reader.get(GUARANTEE), reader.get(TRANSACTION_TIMEOUT_MS)),
         errors=parse_errors(reader, ids, default_system, systems),

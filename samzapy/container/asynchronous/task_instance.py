@@ -27,7 +27,7 @@ from samzapy.container.event_time.clock import EventClock
 from samzapy.container.outputs.output_ids import OutputIdCollector, OutputIds
 from samzapy.container.tasks.task_instance import Process, TaskInstance
 from samzapy.errors import SerdeError, TaskFailed
-from samzapy.storage.manager import TaskStores
+from samzapy.storage.task_stores import TaskStores
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from samzapy.container.event_time.clock import EventClock
 from samzapy.container.outputs.output_ids import OutputIds
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import SerdeError
-from samzapy.storage.manager import TaskStores
+from samzapy.storage.task_stores import TaskStores
 
 
 class TolerantTaskInstance(TaskInstance):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
-from samzapy.storage.kv.arguments import entry_list, key_list
+from samzapy.storage.kv.codec import entry_list, key_list
 
 Store = KeyValueStore[Any, Any]
 

@@ -11,9 +11,8 @@ from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, SystemAdmin
-from samzapy.checkpoint.offsets import starting_offset
+from samzapy.checkpoint.offsets import Target, starting_offset
 from samzapy.checkpoint.startpoints import Startpoint, pending
-from samzapy.checkpoint.target import Target
 from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
 from samzapy.errors import SamzapyError

@@ -9,7 +9,7 @@ from samzapy.api.system import SystemConsumer
 from samzapy.clock import Clock
 from samzapy.container.sideinputs.restore import SideInputRestore
 from samzapy.errors import RestoreStalled
-from samzapy.storage.restore import ProgressCallback, RestoreStopped, ShouldStop, never
+from samzapy.storage.changelog.restore import ProgressCallback, RestoreStopped, ShouldStop, never
 
 _POLL_S = 0.1
 _POLL_RECORDS = 20_000

@@ -14,8 +14,8 @@ from samzapy.container.sideinputs.catch_up import catch_up
 from samzapy.container.sideinputs.processors import load_processors
 from samzapy.container.sideinputs.restore import SideInputRestore
 from samzapy.container.sideinputs.side_inputs import SideInputs
-from samzapy.storage.manager import TaskStores
-from samzapy.storage.restore import ProgressCallback, ShouldStop, never
+from samzapy.storage.changelog.restore import ProgressCallback, ShouldStop, never
+from samzapy.storage.task_stores import TaskStores
 
 
 def fill_stores(

@@ -18,7 +18,7 @@ from samzapy.clock import Clock
 from samzapy.container.inputs.decode import Decoder
 from samzapy.errors import SamzapyError, TaskFailed
 from samzapy.failpoints import reach
-from samzapy.storage.restore import RestoreResult
+from samzapy.storage.changelog.restore import RestoreResult
 from samzapy.storage.task_store import TaskStore
 
 _offset = attrgetter("offset")

@@ -36,7 +36,7 @@ from samzapy.container.tasks.context import CoordinatorRequests
 from samzapy.container.tasks.state_checkpoints import KeptStateCheckpoints
 from samzapy.container.tasks.user_calls import UserCalls
 from samzapy.errors import SamzapyError, SerdeError
-from samzapy.storage.manager import TaskStores
+from samzapy.storage.task_stores import TaskStores
 from samzapy.storage.views.timers import Timer
 
 Process = Callable[[IncomingMessageEnvelope, MessageCollector, TaskCoordinator], object]
@@ -203,6 +203,8 @@ class TaskInstance(TaskPosition, UserCalls):
             startpoints=self.startpoints,
             event_times=self.event_clock.marks,
             senders=self.event_clock.senders,
+            held_by=self.event_clock.held_by,
+            idle=tuple(self.event_clock.silent),
             atomic=atomic,
             serdes=self.stores.serdes,
         )

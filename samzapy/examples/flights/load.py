@@ -5,6 +5,7 @@ python -m samzapy.examples.flights.load JOB.properties [--config key=value]...
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -12,10 +13,10 @@ from itertools import islice
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemAdmin
 from samzapy.config.job import JobConfig
+from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SamzapyError
 from samzapy.examples.flights.dataset import Event, flights, planes
 from samzapy.examples.flights.task import PLANES
-from samzapy.examples.job_file import job_from_arguments
 from samzapy.serializers import serde_registry
 from samzapy.system.factories import system_factory
 
@@ -33,8 +34,8 @@ def load(
 ) -> int:
     """Create the streams named in `events` on the job's default system and write their events; returns how many.
 
-    The records of a stream keep their order within a partition. `on_progress` hears of records written and records to
-    write. Raises, before anything is written, EnvironmentFailure if one of the streams already holds records, ConfigError
+    The records of a stream keep their order within a partition. `on_progress` gets the records written and the
+    records to write. Raises, before anything is written, EnvironmentFailure if one of the streams already holds records, ConfigError
     if one is no input of the job.
     """
     system = job.default_system or job.task.inputs[0].system
@@ -121,6 +122,23 @@ def load_command(
         return failure.exit_code
     print(f"{count:,} records written")  # noqa: T201
     return 0
+
+
+def job_from_arguments(command: str, arguments: Sequence[str] | None = None) -> JobConfig:
+    """The checked job of `JOB.properties [--config key=value]...`; None: this process's arguments.
+
+    `command` is how it was called, without `python`. Raises ConfigError."""
+    parser = argparse.ArgumentParser(prog=f"python {command}")
+    parser.add_argument("job", metavar="JOB.properties")
+    parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="override one key")
+    options = parser.parse_args(arguments)
+    overrides = {}
+    for override in options.config:
+        key, equals, value = override.partition("=")
+        if not equals:
+            parser.error(f"--config needs KEY=VALUE, got {override!r}")
+        overrides[key] = value
+    return load_job(options.job, overrides)
 
 
 if __name__ == "__main__":

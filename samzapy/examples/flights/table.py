@@ -1,22 +1,132 @@
-"""The result as a table that fits 80 columns.
+"""The result of the flights job as a table that fits 80 columns.
 
 python -m samzapy.examples.flights.table JOB.properties [--config key=value]...
+
+The rows come from the changelogs of the job's stores: they are the same on every system and every machine.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from samzapy.errors import SamzapyError
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import SystemConsumer
+from samzapy.config.job import JobConfig
+from samzapy.errors import EnvironmentFailure, SamzapyError, UnknownStream
 from samzapy.examples.flights.dataset import airlines
-from samzapy.examples.flights.delays import mean
-from samzapy.examples.flights.results import ENOUGH, Results, Row, read_results
-from samzapy.examples.job_file import job_from_arguments
+from samzapy.examples.flights.load import job_from_arguments
+from samzapy.examples.flights.task import Delays, empty, mean, merge_all
+from samzapy.serializers import serde_registry
+from samzapy.system.factories import system_factory
+
+#: Flights of one airline and hour with a model before its mean says something.
+ENOUGH = 20
+#: Seconds without a record, before the end of a changelog, after which reading it is given up.
+PATIENCE_S = 30.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One airline and hour of departure. Minutes; None where nothing departed or no model flew often enough."""
+
+    carrier: str
+    hour: int
+    delays: Delays
+
+    @property
+    def slowest_model(self) -> tuple[str, float] | None:
+        """The model with the highest mean delay of those with enough flights, and that mean."""
+        means = [
+            (total / count, model) for model, (count, total, _) in self.delays["models"].items() if count >= ENOUGH
+        ]
+        if not means:
+            return None
+        mean, model = max(means)
+        return model, mean
+
+
+@dataclass(frozen=True)
+class Results:
+    """All rows, by carrier and hour; `waiting` counts flights whose plane is not in the register."""
+
+    rows: tuple[Row, ...]
+    waiting: int
+
+    @property
+    def total(self) -> Delays:
+        """Everything in one value."""
+        total = empty()
+        for row in self.rows:
+            total = merge_all(total, row.delays)
+        return total
+
+
+def read_results(job: JobConfig) -> Results:
+    """Merge what the tasks of the flights job have committed. Raises UnknownStream if the job never ran."""
+    merged: dict[str, Delays] = {}
+    for key, delays in _contents(job, "delays"):
+        known = merged.get(key)
+        merged[key] = delays if known is None else merge_all(known, delays)
+    rows = []
+    for key in sorted(merged):
+        carrier, hour = key.split()
+        rows.append(Row(carrier, int(hour), merged[key]))
+    waiting = sum(sample[0] for _, samples in _contents(job, "waiting") for sample in samples.values())
+    return Results(tuple(rows), waiting)
+
+
+def _contents(job: JobConfig, name: str) -> Iterator[tuple[Any, Any]]:
+    """The entries of a store in all its tasks; a key occurs once for each task that has it."""
+    store = job.stores[name]
+    assert store.changelog is not None, "the flights job keeps a changelog of every store"
+    serdes = serde_registry(job)
+    system, stream = store.changelog
+    settings = job.systems[system]
+    factory = system_factory(settings)
+    admin = factory.admin(settings, "flights-results")
+    try:
+        description = admin.describe(stream)
+        if description is None:
+            raise UnknownStream(system, stream)
+        ssps = [SystemStreamPartition(system, stream, partition) for partition in range(description.partitions)]
+        ranges = admin.offsets(ssps)
+    finally:
+        admin.close()
+    for ssp in ssps:
+        consumer = factory.consumer(settings, "flights-results")
+        try:
+            consumer.register(ssp, ranges[ssp].oldest)
+            entries = _fold(consumer, ssp, ranges[ssp].upcoming)
+        finally:
+            consumer.close()
+        for key, value in entries.items():
+            yield serdes[store.key_serde].from_bytes(key), serdes[store.msg_serde].from_bytes(value)
+
+
+def _fold(consumer: SystemConsumer, ssp: SystemStreamPartition, end: int) -> dict[bytes, bytes]:
+    entries: dict[bytes, bytes] = {}
+    consumer.start()
+    while (position := consumer.position(ssp)) < end:
+        batches = consumer.poll(PATIENCE_S, 10_000)
+        for batch in batches:
+            for key, value in zip(batch.keys, batch.values, strict=True):
+                if key is None:
+                    continue
+                if value is None:
+                    entries.pop(key, None)
+                else:
+                    entries[key] = value
+        if not batches and consumer.position(ssp) == position:
+            raise EnvironmentFailure(f"{ssp}@{position}: no record for {PATIENCE_S:.0f} s, the log ends at {end}")
+    return entries
+
 
 #: Rows shown, those with the most flights.
 SHOWN = 15

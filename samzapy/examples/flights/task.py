@@ -1,5 +1,8 @@
 """Count, sum and maximum of the departure delay per airline and hour, by the model of the plane.
 
+Values are plain dicts and lists, so that any serde writes them. The order of messages does not change a value, so the
+partial values of several tasks merge to the value of one.
+
 Two inputs, both keyed by tail number, so that a plane and its flights meet in the same task. Nothing promises that a
 plane comes before its flights: what a flight adds to its plane's model waits in a store until the plane comes, as one
 value a tail number however many flights there are, and for good if it never comes.
@@ -14,7 +17,6 @@ from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.task import InitableTask, StreamTask
-from samzapy.examples.flights.delays import Delays, Sample, add, empty, merge
 
 PLANES = "planes"
 
@@ -77,3 +79,49 @@ class FlightDelayTask(StreamTask, InitableTask):
             delays["models"][model] = merge(delays["models"].get(model), sample)
             self._delays.put(key, delays)
         self._waiting.delete(tail)
+
+
+#: Delays of some flights: how many, the sum of their minutes, the most minutes.
+Sample = list[int]
+
+#: `flights` and `cancelled` count departures, `delay` is the Sample of those that left (None: none yet), `models`
+#: the Samples by plane model of those whose plane is known.
+Delays = dict[str, Any]
+
+
+def empty() -> Delays:
+    """No flights."""
+    return {"flights": 0, "cancelled": 0, "delay": None, "models": {}}
+
+
+def add(sample: Sample | None, minutes: int) -> Sample:
+    """The sample with one more flight."""
+    if sample is None:
+        return [1, minutes, minutes]
+    count, total, most = sample
+    return [count + 1, total + minutes, max(most, minutes)]
+
+
+def merge(one: Sample | None, other: Sample | None) -> Sample | None:
+    """Both samples together."""
+    if one is None or other is None:
+        return other if one is None else one
+    return [one[0] + other[0], one[1] + other[1], max(one[2], other[2])]
+
+
+def mean(sample: Sample | None) -> float | None:
+    """Mean minutes of delay, None of no flights."""
+    return sample[1] / sample[0] if sample else None
+
+
+def merge_all(one: Delays, other: Delays) -> Delays:
+    """Both values together, counts, delays and models."""
+    models = dict(one["models"])
+    for model, sample in other["models"].items():
+        models[model] = merge(models.get(model), sample)
+    return {
+        "flights": one["flights"] + other["flights"],
+        "cancelled": one["cancelled"] + other["cancelled"],
+        "delay": merge(one["delay"], other["delay"]),
+        "models": models,
+    }

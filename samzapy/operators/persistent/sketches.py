@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from samzapy.operators.persistent.monoids import Monoid
-from samzapy.storage.views.sketches.distinct import HyperLogLogSerde
-from samzapy.storage.views.sketches.library import library
+from samzapy.storage.views.sketches import HyperLogLogSerde, library
 
 
 class HyperLogLog(Monoid[Any]):

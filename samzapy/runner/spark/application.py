@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 
 from samzapy.config.job import JobConfig
-from samzapy.coordinator.attempt import Place
+from samzapy.coordinator.wire import Place
 from samzapy.errors import EnvironmentFailure
 from samzapy.runner.spark.folder import RunFolder
 from samzapy.runner.spark.jvm import DriverJvm

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import psutil
 
-from samzapy.coordinator.attempt import Place
+from samzapy.coordinator.wire import Place
 
 _HOST, _EXECUTOR = "--hostname", "--executor-id"
 

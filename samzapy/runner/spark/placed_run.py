@@ -13,10 +13,10 @@ import threading
 from collections.abc import Callable, Sequence
 
 from samzapy.clock import Clock
-from samzapy.coordinator.attempt import Place
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.leases import ContainerState
 from samzapy.coordinator.progress import ContainerStatus
+from samzapy.coordinator.wire import Place
 from samzapy.errors import SamzapyError
 from samzapy.job.model import active_of
 from samzapy.runner.spark.locality import Locality

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, final
 
-from samzapy.coordinator.attempt import Place
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.leases import ContainerState
 from samzapy.coordinator.progress import ContainerStatus
+from samzapy.coordinator.wire import Place
 from samzapy.runner.spark.locality import Locality
 
 #: Seconds between two looks at the executors for lost ones: a look takes many calls.

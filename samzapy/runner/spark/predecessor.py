@@ -15,7 +15,7 @@ import select
 import signal
 from pathlib import Path
 
-from samzapy.coordinator.attempt import AttemptProcess
+from samzapy.coordinator.wire import AttemptProcess
 from samzapy.runner.spark.place import this_place
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.service import CoordinatorService
+from samzapy.coordinator.wire import JobSpec
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
 from samzapy.runner.clock_keeper import ClockKeeper
 from samzapy.runner.ownership_watch import OwnershipWatch

@@ -18,7 +18,7 @@ from samzapy.config.loader import load_job
 from samzapy.container.restart import build_container
 from samzapy.container.standby import StandbyContainer
 from samzapy.coordinator.client import CoordinatorClient, HttpLease
-from samzapy.coordinator.model import JobSpec
+from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import (
     ConfigError,
     EnvironmentFailure,

@@ -9,9 +9,8 @@ The changelog stays the truth: a snapshot that is torn, damaged, foreign or too 
 """
 
 from samzapy.storage.backup.folder import BackupFolder, BackupUnavailable, check_folder, open_folder
-from samzapy.storage.backup.restoring import newest_snapshot
-from samzapy.storage.backup.schedule import StoreBackup
-from samzapy.storage.backup.task import TaskBackups
+from samzapy.storage.backup.schedule import StoreBackup, TaskBackups
+from samzapy.storage.backup.snapshot import newest_snapshot
 
 __all__ = [
     "BackupFolder",

@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
 from samzapy.api.serde import Serde
-from samzapy.storage.kv.arguments import entry_list
-from samzapy.storage.kv.codec import EntryCodec
+from samzapy.storage.kv.codec import EntryCodec, entry_list
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -22,8 +22,7 @@ from samzapy.api.engine import StorageEngine
 from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
 from samzapy.api.serde import Serde
 from samzapy.clock import Clock
-from samzapy.storage.kv.arguments import entry_list
-from samzapy.storage.kv.codec import EntryCodec, Origin
+from samzapy.storage.kv.codec import EntryCodec, Origin, entry_list
 
 K = TypeVar("K")
 V = TypeVar("V")

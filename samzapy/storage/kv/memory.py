@@ -10,8 +10,7 @@ from types import TracebackType
 
 from samzapy.api.engine import Changes, Cursor, EngineSettings, EngineSnapshot, StorageEngine, StorageEngineFactory
 from samzapy.errors import StoreClosed
-from samzapy.storage.kv.merge import Pair
-from samzapy.storage.kv.ordered import KeyOrder
+from samzapy.storage.kv.ordered import KeyOrder, Pair
 
 
 class InMemoryStorageEngine(StorageEngine):

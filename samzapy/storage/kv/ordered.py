@@ -1,9 +1,9 @@
-"""The sorted keys of a dict, brought up to date only when somebody looks."""
+"""Keys in order: the sorted keys of a dict, and sorted changes over sorted pairs."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -73,3 +73,30 @@ def _absent(keys: list[bytes], candidates: Iterable[bytes], count: int) -> list[
                 if len(found) == count:
                     break
     return found
+
+
+Pair = tuple[bytes, bytes]
+Change = tuple[bytes, "bytes | None"]
+
+
+def merged(overlay: Sequence[Change], below: Iterator[Pair]) -> Iterator[Pair]:
+    """`below` as it reads with `overlay` on top: a change replaces the pair of its key, None hides it.
+
+    Both are sorted by key, and each holds a key at most once.
+    """
+    return _merged(overlay, below) if overlay else below
+
+
+def _merged(overlay: Sequence[Change], below: Iterator[Pair]) -> Iterator[Pair]:
+    pair = next(below, None)
+    for key, value in overlay:
+        while pair is not None and pair[0] < key:
+            yield pair
+            pair = next(below, None)
+        if pair is not None and pair[0] == key:
+            pair = next(below, None)
+        if value is not None:
+            yield key, value
+    if pair is not None:
+        yield pair
+        yield from below

@@ -28,7 +28,7 @@ from samzapy.storage.kv.codec import EntryCodec, Origin
 from samzapy.storage.kv.copying import CopyingStore, SerializedValues
 from samzapy.storage.kv.direct import DirectStore
 from samzapy.storage.kv.expiring import STAMP_BYTES, ExpiringStore, Expiry, ExpirySweep, StampedSerde, unstamped_origin
-from samzapy.storage.kv.measured import MeasuredStore, ValueLimit
+from samzapy.storage.kv.large_messages import MeasuredStore, ValueLimit
 from samzapy.storage.kv.scanning import ScanningStore
 from samzapy.storage.kv.uncommitted import UncommittedStore
 from samzapy.storage.kv.watched import WatchedStore

@@ -8,8 +8,7 @@ from types import TracebackType
 
 from samzapy.api.engine import Cursor, EngineSnapshot, StorageEngine
 from samzapy.errors import RecordTooLarge
-from samzapy.storage.kv.merge import Change, Pair, merged
-from samzapy.storage.kv.ordered import KeyOrder
+from samzapy.storage.kv.ordered import Change, KeyOrder, Pair, merged
 
 #: Not None, which is a deletion; bytes by type, so that `get` needs no cast.
 _UNCHANGED: bytes | None = bytes(bytearray(b"unchanged"))

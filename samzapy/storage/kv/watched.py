@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
 from samzapy.errors import StoreError
-from samzapy.storage.kv.arguments import entry_list, key_list
-from samzapy.storage.kv.codec import EntryCodec
+from samzapy.storage.kv.codec import EntryCodec, entry_list, key_list
 
 K = TypeVar("K")
 V = TypeVar("V")

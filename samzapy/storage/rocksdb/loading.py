@@ -15,8 +15,9 @@ from rocksdict import SstFileWriter
 
 from samzapy.api.engine import Load
 from samzapy.errors import StoreError
+from samzapy.storage.rocksdb.arena import Arena, Rows
 from samzapy.storage.rocksdb.cursor import MARKER_KEY
-from samzapy.storage.sorting import Arena, Rows, key_order, unreplaced
+from samzapy.storage.rocksdb.key_order import key_order, unreplaced
 
 #: Bytes of memory that a record takes beside those of its key and value, while it is sorted.
 _ROW_BYTES = 48

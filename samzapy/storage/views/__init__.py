@@ -1,8 +1,7 @@
 """Engines with a query interface of their own, each a view over the key-value store.
 
-engine          a view factory and the storage engine below it, as one engine
+engine          a view factory and the storage engine below it, as one engine; the keys that a view reads
 entry_keys      names as ordered bytes
-properties      the keys below `stores.NAME.` that a view reads
 heap            top-N and bounded sort
 sketches        Bloom filters, distinct counts, quantiles; the only importer of the sketch libraries
 inverted_index  text search

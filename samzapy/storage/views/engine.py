@@ -1,15 +1,17 @@
-"""A view and the storage engine below it, as one engine factory; and how a store's entries are written."""
+"""Makes one engine of a view and the storage engine below it, and parses the keys that a view reads.
+
+Those keys stand below `stores.NAME.` in the job file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from samzapy.api.engine import EngineSettings, EntrySerdes, StorageEngine, StorageEngineFactory, StoreViewFactory
+from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory, StoreViewFactory
 from samzapy.api.kv import KeyValueStore
-from samzapy.api.serde import Serde
-from samzapy.config.stores import StoreConfig
+from samzapy.config.reading.keys import Key
 
 #: From a task's key-value store to what the task gets.
 View = Callable[[KeyValueStore[Any, Any]], Any]
@@ -50,45 +52,25 @@ def changes_in_place(factory: StorageEngineFactory) -> bool:
     return isinstance(factory, ViewEngineFactory) and factory.views.changes_in_place
 
 
-def entry_serdes(
-    config: StoreConfig, factory: StorageEngineFactory, settings: EngineSettings, known: Mapping[str, Serde]
-) -> tuple[Serde, Serde]:
-    """The serdes of a store's keys and values."""
-    key, value = chosen_serdes(config, factory, settings)
-    return (
-        known[key] if isinstance(key, str) else key,
-        known[value] if isinstance(value, str) else value,
-    )
+T = TypeVar("T")
+_PREFIX = "stores.{store}."
 
 
-def chosen_serdes(
-    config: StoreConfig, factory: StorageEngineFactory, settings: EngineSettings
-) -> tuple[Serde | str, Serde | str]:
-    """Those of a store's keys and values: what a view brings along, else the names in the job file."""
-    wanted = _wanted(factory, settings)
-    return (
-        config.key_serde or "string" if wanted.key is None else wanted.key,
-        config.msg_serde or "json" if wanted.value is None else wanted.value,
-    )
+def value_of(settings: EngineSettings, key: Key[T]) -> T:
+    """The value of `key`, its default if the job file has none. Raises ValueError, which `problems_of` tells first."""
+    text = settings.properties.get(leaf(key))
+    return key.default if text is None else key.kind.parse(text.strip())
 
 
-def serde_problems(
-    config: StoreConfig, factory: StorageEngineFactory, settings: EngineSettings
-) -> Iterator[tuple[str, str | None, str]]:
-    """(key below the store, value, what is allowed) for serdes that are missing, or that the engine would ignore."""
-    wanted = _wanted(factory, settings)
-    named = (
-        ("key.serde", config.key_serde, wanted.key, "string"),
-        ("msg.serde", config.msg_serde, wanted.value, "json"),
-    )
-    for leaf, name, fixed, example in named:
-        if fixed is not None and name:
-            yield leaf, name, "the engine has an encoding of its own; leave it out"
-        if not name and not isinstance(factory, ViewEngineFactory):
-            yield leaf, None, f"required, e.g. {example}"
+def problems_of(settings: EngineSettings, keys: Iterable[Key[Any]]) -> Iterator[tuple[str, str, str]]:
+    """What is wrong with the values of `keys`: (key below the store, value, what is allowed)."""
+    for key in keys:
+        try:
+            value_of(settings, key)
+        except ValueError as cause:
+            yield leaf(key), settings.properties[leaf(key)], f"expected {cause}"
 
 
-def _wanted(factory: StorageEngineFactory, settings: EngineSettings) -> EntrySerdes:
-    if isinstance(factory, ViewEngineFactory):
-        return factory.views.entry_serdes(settings)
-    return EntrySerdes(None, None)
+def leaf(key: Key[Any]) -> str:
+    """The key below the store."""
+    return key.name.removeprefix(_PREFIX)

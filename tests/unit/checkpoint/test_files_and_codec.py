@@ -56,7 +56,7 @@ def test_a_record_of_the_version_before_is_read():
         b'"changelogs": {"counts": 92}}'
     )
     assert codec.decode(value, "here") == CHECKPOINT
-    assert codec.encode(CHECKPOINT) == value
+    assert json.loads(codec.encode(CHECKPOINT)) == json.loads(value)
 
 
 def test_the_topic_is_named_as_samza_names_it():

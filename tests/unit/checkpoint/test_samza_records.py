@@ -5,7 +5,7 @@ import pytest
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint import samza
-from samzapy.checkpoint.keys import Kind, RecordKey, decode_key, encode_key
+from samzapy.checkpoint.samza import Kind, RecordKey, decode_key, encode_key
 from samzapy.errors import RestoreError
 
 KEY = (

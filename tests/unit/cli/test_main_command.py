@@ -67,7 +67,7 @@ def failing(monkeypatch):
         def check():
             raise error
 
-        monkeypatch.setattr("samzapy.cli.check.check", check)
+        monkeypatch.setattr("samzapy.cli.commands.check.check", check)
 
     return set_up
 

@@ -1,4 +1,4 @@
-"""`state.checkpoint.*` and `job.clock.*`."""
+"""`state.checkpoint.*`, and the keys of event time."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def test_every_key_is_read(load):
             "state.checkpoint.interval.ms": "60000",
             "state.checkpoint.system": "other",
             "state.checkpoint.replication.factor": "3",
-            "job.clock.idle.ms": "-1",
+            "task.watermark.idle.timeout.ms": "-1",
             "job.clock.stall.ms": "5000",
             "job.startpoint.enabled": "false",
         }
@@ -41,7 +41,7 @@ def test_every_key_is_read(load):
         ("state.checkpoint.store.factory", "file", "state.checkpoint.path: required"),
         ("state.checkpoint.system", "gone", "known: kafka"),
         ("state.checkpoint.replication.factor", "0", "expected an integer from 1 to 32767"),
-        ("job.clock.idle.ms", "-2", "expected an integer >= -1"),
+        ("task.watermark.idle.timeout.ms", "soon", "task.watermark.idle.timeout.ms: expected an integer, got"),
         ("job.clock.stall.ms", "0", "expected an integer >= 1"),
         ("job.startpoint.enabled", "perhaps", "expected true or false"),
     ],
@@ -49,3 +49,24 @@ def test_every_key_is_read(load):
 def test_a_bad_value_says_what_is_allowed(problems, key, value, expected):
     (problem,) = problems({key: value})
     assert expected in problem
+
+
+TIMERS = {"stores.reminders.factory": "timers"}
+INTERMEDIATE = {"systems.kafka.streams.page-views.samza.intermediate": "true"}
+
+
+@pytest.mark.parametrize(("keys", "idle_ms"), [({}, 60_000), (TIMERS, -1), (INTERMEDIATE, -1)])
+def test_inputs_are_never_idle_in_a_job_that_fires_by_event_time_unless_it_says_so(load, keys, idle_ms):
+    assert load(keys).clock.idle_ms == idle_ms
+    assert load(keys | {"task.watermark.idle.timeout.ms": "500"}).clock.idle_ms == 500
+
+
+def test_the_older_name_of_the_idle_time_still_works_with_a_warning_and_counts_less_than_todays(load):
+    older = {"job.clock.idle.ms": "700"}
+    config = load(older)
+    assert config.clock.idle_ms == 700
+    assert config.warnings == (
+        "job.clock.idle.ms: retired, use task.watermark.idle.timeout.ms instead, which timers and watermarks obey as well",
+    )
+    assert load(older | TIMERS).clock.idle_ms == 700
+    assert load(older | {"task.watermark.idle.timeout.ms": "500"}).clock.idle_ms == 500

@@ -3,7 +3,7 @@
 import pytest
 
 from samzapy.config.stores.values import LargeValues
-from samzapy.storage.changelog import changelog_spec
+from samzapy.storage.changelog.topic import changelog_spec
 
 ONCE = {
     "batch.size": "200",

@@ -20,7 +20,7 @@ from samzapy import (
     WindowableTask,
 )
 from samzapy.api.system import StreamSpec
-from samzapy.container.asynchronous import run_loop
+from samzapy.container.asynchronous import executor
 from samzapy.container.asynchronous.task_instance import AsyncTaskInstance
 from samzapy.errors import ConfigError, SerdeError, TaskFailed, TaskMigrated
 from samzapy.testing import ManualClock
@@ -465,8 +465,8 @@ def test_tasks_of_one_container_are_in_flight_together(tmp_path):
 
 
 def test_a_task_that_is_behind_is_given_no_more_until_it_has_caught_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_loop, "_MOST_WAITING", 20)
-    monkeypatch.setattr(run_loop, "_FEW_WAITING", 5)
+    monkeypatch.setattr(executor, "_MOST_WAITING", 20)
+    monkeypatch.setattr(executor, "_FEW_WAITING", 5)
     most, opened = [0], []
     accept = AsyncTaskInstance.process
 

@@ -18,7 +18,7 @@ from samzapy.config.loader import load_job
 from samzapy.container.asynchronous import output_order
 from samzapy.container.restart import build_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
-from samzapy.coordinator.model import JobSpec
+from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import TaskFailed
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.operators import DeduplicatingTask

@@ -9,7 +9,7 @@ from samzapy import EndOfStreamListenerTask, OutgoingMessageEnvelope, SystemStre
 from samzapy.admin.positions import Move, move_positions
 from samzapy.admin.startpoints import write_startpoints
 from samzapy.api.system import OutgoingRecord
-from samzapy.checkpoint.target import Target
+from samzapy.checkpoint.offsets import Target
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
 from samzapy.coordinator.clocks import Clocks
@@ -77,7 +77,7 @@ def make(folder, store="topic", **keys):
             "state.checkpoint.path": str(folder / "states"),
             "task.poll.batch.size": "2",
             "task.commit.ms": "50000",
-            "job.clock.idle.ms": "-1",
+            "task.watermark.idle.timeout.ms": "-1",
         }
         | keys,
     )

@@ -10,7 +10,7 @@ from samzapy.api.lease import ContainerReport
 from samzapy.config.loader import load_job
 from samzapy.container.standby import StandbyContainer
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
-from samzapy.coordinator.model import JobSpec
+from samzapy.coordinator.wire import JobSpec
 from samzapy.runner.prepare import prepare
 
 DEADLINE_S = 60.0

@@ -4,7 +4,7 @@ import pytest
 
 from samzapy.api.event_time import StateCheckpointTask, TaskClock, TimedState
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.checkpoint.states.files import FileCheckpointStore
+from samzapy.checkpoint.states import FileCheckpointStore
 from samzapy.container.tasks.state_checkpoints import KeptStateCheckpoints, KeptTimes
 from samzapy.errors import RestoreError, TaskFailed
 

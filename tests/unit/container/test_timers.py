@@ -2,6 +2,7 @@
 
 import json
 import threading
+from contextlib import closing
 from typing import ClassVar
 from uuid import uuid4
 
@@ -20,9 +21,12 @@ from samzapy import (
     TimerTask,
 )
 from samzapy.api.system import OutgoingRecord
+from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import ConfigError, StoreError, TaskFailed
 from samzapy.storage.views import TimerStore
+from samzapy.system.clients import SystemClients
+from samzapy.system.factories import system_factory
 from samzapy.testing import TaskTestDriver
 
 STORE = {
@@ -157,6 +161,22 @@ def test_a_partition_that_has_ended_holds_the_clock_back_no_longer(tmp_path):
     send(job, (10, {"set": {"x": 30}}), (100, {}), partition=0)
     job.run()
     assert Orders.log == [10, 100, ("x", 30)]
+
+
+def test_the_checkpoint_names_the_partition_that_keeps_a_timer_from_firing(tmp_path):
+    job = job_of(tmp_path, partitions=2, **{"job.systemstreampartition.grouper.factory": "single"})
+    send(job, (10, {"set": {"x": 30}}), (100, {}), partition=0)
+    container, _ = job.container(until_end=False)
+    thread = threading.Thread(target=container.run)
+    thread.start()
+    assert Orders.processed.wait(30)
+    container.stop()
+    thread.join(20)
+    assert not thread.is_alive()
+    with closing(SystemClients(job.config.systems, system_factory, "test")) as clients:
+        kept = manager_for(job.config, clients).read("Task-0")
+    assert ("x", 30) not in Orders.log
+    assert (kept.clock, kept.held_by, kept.idle) == (None, "mem.in[1]", ())
 
 
 def test_a_late_message_that_sets_a_timer_for_a_time_that_has_passed_sees_it_fire_before_the_next_message(tmp_path):

@@ -1,17 +1,17 @@
 import json
 import socket
 
+import numpy as np
 import pytest
 import urllib3
 
 from samzapy.api.lease import ContainerReport, Directive
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator import service as service_module
-from samzapy.coordinator.attempt import AttemptProcess
 from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.service import BODY_LIMIT, CoordinatorService
+from samzapy.coordinator.wire import AttemptProcess, JobSpec
 from samzapy.errors import EnvironmentFailure, RetriableError, TaskFailed, TaskMigrated
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.version import VERSION
@@ -89,6 +89,19 @@ def test_the_reason_of_a_failure_reaches_the_driver(client, coordinator):
     assert coordinator.status().containers[0].state == "lost"
 
 
+def test_metrics_that_json_cannot_hold_are_left_out_and_numpys_are_numbers(client):
+    lease, _ = client.register("0")
+    metrics = {"g": {"nan": float("nan"), "inf": float("inf"), "n": 3, "x": np.float64(2.5)}}
+    assert lease.report(ContainerReport("0", lease.epoch, "running", metrics=metrics)) is Directive.CONTINUE
+    assert client.status()["containers"][0]["metrics"] == {"g": {"n": 3, "x": 2.5}}
+
+
+def test_a_failure_that_quotes_a_lone_surrogate_reaches_the_driver(client, coordinator):
+    lease, _ = client.register("0")
+    client.fail("0", lease.epoch, TaskFailed("no key \ud800"))
+    assert coordinator.status().failures[0].message == r"no key \ud800"
+
+
 @pytest.mark.parametrize("path", ["/containers/0/attempts", "/containers/0/report", "/containers/0/failure", "/stop"])
 def test_a_change_without_the_token_is_forbidden(service, coordinator, path):
     assert ask(service, "POST", path, token=None).status == 403
@@ -139,7 +152,7 @@ def test_a_browser_brings_the_token_once_and_can_then_read_but_not_change(servic
 
 def test_a_body_of_the_wrong_shape_is_refused_with_the_fields_name(service):
     answer = ask(service, "POST", "/containers/0/report", body=json.dumps({"epoch": "1", "phase": "running"}))
-    assert (answer.status, answer.data) == (400, b"epoch: expected an integer, got str\n")
+    assert (answer.status, answer.data) == (400, b"epoch: expected int, got str\n")
     assert ask(service, "POST", "/containers/0/report", body=b"{").status == 400
     assert ask(service, "POST", "/containers/0/report", body=b"[" * 100_000).status == 400
 

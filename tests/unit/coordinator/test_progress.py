@@ -4,9 +4,9 @@ from samzapy.api.lease import ContainerReport, Directive
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
-from samzapy.coordinator.model import JobSpec
 from samzapy.coordinator.page import render
 from samzapy.coordinator.progress import ContainerFailure
+from samzapy.coordinator.wire import JobSpec, Registration, read, registration
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 
 SSP = SystemStreamPartition("memory", "in", 0)
@@ -67,9 +67,9 @@ def test_every_attempts_restores_are_kept():
 
 def test_the_spec_survives_the_wire():
     spec = JobSpec(MODEL, {"job.name": "x", "a": "${env:SECRET}"}, {SSP: 12}, "/somewhere")
-    assert JobSpec.from_json(spec.to_json()) == spec
+    assert read(Registration, registration(spec, "1", 7, 15.0)).spec == spec
     endless = JobSpec(MODEL, {})
-    assert JobSpec.from_json(endless.to_json()) == endless
+    assert read(Registration, registration(endless, "1", 7, 15.0)).spec == endless
 
 
 def test_the_page_escapes_what_came_from_outside():

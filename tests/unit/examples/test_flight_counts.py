@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from samzapy.examples.flight_counts import FlightCountTask
+from samzapy.examples.flights.jobs import FlightCountTask
 from samzapy.testing import TaskTestDriver, TestRunner
 
 JOB = Path(__file__).parents[3] / "configs" / "flight-counts.properties"

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from samzapy.examples.flights.delays import merge_all
-from samzapy.examples.flights.task import FlightDelayTask
+from samzapy.examples.flights.task import FlightDelayTask, merge_all
 from samzapy.testing import TaskTestDriver
 
 JOB = Path(__file__).parents[3] / "configs" / "flights.properties"

@@ -10,7 +10,7 @@ import pytest
 from streams_of import StreamsOf
 
 from samzapy.config.loader import load_job
-from samzapy.examples.users import tables
+from samzapy.examples import users
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
@@ -55,25 +55,25 @@ def joined(tmp_path):
 
 
 def test_the_changelog_follows_the_tables_through_changes_and_a_replay_from_the_beginning(job, tmp_path):
-    tables.create(tmp_path / "users.db")
+    users.create(tmp_path / "users.db")
     assert run(job) == 0
-    tables.fill(tmp_path / "users.db")
+    users.fill(tmp_path / "users.db")
     assert run(job) == 5
     assert output(job) == joined(tmp_path)
     assert len(output(job)) == 3
-    tables.change(tmp_path / "users.db")
+    users.change(tmp_path / "users.db")
     assert run(job) == 4
     assert output(job) == joined(tmp_path)
     assert len(output(job)) == 2
     shutil.rmtree(tmp_path / "state")
-    again = {f"streams.{table}.samza.reset.offset": "true" for table in tables.TABLES}
+    again = {f"streams.{table}.samza.reset.offset": "true" for table in users.TABLES}
     assert run(load_job(dict(job.resolved), again)) == 6  # a row each, as it is now
     assert output(job) == joined(tmp_path)
 
 
 def test_a_database_can_be_the_input_of_exactly_once(job, tmp_path):
-    tables.create(tmp_path / "users.db")
-    tables.fill(tmp_path / "users.db")
+    users.create(tmp_path / "users.db")
+    users.fill(tmp_path / "users.db")
     exact = load_job(dict(job.resolved), {"task.guarantee": "exactly-once", "task.commit.ms": "1000"})
     assert run(exact) == 5
     assert output(job) == joined(tmp_path)

@@ -5,10 +5,10 @@ from random import Random
 import pytest
 from window_examples import HOUR_MS, MINUTE_MS, Example, check, hours, visits
 
-from samzapy.examples.departures.load import departures
+from samzapy.examples.departures import departures
 from samzapy.examples.flights.dataset import Event
 from samzapy.examples.flights.load import load
-from samzapy.examples.visits.events import page_views
+from samzapy.examples.visits import page_views
 
 
 @pytest.fixture

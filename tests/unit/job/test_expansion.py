@@ -13,6 +13,7 @@ from samzapy.errors import EnvironmentFailure, RestoreError
 from samzapy.job.expansion import InputPartitions, follow_growth, from_json, to_json
 from samzapy.job.model import JobModel
 from samzapy.job.planner import plan
+from samzapy.strict_json import decode, encode
 
 ORDERS, USERS = SystemStream("kafka", "orders"), SystemStream("kafka", "users")
 JOB = JobConfig("job", "1", TaskConfig("a:B", (ORDERS,)), {}, {}, {}, {})
@@ -98,7 +99,7 @@ def test_what_is_known_survives_its_json_form_and_the_model_its_own():
     assert from_json(to_json(known)) == known
     assert from_json(None) == {}
     model = plan(JOB, {ORDERS: 4}, known=known)
-    assert JobModel.from_json(model.to_json()) == model
+    assert decode(JobModel, encode(model)) == model
 
 
 @pytest.mark.parametrize("data", [{}, {"inputs": 3}, {"inputs": {"kafka.orders": {"first": 1}}}, {"inputs": {"x": {}}}])

@@ -18,7 +18,7 @@ from samzapy.cli.main import cli
 from samzapy.config.loader import load_job
 from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.model import JobSpec
+from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import ConfigError, EnvironmentFailure
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner

@@ -5,12 +5,12 @@ import pytest
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint.files import FileCheckpointManager
 from samzapy.config.loader import load_job
-from samzapy.coordinator.attempt import AttemptProcess, Place
-from samzapy.coordinator.wire import process_from_json
+from samzapy.coordinator.wire import Attempt, AttemptProcess, Place, read
 from samzapy.errors import RestoreError
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.runner.spark.locality import Locality, from_json, to_json
 from samzapy.runner.spark.place import place_of, this_place
+from samzapy.strict_json import encode
 
 
 def container(number, *tasks):
@@ -98,5 +98,4 @@ def test_an_executor_is_known_by_the_command_that_starts_it():
 def test_the_place_of_an_attempt_survives_the_wire():
     for place in (None, Place("a"), Place("a", "1")):
         process = AttemptProcess("here", 1, 2, 3, place)
-        assert process_from_json({"process": process.to_json()}) == process
-        assert AttemptProcess.from_json(process.to_json()) == process
+        assert read(Attempt, encode(Attempt(process))).process == process

@@ -8,9 +8,8 @@ from samzapy.api.lease import ContainerReport, Directive
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
-from samzapy.coordinator.attempt import AttemptProcess, Place
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.model import JobSpec
+from samzapy.coordinator.wire import AttemptProcess, JobSpec, Place
 from samzapy.errors import EnvironmentFailure
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.runner.spark.locality import Locality

@@ -1,4 +1,3 @@
-import json
 import os
 import signal
 import subprocess
@@ -7,13 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from samzapy.coordinator.attempt import AttemptProcess
+from samzapy.coordinator.wire import AttemptProcess
 from samzapy.runner.spark.predecessor import end_predecessor, this_process
+from samzapy.strict_json import decode
 
 _ATTEMPT = """
-import json, signal
+import signal
 from samzapy.runner.spark.predecessor import this_process
-print(json.dumps(this_process(7).to_json()), flush=True)
+from samzapy.strict_json import encode
+print(encode(this_process(7)).decode(), flush=True)
 signal.pause()
 """
 
@@ -22,7 +23,7 @@ signal.pause()
 def attempt():
     """A process that has told what it would register as, and goes on."""
     process = subprocess.Popen([sys.executable, "-c", _ATTEMPT], stdout=subprocess.PIPE, text=True)
-    told = AttemptProcess.from_json(json.loads(process.stdout.readline()))
+    told = decode(AttemptProcess, process.stdout.readline().encode())
     yield process, told
     process.kill()
     process.communicate()

@@ -3,8 +3,8 @@
 import pytest
 
 from samzapy.config.stores.store import LocalFiles
-from samzapy.storage.flushing import Flushing
 from samzapy.storage.kv.memory import InMemoryStorageEngine
+from samzapy.storage.task_store import Flushing
 from samzapy.testing import ManualClock
 
 

@@ -12,7 +12,7 @@ from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import StoreError
 from samzapy.storage.inspection import ChangelogReader, Selection, read_files
-from samzapy.storage.marker import Marker, StoreIdentity
+from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.system.memory import MemorySystemFactory
 

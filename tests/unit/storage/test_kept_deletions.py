@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from samzapy.api.system import SystemSettings
-from samzapy.storage.marker import Marker
+from samzapy.storage.local.marker import Marker
 from samzapy.system.memory.cluster import MemoryCluster
 from samzapy.testing import ManualClock, open_store
 

@@ -10,7 +10,7 @@ import pytest
 
 from samzapy.api.engine import EngineSettings
 from samzapy.errors import StoreError
-from samzapy.storage.last_values import LastValues
+from samzapy.storage.changelog.restore import LastValues
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.storage.rocksdb.cursor import MARKER_KEY
 

@@ -12,9 +12,9 @@ from rocksdict import Options, Rdict
 
 from samzapy.api.engine import EngineSettings
 from samzapy.errors import ConfigError, StoreClosed, StoreCorrupted, StoreError, StoreLocked
-from samzapy.storage.directory import set_asides, store_directory
-from samzapy.storage.local import LocalStores
-from samzapy.storage.marker import Marker, StoreIdentity
+from samzapy.storage.local.directory import set_asides, store_directory
+from samzapy.storage.local.files import LocalStores
+from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 
 FACTORY = RocksDbStorageEngineFactory()
@@ -415,7 +415,7 @@ def test_every_bad_option_is_listed_with_what_is_allowed(tmp_path):
     }
     found = {key: allowed for key, _, allowed in FACTORY.check(EngineSettings("s", properties))}
     assert set(found) == set(properties) - {"rocksdb.max.open.files"}
-    assert found["rocksdb.compression"].startswith("one of snappy, ")
+    assert found["rocksdb.compression"].startswith("expected one of snappy, ")
     with pytest.raises(ConfigError, match=r"stores\.s\.rocksdb\.block\.size\.bytes"):
         FACTORY.open(tmp_path, EngineSettings("s", properties))
 

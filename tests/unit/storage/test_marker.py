@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from samzapy.api.system import OffsetRange
-from samzapy.storage.marker import Marker, StoreIdentity, refusal
+from samzapy.storage.local.marker import Marker, StoreIdentity, refusal
 
 MINE = StoreIdentity("job-1", "s", 3, "topic")
 DAY_MS = 86_400_000

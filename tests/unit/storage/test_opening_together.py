@@ -10,9 +10,10 @@ from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.loader import load_job
 from samzapy.errors import EnvironmentFailure, StoreError
 from samzapy.serializers.registry import serde_registry
-from samzapy.storage.directory import store_directory
-from samzapy.storage.manager import begin_all_stores, load_engines, restore_together
+from samzapy.storage.engines import load_engines
+from samzapy.storage.local.directory import store_directory
 from samzapy.storage.opening import TaskSettings
+from samzapy.storage.startup import begin_all_stores, restore_together
 from samzapy.system.factories import system_factory
 
 TASKS = 20

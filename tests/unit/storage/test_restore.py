@@ -10,11 +10,11 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, RecordBatch, StreamSpec, SystemSettings
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, EnvironmentFailure, RestoreError
-from samzapy.storage import restore as restore_module
-from samzapy.storage.changelog import check_beginning, check_end, ensure_changelog
+from samzapy.storage.changelog import restore as restore_module
+from samzapy.storage.changelog.restore import StoreRestore, run_restores
+from samzapy.storage.changelog.topic import check_beginning, check_end, ensure_changelog
 from samzapy.storage.kv import InMemoryStorageEngineFactory
-from samzapy.storage.marker import Marker, StoreIdentity
-from samzapy.storage.restore import StoreRestore, run_restores
+from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory, loading
 from samzapy.system.memory.cluster import MemoryCluster
 from samzapy.system.memory.factory import MemorySystemFactory

@@ -8,9 +8,8 @@ import pytest
 
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.storage.backup import BackupUnavailable, check_folder, newest_snapshot, open_folder
-from samzapy.storage.backup.index import SnapshotIndex
-from samzapy.storage.backup.upload import SnapshotUploader, UploadStopped
-from samzapy.storage.marker import Marker, StoreIdentity
+from samzapy.storage.backup.snapshot import SnapshotIndex, SnapshotUploader, UploadStopped
+from samzapy.storage.local.marker import Marker, StoreIdentity
 
 IDENTITY = StoreIdentity("job-1", "s", 0, "t")
 

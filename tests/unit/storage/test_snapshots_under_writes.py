@@ -8,7 +8,7 @@ from samzapy.api.engine import EngineSettings
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.stores.backup import BackupConfig
 from samzapy.storage.backup import StoreBackup, newest_snapshot, open_folder
-from samzapy.storage.marker import Marker, StoreIdentity
+from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.testing import ManualClock
 

@@ -9,8 +9,7 @@ import pytest
 
 from samzapy.errors import ConfigError, EnvironmentFailure, StoreRefused
 from samzapy.storage.views import HeapItem, Hit, Tokenizer
-from samzapy.storage.views.inverted_index.query import AllOf, AnyOf, Phrase, parse
-from samzapy.storage.views.inverted_index.tokenizer import WordTokenizer
+from samzapy.storage.views.inverted_index.query import AllOf, AnyOf, Phrase, WordTokenizer, parse
 from samzapy.storage.views.sketches import library
 from samzapy.testing import open_store
 
@@ -75,9 +74,9 @@ def test_a_sketch_without_its_package_says_what_to_install(opened, monkeypatch, 
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ConfigError, match=rf"stores.s.factory: needs the package {package}.*samzapy\[sketches\]"):
         opened(factory)
-    library.library.cache_clear()
+    library.cache_clear()
     with pytest.raises(EnvironmentFailure, match=rf"{package}.*pip install"):
-        library.library(package)
+        library(package)
 
 
 @pytest.mark.parametrize("score", [math.nan, "1", None, True, 2**64, 1j])

@@ -9,10 +9,9 @@ from samzapy.config.loader import load_job
 from samzapy.config.streams.serdes import key_identity, serde_identity
 from samzapy.errors import ConfigError
 from samzapy.serializers import serde_registry
-from samzapy.storage.directory import set_asides
-from samzapy.storage.manager import load_engines
-from samzapy.storage.marker import Marker
-from samzapy.storage.written_with import check_checkpoints, entry_serde_names
+from samzapy.storage.engines import check_checkpoints, entry_serde_names, load_engines
+from samzapy.storage.local.directory import set_asides
+from samzapy.storage.local.marker import Marker
 from samzapy.system.memory.cluster import MemoryCluster
 from samzapy.testing import open_store
 

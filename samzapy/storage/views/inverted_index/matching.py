@@ -1,12 +1,137 @@
-"""Which documents match a query, each with its score."""
+"""Finds the documents that match a query, and scores them.
+
+    posting    p <term> <document>   [terms in the document, positions of this term...]
+    frequency  t <term>              in how many documents the term occurs
+    document   d <document>          its terms in order
+    totals     n                     [documents, terms in all of them]
+
+1. A commit sends the postings of the documents that changed, and nothing else of a term, however common it is.
+2. The ranking is Okapi BM25, as Lucene computes it: k1 = 1.2, b = 0.75, and an idf that is never negative.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import heapq
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from samzapy.storage.views.inverted_index.postings import Postings
+from samzapy.api.kv import KeyValueStore
+from samzapy.storage.views.entry_keys import key, names
 from samzapy.storage.views.inverted_index.query import AllOf, AnyOf, Phrase, Query, phrases
-from samzapy.storage.views.inverted_index.ranking import Bm25
+
+#: Positions by term.
+Positions = Mapping[str, list[int]]
+_TOTALS = b"n"
+
+
+class Postings:
+    """The entries of one index."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: KeyValueStore[bytes, Any]) -> None:
+        self._store = store
+
+    def totals(self) -> tuple[int, int]:
+        """Documents, and the terms in all of them."""
+        documents, terms = self._store.get(_TOTALS) or (0, 0)
+        return documents, terms
+
+    def terms_of(self, document: str) -> list[str] | None:
+        """The terms of a document in order, None if it is not there."""
+        found: list[str] | None = self._store.get(key(b"d", document))
+        return found
+
+    def replace(self, document: str, old: Sequence[str] | None, new: Sequence[str] | None) -> None:
+        """Change a document's terms; None for a document that is not there. What stays the same is not written."""
+        before, after = _positions(old or ()), _positions(new or ())
+        length = len(new or ())
+        same_length = length == len(old or ())
+        puts: dict[bytes, Any] = {
+            key(b"p", term, document): [length, *positions]
+            for term, positions in after.items()
+            if not same_length or before.get(term) != positions
+        }
+        steps = {term: (term in after) - (term in before) for term in before.keys() ^ after.keys()}
+        counted = {term: number + steps[term] for term, number in self.frequencies(list(steps)).items()}
+        puts |= {key(b"t", term): number for term, number in counted.items() if number}
+        gone = [key(b"p", term, document) for term in before.keys() - after.keys()]
+        gone += [key(b"t", term) for term, number in counted.items() if not number]
+        if new is None:
+            gone.append(key(b"d", document))
+        else:
+            puts[key(b"d", document)] = list(new)
+        documents, terms = self.totals()
+        puts[_TOTALS] = [documents + (new is not None) - (old is not None), terms + length - len(old or ())]
+        self._store.put_all(puts)
+        self._store.delete_all(gone)
+
+    def frequencies(self, terms: Sequence[str]) -> dict[str, int]:
+        """In how many documents each term occurs."""
+        keys = {term: key(b"t", term) for term in terms}
+        found = self._store.get_all(keys.values())
+        return {term: found[data] or 0 for term, data in keys.items()}
+
+    def of(self, term: str) -> dict[str, list[int]]:
+        """The postings of a term by document."""
+        with self._store.prefix(key(b"p", term)) as entries:
+            return {names(data)[1]: posting for data, posting in entries}
+
+    def of_documents(self, term: str, documents: Sequence[str]) -> dict[str, list[int]]:
+        """The postings of a term in `documents`."""
+        keys = {document: key(b"p", term, document) for document in documents}
+        found = self._store.get_all(keys.values())
+        return {document: posting for document, data in keys.items() if (posting := found[data]) is not None}
+
+
+def _positions(terms: Sequence[str]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for position, term in enumerate(terms):
+        found.setdefault(term, []).append(position)
+    return found
+
+
+_K1 = 1.2
+_B = 0.75
+
+
+class Hit(NamedTuple):
+    """A document that matches, and how well."""
+
+    document: str
+    score: float
+
+
+class Bm25:
+    """Scores against one state of the index."""
+
+    __slots__ = ("_documents", "_frequencies", "_mean_length")
+
+    def __init__(self, documents: int, terms: int, frequencies: Mapping[str, int]) -> None:
+        """`documents` in the index, `terms` in all of them, `frequencies`: documents by term."""
+        self._documents = documents
+        self._mean_length = terms / documents if documents else 1.0
+        self._frequencies = frequencies
+
+    def weight(self, terms: Iterable[str]) -> float:
+        """What an occurrence of the phrase is worth: the sum of its terms' inverse document frequencies."""
+        return sum(self._idf(self._frequencies.get(term, 0)) for term in terms)
+
+    def score(self, weight: float, occurrences: int, length: int) -> float:
+        """The score of a phrase of this weight in a document of `length` terms."""
+        dampened = occurrences + _K1 * (1.0 - _B + _B * length / (self._mean_length or 1.0))
+        return weight * occurrences / dampened
+
+    def _idf(self, frequency: int) -> float:
+        return math.log(1.0 + (self._documents - frequency + 0.5) / (frequency + 0.5))
+
+
+def best(scores: Mapping[str, float], limit: int) -> list[Hit]:
+    """The `limit` documents with the highest scores, in the order of their ids where scores are equal."""
+    chosen = heapq.nsmallest(limit, ((-score, document) for document, score in scores.items()))
+    return [Hit(document, -score) for score, document in chosen]
+
 
 #: From how many documents on the postings of a term are read one by one rather than in a scan of them all.
 _SCAN_FACTOR = 4

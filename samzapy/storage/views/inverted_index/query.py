@@ -1,4 +1,4 @@
-"""The query language: words, "phrases", AND, OR, parentheses.
+"""From a text to its terms, and from a query to what it asks for.
 
     query    = both { [ "OR" ] both }         words without an operator between them are alternatives
     both     = single { "AND" single }
@@ -10,11 +10,31 @@ AND binds more tightly than OR; both are written in capitals.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from samzapy.errors import StoreRefused
-from samzapy.storage.views.inverted_index.tokenizer import Tokenizer
+
+_WORD = re.compile(r"\w+")
+
+
+class Tokenizer(ABC):
+    """Named by `stores.NAME.index.tokenizer`; made without arguments. Texts and queries go through the same one, so a
+    changed tokenizer needs a new index."""
+
+    @abstractmethod
+    def terms(self, text: str) -> list[str]:
+        """The terms of a text in their order; the place of a term in the list is its position. None is empty."""
+
+
+class WordTokenizer(Tokenizer):
+    """Runs of letters, digits and underscores, without regard to case. No stemming, no stop words."""
+
+    def terms(self, text: str) -> list[str]:
+        """The words of the text."""
+        return _WORD.findall(text.casefold())
+
 
 _TOKEN = re.compile(r'\s*(?:(?P<mark>[()])|"(?P<phrase>[^"]*)"|(?P<word>[^\s()"]+)|(?P<bad>"))')
 

@@ -1,0 +1,312 @@
+"""Keeps the checkpoints of tasks' own states, in files or in a compacted topic.
+
+Files: `TASK/1700000010000.state` is the CRC-32 of the state (4 bytes, big-endian), then the state. It is written beside,
+synced and renamed, and the folder is synced: a file that has its name is whole.
+
+Topic: all states of a task are in one partition, chosen by the CRC-32 of its name. A state is cut to records of half a
+megabyte, because most brokers take no record above one megabyte. The head comes last and names the parts that count.
+Removed parts, and parts that no head names, get tombstones.
+
+    {"task": "Partition 0", "time": 1700000010000, "part": [7, 0]}    the state's first bytes, as written under the number 7
+    {"task": "Partition 0", "time": 1700000010000, "part": [7, 1]}    those that follow
+    {"task": "Partition 0", "time": 1700000010000}    the head: {"write": 7, "parts": 2, "crc32": 3735928559}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from samzapy.api.event_time import CheckpointStore
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OutgoingRecord, RecordBatch, StreamSpec, SystemAdmin, SystemConsumer, SystemProducer
+from samzapy.checkpoint.factories import Clients
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.config.job import JobConfig
+from samzapy.config.own_streams import state_checkpoint_topic
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RestoreError, RestoreStalled
+from samzapy.plugins import PluginError, load_class
+
+_SUFFIX = ".state"
+
+
+class FileCheckpointStore(CheckpointStore):
+    """Those of one task, in a folder of its own on a file system that every container sees."""
+
+    def __init__(self, folder: Path) -> None:
+        """The folder is made with the first checkpoint."""
+        self._folder = folder
+
+    def persist(self, time_ms: int, value: bytes) -> None:
+        path = self._path(time_ms)
+        beside = path.with_suffix(".tmp")
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with beside.open("wb") as file:
+                file.write(zlib.crc32(value).to_bytes(4, "big"))
+                file.write(value)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+            self._sync_folder()
+        except OSError as cause:
+            raise EnvironmentFailure(f"{path}: cannot write the state ({cause.strerror})") from cause
+
+    def times(self) -> list[int]:
+        try:
+            names = [path.stem for path in self._folder.iterdir() if path.suffix == _SUFFIX]
+        except FileNotFoundError:
+            return []
+        except OSError as cause:
+            raise EnvironmentFailure(f"{self._folder}: cannot read the states ({cause.strerror})") from cause
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def recover(self, time_ms: int) -> bytes:
+        path = self._path(time_ms)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError as cause:
+            raise RestoreError(f"{path}: there is no such state") from cause
+        except OSError as cause:
+            raise EnvironmentFailure(f"{path}: cannot read the state ({cause.strerror})") from cause
+        value = data[4:]
+        if data[:4] != zlib.crc32(value).to_bytes(4, "big"):
+            raise RestoreError(f"{path}: the state is damaged (its checksum is another)")
+        return value
+
+    def remove(self, times: Collection[int]) -> None:
+        for time_ms in times:
+            path = self._path(time_ms)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as cause:
+                raise EnvironmentFailure(f"{path}: cannot remove the state ({cause.strerror})") from cause
+
+    def place(self, time_ms: int) -> str:
+        return str(self._path(time_ms))
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _path(self, time_ms: int) -> Path:
+        return self._folder / f"{time_ms}{_SUFFIX}"
+
+    def _sync_folder(self) -> None:
+        folder = os.open(self._folder, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+PART_BYTES = 524_288
+_POLL_RECORDS = 100
+_POLL_SECONDS = 0.2
+
+#: A part: which write it is of (by a number like no other's: two attempts may be at it), and its place; None: the head.
+_Part = tuple[int, int] | None
+_HEAD: _Part = None
+
+
+class TopicCheckpointStore(CheckpointStore):
+    """Those of one task. Read once, when first asked for; the values are let go with the first `persist`."""
+
+    #: Seconds a read may wait without getting on; then RestoreError.
+    patience_s = 60.0
+
+    def __init__(
+        self,
+        system: str,
+        spec: StreamSpec,
+        task: str,
+        admin: Callable[[], SystemAdmin],
+        consumer: Callable[[], SystemConsumer],
+        producer: Callable[[], SystemProducer],
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """Clients are made when first needed; the topic is made by `spec` if it is not there."""
+        self._system, self._spec, self._task = system, spec, task
+        self._admin, self._consumer, self._producer = admin, consumer, producer
+        self._clock = clock
+        self._ssp: SystemStreamPartition | None = None
+        self._values: dict[int, dict[_Part, bytes]] = {}
+        self._parts: dict[int, set[_Part]] = {}
+
+    def persist(self, time_ms: int, value: bytes) -> None:
+        ssp = self._open()
+        write = secrets.randbits(53)
+        cuts = range(0, max(1, len(value)), PART_BYTES)
+        parts: dict[_Part, bytes] = {(write, n): value[at : at + PART_BYTES] for n, at in enumerate(cuts)}
+        head = {"write": write, "parts": len(cuts), "crc32": zlib.crc32(value)}
+        parts[_HEAD] = json.dumps(head).encode()
+        producer = self._producer()
+        producer.send([self._record(ssp, time_ms, part, each) for part, each in parts.items()])
+        producer.flush()
+        stale = self._parts.get(time_ms, set()) - parts.keys()
+        torn = [(time_ms, part) for part in stale]
+        torn += [(other, part) for other, found in self._parts.items() if _HEAD not in found for part in found]
+        producer.send([self._record(ssp, other, part, None) for other, part in torn])
+        self._values.clear()
+        self._parts = {other: found for other, found in self._parts.items() if _HEAD in found}
+        self._parts[time_ms] = set(parts)
+
+    def times(self) -> list[int]:
+        self._open()
+        return sorted(time_ms for time_ms, found in self._parts.items() if _HEAD in found)
+
+    def recover(self, time_ms: int) -> bytes:
+        self._open()
+        if _HEAD not in self._parts.get(time_ms, ()):
+            raise RestoreError(f"{self.place(time_ms)}: there is no such state")
+        found = self._values.get(time_ms)
+        if found is None:
+            raise RestoreError(f"{self.place(time_ms)}: states are read before the first one is written")
+        head = _parsed(found[_HEAD])
+        numbers = range(int(head.get("parts", 0)))
+        value = b"".join(found.get((head.get("write", 0), number), b"") for number in numbers)
+        if head.get("crc32") != zlib.crc32(value):
+            raise RestoreError(f"{self.place(time_ms)}: the state is damaged (its checksum is another)")
+        return value
+
+    def remove(self, times: Collection[int]) -> None:
+        ssp = self._open()
+        for time_ms in times:
+            self._values.pop(time_ms, None)
+            # The head first: without it what is left is none.
+            parts = sorted(self._parts.pop(time_ms, ()), key=lambda part: part is not _HEAD)
+            self._producer().send([self._record(ssp, time_ms, part, None) for part in parts])
+
+    def place(self, time_ms: int) -> str:
+        return f"{self._open()} {_key(self._task, time_ms, _HEAD).decode()}"
+
+    def close(self) -> None:
+        """The clients are their maker's."""
+
+    def _open(self) -> SystemStreamPartition:
+        if self._ssp is None:
+            admin = self._admin()
+            admin.create(self._spec)
+            topic = admin.describe(self._spec.stream)
+            if topic is None:
+                raise EnvironmentFailure(f"state checkpoints: topic {self._spec.stream} cannot be made")
+            policy = topic.config.get("cleanup.policy", "compact")
+            if policy != "compact":
+                raise EnvironmentFailure(f"state checkpoints: topic {topic.stream} must be compact (is {policy})")
+            partition = zlib.crc32(self._task.encode()) % topic.partitions
+            self._ssp = SystemStreamPartition(self._system, topic.stream, partition)
+            self._read(self._ssp)
+        return self._ssp
+
+    def _read(self, ssp: SystemStreamPartition) -> None:
+        bound = self._admin().offsets([ssp])[ssp]
+        consumer = self._consumer()
+        consumer.register(ssp, bound.oldest)
+        consumer.start()
+        try:
+            deadline = self._clock.monotonic() + self.patience_s
+            while (position := consumer.position(ssp)) < bound.upcoming:
+                for batch in consumer.poll(_POLL_SECONDS, _POLL_RECORDS):
+                    self._take(batch)
+                now = self._clock.monotonic()
+                if consumer.position(ssp) > position:
+                    deadline = now + self.patience_s
+                elif now > deadline:
+                    raise RestoreStalled(
+                        f"{ssp}@{position}: no record for {self.patience_s:.0f} s before the end {bound.upcoming}"
+                    )
+        finally:
+            consumer.close()
+        self._parts = {time_ms: set(found) for time_ms, found in self._values.items() if found}
+
+    def _take(self, batch: RecordBatch) -> None:
+        for key, value in zip(batch.keys, batch.values, strict=True):
+            data = _parsed(key)
+            if data.get("task") != self._task or not isinstance(data.get("time"), int):
+                continue
+            found = self._values.setdefault(data["time"], {})
+            part = tuple(data["part"]) if "part" in data else _HEAD
+            if value is None:
+                found.pop(part, None)
+            else:
+                found[part] = value
+
+    def _record(self, ssp: SystemStreamPartition, time_ms: int, part: _Part, value: bytes | None) -> OutgoingRecord:
+        return OutgoingRecord(ssp.stream, _key(self._task, time_ms, part), value, ssp.partition)
+
+
+def _key(task: str, time_ms: int, part: _Part) -> bytes:
+    data: dict[str, object] = {"task": task, "time": time_ms}
+    if part is not None:
+        data["part"] = part
+    return json.dumps(data, ensure_ascii=False).encode()
+
+
+def _parsed(key: bytes | None) -> dict[str, Any]:
+    try:
+        data = json.loads(key or b"")
+    except ValueError:
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+#: So many partitions the topic is made with: a container reads those of its tasks only.
+_PARTITIONS = 16
+
+
+class CheckpointStoreFactory(ABC):
+    """Named by `state.checkpoint.store.factory`."""
+
+    @abstractmethod
+    def store(self, job: JobConfig, task_name: str, clients: Clients) -> CheckpointStore:
+        """A store for the task; connects to nothing yet. Raises ConfigError for settings it does not take."""
+
+
+class TopicCheckpointStoreFactory(CheckpointStoreFactory):
+    """A compacted topic on `state.checkpoint.system`."""
+
+    def store(self, job: JobConfig, task_name: str, clients: Clients) -> CheckpointStore:
+        system = job.state_checkpoint.system
+        if system is None:
+            message = "required for state checkpoints in a topic (or set job.default.system)"
+            raise ConfigError([ConfigProblem("state.checkpoint.system", None, message)])
+        name = state_checkpoint_topic(job.name, job.id)
+        spec = StreamSpec(name, _PARTITIONS, {"cleanup.policy": "compact"}, job.state_checkpoint.replication_factor)
+        return TopicCheckpointStore(
+            system,
+            spec,
+            task_name,
+            lambda: clients.admin(system),
+            lambda: clients.consumer(system),
+            lambda: clients.producer(system),
+        )
+
+
+class FileCheckpointStoreFactory(CheckpointStoreFactory):
+    """Files below `state.checkpoint.path`, in a folder of the job's own."""
+
+    def store(self, job: JobConfig, task_name: str, clients: Clients) -> CheckpointStore:
+        path = job.state_checkpoint.path
+        if path is None:
+            raise ConfigError([ConfigProblem("state.checkpoint.path", None, "required for state checkpoints in files")])
+        return FileCheckpointStore(Path(path) / job.job_name / quote(task_name, safe=""))
+
+
+def store_factory(job: JobConfig) -> CheckpointStoreFactory:
+    """The factory that the job file asks for. Raises ConfigError."""
+    path = job.state_checkpoint.factory
+    try:
+        factory = load_class(path)()
+    except PluginError as cause:
+        raise ConfigError([ConfigProblem("state.checkpoint.store.factory", path, str(cause))]) from cause
+    if not isinstance(factory, CheckpointStoreFactory):
+        problem = ConfigProblem("state.checkpoint.store.factory", path, "must be a CheckpointStoreFactory")
+        raise ConfigError([problem])
+    return factory

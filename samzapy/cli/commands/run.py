@@ -1,0 +1,82 @@
+"""`samzapy run`: from a job file to a running job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from samzapy.cli.options import JOB, OVERRIDES, pairs
+from samzapy.cli.progress import RunDisplay, summary
+
+
+@dataclass(frozen=True)
+class RunFlags:
+    """The options of `samzapy run` that are not configuration."""
+
+    runner: str = "spark"
+    until_end: bool = False
+    strict: bool = False
+    verbose: bool = False
+    as_json: bool = False
+    master: str | None = None
+    py_files: str | None = None
+
+
+@click.command()
+@JOB
+@OVERRIDES
+@click.option("--master", metavar="URL", help="Spark master (job.spark.master); default local[N,4], N the containers.")
+@click.option("--runner", type=click.Choice(["spark", "local"]), default="spark", show_default=True, help="Where.")
+@click.option("--until-end", is_flag=True, help="Stop at the ends the inputs have now.")
+@click.option("--py-files", metavar="A.py,B.zip", help="Code of the job, also for the executors (job.spark.py.files).")
+@click.option("--strict", is_flag=True, help="Refuse unknown keys, and keys set twice.")
+@click.option("--verbose", is_flag=True, help="Show the log of Spark, too.")
+@click.option("--json", "as_json", is_flag=True, help="Print the outcome as a line of JSON.")
+def run(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
+    """Run a job until it ends or is stopped.
+
+    SIGTERM or Ctrl-C: every task commits and stops, and the exit code is 0. A second one ends it at once. Exit codes
+    otherwise: 1 the job failed, 2 the job file is wrong, 3 something around it is.
+    """
+    flags = RunFlags(**given)
+    keys = pairs(overrides)
+    if flags.master is not None:
+        keys["job.spark.master"] = flags.master
+    if flags.py_files is not None:
+        keys["job.spark.py.files"] = flags.py_files
+    run_job(job, keys, flags)
+
+
+def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
+    """Load, prepare and run the job, showing how it goes; the outcome is printed on standard output."""
+    from samzapy.admin.user_code import add_import_paths, check_task_class
+    from samzapy.config.loader import load_job
+    from samzapy.runner.base import RunOptions
+    from samzapy.runner.choice import runner_of
+    from samzapy.runner.prepare import prepare
+
+    config = load_job(job, overrides, strict=flags.strict)
+    add_import_paths(config.spark.py_files)
+    check_task_class(config.task.task_class)
+    runner = runner_of(flags.runner)
+    unfit = runner.check(config)
+    prepared = prepare(config, until_end=flags.until_end)
+    display = RunDisplay(Console(stderr=True))
+    for warning in (*unfit, *prepared.warnings):
+        display.event(f"warning: {warning}")
+    for weaker in prepared.guarantee_warnings:
+        if not weaker.durability:
+            display.event(f"weaker than {config.task.guarantee.value}: {weaker}")
+    with display:
+        options = RunOptions(on_status=display.status, on_event=display.event, verbose=flags.verbose)
+        outcome = runner.run(prepared, options)
+    if flags.as_json:
+        click.echo(json.dumps({**outcome.status.to_json(), "stopped": outcome.stopped}))
+    else:
+        click.echo(summary(outcome.status))

@@ -1,0 +1,71 @@
+"""`samzapy startpoint`: where the next start of a job begins."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import click
+
+from samzapy.cli.options import of_job
+from samzapy.cli.output import table
+from samzapy.config.job import JobConfig
+from samzapy.job.model import JobModel
+
+
+@click.group()
+def startpoint() -> None:
+    """Say where the next start of a job begins, while it may be running.
+
+    A startpoint overrides what was committed, is followed once, and is void after 12 hours, as in Samza. Stores keep what
+    they hold: going back makes a job that counts count twice. To move a job that stands still at once, there is
+    `samzapy checkpoint set`.
+    """
+
+
+@startpoint.command("set")
+@of_job
+@click.argument("position", metavar="POSITION")
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="SYSTEM.STREAM[PARTITION]",
+    help="Only this stream, or partition; repeatable.",
+)
+@click.option("--task", metavar="NAME", help="Only this task, of those that read a broadcast partition.")
+def set_(config: JobConfig, model: JobModel, position: str, inputs: tuple[str, ...], task: str | None) -> None:
+    """Begin the next start at POSITION.
+
+    POSITION is oldest, newest (the last record), upcoming (after it), an offset, or a time: 2026-01-31T12:00:00Z (UTC
+    unless it says otherwise) or @1769860800000 (milliseconds), for the first record that is not older; told by what is there at the start.
+    """
+    from samzapy.admin.startpoints import write_startpoints
+
+    written = write_startpoints(config, model, position, inputs, task)
+    click.echo(f"the next start begins at {position} in {', '.join(str(each.ssp) for each in written)}")
+
+
+@startpoint.command()
+@of_job
+def show(config: JobConfig, model: JobModel) -> None:
+    """Show what the next start will follow."""
+    from samzapy.admin.startpoints import read_startpoints
+
+    rows = [
+        (each.ssp, each.task or "all", each.position, _time(each.created_ms))
+        for each in read_startpoints(config, model)
+    ]
+    table("Startpoints", ("input", "task", "position", "written"), rows)
+
+
+@startpoint.command()
+@of_job
+def clear(config: JobConfig, model: JobModel) -> None:
+    """Drop what the next start would have followed."""
+    from samzapy.admin.startpoints import clear_startpoints
+
+    click.echo(f"{clear_startpoints(config, model)} startpoints dropped")
+
+
+def _time(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, timezone.utc).isoformat(timespec="seconds")

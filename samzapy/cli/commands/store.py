@@ -1,0 +1,203 @@
+"""`samzapy store`: what the stores of a job hold, and local stores made anew."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial, wraps
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from samzapy.admin.store_queries import Question, StoreEntries, store_entries
+from samzapy.cli.options import JOB, OVERRIDES, pairs
+from samzapy.cli.output import Bars, table
+from samzapy.errors import EnvironmentFailure, SamzapyError
+from samzapy.storage.inspection import Entry
+
+
+class _Bounds(NamedTuple):
+    """Which keys: those with a prefix, or those between two bounds; None for no bound."""
+
+    prefix: str | None
+    lower: str | None
+    upper: str | None
+
+
+_FORMATS = click.Choice(["json", "text"])
+
+
+def _question(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the arguments and options that name a store and where to read it; the command gets them as `question`."""
+
+    @JOB
+    @click.argument("store", metavar="STORE")
+    @OVERRIDES
+    @click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this one; repeatable.")
+    @click.option(
+        "--local",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Read the files below DIR, a store's or all stores' folder, instead of the changelog.",
+    )
+    @wraps(command)
+    def with_question(
+        *args: Any,
+        job: Path,
+        store: str,
+        overrides: tuple[str, ...],
+        partitions: tuple[int, ...],
+        local: Path | None,
+        **options: Any,
+    ) -> None:
+        from samzapy.config.loader import load_job
+
+        if partitions and local is not None:
+            message = "--partition is for the changelog; with --local, name the folder of one task's store"
+            raise click.UsageError(message)
+        config = load_job(job, pairs(overrides))
+        command(*args, question=Question(config, store, partitions, local), **options)
+
+    return with_question
+
+
+def _bounds(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options that select keys; the command gets them as `bounds`."""
+
+    @wraps(command)
+    def with_bounds(*args: Any, prefix: str | None, lower: str | None, upper: str | None, **options: Any) -> None:
+        if prefix is not None and (lower is not None or upper is not None):
+            raise click.UsageError("--prefix is a range of its own; leave out --from and --to")
+        command(*args, bounds=_Bounds(prefix, lower, upper), **options)
+
+    decorated: Callable[..., None] = with_bounds
+    for option in (
+        click.option("--to", "upper", metavar="KEY", help="Only keys before this one, in byte order."),
+        click.option("--from", "lower", metavar="KEY", help="Only this key and those after it, in byte order."),
+        click.option("--prefix", metavar="KEY", help="Only keys that start with this, for string and bytes keys."),
+    ):
+        decorated = option(decorated)
+    return decorated
+
+
+def _selected(entries: StoreEntries, bounds: _Bounds) -> Iterator[Entry]:
+    if bounds.prefix is None:
+        return entries.of_range(bounds.lower, bounds.upper)
+    if not entries.keeps_prefixes:
+        message = "--prefix needs a key serde that keeps prefixes (string, bytes), the keys of this store are"
+        raise click.UsageError(f"{message} {entries.key_serde_name}")
+    return entries.of_prefix(bounds.prefix)
+
+
+def _entries(question: Question) -> AbstractContextManager[StoreEntries]:
+    return store_entries(question, partial(Bars, "records"), partial(click.echo, err=True))
+
+
+@click.group()
+def store() -> None:
+    """Look into the stores of a job, running or not, and rebuild local stores.
+
+    The commands show committed entries in key order: by default those of the changelog, which any machine can read. With
+    --local they read the files of a local store, as of the last flush of its engine. Give keys as text: a number for
+    integer and long keys, JSON for structured ones.
+    """
+
+
+@store.command()
+@_question
+@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+def get(question: Question, keys: tuple[str, ...]) -> None:
+    """Print the entries of KEYs as lines of JSON; the exit code is 1 if one of them is absent."""
+    with _entries(question) as entries:
+        found = list(entries.of_keys(keys))
+        for line in map(entries.line, found):
+            click.echo(line)
+        absent = entries.absent(keys, found)
+    if absent:
+        raise SamzapyError(f"store '{question.store}' has no key {', '.join(map(repr, absent))}")
+
+
+@store.command()
+@_question
+@_bounds
+@click.option("--limit", type=click.IntRange(0), help="Stop after so many entries.")
+@click.option("--format", "shape", type=_FORMATS, default="json", show_default=True, help="text: key, tab, value.")
+def scan(question: Question, limit: int | None, shape: str, bounds: _Bounds) -> None:
+    """Print entries in key order: a line of JSON each, or key, tab, value."""
+    with _entries(question) as entries:
+        shown = entries.line if shape == "json" else entries.text
+        for entry in islice(_selected(entries, bounds), limit):
+            sys.stdout.write(shown(entry) + "\n")
+
+
+@store.command()
+@_question
+@_bounds
+def count(question: Question, bounds: _Bounds) -> None:
+    """Count entries, by changelog partition."""
+    counts: dict[int, int] = {}
+    with _entries(question) as entries:
+        for entry in _selected(entries, bounds):
+            counts[entry.partition] = counts.get(entry.partition, 0) + 1
+    rows = [*sorted(counts.items()), ("all", sum(counts.values()))]
+    table(f"Entries of store '{question.store}'", ("partition", "entries"), rows)
+
+
+@store.command()
+@_question
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+@_bounds
+@click.option("--format", "shape", type=click.Choice(["json", "csv"]), help="Default: csv for *.csv, else json.")
+@click.option("--overwrite", is_flag=True, help="Replace a file that exists.")
+def export(question: Question, file: Path, shape: str | None, *, overwrite: bool, bounds: _Bounds) -> None:
+    """Write entries to FILE: lines of JSON, or CSV with a heading. The file appears when it is complete."""
+    if file.exists() and not overwrite:
+        raise EnvironmentFailure(f"{file}: exists already; --overwrite replaces it")
+    kind = shape or ("csv" if file.suffix.lower() == ".csv" else "json")
+    with _entries(question) as entries:
+        written = entries.export(_selected(entries, bounds), file, kind)
+    click.echo(f"wrote {written:,} entries to {file}", err=True)
+
+
+@store.command()
+@JOB
+@click.argument("store", metavar="STORE")
+@click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
+@OVERRIDES
+@click.option("--task", "tasks", multiple=True, metavar="NAME", help="Only this task's part; repeatable.")
+def rebuild(job: Path, store: str, directory: Path, overrides: tuple[str, ...], tasks: tuple[str, ...]) -> None:
+    """Restore a local store from its changelog into DIR, as a start of the job would.
+
+    DIR can then become job.logged.store.base.dir: the next start of the job uses it, and reads only newer records. If DIR
+    has the store already, the command fails and leaves it alone.
+    """
+    from samzapy.admin.store_rebuild import rebuild_store
+    from samzapy.config.loader import load_job
+
+    config = load_job(job, pairs(overrides))
+    with Bars("records") as bars:
+        results = rebuild_store(config, store, directory, tasks, bars)
+    rows = [(task, f"{found.records:,}", f"{found.seconds:.2f}", path) for task, (found, path) in results.items()]
+    table(f"Store '{store}' below {directory}", ("task", "records", "seconds", "directory"), rows)
+
+
+@store.command()
+@JOB
+@click.argument("stores", nargs=-1, metavar="[STORE]...")
+@OVERRIDES
+@click.option("--take-over", is_flag=True, help="Also if a run that cannot be seen from here may be going on.")
+def adopt(job: Path, stores: tuple[str, ...], overrides: tuple[str, ...], *, take_over: bool) -> None:
+    """Make all records that the changelogs of STOREs hold now the job's own state (without STOREs: of all stores).
+
+    A job refuses to start on a changelog with records that it has not written, such as those of a job file that was
+    copied with its changelogs. Find the other writer first; this command says that its records are right.
+    """
+    from samzapy.admin.adoption import adopt as adopt_records
+    from samzapy.config.loader import load_job
+
+    for name, ends in adopt_records(load_job(job, pairs(overrides)), stores, take_over=take_over).items():
+        places = ", ".join(f"[{partition}]@{end}" for partition, end in sorted(ends.items()))
+        click.echo(f"{name}: all records of its changelog before {places} are state of this job now")

@@ -1,0 +1,201 @@
+"""`samzapy topic`: streams of any system, by `system.stream`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import islice
+from typing import Any
+
+import click
+
+from samzapy.admin.literals import Literal
+from samzapy.admin.streams import Range, Record, records, stream_admin, stream_producer
+from samzapy.api.stream import SystemStream
+from samzapy.cli.addressing import Addressing, addressed, stream_address
+from samzapy.cli.options import pairs
+from samzapy.cli.output import table
+from samzapy.config.job import JobConfig
+from samzapy.errors import EnvironmentFailure, SerdeError, UnknownStream
+
+_BATCH = 1_000
+_key_serde = click.option("--key-serde", metavar="NAME", help="Serde of keys; default the job's, else string.")
+_msg_serde = click.option("--msg-serde", metavar="NAME", help="Serde of messages; default the job's, else string.")
+
+
+@click.group()
+def topic() -> None:
+    """Create, list, describe, read and write streams.
+
+    A stream is addressed as SYSTEM.STREAM. The system is one of the job file given with --job; without one it is the
+    local system of this folder, or Kafka on this machine if it is called kafka or --bootstrap is given.
+    """
+
+
+@topic.command()
+@addressed
+@click.argument("address")
+@click.option("--partitions", type=click.IntRange(1, 100_000), required=True, help="How many.")
+@click.option(
+    "--topic-config", "texts", multiple=True, metavar="KEY=VALUE", help="A topic key, e.g. cleanup.policy=compact."
+)
+@click.option("--replication-factor", type=click.IntRange(1, 32_767), help="Copies; default the system's.")
+def create(
+    address: str, where: Addressing, partitions: int, texts: tuple[str, ...], replication_factor: int | None
+) -> None:
+    """Create a stream; one that exists is left as it is, and that is an error."""
+    from samzapy.api.system import StreamSpec
+
+    stream = stream_address(address)
+    settings = where.settings(stream.system, where.config())
+    spec = StreamSpec(stream.stream, partitions, pairs(texts, "--topic-config"), replication_factor)
+    with stream_admin(settings) as admin:
+        if not admin.create(spec):
+            raise EnvironmentFailure(f"{stream} exists already")
+    click.echo(f"created {stream} with {partitions} partitions")
+
+
+@topic.command("list")
+@addressed
+@click.argument("system", required=False)
+def list_streams(system: str | None, where: Addressing) -> None:
+    """List the streams of SYSTEM; without one, of all systems of the job, or of the local system."""
+    config = where.config()
+    named = [system] if system else list(config.systems) if config else ["kafka" if where.bootstrap else "local"]
+    rows = []
+    for name in named:
+        with stream_admin(where.settings(name, config)) as admin:
+            for stream in admin.list_streams():
+                description = admin.describe(stream)
+                if description is not None:
+                    policy = description.config.get("cleanup.policy", "")
+                    rows.append((f"{name}.{stream}", description.partitions, policy))
+    table(f"Streams of {', '.join(named)}", ("stream", "partitions", "policy"), rows)
+
+
+@topic.command()
+@addressed
+@click.argument("address")
+def describe(address: str, where: Addressing) -> None:
+    """Show a stream's partitions with their offsets, and its configuration."""
+    from samzapy.api.stream import SystemStreamPartition
+
+    stream = stream_address(address)
+    with stream_admin(where.settings(stream.system, where.config())) as admin:
+        found = admin.describe(stream.stream)
+        if found is None:
+            raise UnknownStream(*stream)
+        ssps = [SystemStreamPartition(*stream, number) for number in range(found.partitions)]
+        ranges = admin.offsets(ssps)
+    rows = [(ssp.partition, *ranges[ssp], ranges[ssp].upcoming - ranges[ssp].oldest) for ssp in ssps]
+    table(f"{stream} (id {found.stream_id})", ("partition", "oldest", "upcoming", "offsets"), rows)
+    table("Configuration", ("key", "value"), sorted(found.config.items()))
+
+
+@topic.command()
+@addressed
+@click.argument("address")
+@click.option("--from", "start", default="oldest", show_default=True, help="oldest, newest, upcoming or an offset.")
+@click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this one; repeatable.")
+@click.option("--max", "most", type=click.IntRange(0), help="Stop after so many records.")
+@click.option("--follow", is_flag=True, help="Go on at the end, until Ctrl-C.")
+@click.option("--format", "shape", type=click.Choice(["json", "text"]), default="json", show_default=True)
+@_key_serde
+@_msg_serde
+def read(address: str, where: Addressing, most: int | None, shape: str, **options: Any) -> None:
+    """Print a stream's records up to the end it has now: a line of JSON each, or key, tab, message."""
+    from samzapy.admin.literals import as_text
+    from samzapy.serializers import as_json
+
+    stream = stream_address(address)
+    config = where.config()
+    settings = where.settings(stream.system, config)
+    keys, messages = _literals(config, stream, options["key_serde"], options["msg_serde"])
+    what = Range(options["start"], options["partitions"], options["follow"])
+
+    def line(record: Record) -> str:
+        position = f"{record.ssp}@{record.offset}"
+        key = keys.decode(record.key, position, "key")
+        message = messages.decode(record.value, position, "message")
+        if shape == "text":
+            return f"{as_text(key)}\t{as_text(message)}"
+        head = {"partition": record.ssp.partition, "offset": record.offset, "timestamp": record.timestamp}
+        return as_json({**head, "key": key, "message": message})
+
+    with closing(records(settings, stream, what)) as found:
+        for record in islice(found, most):
+            sys.stdout.write(line(record) + "\n")
+            if what.follow:
+                sys.stdout.flush()
+
+
+@topic.command()
+@addressed
+@click.argument("address")
+@click.option("--key", help="The key of every message; each line is then a message as a whole.")
+@click.option("--partition", type=click.IntRange(0), help="Default: by the key's hash.")
+@click.option("--null", metavar="TEXT", help="A message that is exactly this becomes a null (a deletion).")
+@_key_serde
+@_msg_serde
+def write(address: str, where: Addressing, **options: Any) -> None:
+    """Write the lines of standard input: key, tab, message; a line without a tab is a message without a key."""
+    from samzapy.api.system import OutgoingRecord
+
+    stream = stream_address(address)
+    config = where.config()
+    settings = where.settings(stream.system, config)
+    keys, messages = _literals(config, stream, options["key_serde"], options["msg_serde"])
+
+    def outgoing() -> Iterator[OutgoingRecord]:
+        for number, line in enumerate(sys.stdin.buffer, 1):
+            place = f"line {number}"
+            key, message = _split(_text(line, place), options["key"])
+            yield OutgoingRecord(
+                stream.stream,
+                None if key is None else keys.encode(key, place, "key"),
+                None if message == options["null"] else messages.encode(message, place, "message"),
+                options["partition"],
+            )
+
+    written = 0
+    with stream_producer(settings) as producer:
+        try:
+            rows = outgoing()
+            while batch := list(islice(rows, _BATCH)):
+                producer.send(batch)
+                written += len(batch)
+            producer.flush()
+        except SerdeError as error:
+            if not written:
+                raise
+            producer.flush()
+            raise SerdeError(f"{error}; the first {written} records were written") from error
+    click.echo(f"wrote {written} records to {stream}", err=True)
+
+
+def _literals(
+    config: JobConfig | None, stream: SystemStream, key_serde: str | None, msg_serde: str | None
+) -> tuple[Literal, Literal]:
+    """How keys and messages are written: as the command line says, else the job, else as strings."""
+    from samzapy.serializers import serde_registry
+
+    registry = serde_registry(config or {})
+    known = config.stream(stream) if config else None
+    key = key_serde or (known.key_serde or "bytes" if known else "string")
+    message = msg_serde or (known.msg_serde or "bytes" if known else "string")
+    return Literal(key, registry[key]), Literal(message, registry[message])
+
+
+def _text(line: bytes, place: str) -> str:
+    try:
+        return line.rstrip(b"\r\n").decode()
+    except UnicodeDecodeError as cause:
+        raise SerdeError(f"{place}: not UTF-8 (byte 0x{line[cause.start]:02x})") from cause
+
+
+def _split(line: str, key: str | None) -> tuple[str | None, str]:
+    if key is not None:
+        return key, line
+    first, tab, rest = line.partition("\t")
+    return (first, rest) if tab else (None, line)

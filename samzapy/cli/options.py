@@ -1,0 +1,45 @@
+"""The arguments and options that several commands take: the job file and its overrides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from samzapy.cli.output import warn
+
+#: The job file, as the first argument of a command, and the keys that the command line overrides.
+JOB = click.argument("job", type=click.Path(path_type=Path), metavar="JOB.properties")
+OVERRIDES = click.option(
+    "--config", "-c", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the job file."
+)
+
+
+def pairs(texts: Iterable[str], option: str = "--config") -> dict[str, str]:
+    """Keys and values; of two equal keys the last one counts. Raises click's error for anything else."""
+    found = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip():
+            raise click.BadParameter(f"expected KEY=VALUE, got {text!r}", param_hint=option)
+        found[key.strip()] = value
+    return found
+
+
+def of_job(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the job file and its overrides; the command gets `config` and `model`."""
+
+    @JOB
+    @OVERRIDES
+    @wraps(command)
+    def with_job(*args: Any, job: Path, overrides: tuple[str, ...], **options: Any) -> None:
+        from samzapy.admin.job_check import look_around
+        from samzapy.config.loader import load_job
+
+        config = load_job(job, pairs(overrides))
+        command(*args, config=config, model=look_around(config, warn)[0], **options)
+
+    return with_job

@@ -1,0 +1,249 @@
+"""A snapshot of a store: its index, its upload, and its download.
+
+1. The index names the files of the snapshot by their contents, and holds the store's marker. It is written last.
+2. An upload sends only the files that are not there yet, then removes old snapshots.
+3. A download takes the newest snapshot that is whole and fits, and checks every file against the index.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from samzapy.errors import StoreError
+from samzapy.failpoints import reach
+from samzapy.storage.backup.folder import BackupFolder, BackupUnavailable
+from samzapy.storage.local.marker import Marker
+from samzapy.strict_json import check_format, mapping, parsed, text, whole
+
+FORMAT = 1
+_CHUNK_BYTES = 1_048_576
+
+
+@dataclass(frozen=True)
+class SnapshotFile:
+    """A file of a store: the hash of its contents, and its size in bytes."""
+
+    digest: str
+    size: int
+
+    @property
+    def name(self) -> str:
+        """What it is called among the files of all snapshots."""
+        return f"{self.digest}-{self.size}"
+
+    @classmethod
+    def of(cls, path: Path) -> SnapshotFile:
+        """Of a file as it is now."""
+        digest, size = hashlib.blake2b(digest_size=20), 0
+        with path.open("rb") as data:
+            while chunk := data.read(_CHUNK_BYTES):
+                digest.update(chunk)
+                size += len(chunk)
+        return cls(digest.hexdigest(), size)
+
+
+@dataclass(frozen=True)
+class SnapshotIndex:
+    """One snapshot: how far the store was, and its files by their names in the store's directory."""
+
+    marker: Marker
+    files: Mapping[str, SnapshotFile]
+
+    @property
+    def name(self) -> str:
+        """Names sort by time. Not by offset: a changelog that was made anew begins with small ones."""
+        return f"{self.marker.time_ms:015d}-{self.marker.changelog_offset}.json"
+
+    def to_bytes(self) -> bytes:
+        """As JSON, on the line below its own hash."""
+        body = json.dumps(
+            {
+                "format": FORMAT,
+                "marker": self.marker.to_bytes().decode(),
+                "files": {name: [file.digest, file.size] for name, file in self.files.items()},
+            },
+            separators=(",", ":"),
+        ).encode()
+        return hashlib.blake2b(body, digest_size=20).hexdigest().encode() + b"\n" + body
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> SnapshotIndex:
+        """The inverse of `to_bytes`. Raises ValueError for anything else, a part of an index included."""
+        digest, _, body = data.partition(b"\n")
+        if hashlib.blake2b(body, digest_size=20).hexdigest().encode() != digest:
+            raise ValueError("not a whole index")
+        try:
+            read = parsed(body)
+            check_format(read, FORMAT)
+            files = {
+                _plain(name): SnapshotFile(text(digest), whole(size))
+                for name, (digest, size) in mapping(read["files"]).items()
+            }
+            return cls(Marker.from_bytes(text(read["marker"]).encode()), files)
+        except (KeyError, TypeError) as cause:
+            raise ValueError(f"not an index: {body[:80]!r}") from cause
+
+
+def _plain(name: str) -> str:
+    """A name that stays in the store's directory."""
+    if not name or "/" in name or "\\" in name or name in {".", ".."}:
+        raise ValueError(f"{name!r} is no name of a store's file")
+    return name
+
+
+class UploadStopped(StoreError):
+    """Raised when an upload was told to stop; what is there already is used by the next one."""
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    """One snapshot that was made: its index, and what had to be uploaded for it."""
+
+    index: SnapshotIndex
+    files: int
+    bytes: int
+
+
+class SnapshotUploader:
+    """Uploads checkpoints of one store, one after the other. One thread at a time."""
+
+    def __init__(self, folder: BackupFolder, kept: int, should_stop: Callable[[], bool] = lambda: False) -> None:
+        """`kept`: how many snapshots are left when a new one is there."""
+        self._folder = folder
+        self._kept = kept
+        self._should_stop = should_stop
+        self._hashed: dict[tuple[int, int, int], SnapshotFile] = {}
+        self._unused: frozenset[str] = frozenset()
+
+    def upload(self, directory: Path, marker: Marker) -> Uploaded:
+        """Make a snapshot of the files in `directory`, which do not change meanwhile, then collect old ones.
+
+        Raises UploadStopped or BackupUnavailable; the snapshots from before are then as they were.
+        """
+        files = self._described(directory)
+        there = self._folder.files()
+        count = size = 0
+        for name, file in files.items():
+            if there.get(file.name) == file.size:
+                continue
+            if self._should_stop():
+                raise UploadStopped(f"{self._folder}: the upload was stopped after {count} files")
+            if file.name in there:
+                self._folder.remove_file(file.name)
+            self._folder.put_file(file.name, directory / name)
+            there[file.name] = file.size
+            count, size = count + 1, size + file.size
+            reach("backup.file")
+        index = SnapshotIndex(marker, files)
+        reach("backup.index")
+        self._folder.put_index(index.name, index.to_bytes())
+        reach("backup.collect")
+        self._collect(index.name, set(there))
+        return Uploaded(index, count, size)
+
+    def _described(self, directory: Path) -> dict[str, SnapshotFile]:
+        """The files by name; one that was there at the last upload, under whatever name, is not read again."""
+        files, hashed = {}, {}
+        for path in sorted(directory.iterdir()):
+            status = path.stat()
+            identity = (status.st_ino, status.st_size, status.st_mtime_ns)
+            file = self._hashed.get(identity) or SnapshotFile.of(path)
+            files[path.name] = hashed[identity] = file
+        self._hashed = hashed
+        return files
+
+    def _collect(self, newest: str, there: set[str]) -> None:
+        """Remove older snapshots than `newest` and what is kept beside it, then the files of none.
+
+        A file that no index names may belong to a snapshot that a successor of this task is making: it is removed when
+        it was of no use at the last collection either.
+        """
+        others = [name for name in self._folder.indexes() if name != newest]
+        first_kept = max(len(others) - (self._kept - 1), 0)
+        used = self._named([newest, *others[first_kept:]])
+        dropped = self._named(others[:first_kept])
+        for name in others[:first_kept]:
+            self._folder.remove_index(name)
+        unused = there - used
+        for name in sorted(unused & (dropped | self._unused)):
+            self._folder.remove_file(name)
+        self._unused = frozenset(unused)
+
+    def _named(self, indexes: Iterable[str]) -> set[str]:
+        """The files of these snapshots; none of one whose index is damaged."""
+        found: set[str] = set()
+        for name in indexes:
+            with suppress(ValueError):
+                index = SnapshotIndex.from_bytes(self._folder.get_index(name))
+                found.update(file.name for file in index.files.values())
+        return found
+
+
+_LOG = logging.getLogger(__name__)
+
+
+def newest_snapshot(folder: BackupFolder, directory: Path, refuse: Callable[[Marker], str | None]) -> Marker | None:
+    """Download the newest snapshot that is whole and that `refuse` gives no reason against into `directory`.
+
+    `directory` does not exist before, nor afterwards if there was no such snapshot: then None is returned, else its
+    marker. What is wrong with a snapshot is logged, and the one before is tried; a folder that cannot be read has none.
+    Raises StoreError for the directory's own sake.
+    """
+    for name, index in _usable(folder, refuse):
+        try:
+            _download(folder, index, directory)
+        except (BackupUnavailable, ValueError) as cause:
+            _not_used(folder, name, str(cause))
+        else:
+            return index.marker
+    return None
+
+
+def _usable(folder: BackupFolder, refuse: Callable[[Marker], str | None]) -> list[tuple[str, SnapshotIndex]]:
+    """The snapshots with nothing against them yet, those that are furthest first."""
+    found = []
+    try:
+        for name in folder.indexes():
+            try:
+                index = SnapshotIndex.from_bytes(folder.get_index(name))
+            except ValueError as cause:
+                _not_used(folder, name, str(cause))
+                continue
+            reason = refuse(index.marker)
+            if reason is None:
+                found.append((name, index))
+            else:
+                _not_used(folder, name, reason)
+    except BackupUnavailable as cause:
+        _LOG.warning("Snapshots cannot be read: %s", cause)
+    return sorted(found, key=lambda pair: pair[1].marker.changelog_offset, reverse=True)
+
+
+def _not_used(folder: BackupFolder, name: str, reason: str) -> None:
+    _LOG.warning("The snapshot %s in %s is not used: %s", name, folder, reason)
+
+
+def _download(folder: BackupFolder, index: SnapshotIndex, directory: Path) -> None:
+    """All files, checked against the index. Raises ValueError for a file that is not what the index says."""
+    part = directory.with_name(f"{directory.name}.downloading")
+    try:
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(mode=0o700, parents=True)
+        for name, file in index.files.items():
+            folder.get_file(file.name, part / name)
+            found = SnapshotFile.of(part / name)
+            if found != file:
+                raise ValueError(f"its file {name} is {found.size} B instead of {file.size} B, or damaged")
+            reach("backup.download")
+        part.rename(directory)
+    except OSError as cause:
+        raise StoreError(f"{directory}: cannot take a snapshot: {cause.strerror or cause}") from cause
+    finally:
+        shutil.rmtree(part, ignore_errors=True)

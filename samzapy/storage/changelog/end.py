@@ -1,0 +1,81 @@
+"""Sees that nobody but its task writes to a changelog partition.
+
+A task's own records follow one another without a gap, but for the control records that end transactions. So
+
+1. before a commit sends anything, the partition ends where the task's own records ended;
+2. the first record of a commit stands at that end.
+
+Anything between is read, as a reader of committed records reads it. If a record is found, or the reading stands still
+before somebody's open transaction, another writer is at work: its records would become state at the next restore.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OffsetRange, SystemConsumer
+from samzapy.errors import ForeignRecords, StoreError
+from samzapy.storage.changelog.reading import first_record
+
+
+class ChangelogEnd:
+    """Where the own records of one changelog partition end. One thread."""
+
+    __slots__ = ("_consumer_of", "_own", "_sent", "_store", "end", "ssp")
+
+    def __init__(
+        self, store: str, ssp: SystemStreamPartition, end: int, consumer_of: Callable[[str], SystemConsumer]
+    ) -> None:
+        """`end`: the partition's end at the start; everything before it was looked at."""
+        self.ssp = ssp
+        #: Where the next own record is expected: behind the own records and the end of their transaction.
+        self.end = end
+        self._own = end
+        self._store = store
+        self._consumer_of = consumer_of
+        self._sent: int | None = None
+
+    def check(self, log: OffsetRange) -> None:
+        """`log` is the partition as it is before a commit. Raises ForeignRecords."""
+        if log.upcoming > self.end:
+            self._look(log.upcoming)
+
+    def sent(self, last: int, count: int) -> None:
+        """`count` own records were acknowledged, the last of them at offset `last`. Raises ForeignRecords."""
+        first = last - count + 1
+        if first < self.end:
+            raise StoreError(
+                f"store '{self._store}': changelog {self.ssp} ended at offset {self.end}, and a later record got "
+                f"offset {first}: it was deleted or made anew"
+            )
+        if first > self.end:
+            self._look(first)
+        self._sent = last
+
+    def committed(self, marker_offsets: int) -> None:
+        """What was sent is durable, and took so many offsets more."""
+        if self._sent is not None:
+            self._own = self._sent + 1
+            self.end = self._own + marker_offsets
+            self._sent = None
+
+    def _look(self, until: int) -> None:
+        """Read what lies between the own records and `until`; only control records may. What stands in the place of the
+        expected one is looked at, too."""
+        first = first_record(self.ssp, self._own, until, self._consumer_of)
+        if first is None:
+            self.end = self._own = until
+            return
+        raise foreign_records(self._store, self.ssp, self._own, first)
+
+
+def foreign_records(store: str, ssp: SystemStreamPartition, end: int, first: int) -> ForeignRecords:
+    """The error for records that a job has not written: `end` is where its own end, `first` where those begin."""
+    own = f"the job's own records end before offset {end}" if end else "the job has written nothing there"
+    return ForeignRecords(
+        f"{ssp}@{first}: the changelog of store '{store}' holds a record of another writer ({own}); it must not become "
+        f"state. Find the other writer (was a job file copied with its changelogs?), or keep its records as state: "
+        f"samzapy store adopt JOB.properties {store}",
+        ssp,
+    )

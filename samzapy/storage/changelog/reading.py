@@ -1,0 +1,185 @@
+"""Reads a changelog beside a restore.
+
+1. `scan` reads a partition from its beginning to an end that was taken before.
+2. `with_records` tells in which tails of partitions there is anything but control records.
+3. `ChangelogOrigin` finds the record of an entry that a store cannot read.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from typing import NamedTuple
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OffsetRange, RecordBatch, SystemAdmin, SystemConsumer
+from samzapy.clock import Clock
+from samzapy.errors import RestoreError
+
+_POLL_S = 0.1
+_POLL_RECORDS = 5_000
+
+
+def scan(
+    consumer: SystemConsumer, ssp: SystemStreamPartition, log: OffsetRange, clock: Clock, stall_s: float = 60.0
+) -> Iterator[RecordBatch]:
+    """The committed records of the range, with a consumer that was not started yet and that the caller closes.
+
+    Raises RestoreError when nothing moved for `stall_s` seconds, as before a transaction that stays open.
+    """
+    if log.oldest >= log.upcoming:
+        return
+    consumer.register(ssp, log.oldest)
+    consumer.start()
+    moved = clock.monotonic()
+    while (position := consumer.position(ssp)) < log.upcoming:
+        for batch in consumer.poll(_POLL_S, _POLL_RECORDS):
+            count = bisect_left(batch.offsets, log.upcoming)
+            if count:
+                yield _first(batch, count)
+        now = clock.monotonic()
+        if consumer.position(ssp) > position:
+            moved = now
+        elif now - moved > stall_s:
+            raise RestoreError(f"{ssp}@{position}: no record for {stall_s:g} s before the end {log.upcoming}")
+
+
+def first_value(batches: Iterator[RecordBatch]) -> int | None:
+    """The offset of the first record that is no tombstone, None if there is none."""
+    for batch in batches:
+        for offset, value in zip(batch.offsets, batch.values, strict=True):
+            if value is not None:
+                return offset
+    return None
+
+
+def _first(batch: RecordBatch, count: int) -> RecordBatch:
+    if count == len(batch.offsets):
+        return batch
+    return RecordBatch(
+        batch.ssp, batch.offsets[:count], batch.keys[:count], batch.values[:count], batch.timestamps[:count]
+    )
+
+
+#: One is enough of each partition, but they come in batches.
+_FEW_RECORDS = 1_000
+
+
+class Tail(NamedTuple):
+    """The offsets of a partition from `start` on, before `bound`."""
+
+    ssp: SystemStreamPartition
+    start: int
+    bound: int
+
+
+def with_records(
+    tails: Iterable[Tail], consumer: SystemConsumer, clock: Clock, stall_s: float = 60.0
+) -> set[SystemStreamPartition]:
+    """The partitions of one system in whose tails there is a committed record, read with a consumer that was not started.
+
+    Of a partition no more is read than its first records. Raises RestoreError when nothing moved for `stall_s` seconds.
+    """
+    left = {tail.ssp: tail for tail in tails}
+    for tail in left.values():
+        consumer.register(tail.ssp, tail.start)
+    consumer.start()
+    found: set[SystemStreamPartition] = set()
+    positions = {ssp: tail.start for ssp, tail in left.items()}
+    moved = clock.monotonic()
+    while left:
+        for batch in consumer.poll(_POLL_S, _FEW_RECORDS):
+            if batch.ssp in left and batch.offsets[0] < left[batch.ssp].bound:
+                found.add(batch.ssp)
+        before, positions = positions, {ssp: consumer.position(ssp) for ssp in left}
+        done = [ssp for ssp, tail in left.items() if ssp in found or positions[ssp] >= tail.bound]
+        consumer.pause(done)
+        for ssp in done:
+            del left[ssp]
+        now = clock.monotonic()
+        if positions != before:
+            moved = now
+        elif left and now - moved > stall_s:
+            where = ", ".join(f"{ssp} at {positions[ssp]} of {tail.bound}" for ssp, tail in left.items())
+            raise RestoreError(f"looking for records in changelogs made no progress for {stall_s:g} s: {where}")
+    return found
+
+
+_LOOK_S, _LOOKS = 0.1, 50
+_LOOK_RECORDS = 100
+
+
+def first_record(
+    ssp: SystemStreamPartition, start: int, until: int, consumer_of: Callable[[str], SystemConsumer]
+) -> int | None:
+    """The offset of the first committed record at or after `start` and before `until`, or of the open transaction that
+    keeps it from being told; None if there is neither."""
+    with closing(consumer_of(ssp.system)) as consumer:
+        consumer.coarse = True
+        consumer.register(ssp, start)
+        consumer.start()
+        for _ in range(_LOOKS):
+            if consumer.position(ssp) >= until:
+                return None
+            for batch in consumer.poll(_LOOK_S, _LOOK_RECORDS):
+                return batch.offsets[0] if batch.offsets[0] < until else None
+        position = consumer.position(ssp)
+        return position if position < until else None
+
+
+_LOG = logging.getLogger(__name__)
+
+#: Seconds that a store spends on looking for such entries, all together: they are rare, or everything is broken.
+_PATIENCE_S = 20.0
+_STALL_S = 5.0
+
+
+class ChangelogOrigin:
+    """Names the record of an entry as `stream[partition]@offset`.
+
+    An entry in a store has no offset, so its changelog partition is read for the last record that is the same. Without
+    such a record (the entry was changed since the last commit), and when the changelog cannot be read or is too long for
+    the time a store has for this, the partition alone is named.
+    """
+
+    __slots__ = ("_admin_of", "_clock", "_consumer_of", "_left_s", "_ssp")
+
+    def __init__(
+        self,
+        ssp: SystemStreamPartition,
+        admin_of: Callable[[str], SystemAdmin],
+        consumer_of: Callable[[str], SystemConsumer],
+        clock: Clock,
+    ) -> None:
+        self._ssp = ssp
+        self._admin_of = admin_of
+        self._consumer_of = consumer_of
+        self._clock = clock
+        self._left_s = _PATIENCE_S
+
+    def __call__(self, key: bytes, value: bytes | None) -> str:
+        """Of the record with this key and, unless it is None, this value."""
+        began = self._clock.monotonic()
+        offset = None
+        try:
+            if self._left_s > 0:
+                offset = self._find(key, value, began + self._left_s)
+        except Exception as cause:  # noqa: BLE001 - it is for the text of an error, which must not be lost to another
+            _LOG.warning("%s was not searched for what cannot be read: %s", self._ssp, cause)
+        self._left_s -= self._clock.monotonic() - began
+        return str(self._ssp) if offset is None else f"{self._ssp}@{offset}"
+
+    def _find(self, key: bytes, value: bytes | None, until: float) -> int | None:
+        ssp, found = self._ssp, None
+        log = self._admin_of(ssp.system).offsets([ssp])[ssp]
+        with closing(self._consumer_of(ssp.system)) as consumer:
+            for batch in scan(consumer, ssp, log, self._clock, _STALL_S):
+                if key in batch.keys:
+                    for offset, own, held in zip(batch.offsets, batch.keys, batch.values, strict=True):
+                        if own == key and held is not None and (value is None or held == value):
+                            found = offset
+                if self._clock.monotonic() > until:
+                    return None
+        return found

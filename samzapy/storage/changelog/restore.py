@@ -1,0 +1,302 @@
+"""Brings stores up to date from their changelogs."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from samzapy.api.engine import Load, StorageEngine
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import RecordBatch, SystemConsumer
+from samzapy.clock import Clock
+from samzapy.errors import RestoreError, RestoreStalled, SamzapyError, StoreError
+from samzapy.failpoints import reach
+from samzapy.storage.changelog.end import foreign_records
+from samzapy.storage.kv.expiring import Expiry
+from samzapy.storage.local.marker import Marker, StoreIdentity
+
+#: Called with (store as `task/store`, records read so far in offsets, offsets to read).
+ProgressCallback = Callable[[str, int, int], None]
+
+#: Asked between two polls; true to give a restore up, and it may raise a reason of its own.
+ShouldStop = Callable[[], bool]
+
+#: Bytes of memory in which a container gathers what it restores: enough for a million entries of 100 bytes in a
+#: dictionary, so that a store of that size is written once, however often its keys occur.
+CHUNK_BYTES = 402_653_184
+#: Offsets to read from which on the engine gathers the records, if it has a way of its own: below it a dictionary is as
+#: fast, and needs no files.
+MANY_OFFSETS = 100_000
+_POLL_S = 0.1
+#: So few that what was read is still in the processor's cache when it is gathered.
+_POLL_RECORDS = 5_000
+
+
+class RestoreStopped(SamzapyError):
+    """Raised when a restore is given up because the job is to stop; the chunks it has written stay."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(f"{where}: stopped before it was restored")
+
+
+def never() -> bool:
+    """Nobody asks a restore to stop."""
+    return False
+
+
+class RestoreRead(NamedTuple):
+    """What was read of a changelog partition: records, in so many seconds, with so many bytes of keys and values."""
+
+    records: int
+    seconds: float
+    bytes: int
+
+
+@dataclass(frozen=True)
+class RestoreResult:
+    """How a store got its contents. `source`: local store or standby (with + changelog where a tail was read), snapshot,
+    snapshot + changelog, changelog, or nothing; side inputs or inputs in the place of the changelog where a store is
+    filled from streams;
+    `records`: changelog records read, with `bytes` of keys and values; `reason`: why the local store was not used, empty if it was or there was none."""
+
+    store: str
+    records: int
+    seconds: float
+    source: str
+    reason: str = ""
+    bytes: int = 0
+
+
+class StoreRestore:
+    """One store on its way from offset `start` to `bound` (exclusive) of its changelog partition.
+
+    Only a key's last value of a chunk is written. Each chunk goes in with a marker of its own: a crash costs the chunk, not
+    the restore. Until the bound is reached the marker carries the time of the last record, because older deletions may
+    still follow it in the log.
+    """
+
+    __slots__ = (
+        "_chunk_bytes", "_engine", "_expiry", "_gathered", "_identity", "_known_end", "_last", "_load", "_loaded_bytes", "_memory_bytes", "bound", "label", "needs_times", "records", "ssp", "start",
+    )  # fmt: skip
+
+    def __init__(  # noqa: PLR0913  # from where to where, and what it means
+        self,
+        engine: StorageEngine,
+        identity: StoreIdentity,
+        ssp: SystemStreamPartition,
+        start: int,
+        bound: int,
+        chunk_bytes: int = CHUNK_BYTES,
+        *,
+        task: str = "",
+        expiry: Expiry | None = None,
+        known_end: int | None = None,
+    ) -> None:
+        """`task` is for the label, by which the store is told of: `task/store`, or the store alone. With an `expiry` the
+        values get the times of their records, and what has expired is left out. `known_end`: from there on no record is
+        the task's own, and one that is there is refused; None: any may be."""
+        self.label = f"{task}/{identity.store}" if task else identity.store
+        self.ssp = ssp
+        self.start = start
+        self.bound = bound
+        self.records = 0
+        self._loaded_bytes = 0
+        self.needs_times = expiry is not None
+        self._engine = engine
+        self._expiry = expiry
+        self._identity = identity
+        self._chunk_bytes = chunk_bytes
+        self._memory_bytes = chunk_bytes
+        self._gathered = LastValues(chunk_bytes)
+        self._load: Load | None = None
+        self._last = (start - 1, 0)
+        self._known_end = known_end
+
+    def share(self, stores: int) -> None:
+        """Gather only so much that `stores` of them together stay within one store's chunk. Before the first `add`."""
+        self._memory_bytes = self._chunk_bytes // stores
+        self._gathered = LastValues(self._memory_bytes)
+
+    def begin(self) -> None:
+        """Before the first `add` of a restore to the bound: if much is to be read, the engine may gather it itself."""
+        self._begin_load(self.start)
+
+    def _begin_load(self, position: int) -> None:
+        self._load = self._engine.begin_load(self._memory_bytes) if self.bound - position > MANY_OFFSETS else None
+
+    def add(self, batch: RecordBatch) -> None:
+        """Take the batch's records below the bound. Raises RestoreError for one without a key, ForeignRecords for one
+        behind the task's own."""
+        count = len(batch.offsets)
+        if self._known_end is not None and batch.offsets[-1] >= self._known_end:
+            first = batch.offsets[bisect_left(batch.offsets, self._known_end)]
+            raise foreign_records(self._identity.store, self.ssp, self._known_end, first)
+        if batch.offsets[-1] >= self.bound:
+            count = bisect_left(batch.offsets, self.bound)
+            if not count:
+                return
+        keys, values = batch.keys[:count], batch.values[:count]
+        if self._expiry is not None:
+            values = self._expiry.restored(values, batch.timestamps[:count])
+        full = self._gather(keys, values, batch.offsets)
+        self.records += count
+        self._last = (batch.offsets[count - 1], batch.timestamps[count - 1])
+        if full and count == len(batch.offsets):
+            self._write(*self._last)
+        reach("restore.batch")
+
+    def _gather(self, keys: Sequence[bytes | None], values: Sequence[bytes | None], offsets: Sequence[int]) -> bool:
+        try:
+            if self._load is not None:
+                return self._load.add(keys, values)
+            full = self._gathered.add(keys, values)
+            if None not in self._gathered.values:
+                return full
+        except StoreError:
+            if None not in keys:
+                raise
+        raise RestoreError(f"{self.ssp}@{offsets[keys.index(None)]}: changelog record without a key")
+
+    @property
+    def bytes(self) -> int:
+        """Of the keys and values of all records that were added, once they are written."""
+        return self._loaded_bytes + self._gathered.taken_bytes
+
+    def write_gathered(self) -> None:
+        """Write what is gathered, as of its last record."""
+        if self._gathered.values:
+            self._write(*self._last)
+
+    def complete(self, offset: int, now_ms: int) -> None:
+        """Write what is gathered: everything up to `offset` is in the store, and was all there was at `now_ms`."""
+        self._write(offset, now_ms)
+
+    def flush(self) -> None:
+        """Move what is only in the engine's memory to disk."""
+        self._engine.flush()
+
+    def finish(self, now_ms: int) -> None:
+        """Write what is gathered: everything below the bound is in the store, as of `now_ms`."""
+        self._write(self.bound - 1, now_ms)
+
+    def _write(self, offset: int, time_ms: int) -> None:
+        marker = Marker(self._identity, offset, max(time_ms, 0)).to_bytes()
+        reach("restore.chunk")
+        if self._load is not None:
+            self._load.finish(marker)
+            self._loaded_bytes += self._load.taken_bytes
+            self._begin_load(offset + 1)
+        else:
+            self._engine.load(self._gathered.take(), marker)  # type: ignore[arg-type]  # no key is None
+
+
+def run_restores(
+    restores: Sequence[StoreRestore],
+    consumer: SystemConsumer,
+    clock: Clock,
+    on_progress: ProgressCallback | None = None,
+    stall_s: float = 60.0,
+    poll_records: int = _POLL_RECORDS,
+    should_stop: ShouldStop = never,
+) -> dict[SystemStreamPartition, RestoreRead]:
+    """Read the partitions of one system with a consumer that was not started yet, until each is at its bound.
+
+    A partition is done when the consumer's position has reached the bound: what lies between may be control records
+    or holes. Raises RestoreStalled when nothing moved for `stall_s` seconds, RestoreStopped once it `should_stop`.
+    """
+    began = moved = clock.monotonic()
+    as_of_ms = clock.wall_ms()
+    active = {restore.ssp: restore for restore in restores}
+    for restore in restores:
+        restore.share(len(restores))
+        restore.begin()
+        consumer.register(restore.ssp, restore.start)
+    consumer.coarse = not any(restore.needs_times for restore in restores)
+    consumer.start()
+    results: dict[SystemStreamPartition, RestoreRead] = {}
+    positions: dict[SystemStreamPartition, int] = {}
+    while active:
+        if should_stop():
+            raise RestoreStopped(", ".join(restore.label for restore in active.values()))
+        for batch in consumer.poll(_POLL_S, poll_records):
+            if batch.ssp in active:
+                active[batch.ssp].add(batch)
+        now = clock.monotonic()
+        if _advanced(active, consumer, positions, on_progress):
+            moved = now
+        for restore in [r for r in active.values() if positions[r.ssp] >= r.bound]:
+            restore.finish(as_of_ms)
+            consumer.pause([restore.ssp])
+            del active[restore.ssp]
+            results[restore.ssp] = RestoreRead(restore.records, clock.monotonic() - began, restore.bytes)
+        if active and now - moved > stall_s:
+            raise RestoreStalled(_stalled(active.values(), positions, stall_s))
+    return results
+
+
+def _advanced(
+    active: dict[SystemStreamPartition, StoreRestore],
+    consumer: SystemConsumer,
+    positions: dict[SystemStreamPartition, int],
+    on_progress: ProgressCallback | None,
+) -> bool:
+    advanced = False
+    for ssp, restore in active.items():
+        position = consumer.position(ssp)
+        if position != positions.get(ssp):
+            positions[ssp] = position
+            advanced = True
+            if on_progress is not None:
+                on_progress(restore.label, min(position, restore.bound) - restore.start, restore.bound - restore.start)
+    return advanced
+
+
+def _stalled(active: Iterable[StoreRestore], positions: dict[SystemStreamPartition, int], stall_s: float) -> str:
+    where = ", ".join(f"{r.ssp} at {positions[r.ssp]} of {r.bound} (store '{r.label}')" for r in active)
+    return f"restore made no progress for {stall_s:g} s: {where}"
+
+
+#: Bytes of memory that an entry takes beside the bytes of its key and value: two objects' heads, rounded up, and its
+#: place in the dictionary and in the sorted list that it is written from.
+_ENTRY_BYTES = 140
+#: A count of what there really is must leave so much room, or the next one would come too soon.
+_ROOM = 0.75
+
+
+class LastValues:
+    """The last value of each key, None for a deletion, as many as fit in `max_bytes` of memory.
+
+    What arrives is counted as if every key were new. Only when that reaches the limit is counted what is there, so a
+    record costs next to nothing, and records of keys that are there already make no difference. `taken_bytes`: of all
+    keys and values that arrived.
+    """
+
+    __slots__ = ("_bytes", "_max_bytes", "taken_bytes", "values")
+
+    def __init__(self, max_bytes: int) -> None:
+        self.values: dict[bytes | None, bytes | None] = {}
+        self._max_bytes = max_bytes
+        self.taken_bytes = 0
+        self._bytes = 0
+
+    def add(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> bool:
+        """Take the records, in order; whether it is time to `take` everything. A record without a key is told by the key None."""
+        self.values.update(zip(keys, values, strict=True))
+        size = _size(keys, values)
+        self._bytes += size
+        self.taken_bytes += size - len(keys) * _ENTRY_BYTES
+        if self._bytes < self._max_bytes:
+            return False
+        self._bytes = _size(self.values.keys(), self.values.values())
+        return self._bytes >= _ROOM * self._max_bytes
+
+    def take(self) -> dict[bytes | None, bytes | None]:
+        """Everything; afterwards there is nothing."""
+        taken, self.values, self._bytes = self.values, {}, 0
+        return taken
+
+
+def _size(keys: Collection[bytes | None], values: Iterable[bytes | None]) -> int:
+    return len(keys) * _ENTRY_BYTES + sum(map(len, filter(None, keys))) + sum(map(len, filter(None, values)))

@@ -1,0 +1,132 @@
+"""The engines of a job's stores, and the serdes that their entries are written with.
+
+A store keeps its serdes for life. Bytes of one serde may be read by another without an error, and wrongly: the long 10 is
+the double 4.9e-323.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from samzapy.api.checkpoint import Checkpoint
+from samzapy.api.engine import EngineSettings, EntrySerdes, StorageEngineFactory, StoreViewFactory
+from samzapy.api.serde import Serde
+from samzapy.config.job import JobConfig
+from samzapy.config.stores import StoreConfig, backup
+from samzapy.config.streams.serdes import key_identity, serde_identity
+from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.plugins import PluginError, load_class
+from samzapy.storage.backup import BackupUnavailable, check_folder
+from samzapy.storage.local.marker import SerdePair, serde_changes
+from samzapy.storage.views.engine import ViewEngineFactory
+
+
+def load_engines(config: JobConfig) -> dict[str, StorageEngineFactory]:
+    """A factory per store, to be shared by the tasks of a container. Raises ConfigError with every problem."""
+    engines: dict[str, StorageEngineFactory] = {}
+    problems: list[ConfigProblem] = []
+    for name, store in config.stores.items():
+        key = f"stores.{name}.factory"
+        try:
+            factory = _factory(store)
+        except PluginError as cause:
+            problems.append(ConfigProblem(key, store.factory, str(cause)))
+            continue
+        engines[name] = factory
+        settings = EngineSettings(name, store.properties)
+        for leaf, value, allowed in (*factory.check(settings), *serde_problems(store, factory, settings)):
+            problems.append(ConfigProblem(f"stores.{name}.{leaf}", value, allowed))
+        problems += _backup_problems(store, factory)
+    if problems:
+        raise ConfigError(problems)
+    return engines
+
+
+def _backup_problems(store: StoreConfig, factory: StorageEngineFactory) -> Iterator[ConfigProblem]:
+    if store.backup is None:
+        return
+    key = backup.PATH.at(store=store.name)
+    if not factory.makes_checkpoints:
+        yield ConfigProblem(key, store.backup.path, f"is for engines that make checkpoints, not {store.factory}")
+    try:
+        check_folder(store.backup.path)
+    except BackupUnavailable as cause:
+        yield ConfigProblem(key, store.backup.path, str(cause))
+
+
+def _factory(store: StoreConfig) -> StorageEngineFactory:
+    found = load_class(store.factory)
+    if issubclass(found, StoreViewFactory):
+        below = load_class(store.base)
+        if not issubclass(below, StorageEngineFactory):
+            raise PluginError(f"its base {store.base} must be a StorageEngineFactory")
+        return ViewEngineFactory(found(), below())
+    if not issubclass(found, StorageEngineFactory):
+        raise PluginError("must be a StorageEngineFactory or a StoreViewFactory")
+    return found()
+
+
+def entry_serdes(
+    config: StoreConfig, factory: StorageEngineFactory, settings: EngineSettings, known: Mapping[str, Serde]
+) -> tuple[Serde, Serde]:
+    """The serdes of a store's keys and values."""
+    key, value = chosen_serdes(config, factory, settings)
+    return (
+        known[key] if isinstance(key, str) else key,
+        known[value] if isinstance(value, str) else value,
+    )
+
+
+def chosen_serdes(
+    config: StoreConfig, factory: StorageEngineFactory, settings: EngineSettings
+) -> tuple[Serde | str, Serde | str]:
+    """Those of a store's keys and values: what a view brings along, else the names in the job file."""
+    wanted = _wanted(factory, settings)
+    return (
+        config.key_serde or "string" if wanted.key is None else wanted.key,
+        config.msg_serde or "json" if wanted.value is None else wanted.value,
+    )
+
+
+def serde_problems(
+    config: StoreConfig, factory: StorageEngineFactory, settings: EngineSettings
+) -> Iterator[tuple[str, str | None, str]]:
+    """(key below the store, value, what is allowed) for serdes that are missing, or that the engine would ignore."""
+    wanted = _wanted(factory, settings)
+    named = (
+        ("key.serde", config.key_serde, wanted.key, "string"),
+        ("msg.serde", config.msg_serde, wanted.value, "json"),
+    )
+    for leaf, name, fixed, example in named:
+        if fixed is not None and name:
+            yield leaf, name, "the engine has an encoding of its own; leave it out"
+        if not name and not isinstance(factory, ViewEngineFactory):
+            yield leaf, None, f"required, e.g. {example}"
+
+
+def _wanted(factory: StorageEngineFactory, settings: EngineSettings) -> EntrySerdes:
+    if isinstance(factory, ViewEngineFactory):
+        return factory.views.entry_serdes(settings)
+    return EntrySerdes(None, None)
+
+
+def entry_serde_names(config: JobConfig, store: StoreConfig, factory: StorageEngineFactory) -> SerdePair:
+    """What the store's keys and values are written with, as the job file and the store's engine have it."""
+    settings = EngineSettings(store.name, store.properties)
+    key, value = chosen_serdes(store, factory, settings)
+    return key_identity(key, config.serdes, config.resolved), serde_identity(value, config.serdes)
+
+
+def check_checkpoints(
+    config: JobConfig, engines: Mapping[str, StorageEngineFactory], checkpoints: Iterable[Checkpoint | None]
+) -> None:
+    """Raise ConfigError if a store has a changelog that was written with other serdes, as a task's checkpoint says."""
+    logged = [store for store in config.stores.values() if store.changelog is not None]
+    now = {store.name: entry_serde_names(config, store, engines[store.name]) for store in logged}
+    problems: dict[ConfigProblem, None] = {}
+    for checkpoint in filter(None, checkpoints):
+        for store in logged:
+            written = checkpoint.serdes.get(store.name, ("", ""))
+            problems.update(dict.fromkeys(serde_changes(store, written, now[store.name])))
+    if problems:
+        raise ConfigError(problems)

@@ -1,0 +1,81 @@
+"""`disallow.large.messages` and `drop.large.messages`: values are measured when they are put."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from samzapy.api.kv import KeyValueStore
+from samzapy.errors import StoreRefused
+from samzapy.storage.kv.codec import EntryCodec, entry_list
+from samzapy.storage.kv.copying import CopyingStore
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+#: A key of so many characters has at most so many bytes, in any serde (6 a character, as JSON escapes them, and quotes).
+_SHORT_KEY = 10_000
+_SHORT_KEY_BYTES = 65_536
+
+
+@dataclass(frozen=True)
+class ValueLimit:
+    """Bytes of a value (`overhead` bytes of ours on top), and of a whole record of the changelog, None for any."""
+
+    value_bytes: int
+    record_bytes: int | None
+    drop: bool
+    overhead: int = 0
+
+
+class MeasuredStore(CopyingStore[K, V]):
+    """Values as objects over a store of bytes, large ones refused, or left out.
+
+    A value is large when its bytes are more than the limit, or when the changelog would not take the record. It is
+    serialized at its put, so the outcome is known there: a value that is left out is never read back from the cache to
+    vanish later, the key keeps the value it had.
+    """
+
+    __slots__ = ("_limit", "_surely", "ignored")
+
+    def __init__(self, inner: KeyValueStore[K, bytes], codec: EntryCodec, limit: ValueLimit) -> None:
+        super().__init__(inner, codec)
+        self._limit = limit
+        room = limit.value_bytes if limit.record_bytes is None else limit.record_bytes - _SHORT_KEY_BYTES
+        self._surely = min(limit.value_bytes, room)
+        self.ignored = 0
+
+    def put(self, key: K, value: V) -> None:
+        """Set `key` to the value as it is now. Raises StoreRefused for a large one, unless those are left out."""
+        data = self._codec.encode_value(key, value)
+        if self._fits(key, data):
+            self._inner.put(key, data)
+
+    def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
+        """Set many, without the large ones if those are left out; or none if one of them is refused."""
+        pairs = entry_list(self._codec.store, entries)
+        encoded = [(key, self._codec.encode_value(key, value)) for key, value in pairs]
+        self._inner.put_all([(key, data) for key, data in encoded if self._fits(key, data)])
+
+    def metrics(self) -> dict[str, float]:
+        """`ignored-large-messages`: puts that were left out."""
+        return {"ignored-large-messages": self.ignored}
+
+    def _fits(self, key: K, data: bytes) -> bool:
+        limit, size = self._limit, len(data) - self._limit.overhead
+        if size <= self._surely and isinstance(key, (str, bytes)) and len(key) <= _SHORT_KEY:
+            return True
+        allowed = limit.value_bytes
+        if limit.record_bytes is not None:
+            allowed = min(allowed, limit.record_bytes - len(self._codec.encode_key(key)))
+        if size <= allowed:
+            return True
+        if limit.drop:
+            self.ignored += 1
+            return False
+        raise StoreRefused(
+            f"store '{self._codec.store}': value of key {reprlib.repr(key)} has {size:,} B, more than {allowed:,} B "
+            f"(stores.{self._codec.store}.changelog.max.message.size.bytes, or what the changelog takes)"
+        )

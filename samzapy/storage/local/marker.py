@@ -1,0 +1,222 @@
+"""The marker of a local store: whose state it is and how far it has got, and whether the store may be used.
+
+It is written in the same write as the data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from samzapy.api.system import OffsetRange
+from samzapy.config.stores import StoreConfig
+from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.strict_json import check_format, flag, mapping, parsed, text, whole
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class StoreIdentity:
+    """Whose state it is, and how it is kept: what every marker of a store says, however far the store has got.
+
+    The job (`name-id`), the store, the changelog's partition, and the changelog topic's id (which changes when a topic is
+    deleted and made again; empty without a changelog, the streams' ids and the processor's name where a store is filled
+    from streams). `stamped`: its values carry the time of their put (`rocksdb.ttl.ms`). `key_serde`, `msg_serde`: what its
+    entries are written with, as `serde_identity` says it. `deletions_kept_ms`: the lowest `delete.retention.ms` that its
+    changelog has had during its life. The last three are empty in markers of versions that did not write them.
+    """
+
+    job: str
+    store: str
+    partition: int
+    topic_id: str = ""
+    stamped: bool = False
+    key_serde: str = ""
+    msg_serde: str = ""
+    deletions_kept_ms: int | None = None
+
+    @property
+    def serdes(self) -> tuple[str, str]:
+        """Of its keys and its values."""
+        return self.key_serde, self.msg_serde
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields; those that older versions do not know are left out where they are empty."""
+        fields = asdict(self)
+        return {name: fields[name] for name in fields if name not in _LATER_FIELDS or fields[name] not in {"", None}}
+
+    @classmethod
+    def from_json(cls, read: dict[str, Any]) -> StoreIdentity:
+        """The inverse of `to_json`, from an object that has other fields, too. Raises ValueError, KeyError."""
+        kept_ms = read.get("deletions_kept_ms")
+        return cls(
+            text(read["job"]),
+            text(read["store"]),
+            whole(read["partition"]),
+            text(read["topic_id"]),
+            flag(read.get("stamped", False)),
+            text(read.get("key_serde", "")),
+            text(read.get("msg_serde", "")),
+            None if kept_ms is None else whole(kept_ms),
+        )
+
+
+_LATER_FIELDS = frozenset({"key_serde", "msg_serde", "deletions_kept_ms"})
+
+
+@dataclass(frozen=True)
+class Marker:
+    """How far a local store has got.
+
+    `changelog_offset`: every changelog record up to it is in the store (-1: none). `input_offsets`: the inputs' next
+    offsets at the commit that wrote it, by `system.stream[partition]`; empty after a restore. They may lag behind the
+    checkpoint: a commit that changed nothing writes no marker. `time_ms`: no record after `changelog_offset` is older.
+
+    The bytes are one JSON object of format 1. Fields that came later are optional, so versions before and after them read
+    each other's markers; an empty one is left out, so a marker of a version before is written back as it was read.
+    """
+
+    identity: StoreIdentity
+    changelog_offset: int
+    time_ms: int
+    input_offsets: Mapping[str, int] = field(default_factory=dict)
+    format: int = FORMAT
+
+    def to_bytes(self) -> bytes:
+        """As JSON."""
+        return json.dumps(
+            {
+                "format": self.format,
+                **self.identity.to_json(),
+                "changelog_offset": self.changelog_offset,
+                "input_offsets": dict(self.input_offsets),
+                "time_ms": self.time_ms,
+            },
+            separators=(",", ":"),
+        ).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Marker:
+        """The inverse of `to_bytes`. Raises ValueError, and nothing else, for whatever is not that."""
+        try:
+            read = parsed(data)
+            check_format(read, FORMAT)
+            inputs = {ssp: whole(offset) for ssp, offset in mapping(read["input_offsets"]).items()}
+            return cls(
+                StoreIdentity.from_json(read), whole(read["changelog_offset"], -1), whole(read["time_ms"]), inputs
+            )
+        except KeyError as cause:
+            raise ValueError(f"not a marker, it has no {cause}: {data[:80]!r}") from cause
+
+
+def refusal(marker: Marker, identity: StoreIdentity, log: OffsetRange, retention_ms: int, now_ms: int) -> str | None:
+    """Why a local store with that marker must not be used, as half a sentence; None if it may.
+
+    `log` is the changelog's range now, `retention_ms` its `delete.retention.ms`.
+    """
+    return misfit(marker, identity, log) or doubt(marker, log, retention_ms, now_ms)
+
+
+def misfit(marker: Marker, identity: StoreIdentity, log: OffsetRange) -> str | None:
+    """Why a store with that marker is not the one that is wanted, or not one of this changelog; None if it is."""
+    reason = of_another(marker.identity, identity)
+    if reason:
+        return reason
+    offset = marker.changelog_offset
+    if offset >= log.upcoming:
+        return f"it is at changelog offset {offset}, the changelog ends before {log.upcoming}"
+    if offset < log.oldest - 1:
+        return f"it is at changelog offset {offset}, the changelog begins at {log.oldest}"
+    return None
+
+
+def doubt(marker: Marker, log: OffsetRange, retention_ms: int, now_ms: int) -> str | None:
+    """Why a store with that marker must not be used if there is any record behind it; None if it may.
+
+    A store that is older than deletions are kept may hold keys whose deletions the changelog no longer tells. What counts
+    is the shortest time for which they were kept since the store was made.
+    """
+    if marker.changelog_offset + 1 >= log.upcoming:
+        return None
+    kept_ms = lowest(marker.identity, retention_ms)
+    age_ms = now_ms - marker.time_ms
+    if age_ms < kept_ms:
+        return None
+    are = "are" if kept_ms == retention_ms else "were"
+    return f"it is {age_ms} ms old, deletions {are} kept for {kept_ms} ms (delete.retention.ms)"
+
+
+def lowest(identity: StoreIdentity, retention_ms: int) -> int:
+    """The lowest `delete.retention.ms` in the life of a store of that identity, whose changelog has `retention_ms` now."""
+    known = identity.deletions_kept_ms
+    return retention_ms if known is None else min(known, retention_ms)
+
+
+def of_another(found: StoreIdentity, wanted: StoreIdentity) -> str | None:
+    """Why the store of identity `found` is not of the changelog of the one that is wanted; None if it is."""
+    return foreign(
+        found, wanted, f"its changelog (id {found.topic_id}) was replaced by another one (id {wanted.topic_id})"
+    )
+
+
+def foreign(found: StoreIdentity, wanted: StoreIdentity, other_log: str) -> str | None:
+    """Why a store of identity `found` is not the one that is wanted, `other_log` if it comes from elsewhere; None if it is."""
+    for what in ("job", "store", "partition"):
+        if getattr(found, what) != getattr(wanted, what):
+            return f"it belongs to {what} {getattr(found, what)!r}, not {getattr(wanted, what)!r}"
+    if found.topic_id != wanted.topic_id:
+        return other_log
+    if found.stamped != wanted.stamped:
+        return f"its values {'carry' if found.stamped else 'lack'} the times of their puts (rocksdb.ttl.ms)"
+    return None
+
+
+#: The serdes of a store's keys and values, by their identities; empty where an older version has not written them down.
+SerdePair = tuple[str, str]
+
+
+def serde_changes(store: StoreConfig, written: SerdePair, now: SerdePair) -> Iterator[ConfigProblem]:
+    """What is wrong with giving the serdes `now` to a store that was written with others."""
+    named = (("key.serde", store.key_serde), ("msg.serde", store.msg_serde))
+    for (leaf, configured), before, after in zip(named, written, now, strict=True):
+        if before and before != after:
+            again = "give it that serde again" if configured else "give it the engine it had"
+            message = f"the store was written with {before}, this is {after}: {again}, or the store another changelog"
+            yield ConfigProblem(f"stores.{store.name}.{leaf}", configured or after, message)
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """What files of a store are measured by: its identity as the job file and the changelog say it, the changelog's range
+    and `delete.retention.ms`, and the time."""
+
+    config: StoreConfig
+    identity: StoreIdentity
+    log: OffsetRange
+    retention_ms: int
+    now_ms: int
+
+    def refusal(self, marker: Marker) -> str | None:
+        """Why files with that marker must not be used, as half a sentence; None if they may. Raises as `misfit`."""
+        return self.misfit(marker) or self.doubt(marker)
+
+    def misfit(self, marker: Marker) -> str | None:
+        """As `refusal`, whatever their age. Raises ConfigError if they are of this very changelog, but were written with
+        other serdes: so was the changelog, and to rebuild the store from it would not help."""
+        if of_another(marker.identity, self.identity) is None:
+            problems = list(serde_changes(self.config, marker.identity.serdes, self.identity.serdes))
+            if problems:
+                raise ConfigError(problems)
+        return misfit(marker, self.identity, self.log)
+
+    def doubt(self, marker: Marker) -> str | None:
+        """Why they must not be used if any record follows them in the changelog; None if they may."""
+        return doubt(marker, self.log, self.retention_ms, self.now_ms)
+
+    def identity_from(self, marker: Marker | None) -> StoreIdentity:
+        """The identity of the store that goes on from these files, None for an empty one."""
+        kept_ms = self.retention_ms if marker is None else lowest(marker.identity, self.retention_ms)
+        return replace(self.identity, deletions_kept_ms=kept_ms)

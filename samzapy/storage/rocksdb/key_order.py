@@ -1,0 +1,141 @@
+"""Which of many byte strings are the same, and their order: found without an object for any of them.
+
+Strings are taken eight bytes at a time, as numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samzapy.storage.rocksdb.arena import WORD, Arena, Rows
+
+#: Bytes of a string that are taken as numbers.
+_COLUMNS = 256
+#: Rows of one step: what is worked on stays in the processor's cache.
+_STEP = 32_768
+#: An odd number without a pattern: 2**64 divided by the golden ratio.
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+_HALF = np.uint64(32)
+
+Numbers = NDArray[np.uint64]
+Marks = NDArray[np.bool_]
+
+
+class _Columns:
+    """The bytes of strings from 0, 8, 16 on as numbers, the first one counting most, zeros where a string has ended."""
+
+    __slots__ = ("_last", "_lengths", "_shortest", "_starts", "_words", "places")
+
+    def __init__(self, arena: Arena) -> None:
+        self._lengths, self._starts, self._words = arena.lengths(), arena.starts(), arena.words()
+        self._last = len(self._words) - 1
+        self._shortest = int(self._lengths.min(initial=_COLUMNS))
+        #: Where the columns begin.
+        self.places = range(0, min(int(self._lengths.max(initial=0)), _COLUMNS), WORD)
+
+    def column(self, at: int, rows: Rows) -> Numbers:
+        """Of `rows`, from byte `at` on."""
+        first = self._starts[rows] + at
+        if at + WORD <= self._shortest:
+            return self._words[first].astype(np.uint64)
+        np.minimum(first, self._last, out=first)
+        left = np.clip(self._lengths[rows].astype(np.int64) - at, 0, WORD)
+        # A shift by all of the 64 bits leaves nothing.
+        beyond = (8 * (WORD - left)).astype(np.uint64)
+        return self._words[first].astype(np.uint64) >> beyond << beyond
+
+    def mixed(self, rows: Rows) -> Numbers:
+        """Of `rows`, numbers that are the same for the same strings, and seldom for others."""
+        mixed: Numbers = self._lengths[rows].astype(np.uint64)
+        for at in self.places:
+            mixed ^= self.column(at, rows)
+            mixed *= _SPREAD
+            mixed ^= mixed >> _HALF
+        mixed *= _SPREAD
+        return mixed
+
+    def same(self, rows: Rows, others: Rows) -> Marks:
+        """Whether the strings of `rows` are those of `others`; never for strings that go beyond the columns."""
+        lengths = self._lengths[rows]
+        same: Marks = (lengths == self._lengths[others]) & (lengths <= _COLUMNS)
+        for at in self.places:
+            same &= self.column(at, rows) == self.column(at, others)
+        return same
+
+
+def unreplaced(arena: Arena) -> Rows:
+    """In order, the rows without most of those whose string comes again later: the last row of each is always among
+    them."""
+    columns, count = _Columns(arena), len(arena.lengths())
+    bits = count.bit_length() + 1
+    place = np.empty(count, np.uint32)
+    for rows in _steps(count):
+        place[rows] = columns.mixed(rows) >> np.uint64(64 - bits)
+    # Whose place it is: the last one that came. A row that finds another string at its place only stays longer.
+    last = np.zeros(1 << bits, np.int32)
+    last[place] = np.arange(count, dtype=np.int32)
+    kept = np.ones(count, np.bool_)
+    for rows in _steps(count):
+        later = last[place[rows]].astype(np.intp)
+        there = later > rows
+        some = rows[there]
+        kept[some] = ~columns.same(some, later[there])
+    return np.flatnonzero(kept)
+
+
+def key_order(arena: Arena, rows: Rows) -> tuple[Rows, Marks]:
+    """`rows`, which are in order, by their strings in unsigned byte order, those of equal strings in their own; and of
+    each place in that order whether another string begins there.
+
+    What one column leaves equal is put in order by the next, so a prefix that all have in common costs no sort.
+    """
+    order, new = rows.copy(), np.zeros(len(rows), np.bool_)
+    new[:1] = True
+    columns = _Columns(arena)
+    for at in columns.places:
+        _refine(order, new, columns.column(at, order))
+    # What is still equal differs in zeros at its end, or beyond the columns.
+    _refine(order, new, _ends(arena)[order])
+    return order, new
+
+
+def _refine(order: Rows, new: Marks, found: Numbers) -> None:
+    """Put the rows between two marks in the order of the numbers `found` for them, and mark where those change."""
+    mixed = (found[1:] != found[:-1]) & ~new[1:]
+    if not mixed.any():
+        return
+    if not new[1:].any():
+        by = np.argsort(found, kind="stable")
+        order[:] = order[by]
+        found = found[by]
+        new[1:] = found[1:] != found[:-1]
+        return
+    group = np.cumsum(new, dtype=np.int32)
+    torn = np.zeros(int(group[-1]) + 1, np.bool_)
+    torn[group[1:][mixed]] = True
+    places = np.flatnonzero(torn[group])
+    by = np.lexsort((found[places], group[places]))
+    order[places] = order[places][by]
+    found = found[places][by]
+    new[places[1:]] |= found[1:] != found[:-1]
+
+
+def _ends(arena: Arena) -> Numbers:
+    """The length of each string that the columns hold whole, and more than that for others: by what they go on with."""
+    lengths = arena.lengths()
+    ranks = lengths.astype(np.uint64)
+    long = np.flatnonzero(lengths > _COLUMNS)
+    if len(long):
+        memory, starts = arena.memory(), arena.starts()[long]
+        bounds = zip((starts + _COLUMNS).tolist(), (starts + lengths[long]).tolist(), strict=True)
+        rests = [memory[start:end].tobytes() for start, end in bounds]
+        rank = {rest: number for number, rest in enumerate(sorted(set(rests)), _COLUMNS + 1)}
+        ranks[long] = list(map(rank.__getitem__, rests))
+    return ranks
+
+
+def _steps(count: int) -> Iterator[Rows]:
+    return (np.arange(first, min(first + _STEP, count)) for first in range(0, count, _STEP))

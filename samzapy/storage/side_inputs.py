@@ -1,0 +1,128 @@
+"""Plans how a store is filled from streams: the partitions, from where to where, and whether its files may be kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OffsetRange, StreamDescription, SystemAdmin
+from samzapy.config.stores.sources import StoreSource
+from samzapy.errors import EnvironmentFailure, UnknownPartition, UnknownStream
+from samzapy.storage.local.marker import Marker, StoreIdentity, foreign
+
+_KAFKAS_DELETE_RETENTION_MS = 86_400_000
+
+
+@dataclass(frozen=True)
+class SourceSpan:
+    """What has to be read of one partition before the task starts: start <= offset < bound."""
+
+    start: int
+    bound: int
+
+
+@dataclass(frozen=True)
+class SourceTask:
+    """The task whose store it is: its name, its partitions, and where it starts in each."""
+
+    name: str
+    ssps: frozenset[SystemStreamPartition] = frozenset()
+    starts: Mapping[SystemStreamPartition, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StoreFilling:
+    """What is left to do to a store that is filled from streams. `spans`: what to read before the task starts;
+    `as_of_ms`: no record after their starts is older; `followed`: the streams are read on while the task runs, and the
+    task may not write."""
+
+    spans: Mapping[SystemStreamPartition, SourceSpan]
+    as_of_ms: int
+    followed: bool
+
+
+class SourcePlan:
+    """The partitions that fill one task's part of a store, as they are now.
+
+    Raises UnknownStream or UnknownPartition for what does not exist, EnvironmentFailure if no partition of a stream
+    belongs to the task.
+    """
+
+    def __init__(
+        self, store: str, source: StoreSource, task: SourceTask, admin_of: Callable[[str], SystemAdmin]
+    ) -> None:
+        self._source = source
+        self._topics: dict[str, StreamDescription] = {}
+        for stream in sorted(source.all_streams):
+            found = admin_of(stream.system).describe(stream.stream)
+            if found is None:
+                raise UnknownStream(stream.system, stream.stream)
+            self._topics[str(stream)] = found
+        ssps = self._partitions(store, task)
+        self._logs: dict[SystemStreamPartition, OffsetRange] = {}
+        for system in sorted({ssp.system for ssp in ssps}):
+            self._logs.update(admin_of(system).offsets(ssp for ssp in ssps if ssp.system == system))
+        self._bounds = {ssp: task.starts[ssp] if source.replayed else log.upcoming for ssp, log in self._logs.items()}
+
+    def _partitions(self, store: str, task: SourceTask) -> list[SystemStreamPartition]:
+        for ssp in self._source.partitions:
+            count = self._topics[str(ssp.system_stream)].partitions
+            if ssp.partition >= count:
+                raise UnknownPartition(ssp.system, ssp.stream, ssp.partition, count)
+        if self._source.replayed:
+            return sorted(ssp for ssp in task.ssps if ssp.system_stream in self._source.streams)
+        found = set(self._source.partitions)
+        numbers = {ssp.partition for ssp in task.ssps}
+        for stream in self._source.streams:
+            count = self._topics[str(stream)].partitions
+            own = {SystemStreamPartition(*stream, number) for number in numbers if number < count}
+            if not own:
+                raise EnvironmentFailure(
+                    f"stores.{store}.side.inputs: {stream} has partitions 0 to {count - 1}, {task.name} reads "
+                    f"{', '.join(map(str, sorted(numbers)))} of its inputs; {stream}#[0-{count - 1}] gives all to every task"
+                )
+            found |= own
+        return sorted(found)
+
+    @property
+    def stamp(self) -> str:
+        """What a store's marker remembers of the streams and the processor, in the place of a changelog's id."""
+        ids = ",".join(f"{name}={topic.stream_id}" for name, topic in self._topics.items())
+        return f"{self._source.processor} {ids}"
+
+    def filling(self, marker: Marker | None) -> StoreFilling:
+        """What to do to a store that has got as far as its marker says, None for an empty one."""
+        return StoreFilling(self._spans(marker), 0 if marker is None else marker.time_ms, not self._source.replayed)
+
+    def _spans(self, marker: Marker | None) -> dict[SystemStreamPartition, SourceSpan]:
+        kept = {} if marker is None else marker.input_offsets
+        return {
+            ssp: SourceSpan(kept.get(str(ssp), log.oldest), max(self._bounds[ssp], log.oldest))
+            for ssp, log in self._logs.items()
+        }
+
+    def refusal(self, marker: Marker, identity: StoreIdentity, now_ms: int) -> str | None:
+        """Why a local store with that marker must not be used, as half a sentence; None if it may."""
+        reason = foreign(marker.identity, identity, "it was filled from other streams or by another processor")
+        if reason:
+            return reason
+        for ssp, span in self._spans(marker).items():
+            log = self._logs[ssp]
+            if span.start < log.oldest:
+                return f"it is at {ssp}@{span.start}, the stream begins at {log.oldest}"
+            if span.start > span.bound:
+                ends = "the task starts at" if self._source.replayed else "the stream ends before"
+                return f"it is at {ssp}@{span.start}, {ends} {span.bound}"
+            kept_ms = _deletions_kept_ms(self._topics[str(ssp.system_stream)])
+            age_ms = now_ms - marker.time_ms
+            if kept_ms is not None and age_ms >= kept_ms and span.start < span.bound:
+                return f"it is {age_ms} ms old, {ssp.system_stream} keeps deletions for {kept_ms} ms"
+        return None
+
+
+def _deletions_kept_ms(topic: StreamDescription) -> int | None:
+    """How long a compacted stream keeps a deletion; None for one that keeps every record until it is old."""
+    if "compact" not in topic.config.get("cleanup.policy", "delete"):
+        return None
+    return int(topic.config.get("delete.retention.ms", _KAFKAS_DELETE_RETENTION_MS))

@@ -1,0 +1,308 @@
+"""The cube store: facts are counted and their measures summed up as they come, over chosen dimensions.
+
+cell    c <roll-up's dimensions> <value> ...   the aggregate of the facts with these values
+design  d                                      measures and roll-ups, as they were when the first fact came
+
+An aggregate is `[facts, measure...]`, a measure `[values, sum, smallest, largest]`, or None without a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from samzapy.api.engine import EngineSettings, StoreViewFactory
+from samzapy.api.kv import KeyValueStore
+from samzapy.config.stores import engines
+from samzapy.errors import ConfigError, ConfigProblem, StoreRefused
+from samzapy.storage.views.engine import leaf, problems_of, value_of
+from samzapy.storage.views.entry_keys import is_name, key, names
+
+Value = str | int | bool | None
+
+
+def to_name(value: Value, store: str) -> str:
+    """The value with a letter for its type in front. Raises StoreRefused for what is no value."""
+    if value is None:
+        return "n"
+    if type(value) is bool:
+        return f"b{int(value)}"
+    if type(value) is int and value.bit_length() < 256:
+        return f"i{value}"
+    if type(value) is str and is_name(value):
+        return "s" + value
+    raise StoreRefused(
+        f"store '{store}': the value of a dimension is a str without a zero character, an int, a bool or None, got {value!r:.100}"
+    )
+
+
+def from_name(name: str) -> Value:
+    """The value that `to_name` was given."""
+    kind, text = name[0], name[1:]
+    if kind == "n":
+        return None
+    if kind == "b":
+        return text == "1"
+    return int(text) if kind == "i" else text
+
+
+def rank(value: Value) -> tuple[int, int | str]:
+    """What to sort values by: None, false, true, numbers, texts."""
+    if value is None:
+        return 0, 0
+    if isinstance(value, bool):
+        return 1, value
+    return (2, value) if isinstance(value, int) else (3, value)
+
+
+#: A measure's value; None where a fact has none.
+Number = int | float | None
+
+_SMALLEST, _LARGEST = -(2**63), 2**64 - 1
+
+
+@dataclass(frozen=True)
+class Measure:
+    """The values of one measure: how many, their sum, the smallest and the largest (None of no values)."""
+
+    count: int
+    sum: float
+    min: float | None
+    max: float | None
+
+    @property
+    def mean(self) -> float | None:
+        """The mean, None of no values."""
+        return self.sum / self.count if self.count else None
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """`count` facts, and what they measured."""
+
+    count: int
+    measures: Mapping[str, Measure]
+
+
+def is_number(value: object) -> bool:
+    """Whether `value` can be a measure's: an int of 64 bits, or a float that is not NaN."""
+    if type(value) is int:
+        return _SMALLEST <= value <= _LARGEST
+    return type(value) is float and value == value  # noqa: PLR0124
+
+
+def with_fact(held: Sequence[Any] | None, values: Sequence[Number]) -> list[Any]:
+    """The stored aggregate with one more fact."""
+    if held is None:
+        return [1, *(None if value is None else [1, value, value, value] for value in values)]
+    parts = zip(held[1:], values, strict=True)
+    return [held[0] + 1, *(_added(part, None if value is None else [1, value, value, value]) for part, value in parts)]
+
+
+def merged(one: Sequence[Any], other: Sequence[Any]) -> list[Any]:
+    """The stored aggregate of the facts of both."""
+    return [one[0] + other[0], *(_added(a, b) for a, b in zip(one[1:], other[1:], strict=True))]
+
+
+def _added(one: list[Any] | None, other: list[Any] | None) -> list[Any] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    total = one[1] + other[1]
+    if type(total) is int and not _SMALLEST <= total <= _LARGEST:
+        total = float(total)
+    return [one[0] + other[0], total, min(one[2], other[2]), max(one[3], other[3])]
+
+
+def opened(held: Sequence[Any], measures: Sequence[str]) -> Aggregate:
+    """The stored aggregate for people."""
+    parts = (Measure(0, 0, None, None) if part is None else Measure(*part) for part in held[1:])
+    return Aggregate(held[0], dict(zip(measures, parts, strict=True)))
+
+
+_KEYS = (engines.CUBE_DIMENSIONS, engines.CUBE_MEASURES, engines.CUBE_ROLLUPS)
+
+
+@dataclass(frozen=True)
+class CubeDesign:
+    """`rollups` are combinations of `dimensions`, each in the order in which its cells are sorted."""
+
+    dimensions: tuple[str, ...]
+    measures: tuple[str, ...]
+    rollups: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(cls, settings: EngineSettings) -> CubeDesign:
+        """As the job file says; without `cube.rollups` one of all dimensions."""
+        dimensions = value_of(settings, engines.CUBE_DIMENSIONS)
+        text = value_of(settings, engines.CUBE_ROLLUPS)
+        return cls(dimensions, value_of(settings, engines.CUBE_MEASURES), _rollups(text) if text else (dimensions,))
+
+    def described(self) -> dict[str, Any]:
+        """As it is kept in the store: a cube that was kept otherwise cannot be continued."""
+        return {"measures": list(self.measures), "rollups": sorted(map(list, self.rollups))}
+
+    def covering(self, wanted: Collection[str], fixed: Collection[str]) -> tuple[str, ...] | None:
+        """The roll-up that answers a question about the dimensions `wanted`, `fixed` ones among them, with the fewest
+        cells: no other dimensions if possible, and fixed ones in front. None if there is none."""
+        able = [rollup for rollup in self.rollups if set(wanted) <= set(rollup)]
+        return min(able, key=lambda rollup: (len(rollup), -leading(rollup, fixed)), default=None)
+
+
+def leading(rollup: Sequence[str], fixed: Collection[str]) -> int:
+    """How many of the roll-up's first dimensions are fixed."""
+    for place, dimension in enumerate(rollup):
+        if dimension not in fixed:
+            return place
+    return len(rollup)
+
+
+def problems(settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
+    """What is wrong with `cube.*`: (key below the store, value, what is allowed)."""
+    wrong: list[tuple[str, str | None, str]] = list(problems_of(settings, _KEYS))
+    return wrong or list(_contradictions(settings))
+
+
+def _contradictions(settings: EngineSettings) -> Iterator[tuple[str, str | None, str]]:
+    design = CubeDesign.of(settings)
+    place, text = leaf(engines.CUBE_ROLLUPS), settings.properties.get(leaf(engines.CUBE_ROLLUPS))
+    if not design.dimensions:
+        yield leaf(engines.CUBE_DIMENSIONS), None, "required, e.g. carrier, origin, month"
+        return
+    for rollup in design.rollups:
+        unknown = [dimension for dimension in rollup if dimension not in design.dimensions]
+        if unknown:
+            yield place, text, f"{unknown[0]!r} is not among the dimensions {', '.join(design.dimensions)}"
+        if len(set(rollup)) != len(rollup) or not all(map(is_name, rollup)):
+            yield place, text, "a roll-up has different dimensions"
+    if len(set(map(frozenset, design.rollups))) != len(design.rollups):
+        yield place, text, "each combination of dimensions once"
+
+
+def _rollups(text: str) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(name.strip() for name in part.split(",")) for part in text.split(";") if part.strip())
+
+
+_DESIGN = b"d"
+
+
+class Cell(NamedTuple):
+    """The facts with these values of some dimensions."""
+
+    dimensions: dict[str, Value]
+    aggregate: Aggregate
+
+
+class CubeStore:
+    """Counts facts and sums up their measures by the values of their dimensions, in every roll-up of the job file.
+
+    The value of a dimension is a str, an int, a bool or None. A question about dimensions that no roll-up has exactly is
+    answered from a finer one; one that no roll-up covers raises StoreRefused. Facts are only added: their maximum could
+    not be taken back.
+    """
+
+    __slots__ = ("_design", "_name", "_store")
+
+    def __init__(self, store: KeyValueStore[bytes, Any], name: str, design: CubeDesign) -> None:
+        """Raises ConfigError if the store's facts were rolled up otherwise."""
+        self._store = store
+        self._name = name
+        self._design = design
+        known = store.get(_DESIGN)
+        if known is not None and known != design.described():
+            message = f"the store holds facts with {known}; to start anew, name another changelog"
+            raise ConfigError([ConfigProblem(f"stores.{name}.cube.rollups", str(design.described()), message)])
+
+    def add(self, dimensions: Mapping[str, Value], measures: Mapping[str, Number] | None = None) -> None:
+        """Add a fact: a value for every dimension, and what was measured (a measure may be left out, or None).
+
+        Raises StoreRefused, and adds nothing, for a missing or unknown dimension, an unknown measure, or a value that
+        is none.
+        """
+        design, store = self._design, self._store
+        if len(dimensions) != len(design.dimensions) or not all(name in dimensions for name in design.dimensions):
+            wanted = ", ".join(design.dimensions)
+            raise StoreRefused(f"store '{self._name}': a fact has the dimensions {wanted}, got {dimensions!r:.200}")
+        named = {name: to_name(value, self._name) for name, value in dimensions.items()}
+        values = self._values(measures or {})
+        if store.get(_DESIGN) is None:
+            store.put(_DESIGN, design.described())
+        for rollup in design.rollups:
+            place = key(b"c", ",".join(rollup), *[named[dimension] for dimension in rollup])
+            store.put(place, with_fact(store.get(place), values))
+
+    def cell(self, dimensions: Mapping[str, Value]) -> Aggregate | None:
+        """The facts with these values of these dimensions, whatever the others; None if there are none."""
+        found = self.slice(dimensions, ())
+        return found[0].aggregate if found else None
+
+    def slice(self, where: Mapping[str, Value], by: Sequence[str]) -> list[Cell]:
+        """The facts with the values `where`, one cell for each combination of values of the dimensions `by`, in order."""
+        # By names, not values: 1 == True.
+        groups: dict[tuple[str, ...], Sequence[Any]] = {}
+        for found, held in self._cells(where, by):
+            group = tuple([found[dimension] for dimension in by])
+            known = groups.get(group)
+            groups[group] = held if known is None else merged(known, held)
+        entries = [([from_name(name) for name in group], held) for group, held in groups.items()]
+        entries.sort(key=lambda entry: [rank(value) for value in entry[0]])
+        measures = self._design.measures
+        return [
+            Cell({**where, **dict(zip(by, values, strict=True))}, opened(held, measures)) for values, held in entries
+        ]
+
+    def roll_up(self, *by: str) -> list[Cell]:
+        """All facts, by these dimensions; without any, one cell of everything."""
+        return self.slice({}, by)
+
+    def drill(self, cell: Cell, dimension: str) -> list[Cell]:
+        """What a cell is made of, by one more dimension."""
+        return self.slice(cell.dimensions, (dimension,))
+
+    def _cells(
+        self, where: Mapping[str, Value], by: Sequence[str]
+    ) -> Iterator[tuple[Mapping[str, str], Sequence[Any]]]:
+        """The stored cells that answer a question, each with the names of the values of its roll-up's dimensions."""
+        rollup = self._design.covering({*where, *by}, where.keys())
+        if rollup is None:
+            kept = "; ".join(", ".join(each) for each in self._design.rollups)
+            wanted = ", ".join(dict.fromkeys([*where, *by]))
+            raise StoreRefused(f"store '{self._name}': no roll-up has the dimensions {wanted}; kept are: {kept}")
+        named = {dimension: to_name(value, self._name) for dimension, value in where.items()}
+        front = rollup[: leading(rollup, named)]
+        place = key(b"c", ",".join(rollup), *[named[dimension] for dimension in front])
+        if len(front) == len(rollup):
+            held = self._store.get(place)
+            if held is not None:
+                yield named, held
+            return
+        with self._store.prefix(place) as entries:
+            for data, held in entries:
+                found = dict(zip(rollup, names(data)[1:], strict=True))
+                if all(found[dimension] == name for dimension, name in named.items()):
+                    yield found, held
+
+    def _values(self, measures: Mapping[str, Number]) -> list[Number]:
+        known = self._design.measures
+        for name, value in measures.items():
+            if name not in known:
+                raise StoreRefused(
+                    f"store '{self._name}': no measure {name!r:.100}; known: {', '.join(known) or 'none'}"
+                )
+            if value is not None and not is_number(value):
+                raise StoreRefused(
+                    f"store '{self._name}': measure {name} is an int of 64 bits, a float or None, got {value!r:.100}"
+                )
+        return [measures.get(name) for name in known]
+
+
+class CubeFactory(StoreViewFactory):
+    """Gives a CubeStore."""
+
+    def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> CubeStore:
+        """See `StoreViewFactory.view`."""
+        return CubeStore(store, settings.store, CubeDesign.of(settings))
+
+    def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
+        """Problems of `cube.*`."""
+        return problems(settings)

@@ -1,0 +1,310 @@
+"""The heap store: items in the order of their scores, for a running top-N or a bounded sort.
+
+size       s <group>           how many items the group holds
+score      i <group> <digest>  the score of an item, by a digest of its bytes
+directory  d <group>           [next block's number, numbers of the blocks in order, separators between them]
+block      b <group> <number>  up to `block_size` items in order
+
+1. A change rewrites one block. Both ends are at hand without a scan. The directory changes only when a block splits or
+   becomes empty.
+2. A separator is no greater than the block that follows and greater than the one before, and as short as that allows, as
+   in a B-tree: the directory of a million items is about 500 KB.
+3. Lists that came from the store are never changed: a message that fails is undone by putting them back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+import msgpack
+
+from samzapy.api.engine import EngineSettings, StoreViewFactory
+from samzapy.api.kv import KeyValueStore
+from samzapy.config.stores import engines
+from samzapy.errors import StoreRefused
+from samzapy.storage.views.engine import problems_of, value_of
+from samzapy.storage.views.entry_keys import key, names
+
+#: A score and the item's bytes; the bytes decide between equal scores.
+Ranked = list[Any]
+
+_EMPTY: list[Any] = [1, [0], []]
+
+
+class SortedBlocks:
+    """The items of one group."""
+
+    __slots__ = ("_block_size", "_directory", "_group", "_store")
+
+    def __init__(self, store: KeyValueStore[bytes, Any], group: str, block_size: int) -> None:
+        self._store = store
+        self._group = group
+        self._block_size = block_size
+        self._directory = key(b"d", group)
+
+    def insert(self, ranked: Ranked) -> None:
+        """Put in an item that is not there."""
+        upcoming, numbers, separators = self._store.get(self._directory) or _EMPTY
+        at = bisect_right(separators, ranked)
+        block = self._block(numbers[at])
+        place = bisect_left(block, ranked)
+        block = [*block[:place], ranked, *block[place:]]
+        if len(block) > self._block_size:
+            half = len(block) // 2
+            self._store.put(self._key(upcoming), block[half:])
+            numbers = [*numbers[: at + 1], upcoming, *numbers[at + 1 :]]
+            separators = [*separators[:at], _between(block[half - 1], block[half]), *separators[at:]]
+            self._store.put(self._directory, [upcoming + 1, numbers, separators])
+            block = block[:half]
+        self._store.put(self._key(numbers[at]), block)
+
+    def remove(self, ranked: Ranked) -> None:
+        """Take out an item that is there."""
+        _, numbers, separators = self._store.get(self._directory) or _EMPTY
+        at = bisect_right(separators, ranked)
+        block = self._block(numbers[at])
+        place = bisect_left(block, ranked)
+        self._replace(at, [*block[:place], *block[place + 1 :]])
+
+    def edge(self, *, last: bool) -> list[Ranked]:
+        """The first or the last block, in order; empty if there is no item."""
+        _, numbers, _ = self._store.get(self._directory) or _EMPTY
+        return self._block(numbers[-1 if last else 0])
+
+    def cut_edge(self, remaining: list[Ranked], *, last: bool) -> None:
+        """Leave only `remaining` of the first or the last block."""
+        _, numbers, _ = self._store.get(self._directory) or _EMPTY
+        self._replace(len(numbers) - 1 if last else 0, remaining)
+
+    def items(self, *, backwards: bool) -> Iterator[Ranked]:
+        """Every item, from either end; read while nothing is changed."""
+        _, numbers, _ = self._store.get(self._directory) or _EMPTY
+        for number in reversed(numbers) if backwards else numbers:
+            block = self._block(number)
+            yield from reversed(block) if backwards else block
+
+    def _replace(self, at: int, block: list[Ranked]) -> None:
+        upcoming, numbers, separators = self._store.get(self._directory) or _EMPTY
+        if block:
+            self._store.put(self._key(numbers[at]), block)
+            return
+        self._store.delete(self._key(numbers[at]))
+        if len(numbers) > 1:
+            dropped = max(at - 1, 0)
+            numbers = [*numbers[:at], *numbers[at + 1 :]]
+            separators = [*separators[:dropped], *separators[dropped + 1 :]]
+            self._store.put(self._directory, [upcoming, numbers, separators])
+        elif upcoming > 1:
+            self._store.delete(self._directory)
+
+    def _block(self, number: int) -> list[Ranked]:
+        found: list[Ranked] | None = self._store.get(self._key(number))
+        return found or []
+
+    def _key(self, number: int) -> bytes:
+        return key(b"b", self._group, str(number))
+
+
+def _between(left: Ranked, right: Ranked) -> Ranked:
+    """Something short that is greater than `left` and not greater than `right`, which is greater than `left`."""
+    if left[0] != right[0]:
+        return [right[0], b""]
+    before, after = left[1], right[1]
+    same = next((n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), len(before))
+    return [right[0], after[: same + 1]]
+
+
+Score = int | float
+
+_SMALLEST, _LARGEST = -(2**63), 2**64 - 1
+
+
+class HeapItem(NamedTuple):
+    """What a heap gives out."""
+
+    item: Any
+    score: Score
+
+
+class HeapStore:
+    """Items by score, in any number of groups (`group`, a str; the default is one of them).
+
+    - An item is whatever MessagePack writes (str, int, dict, ...; a tuple comes back as a list). It is in a group once:
+      pushing it again gives it the new score, so a repeated push changes nothing. Where equal events are to be kept
+      apart, make their position part of the item.
+    - The *best* score is the highest, or the lowest with `heap.order=lowest`. Items of equal score are in the order of
+      their bytes, so what a heap holds does not depend on the order of the pushes.
+    - A heap with a `size` drops its worst item when it has one more.
+
+    A score is an int of 64 bits or a float, not NaN. What a heap does not take raises StoreRefused and changes nothing.
+    """
+
+    __slots__ = ("_block_size", "_highest", "_name", "_pack", "_size", "_store")
+
+    def __init__(
+        self, store: KeyValueStore[bytes, Any], name: str, *, size: int = 0, highest: bool = True, block_size: int = 64
+    ) -> None:
+        """`size`: items of a group, 0 for no limit. `block_size`: items of one entry of the store, at most."""
+        self._store = store
+        self._name = name
+        self._size = size
+        self._highest = highest
+        self._block_size = block_size
+        self._pack: Callable[[Any], bytes] = msgpack.Packer(use_bin_type=True).pack
+
+    def push(self, item: Any, score: Score, group: str = "") -> bool:
+        """Put the item in, or change its score; returns whether it is in the heap now, False if it is worse than all
+        items of a full one."""
+        packed = self._checked(item, score)
+        place = _score_key(group, packed)
+        known = self._store.get(place)
+        if known == score:
+            return True
+        blocks, ranked = self._blocks(group), [score, packed]
+        held = size = self.size(group)
+        if known is not None:
+            blocks.remove([known, packed])
+        elif size and size == self._size and self._is_worse(ranked, self._worst(blocks)):
+            return False
+        else:
+            size += 1
+        blocks.insert(ranked)
+        self._store.put(place, score)
+        while size > self._size > 0:
+            self._drop_worst(group, blocks)
+            size -= 1
+        if size != held:
+            self._store.put(key(b"s", group), size)
+        return self._store.get(place) is not None
+
+    def peek(self, group: str = "") -> HeapItem | None:
+        """The best item, None of an empty heap."""
+        edge = self._blocks(group).edge(last=self._highest)
+        return _opened(edge[-1 if self._highest else 0]) if edge else None
+
+    def pop(self, group: str = "") -> HeapItem | None:
+        """Take out the best item; None of an empty heap."""
+        return next(iter(self._take(group, most=1)), None)
+
+    def pop_through(self, score: Score, group: str = "") -> list[HeapItem]:
+        """Take out every item that is as good as `score` or better, the best first: with `heap.order=lowest` and times
+        as scores, everything up to a time, in order."""
+        return self._take(group, through=score)
+
+    def top(self, n: int, group: str = "") -> list[HeapItem]:
+        """The `n` best items, the best first."""
+        return [_opened(ranked) for ranked in islice(self._blocks(group).items(backwards=self._highest), n)]
+
+    def score(self, item: Any, group: str = "") -> Score | None:
+        """The score of an item, None if it is not in the heap."""
+        found: Score | None = self._store.get(_score_key(group, self._checked(item, 0)))
+        return found
+
+    def remove(self, item: Any, group: str = "") -> bool:
+        """Take the item out; returns whether it was there."""
+        packed = self._checked(item, 0)
+        known = self._store.get(_score_key(group, packed))
+        if known is None:
+            return False
+        self._blocks(group).remove([known, packed])
+        self._forget(group, [packed])
+        return True
+
+    def size(self, group: str = "") -> int:
+        """How many items the group holds."""
+        return self._store.get(key(b"s", group)) or 0
+
+    def groups(self) -> Iterator[str]:
+        """The groups that hold items, in order."""
+        with self._store.prefix(b"s") as entries:
+            for data, _ in entries:
+                yield names(data)[0]
+
+    def clear(self, group: str = "") -> None:
+        """Take out everything."""
+        self._take(group)
+
+    def _worst(self, blocks: SortedBlocks) -> Ranked:
+        return blocks.edge(last=not self._highest)[0 if self._highest else -1]
+
+    def _is_worse(self, one: Ranked, other: Ranked) -> bool:
+        return one < other if self._highest else one > other
+
+    def _drop_worst(self, group: str, blocks: SortedBlocks) -> None:
+        edge = blocks.edge(last=not self._highest)
+        worst, rest = (edge[0], edge[1:]) if self._highest else (edge[-1], edge[:-1])
+        blocks.cut_edge(rest, last=not self._highest)
+        self._store.delete(_score_key(group, worst[1]))
+
+    def _take(self, group: str, through: Score | None = None, most: int | None = None) -> list[HeapItem]:
+        blocks, highest = self._blocks(group), self._highest
+        taken: list[Ranked] = []
+        while edge := blocks.edge(last=highest):
+            in_order = edge[::-1] if highest else edge
+            count = len(edge) if most is None else min(len(edge), most - len(taken))
+            if through is not None:
+                good = (r for r in in_order if (r[0] >= through if highest else r[0] <= through))
+                count = sum(1 for _ in good)
+            if not count:
+                break
+            taken += in_order[:count]
+            blocks.cut_edge(edge[:-count] if highest else edge[count:], last=highest)
+        if taken:
+            self._forget(group, [packed for _, packed in taken])
+        return [_opened(ranked) for ranked in taken]
+
+    def _forget(self, group: str, packed: list[bytes]) -> None:
+        for each in packed:
+            self._store.delete(_score_key(group, each))
+        counter = key(b"s", group)
+        left = (self._store.get(counter) or 0) - len(packed)
+        if left > 0:
+            self._store.put(counter, left)
+        else:
+            self._store.delete(counter)
+
+    def _blocks(self, group: str) -> SortedBlocks:
+        return SortedBlocks(self._store, group, self._block_size)
+
+    def _checked(self, item: Any, score: Score) -> bytes:
+        """The item's bytes. Raises StoreRefused."""
+        kind = type(score)
+        if not (kind is float and score == score) and not (kind is int and _SMALLEST <= score <= _LARGEST):  # noqa: PLR0124
+            raise StoreRefused(f"store '{self._name}': a score is an int of 64 bits or a float, got {score!r:.100}")
+        try:
+            return self._pack(item)
+        except (TypeError, ValueError, OverflowError) as cause:
+            raise StoreRefused(f"store '{self._name}': item {item!r:.100} cannot be kept: {cause}") from cause
+
+
+def _score_key(group: str, packed: bytes) -> bytes:
+    return key(b"i", group) + hashlib.blake2b(packed, digest_size=16).digest()
+
+
+def _opened(ranked: Ranked) -> HeapItem:
+    return HeapItem(msgpack.unpackb(ranked[1], strict_map_key=False), ranked[0])
+
+
+_KEYS = (engines.HEAP_SIZE, engines.HEAP_ORDER, engines.HEAP_BLOCK_SIZE)
+
+
+class HeapStoreFactory(StoreViewFactory):
+    """Gives a HeapStore. A smaller `heap.size` than before takes effect at the next push to each group."""
+
+    def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> HeapStore:
+        """See `StoreViewFactory.view`."""
+        return HeapStore(
+            store,
+            settings.store,
+            size=value_of(settings, engines.HEAP_SIZE),
+            highest=value_of(settings, engines.HEAP_ORDER) == "highest",
+            block_size=value_of(settings, engines.HEAP_BLOCK_SIZE),
+        )
+
+    def check(self, settings: EngineSettings) -> Iterable[tuple[str, str, str]]:
+        """Problems of `heap.*`."""
+        return problems_of(settings, _KEYS)

@@ -1,0 +1,105 @@
+"""The inverted index that a task sees, and its factory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from samzapy.api.engine import EngineSettings, StoreViewFactory
+from samzapy.api.kv import KeyValueStore
+from samzapy.config.stores import engines
+from samzapy.errors import StoreRefused
+from samzapy.plugins import PluginError, load_class
+from samzapy.storage.views.engine import leaf, problems_of, value_of
+from samzapy.storage.views.entry_keys import is_name
+from samzapy.storage.views.inverted_index.matching import Hit, Matching, Postings, best
+from samzapy.storage.views.inverted_index.query import Tokenizer, WordTokenizer, parse
+
+
+class InvertedIndex:
+    """Documents by what they contain. A document's id is a str without a zero character; its text is not kept.
+
+    A document is found from its `add` on, before the commit.
+    """
+
+    __slots__ = ("_name", "_postings", "_tokenizer")
+
+    def __init__(self, store: KeyValueStore[bytes, Any], name: str, tokenizer: Tokenizer) -> None:
+        self._postings = Postings(store)
+        self._name = name
+        self._tokenizer = tokenizer
+
+    def add(self, document: str, text: str) -> None:
+        """Put in a document, in the place of an earlier one with this id. Adding the same text again writes nothing.
+
+        Raises StoreRefused for an id or a term that cannot be kept; nothing has changed then.
+        """
+        terms = list(self._tokenizer.terms(text))
+        for name in (document, *terms):
+            if not is_name(name):
+                raise StoreRefused(
+                    f"store '{self._name}': document ids and terms are str without zero characters, got {name!r:.100}"
+                )
+        old = self._postings.terms_of(document)
+        if old != terms:
+            self._postings.replace(document, old, terms)
+
+    def delete(self, document: str) -> bool:
+        """Take a document out; returns whether it was there."""
+        old = self._postings.terms_of(document)
+        if old is None:
+            return False
+        self._postings.replace(document, old, None)
+        return True
+
+    def search(self, query: str, limit: int = 10) -> list[Hit]:
+        """The `limit` best documents for a query, the best first, by BM25.
+
+        `boeing airbus` and `boeing OR airbus` find either, `boeing AND 737` both, `"new york"` the words in this order;
+        parentheses group, AND binds more tightly than OR. A query without a term finds nothing. Raises StoreRefused
+        for a query that cannot be read.
+        """
+        parsed = parse(query, self._tokenizer)
+        if parsed is None or limit < 1:
+            return []
+        return best(Matching(self._postings, parsed).scores(parsed), limit)
+
+    def __contains__(self, document: str) -> bool:
+        """Whether the document is there."""
+        return self._postings.terms_of(document) is not None
+
+    def __len__(self) -> int:
+        """How many documents there are."""
+        return self._postings.totals()[0]
+
+
+class InvertedIndexFactory(StoreViewFactory):
+    """Gives an InvertedIndex."""
+
+    def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> InvertedIndex:
+        """See `StoreViewFactory.view`."""
+        return InvertedIndex(store, settings.store, _tokenizer(settings))
+
+    def check(self, settings: EngineSettings) -> Iterable[tuple[str, str, str]]:
+        """A tokenizer that cannot be made."""
+        found = list(problems_of(settings, [engines.INDEX_TOKENIZER]))
+        if not found:
+            try:
+                _tokenizer(settings)
+            except PluginError as cause:
+                key = leaf(engines.INDEX_TOKENIZER)
+                found.append((key, settings.properties[key], str(cause)))
+        return found
+
+
+def _tokenizer(settings: EngineSettings) -> Tokenizer:
+    path = value_of(settings, engines.INDEX_TOKENIZER)
+    if path is None:
+        return WordTokenizer()
+    kind = load_class(path)
+    if not issubclass(kind, Tokenizer):
+        raise PluginError("must be a Tokenizer")
+    try:
+        return kind()
+    except Exception as cause:
+        raise PluginError(f"cannot be made ({type(cause).__name__}: {cause})") from cause

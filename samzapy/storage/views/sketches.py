@@ -1,0 +1,345 @@
+"""Sketches: close answers (was it added, how many different ones, which quantile) from a few kilobytes a key.
+
+1. A sketch lives as an object in the store's cache and is serialized when the store is flushed. An item that does not
+   change it costs no changelog record.
+2. The sketches are those of `datasketches` (Apache) and `rbloom`, which come with `pip install 'samzapy[sketches]'`. They
+   are imported when a store first needs them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, ClassVar
+
+from samzapy.api.engine import EngineSettings, EntrySerdes, StoreViewFactory
+from samzapy.api.kv import KeyValueStore
+from samzapy.api.serde import Serde
+from samzapy.config.reading.keys import Key
+from samzapy.config.stores import engines
+from samzapy.errors import EnvironmentFailure, StoreRefused
+from samzapy.storage.views.engine import problems_of, value_of
+
+_ADVICE = "install it: pip install 'samzapy[sketches]'"
+
+
+@cache
+def library(name: str) -> Any:
+    """The module `name`. Raises EnvironmentFailure if it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as cause:
+        raise EnvironmentFailure(f"sketches need the package {name} ({cause}); {_ADVICE}") from cause
+
+
+class SketchSerde(Serde):
+    """A sketch's own bytes: what is read and written again without a change between is the same bytes."""
+
+    @abstractmethod
+    def to_bytes(self, value: Any) -> bytes:
+        """The sketch's bytes."""
+
+    @abstractmethod
+    def from_bytes(self, data: bytes) -> Any:
+        """The sketch. Raises SerdeError or ValueError for bytes that are none."""
+
+
+class SketchesFactory(StoreViewFactory):
+    """Keys are the job's (`key.serde`, string by default), values are sketches."""
+
+    #: They are updated where they are; copying one for each update would cost more than the update.
+    changes_in_place = True
+
+    engine: ClassVar[str]
+    package: ClassVar[str]
+    keys: ClassVar[Sequence[Key[Any]]]
+    serde: ClassVar[type[SketchSerde]]
+
+    def entry_serdes(self, settings: EngineSettings) -> EntrySerdes:
+        """See `StoreViewFactory.entry_serdes`."""
+        return EntrySerdes(None, self.serde())
+
+    def check(self, settings: EngineSettings) -> Iterable[tuple[str, str, str]]:
+        """Problems of the kind's own keys, and a package that is missing."""
+        if find_spec(self.package) is None:
+            yield "factory", self.engine, f"needs the package {self.package}, which is not installed; {_ADVICE}"
+        yield from problems_of(settings, self.keys)
+
+
+class BloomFilters:
+    """A Bloom filter of str and bytes items for each key.
+
+    What was added is always found; what was not is found by mistake with about the error rate, once as many items as
+    the capacity are in. A filter has its full size from its first item on.
+    """
+
+    __slots__ = ("_capacity", "_error_rate", "_name", "_new", "_store")
+
+    def __init__(self, store: KeyValueStore[Any, Any], name: str, capacity: int, error_rate: float) -> None:
+        self._store = store
+        self._name = name
+        self._capacity = capacity
+        self._error_rate = error_rate
+        self._new: Any = library("rbloom").Bloom
+
+    def add(self, key: Any, item: str | bytes) -> bool:
+        """Add the item; returns whether it was certainly new. One that seems to be there changes nothing."""
+        data = self._bytes(item)
+        found = self._store.get(key)
+        if found is None:
+            found = self._new(self._capacity, self._error_rate, _hash)
+        elif data in found:
+            return False
+        found.add(data)
+        self._store.put(key, found)
+        return True
+
+    def add_all(self, key: Any, items: Iterable[str | bytes]) -> int:
+        """Add many; returns how many were certainly new."""
+        return sum([self.add(key, item) for item in items])
+
+    def might_contain(self, key: Any, item: str | bytes) -> bool:
+        """False: it was never added. True: it was, or this is one of the mistakes."""
+        data = self._bytes(item)
+        found = self._store.get(key)
+        return found is not None and data in found
+
+    def approximate_count(self, key: Any) -> float:
+        """About how many different items were added."""
+        found = self._store.get(key)
+        return 0.0 if found is None else float(found.approx_items)
+
+    def delete(self, key: Any) -> None:
+        """Forget the key's filter."""
+        self._store.delete(key)
+
+    def _bytes(self, item: str | bytes) -> bytes:
+        if isinstance(item, str):
+            return b"s" + item.encode("utf-8", "surrogatepass")
+        if isinstance(item, bytes):
+            return b"b" + item
+        raise StoreRefused(f"store '{self._name}': a Bloom filter takes str and bytes, got {item!r:.100}")
+
+
+def _hash(data: bytes) -> int:
+    """128 bits that are the same in every process, as a signed number, which is what rbloom takes."""
+    return int.from_bytes(hashlib.blake2b(data, digest_size=16).digest(), "big", signed=True)
+
+
+class BloomSerde(SketchSerde):
+    """A filter as rbloom writes it: the number of hashes, then the bits."""
+
+    def to_bytes(self, value: Any) -> bytes:
+        """The filter's bytes."""
+        return bytes(value.save_bytes())
+
+    def from_bytes(self, data: bytes) -> Any:
+        """Raises ValueError for bytes that are no filter."""
+        return library("rbloom").Bloom.load_bytes(data, _hash)
+
+
+class BloomFiltersFactory(SketchesFactory):
+    """Gives BloomFilters. Capacity and error rate are those of new filters; others stay as they are."""
+
+    engine = "bloom"
+    package = "rbloom"
+    keys = (engines.BLOOM_CAPACITY, engines.BLOOM_ERROR_RATE)
+    serde = BloomSerde
+
+    def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> BloomFilters:
+        """See `StoreViewFactory.view`."""
+        capacity, error_rate = value_of(settings, engines.BLOOM_CAPACITY), value_of(settings, engines.BLOOM_ERROR_RATE)
+        return BloomFilters(store, settings.store, capacity, error_rate)
+
+
+_KINDS = (str, int, float)
+_SMALLEST, _LARGEST = -(2**63), 2**63 - 1
+
+
+class DistinctCounts:
+    """A count of different items (str, int of 64 bits, float) for each key; 1 and "1" are different ones, and so are 1 and 1.0."""
+
+    __slots__ = ("_lg_k", "_library", "_name", "_store")
+
+    def __init__(self, store: KeyValueStore[Any, Any], name: str, lg_k: int) -> None:
+        self._store = store
+        self._name = name
+        self._lg_k = lg_k
+        self._library: Any = library("datasketches")
+
+    def add(self, key: Any, item: str | float) -> bool:
+        """Count the item; returns whether the sketch changed. One that was counted before never changes it."""
+        if type(item) not in _KINDS or (type(item) is int and not _SMALLEST <= item <= _LARGEST):
+            raise StoreRefused(
+                f"store '{self._name}': a distinct count takes str, int of 64 bits and float, got {item!r:.100}"
+            )
+        sketch = self._store.get(key)
+        if sketch is None:
+            sketch = self._library.hll_sketch(self._lg_k, self._library.HLL_4)
+        # Sketches that are only updated, never merged, grow their estimate with every change of a counter.
+        before = sketch.get_estimate()
+        try:
+            sketch.update(item)
+        except (TypeError, ValueError) as cause:
+            raise StoreRefused(f"store '{self._name}': item {item!r:.100} cannot be counted: {cause}") from cause
+        if sketch.get_estimate() == before:
+            return False
+        self._store.put(key, sketch)
+        return True
+
+    def add_all(self, key: Any, items: Iterable[str | float]) -> None:
+        """Count many."""
+        for item in items:
+            self.add(key, item)
+
+    def estimate(self, key: Any) -> float:
+        """About how many different items were counted; 0.0 for an unknown key."""
+        sketch = self._store.get(key)
+        return 0.0 if sketch is None else float(sketch.get_estimate())
+
+    def bounds(self, key: Any, deviations: int = 2) -> tuple[float, float]:
+        """What the number lies between with the certainty of 1, 2 or 3 standard deviations (68, 95, 99.7 %)."""
+        sketch = self._store.get(key)
+        if sketch is None:
+            return 0.0, 0.0
+        return float(sketch.get_lower_bound(deviations)), float(sketch.get_upper_bound(deviations))
+
+    def estimate_union(self, keys: Iterable[Any]) -> float:
+        """About how many different items were counted under any of `keys`."""
+        union = self._library.hll_union(self._lg_k)
+        for sketch in self._store.get_all(keys).values():
+            if sketch is not None:
+                union.update(sketch)
+        return float(union.get_estimate())
+
+    def delete(self, key: Any) -> None:
+        """Forget the key's sketch."""
+        self._store.delete(key)
+
+
+class HyperLogLogSerde(SketchSerde):
+    """The sketch as Apache DataSketches writes it in every language. Not in the compact form, which changes its bytes
+    when it is read and written again."""
+
+    def to_bytes(self, value: Any) -> bytes:
+        """The sketch's bytes."""
+        return bytes(value.serialize_updatable())
+
+    def from_bytes(self, data: bytes) -> Any:
+        """Raises ValueError for bytes that are no sketch."""
+        try:
+            return library("datasketches").hll_sketch.deserialize(data)
+        except (RuntimeError, IndexError) as cause:
+            raise ValueError(f"not a HyperLogLog sketch: {cause}") from cause
+
+
+class DistinctCountsFactory(SketchesFactory):
+    """Gives DistinctCounts. `hyperloglog.lg.k` is that of new sketches; others stay as they are."""
+
+    engine = "hyperloglog"
+    package = "datasketches"
+    keys = (engines.HYPERLOGLOG_LG_K,)
+    serde = HyperLogLogSerde
+
+    def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> DistinctCounts:
+        """See `StoreViewFactory.view`."""
+        return DistinctCounts(store, settings.store, value_of(settings, engines.HYPERLOGLOG_LG_K))
+
+
+class Quantiles:
+    """The distribution of the numbers of each key.
+
+    The rank of an answer is off by no more than the sketch's error (1.33 % for `quantiles.k=200`) with a certainty of
+    99 %; up to `k` numbers all of them are kept and answers are exact. Which numbers are kept beyond that is drawn at random,
+    so two sketches of the same numbers may differ within the error; a restored one is the one that was committed.
+    """
+
+    __slots__ = ("_k", "_name", "_new", "_store")
+
+    def __init__(self, store: KeyValueStore[Any, Any], name: str, k: int) -> None:
+        self._store = store
+        self._name = name
+        self._k = k
+        self._new: Any = library("datasketches").kll_doubles_sketch
+
+    def add(self, key: Any, number: float) -> None:
+        """Add a number, not NaN."""
+        if type(number) not in {int, float} or number != number:  # noqa: PLR0124
+            raise StoreRefused(f"store '{self._name}': a quantile sketch takes int and float, got {number!r:.100}")
+        try:
+            value = float(number)
+        except OverflowError as cause:
+            raise StoreRefused(f"store '{self._name}': {cause}") from cause
+        sketch = self._store.get(key)
+        if sketch is None:
+            sketch = self._new(self._k)
+        sketch.update(value)
+        self._store.put(key, sketch)
+
+    def add_all(self, key: Any, numbers: Iterable[float]) -> None:
+        """Add many."""
+        for number in numbers:
+            self.add(key, number)
+
+    def quantile(self, key: Any, fraction: float) -> float | None:
+        """The number that a `fraction` (0 to 1) of all numbers is at most; None for an unknown key."""
+        found = self.quantiles(key, (fraction,))
+        return None if found is None else found[0]
+
+    def quantiles(self, key: Any, fractions: Sequence[float]) -> list[float] | None:
+        """As `quantile`, of several fractions in one go."""
+        if not all(0.0 <= fraction <= 1.0 for fraction in fractions):
+            raise StoreRefused(f"store '{self._name}': a fraction is from 0 to 1, got {fractions!r:.100}")
+        sketch = self._store.get(key)
+        return None if sketch is None else [float(sketch.get_quantile(fraction, True)) for fraction in fractions]
+
+    def rank(self, key: Any, number: float) -> float | None:
+        """The fraction of the numbers that are at most `number`; None for an unknown key."""
+        sketch = self._store.get(key)
+        return None if sketch is None else float(sketch.get_rank(number, True))
+
+    def count(self, key: Any) -> int:
+        """How many numbers were added, exactly."""
+        sketch = self._store.get(key)
+        return 0 if sketch is None else int(sketch.n)
+
+    def extremes(self, key: Any) -> tuple[float, float] | None:
+        """The smallest and the largest number, exactly; None for an unknown key."""
+        sketch = self._store.get(key)
+        return None if sketch is None else (float(sketch.get_min_value()), float(sketch.get_max_value()))
+
+    def delete(self, key: Any) -> None:
+        """Forget the key's sketch."""
+        self._store.delete(key)
+
+
+class KllSerde(SketchSerde):
+    """The sketch as Apache DataSketches writes it in every language."""
+
+    def to_bytes(self, value: Any) -> bytes:
+        """The sketch's bytes."""
+        return bytes(value.serialize())
+
+    def from_bytes(self, data: bytes) -> Any:
+        """Raises ValueError for bytes that are no sketch."""
+        try:
+            return library("datasketches").kll_doubles_sketch.deserialize(data)
+        except (RuntimeError, IndexError) as cause:
+            raise ValueError(f"not a KLL sketch: {cause}") from cause
+
+
+class QuantilesFactory(SketchesFactory):
+    """Gives Quantiles. `quantiles.k` is that of new sketches; others stay as they are."""
+
+    engine = "quantiles"
+    package = "datasketches"
+    keys = (engines.QUANTILES_K,)
+    serde = KllSerde
+
+    def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> Quantiles:
+        """See `StoreViewFactory.view`."""
+        return Quantiles(store, settings.store, value_of(settings, engines.QUANTILES_K))

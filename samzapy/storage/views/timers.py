@@ -1,0 +1,217 @@
+"""The timer store: the timers that a task sets, by key, and the order they fire in.
+
+time    k <clock> <key>          when a key fires
+due     t <clock> <time> <key>   the same in order of time: 8 bytes, big-endian, 2^63 added
+
+A key is MessagePack's bytes, a clock one letter.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable
+from itertools import islice
+from math import inf
+from typing import Any, NamedTuple
+
+import msgpack
+
+from samzapy.api.engine import EngineSettings, StoreViewFactory
+from samzapy.api.event_time import TimerClock, Timers
+from samzapy.api.kv import KeyValueStore
+from samzapy.errors import StoreRefused
+
+#: Of a clock that has no timers.
+NEVER = 2**63 - 1
+
+Place = tuple[int, bytes]
+
+#: Timers that are read from the store in one go, and how many may be here before the later half is left to the store.
+READ = 1_024
+_MOST = 4 * READ
+
+
+class FirstTimers:
+    """Every timer up to some place in the order, as (time, key's bytes); the store has those after it.
+
+    Nothing is taken out but what has come first: a timer that was cancelled, moved, or set by a message that was undone is
+    here until its turn, when the store says that there is none such. So an undone message needs no telling.
+    """
+
+    __slots__ = ("_places", "_until", "due", "times")
+
+    def __init__(self, letter: bytes) -> None:
+        """`letter`: the clock's, in the keys of the store."""
+        self.times, self.due = b"k" + letter, b"t" + letter
+        self._places: list[Place] = []
+        self._until: Place | None = (-(2**63), b"")
+
+    @property
+    def until(self) -> Place | None:
+        """The last place that is covered; None if all are."""
+        return self._until
+
+    def earliest(self) -> int:
+        """A time before which there is no timer, NEVER if there is none at all. It may be too early."""
+        if self._places:
+            return self._places[0][0]
+        return NEVER if self._until is None else self._until[0]
+
+    def add(self, place: Place) -> None:
+        """A timer was set."""
+        if self._until is not None and place > self._until:
+            return
+        places = self._places
+        insort(places, place)
+        if len(places) > _MOST:
+            del places[_MOST // 2 :]
+            self._until = places[-1]
+
+    def read(self, places: list[Place]) -> None:
+        """The store's next ones, READ of them unless there are no more; nothing is left here when they come."""
+        self._places = places
+        self._until = self._places[-1] if len(self._places) == READ else None
+
+    def take(self, now_ms: int) -> list[Place]:
+        """Take those out that have come by `now_ms`."""
+        places = self._places
+        count = bisect_left(places, (now_ms + 1, b""))
+        taken = places[:count]
+        del places[:count]
+        return taken
+
+    def put_back(self, places: list[Place]) -> None:
+        """The last of those that were taken."""
+        self._places[:0] = places
+
+    def reads_on(self, now_ms: int) -> bool:
+        """Whether what is due at `now_ms` may be in the store only."""
+        return not self._places and self._until is not None and self._until[0] <= now_ms
+
+
+_SMALLEST, _LARGEST = -(2**63), 2**63 - 2
+
+
+class Timer(NamedTuple):
+    """One that is set."""
+
+    time_ms: int
+    key: Any
+
+
+class TimerStore(Timers):
+    """Timers over a key-value store: a set one is two entries, so setting it costs two or three puts. The first ones are
+    in memory as well, so that one range is read for many that fire.
+    """
+
+    __slots__ = ("_event", "_name", "_pack", "_store", "_wall", "interrupt", "interrupt_until")
+
+    def __init__(self, store: KeyValueStore[bytes, Any], name: str) -> None:
+        self._store = store
+        self._name = name
+        self._pack = msgpack.Packer(use_bin_type=True).pack
+        #: Called when an event timer is set for a time up to `interrupt_until`; both are the run loop's.
+        self.interrupt: Callable[[], object] = _nobody
+        self.interrupt_until: float = -inf
+        self._event, self._wall = FirstTimers(b"e"), FirstTimers(b"w")
+        for first in (self._event, self._wall):
+            self._read_on(first)
+
+    def schedule(self, key: Any, time_ms: int, clock: TimerClock = TimerClock.EVENT) -> None:
+        packed = self._packed(key)
+        if type(time_ms) is not int or not _SMALLEST <= time_ms <= _LARGEST:
+            raise StoreRefused(f"store '{self._name}': a timer's time is an int of 63 bits, got {time_ms!r:.100}")
+        first, store = self._of(clock), self._store
+        place = first.times + packed
+        before = store.get(place)
+        if before == time_ms:
+            return
+        if before is not None:
+            store.delete(first.due + _bytes(before) + packed)
+        store.put(place, time_ms)
+        store.put(first.due + _bytes(time_ms) + packed, True)
+        first.add((time_ms, packed))
+        if clock is TimerClock.EVENT and time_ms <= self.interrupt_until:
+            self.interrupt()
+
+    def cancel(self, key: Any, clock: TimerClock = TimerClock.EVENT) -> bool:
+        first, packed = self._of(clock), self._packed(key)
+        place = first.times + packed
+        before = self._store.get(place)
+        if before is None:
+            return False
+        self._store.delete(place)
+        self._store.delete(first.due + _bytes(before) + packed)
+        return True
+
+    def time_of(self, key: Any, clock: TimerClock = TimerClock.EVENT) -> int | None:
+        found: int | None = self._store.get(self._of(clock).times + self._packed(key))
+        return found
+
+    def first(self, clock: TimerClock, most: int) -> list[Timer]:
+        """The first timers of a clock, in order of time, those of one time in order of their keys' bytes."""
+        first = self._of(clock)
+        return list(map(_timer, self._places(first, first.due, most)))
+
+    def earliest(self, clock: TimerClock) -> int:
+        """A time before which none of the clock's timers fires, NEVER if it has none. It may be too early."""
+        return (self._event if clock is TimerClock.EVENT else self._wall).earliest()
+
+    def due(self, clock: TimerClock, now_ms: int, most: int = 1) -> list[Timer]:
+        """The first timers that are due at `now_ms`; another call does not give them again. For who runs the task, between
+        messages: what a message has cancelled or moved may still be undone before that."""
+        first, found, last, get = self._of(clock), list[Timer](), None, self._store.get
+        while True:
+            places = first.take(now_ms)
+            for index, place in enumerate(places):
+                if len(found) == most:
+                    first.put_back(places[index:])
+                    return found
+                # Set again for the time it had before, it is here twice.
+                if place != last and get(first.times + place[1]) == place[0]:
+                    found.append(_timer(place))
+                last = place
+            if not first.reads_on(now_ms):
+                return found
+            self._read_on(first)
+
+    def _of(self, clock: TimerClock) -> FirstTimers:
+        return self._event if clock is TimerClock.EVENT else self._wall
+
+    def _read_on(self, first: FirstTimers) -> None:
+        if first.until is not None:
+            # From there on: what has fired lies below it, as tombstones that a scan would have to pass.
+            time_ms, packed = first.until
+            start = first.due + _bytes(time_ms) + packed
+            first.read(self._places(first, start + b"\0" if packed else start, READ))
+
+    def _places(self, first: FirstTimers, start: bytes, most: int) -> list[Place]:
+        with self._store.range(start, first.due + b"\xff" * 9) as entries:
+            return [(int.from_bytes(key[2:10], "big") + _SMALLEST, key[10:]) for key, _ in islice(entries, most)]
+
+    def _packed(self, key: Any) -> bytes:
+        try:
+            packed: bytes = self._pack(key)
+        except Exception as cause:
+            raise StoreRefused(f"store '{self._name}': MessagePack does not write the key {key!r:.100}") from cause
+        return packed
+
+
+def _nobody() -> None:
+    """Nobody runs the task."""
+
+
+def _bytes(time_ms: int) -> bytes:
+    return (time_ms - _SMALLEST).to_bytes(8, "big")
+
+
+def _timer(place: Place) -> Timer:
+    return Timer(place[0], msgpack.unpackb(place[1], raw=False))
+
+
+class TimersFactory(StoreViewFactory):
+    """Gives a TimerStore."""
+
+    def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> TimerStore:
+        """See `StoreViewFactory.view`."""
+        return TimerStore(store, settings.store)
