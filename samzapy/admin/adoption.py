@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import closing
 
 from samzapy.admin.running import refuse_if_running
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint.adopted import Adopted
+from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.job_records import open_job
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.model import JobModel
-from samzapy.storage.changelog.end import foreign_records
-from samzapy.storage.changelog.reading import first_record
+from samzapy.storage.changelog.end import STALL_S, foreign_records
+from samzapy.storage.changelog.reading import Tail, first_records
 from samzapy.system.clients import SystemClients
 
 
@@ -46,12 +48,16 @@ def _refuse_foreign_of(store: StoreConfig, numbers: Collection[int], adopted: Ad
     if topic is None:
         return
     ssps = [SystemStreamPartition(*store.changelog, number) for number in numbers if number < topic.partitions]
-    for ssp, log in admin.offsets(ssps).items():
-        own_end = max(adopted.end(ssp, topic.stream_id), log.oldest)
-        if own_end < log.upcoming:
-            first = first_record(ssp, own_end, log.upcoming, clients.consumer)
-            if first is not None:
-                raise foreign_records(store.name, ssp, adopted.end(ssp, topic.stream_id), first)
+    ends = {ssp: adopted.end(ssp, topic.stream_id) for ssp in ssps}
+    tails = [Tail(ssp, max(ends[ssp], log.oldest), log.upcoming) for ssp, log in admin.offsets(ssps).items()]
+    tails = [tail for tail in tails if tail.start < tail.bound]
+    if not tails:
+        return
+    with closing(clients.consumer(store.changelog.system)) as consumer:
+        found = first_records(tails, consumer, SYSTEM_CLOCK, STALL_S, open_counts=True)
+    if found:
+        ssp = min(found)
+        raise foreign_records(store.name, ssp, ends[ssp], found[ssp])
 
 
 def adopt(config: JobConfig, store_names: Collection[str], *, take_over: bool = False) -> dict[str, Mapping[int, int]]:

@@ -7,11 +7,11 @@ a run show the counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from samzapy.api.event_time import ClockListenerTask, StateCheckpointTask
-from samzapy.api.system import StreamDescription
+from samzapy.api.system import StreamDescription, SystemFactory, SystemSettings
 from samzapy.api.task import (
     DrainListenerTask,
     EndOfStreamListenerTask,
@@ -21,7 +21,7 @@ from samzapy.api.task import (
 )
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
-from samzapy.config.reading.classes import FILE_CHECKPOINTS, SYSTEMS
+from samzapy.config.reading.classes import FILE_CHECKPOINTS
 from samzapy.config.stores import changelogs, values
 from samzapy.config.stores.store import OBJECT_CACHE_MODE
 from samzapy.config.streams import systems
@@ -65,12 +65,16 @@ class GuaranteeWarning:
         return f"{self.key}: {self.message}"
 
 
-def guarantee_warnings(config: JobConfig, task_class: type | None = None) -> tuple[GuaranteeWarning, ...]:
-    """The warnings that follow from the job file and, if it is known, from the task's class."""
-    found = [*_commits(config), *_states(config), *_errors(config), *_positions(config), *_outside(config)]
+def guarantee_warnings(
+    config: JobConfig, factory_of: Callable[[SystemSettings], SystemFactory], task_class: type | None = None
+) -> tuple[GuaranteeWarning, ...]:
+    """The warnings that follow from the job file, from its systems (`factory_of` loads their factories) and, if it is known,
+    from the task's class."""
+    found = [*_commits(config), *_states(config), *_errors(config), *_positions(config)]
+    found += _outside(config, factory_of)
     if task_class is not None:
         found += [*_without_ids(config, task_class), *_own_state(config, task_class)]
-    return (*found, *_keepers(config))
+    return (*found, *_keepers(config, factory_of))
 
 
 def weak_copies(key: str, description: StreamDescription) -> Iterator[GuaranteeWarning]:
@@ -182,13 +186,13 @@ def _positions(config: JobConfig) -> Iterator[GuaranteeWarning]:
             )
 
 
-def _outside(config: JobConfig) -> Iterator[GuaranteeWarning]:
+def _outside(config: JobConfig, factory_of: Callable[[SystemSettings], SystemFactory]) -> Iterator[GuaranteeWarning]:
     """Only exactly-once has outputs in its transaction. A task may send to any system, so each other one gets a warning."""
     inside = config.task.checkpoint.system if config.task.checkpoint else None
     if not config.task.guarantee.outputs_in_transaction:
         return
     for system, settings in config.systems.items():
-        if system != inside and settings.factory != SYSTEMS.short["database"]:
+        if system != inside and not factory_of(settings).read_only:
             message = (
                 f"outputs there are outside the transaction on '{inside}' and at-least-once, "
                 f"counted as {GUARANTEE}.outside-transaction"
@@ -223,15 +227,11 @@ def _own_state(config: JobConfig, task_class: type) -> Iterator[GuaranteeWarning
         yield GuaranteeWarning(task.CLASS.name, message)
 
 
-def _keepers(config: JobConfig) -> Iterator[GuaranteeWarning]:
+def _keepers(config: JobConfig, factory_of: Callable[[SystemSettings], SystemFactory]) -> Iterator[GuaranteeWarning]:
     settings = config.task.checkpoint
     if settings is not None and settings.factory == FILE_CHECKPOINTS:
         message = "checkpoints are on one disk: a container that starts on another machine begins at offset.default"
         yield GuaranteeWarning(checkpoint.PATH.name, message, True)
     for name, system in config.systems.items():
-        if system.factory == SYSTEMS.short["memory"]:
-            message = "memory: its streams, changelogs and checkpoints are gone when this process ends"
-            yield GuaranteeWarning(systems.FACTORY.at(system=name), message, True)
-        elif system.factory == SYSTEMS.short["local"] and system.properties.get("synchronous") != "full":
-            message = "normal: a power cut may undo the newest commits, with their outputs, changelogs and checkpoints"
-            yield GuaranteeWarning(systems.SYNCHRONOUS.at(system=name), message, True)
+        for leaf, message in factory_of(system).durability(system):
+            yield GuaranteeWarning(f"systems.{name}.{leaf}", message, True)

@@ -283,7 +283,7 @@ class ContainerBuilder:
     ) -> TolerantCollector:
         if recovery.policy(Stage.PRODUCE).then is Action.FAIL:
             return TolerantCollector(self._output_serdes, producer_of, recovery)
-        return SizingCollector(self._output_serdes, producer_of, recovery, RecordLimits(self.config, self._clients).of)
+        return SizingCollector(self._output_serdes, producer_of, recovery, RecordLimits(self._clients).of)
 
     def clocks(self, task: TaskInstance, checkpoint: Checkpoint | None, lease: ContainerLease, clock: Clock) -> None:
         """Give the task the startpoints it follows, and the checkpoints of a state of its own."""

@@ -46,7 +46,7 @@ from samzapy.metrics import Registry
 from samzapy.serializers import serde_registry
 from samzapy.storage.engines import load_engines
 from samzapy.system.clients import job_clients
-from samzapy.system.factories import has_transactions
+from samzapy.system.factories import has_transactions, load_factory
 
 logger = logging.getLogger(__name__)
 
@@ -190,14 +190,15 @@ def build_container(
     Raises ConfigError, TooFewFiles.
     """
     arm_from_environment(os.environ)
-    provide_descriptors(config, model)
+    engines = load_engines(config)
+    provide_descriptors(config, model, engines)
     task_class = load_task_class(config.task.task_class)
-    plugins = Plugins(load_engines(config), serde_registry(config), task_class)
+    plugins = Plugins(engines, serde_registry(config), task_class)
     ownership = Ownership(config, run_id)
     metrics = Registry()
     state = state_transactions(config, has_transactions) if transactions else StateTransactions(None, "task.guarantee")
     metrics.gauge("promises", "weakened").set(
-        len((*guarantee_warnings(config, task_class), *weakened_state(config, state)))
+        len((*guarantee_warnings(config, load_factory, task_class), *weakened_state(config, state)))
     )
 
     def build() -> Container:

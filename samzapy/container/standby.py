@@ -22,7 +22,7 @@ from samzapy.job.model import ContainerModel, replica_of
 from samzapy.metrics import Registry
 from samzapy.serializers import serde_registry
 from samzapy.storage.engines import load_engines
-from samzapy.storage.opening import TaskSettings
+from samzapy.storage.opening import TaskSettings, job_stores
 from samzapy.storage.standby import StandbyStores
 from samzapy.system.clients import SystemClients, job_clients
 
@@ -92,17 +92,11 @@ class StandbyContainer:
     def _open(self, clients: SystemClients, stack: ExitStack) -> None:
         config, tasks = self._config, self._model.tasks
         engines, serdes = load_engines(config), serde_registry(config)
+        job = job_stores(config, serdes=serdes, engines=engines, admin_of=clients.admin, clock=self._clock)
         self._heartbeat.phase("restoring")
         for task in tasks:
-            stores = StandbyStores(
-                config,
-                TaskSettings(task.name, task.changelog_partition, len(tasks)),
-                replica_of(self._model.id),
-                admin_of=clients.admin,
-                engines=engines,
-                serdes=serdes,
-                clock=self._clock,
-            )
+            settings = TaskSettings(task.name, task.changelog_partition, len(tasks))
+            stores = StandbyStores(job, settings, replica_of(self._model.id))
             stack.callback(stores.close)
             self._stores[task.name] = stores
             self._owner.update(dict.fromkeys(stores.starts, stores))

@@ -40,7 +40,7 @@ from samzapy.storage.changelog.topic import ensure_access_log, ensure_changelog,
 from samzapy.storage.engines import check_checkpoints, load_engines
 from samzapy.system.choosers.stack import load_chooser
 from samzapy.system.clients import SystemClients, job_clients
-from samzapy.system.factories import has_transactions, system_factory
+from samzapy.system.factories import has_transactions, load_factory, system_factory
 
 
 def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
@@ -87,7 +87,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
         *_parted(config, inputs),
         *_idle_keys(config, task_class),
     )
-    weaker = (*guarantee_warnings(config, task_class), *weakened_state(config, claim.state), *kept)
+    weaker = (*guarantee_warnings(config, load_factory, task_class), *weakened_state(config, claim.state), *kept)
     return PreparedJob(
         config,
         model,

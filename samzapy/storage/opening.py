@@ -1,14 +1,15 @@
-"""From a job's configuration to one task's open and restored stores."""
+"""Opens the stores of one task: from the job's settings, by files and changelogs, to their stacks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory
+from samzapy.api.engine import EngineSettings, StorageEngineFactory
 from samzapy.api.serde import Serde
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamDescription, SystemAdmin, SystemConsumer
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
@@ -31,10 +32,10 @@ from samzapy.storage.engines import entry_serde_names, entry_serdes
 from samzapy.storage.kv.expiring import Expiry
 from samzapy.storage.kv.stack import build_stack
 from samzapy.storage.local.files import LocalStore, LocalStores, take_over_standby
-from samzapy.storage.local.marker import Acceptance, StoreIdentity
-from samzapy.storage.side_inputs import SourcePlan, SourceTask, StoreFilling
-from samzapy.storage.task_store import TaskStore
-from samzapy.storage.views.engine import changes_in_place, view_of
+from samzapy.storage.local.marker import Acceptance, SerdePair, StoreIdentity
+from samzapy.storage.side_inputs import SideInputPlan
+from samzapy.storage.task_store import OpenedStore, TaskStore
+from samzapy.storage.task_stores import TaskStores
 
 #: Of a changelog that is followed: larger than any offset.
 _NO_END = 2**63 - 1
@@ -71,64 +72,77 @@ class TaskSettings:
         return max(self.own_ends.get(store, 0), self.adopted_end(ssp, topic.stream_id))
 
 
-@dataclass
-class _Opened:
-    """A store between the opening of its engine and the end of its restore."""
+@dataclass(frozen=True)
+class JobStores:
+    """The stores of a job, as every task of a container opens them.
 
-    config: StoreConfig
-    engine: StorageEngine
-    identity: StoreIdentity
-    ssp: SystemStreamPartition | None = None
-    start: int = 0
-    bound: int = 0
-    kept: bool = False
-    snapshot: bool = False
-    reason: str = ""
-    taken_over: bool = False
-    doubt: str | None = None
-    max_record_bytes: int | None = None
-    filling: StoreFilling | None = None
-    known_end: int | None = None
+    `job` names their folders below `logged_base` and `non_logged_base`. `written_with`: the serdes of each store with a
+    changelog, by their identities. `undoes_messages`: what a failed message has changed is put back.
+    """
 
-    @property
-    def first(self) -> int:
-        """Where the reading of the changelog begins: a store that is further has to see nobody else's records either."""
-        return self.start if self.known_end is None else min(self.start, self.known_end)
+    job: str
+    configs: Mapping[str, StoreConfig]
+    engines: Mapping[str, StorageEngineFactory]
+    serdes: Mapping[str, Serde]
+    written_with: Mapping[str, SerdePair]
+    logged_base: Path
+    non_logged_base: Path
+    undoes_messages: bool
+    admin_of: Callable[[str], SystemAdmin]
+    clock: Clock
+    lock_wait_s: float = 10.0
+
+
+def job_stores(
+    config: JobConfig,
+    *,
+    serdes: Mapping[str, Serde],
+    engines: Mapping[str, StorageEngineFactory],
+    admin_of: Callable[[str], SystemAdmin],
+    clock: Clock,
+    lock_wait_s: float = 10.0,
+) -> JobStores:
+    """The stores that the job file names. `lock_wait_s`: how long to wait for a store that is locked."""
+    logged = [store for store in config.stores.values() if store.changelog is not None]
+    return JobStores(
+        config.job_name,
+        config.stores,
+        engines,
+        serdes,
+        {store.name: entry_serde_names(config, store, engines[store.name]) for store in logged},
+        config.logged_store_base_dir,
+        config.non_logged_store_base_dir,
+        undoes_messages=not config.task.errors.policies[Stage.PROCESS].only_fails,
+        admin_of=admin_of,
+        clock=clock,
+        lock_wait_s=lock_wait_s,
+    )
 
 
 class StoreOpener:
-    """Opens the stores of one task and, once they are restored, builds their stacks."""
+    """Opens the stores of one task, and builds their stacks once they are restored.
 
-    def __init__(
-        self,
-        config: JobConfig,
-        task: TaskSettings,
-        admin_of: Callable[[str], SystemAdmin],
-        engines: Mapping[str, StorageEngineFactory],
-        serdes: Mapping[str, Serde],
-        clock: Clock,
-        lock_wait_s: float = 10.0,
-        changelogs: Changelogs | None = None,
-    ) -> None:
-        """`changelogs`: those of the container; by default the task asks for its own."""
-        self._changelogs = changelogs or Changelogs(admin_of, [task.changelog_partition])
-        self._config = config
+    1. `begin` opens the files of each store, or an empty store, and takes the end of its changelog.
+    2. `settle` replaces the stores that turn out to be too old: `doubtful` gives the tails that decide it.
+    3. `behind` gives what is left to read of the changelogs.
+    4. `finish` builds the stores. `abandon` closes what is open instead.
+    """
+
+    def __init__(self, job: JobStores, task: TaskSettings, changelogs: Changelogs | None = None) -> None:
+        """`changelogs`: those of the container; without them the task asks for its own."""
+        self._job = job
         self._task = task
-        self._admin_of = admin_of
-        self._engines = engines
-        self._serdes = serdes
-        self._clock = clock
-        self._job = config.job_name
-        self._backups = TaskBackups(self._job, task.name, clock)
-        self._logged = LocalStores(config.logged_store_base_dir, self._job, task.name, lock_wait_s)
-        self._opened: list[_Opened] = []
+        self._changelogs = changelogs or Changelogs(job.admin_of, [task.changelog_partition])
+        self._backups = TaskBackups(job.job, task.name, job.clock)
+        self._logged = LocalStores(job.logged_base, job.job, task.name, job.lock_wait_s)
+        self._non_logged = LocalStores(job.non_logged_base, job.job, task.name, job.lock_wait_s)
+        self._opened: list[OpenedStore] = []
         self._cleanup = ExitStack()
-        self._non_logged = LocalStores(config.non_logged_store_base_dir, self._job, task.name, lock_wait_s)
 
     def begin(self, *, provisional: bool = False) -> None:
-        """Open the engines and take the changelogs' ends. If one fails, none stays open. With `provisional` a store of
-        which only its age is held against it stays open until `settle`."""
-        for config in self._config.stores.values():
+        """Open the engines and take the changelogs' ends. If one fails, none stays open. With `provisional` a store that
+        may be too old stays open until `settle`."""
+        for config in self._job.configs.values():
             try:
                 opened = self._open(config, provisional=provisional)
             except BaseException:
@@ -139,12 +153,14 @@ class StoreOpener:
 
     def doubtful(self) -> list[Tail]:
         """The changelogs' tails in which there must be no record, or a store is too old to be used."""
-        return [Tail(store.ssp, store.start, store.bound) for store in self._opened if store.ssp and store.doubt]
+        return [
+            Tail(store.changelog, store.start, store.bound) for store in self._opened if store.changelog and store.doubt
+        ]
 
     def settle(self, changed: Collection[SystemStreamPartition]) -> None:
         """There are records in the tails `changed`: set the doubtful stores of these aside, and go on with empty ones."""
         for index, store in enumerate(self._opened):
-            if store.doubt and store.ssp in changed:
+            if store.doubt and store.changelog in changed:
                 store.engine.close()
                 self._opened[index] = self._open(store.config, provisional=False)
                 self._cleanup.callback(self._opened[index].engine.close)
@@ -152,17 +168,17 @@ class StoreOpener:
     def behind(self) -> list[StoreRestore]:
         """What has to be read from changelogs."""
         return [
-            self._restore(store, store.ssp, store.bound)
+            self._restore(store, store.changelog, store.bound)
             for store in self._opened
-            if store.ssp is not None and store.first < store.bound
+            if store.changelog is not None and store.first < store.bound
         ]
 
     def following(self) -> list[StoreRestore]:
         """Every store with a changelog, to be read from there without an end."""
-        return [self._restore(store, store.ssp, _NO_END) for store in self._opened if store.ssp is not None]
+        return [self._restore(store, store.changelog, _NO_END) for store in self._opened if store.changelog is not None]
 
-    def _restore(self, store: _Opened, ssp: SystemStreamPartition, bound: int) -> StoreRestore:
-        expiry = None if store.config.ttl_ms is None else Expiry(store.config.ttl_ms, self._clock)
+    def _restore(self, store: OpenedStore, ssp: SystemStreamPartition, bound: int) -> StoreRestore:
+        expiry = None if store.config.ttl_ms is None else Expiry(store.config.ttl_ms, self._job.clock)
         gathered = store.config.local_files.restore_max_bytes
         return StoreRestore(
             store.engine,
@@ -176,39 +192,41 @@ class StoreOpener:
             known_end=store.known_end if bound == store.bound else None,
         )
 
-    def finish(
-        self, read: Restored, consumer_of: Callable[[str], SystemConsumer]
-    ) -> tuple[dict[str, TaskStore], dict[str, RestoreResult]]:
-        """Every store of the task, and how it got its contents: from what was `read` of its changelog. `consumer_of` is
-        kept, to find records that cannot be read."""
+    def finish(self, read: Restored, consumer_of: Callable[[str], SystemConsumer]) -> TaskStores:
+        """The stores, now that everything `behind` was `read`. They keep `consumer_of`, to find records that cannot be
+        read."""
         stores = {store.config.name: self._task_store(store, consumer_of) for store in self._opened}
         self._cleanup.pop_all()
-        return stores, {store.config.name: _result(store, read) for store in self._opened}
+        return TaskStores(stores, {store.config.name: _result(store, read) for store in self._opened})
 
     def abandon(self) -> None:
         """Close what `begin` has opened, unless `finish` has given it away."""
         self._cleanup.close()
 
-    def _open(self, config: StoreConfig, *, provisional: bool) -> _Opened:
-        factory = self._engines[config.name]
-        settings = EngineSettings(config.name, config.properties, self._task.tasks_in_container)
+    def _open(self, config: StoreConfig, *, provisional: bool) -> OpenedStore:
+        factory, settings = self._engine_of(config)
         if config.source is not None:
             return self._open_sourced(config, config.source, factory, settings)
-        if config.changelog is None:
-            identity = StoreIdentity(
-                self._job, config.name, self._task.changelog_partition, stamped=config.ttl_ms is not None
-            )
-            engine = self._non_logged.open_empty(factory, settings, self._clock.wall_ms())
-            return _Opened(config, engine, identity)
-        return self._open_logged(config, factory, settings, provisional=provisional)
+        if config.changelog is not None:
+            return self._open_logged(config, config.changelog, factory, settings, provisional=provisional)
+        engine = self._non_logged.open_empty(factory, settings, self._job.clock.wall_ms())
+        return OpenedStore(config, engine, self._identity(config, stamped=config.ttl_ms is not None))
+
+    def _engine_of(self, config: StoreConfig) -> tuple[StorageEngineFactory, EngineSettings]:
+        settings = EngineSettings(config.name, config.properties, self._task.tasks_in_container)
+        return self._job.engines[config.name], settings
+
+    def _identity(self, config: StoreConfig, source: str = "", *, stamped: bool = False) -> StoreIdentity:
+        serdes = self._job.written_with.get(config.name, ("", ""))
+        return StoreIdentity(self._job.job, config.name, self._task.changelog_partition, source, stamped, *serdes)
 
     def _open_sourced(
         self, config: StoreConfig, source: StoreSource, factory: StorageEngineFactory, settings: EngineSettings
-    ) -> _Opened:
-        task = SourceTask(self._task.name, self._task.ssps, self._task.starts)
-        plan = SourcePlan(config.name, source, task, self._admin_of)
-        identity = StoreIdentity(self._job, config.name, self._task.changelog_partition, plan.stamp)
-        now_ms = self._clock.wall_ms()
+    ) -> OpenedStore:
+        task = self._task
+        plan = SideInputPlan(config.name, source, task.name, task.ssps, task.starts, self._job.admin_of)
+        identity = self._identity(config, plan.stamp)
+        now_ms = self._job.clock.wall_ms()
         if config.clean_on_start:
             local = LocalStore(self._non_logged.open_empty(factory, settings, now_ms), None)
         else:
@@ -216,23 +234,25 @@ class StoreOpener:
                 factory, settings, lambda marker: plan.refusal(marker, identity, now_ms), now_ms
             )
         kept = local.marker is not None
-        return _Opened(
+        return OpenedStore(
             config, local.engine, identity, kept=kept, reason=local.reason, filling=plan.filling(local.marker)
         )
 
     def _open_logged(
-        self, config: StoreConfig, factory: StorageEngineFactory, settings: EngineSettings, *, provisional: bool
-    ) -> _Opened:
-        partition = self._task.changelog_partition
-        stream = config.changelog
-        assert stream is not None
-        ssp = SystemStreamPartition(stream.system, stream.stream, partition)
+        self,
+        config: StoreConfig,
+        stream: SystemStream,
+        factory: StorageEngineFactory,
+        settings: EngineSettings,
+        *,
+        provisional: bool,
+    ) -> OpenedStore:
+        ssp = SystemStreamPartition(stream.system, stream.stream, self._task.changelog_partition)
         topic, log = self._changelogs.look(config, ssp)
-        serdes = entry_serde_names(self._config, config, factory)
-        identity = StoreIdentity(self._job, config.name, partition, topic.stream_id, config.ttl_ms is not None, *serdes)
+        identity = self._identity(config, topic.stream_id, stamped=config.ttl_ms is not None)
         committed = self._task.committed.get(config.name, -1)
         check_end(ssp, log, committed)
-        accepted = Acceptance(config, identity, log, delete_retention_ms(topic, config), self._clock.wall_ms())
+        accepted = Acceptance(config, identity, log, delete_retention_ms(topic, config), self._job.clock.wall_ms())
         local, taken_over = self._local(factory, settings, accepted, provisional=provisional)
         kept = local.marker is not None
         if not kept and config.ttl_ms is None:
@@ -242,7 +262,7 @@ class StoreOpener:
             except EnvironmentFailure:
                 local.engine.close()
                 raise
-        return _Opened(
+        return OpenedStore(
             config,
             local.engine,
             accepted.identity_from(local.marker),
@@ -283,37 +303,42 @@ class StoreOpener:
                 local = self._logged.replace_empty(factory, settings, local, fetch)
         return local, taken_over
 
-    def _task_store(self, store: _Opened, consumer_of: Callable[[str], SystemConsumer]) -> TaskStore:
-        config, factory = store.config, self._engines[store.config.name]
-        settings = EngineSettings(config.name, config.properties, self._task.tasks_in_container)
-        key_serde, msg_serde = entry_serdes(config, factory, settings, self._serdes)
-        if changes_in_place(factory) and not self._config.task.errors.policies[Stage.PROCESS].only_fails:
-            # What a failed message changed is undone by putting back what was there, which must then be unchanged.
-            config = replace(config, object_cache_mode="copy")
-        end = None if store.ssp is None else ChangelogEnd(config.name, store.ssp, store.bound, consumer_of)
-        origin = None if store.ssp is None else ChangelogOrigin(store.ssp, self._admin_of, consumer_of, self._clock)
-        stack = build_stack(config, store.engine, key_serde, msg_serde, store.max_record_bytes, self._clock, origin)
-        offset = max(store.bound, store.start) - 1
-        view = view_of(factory, settings)
+    def _task_store(self, store: OpenedStore, consumer_of: Callable[[str], SystemConsumer]) -> TaskStore:
+        """From the settings to the stack, and around it to the store."""
+        job, config = self._job, store.config
+        factory, settings = self._engine_of(config)
+        directory = self._logged.directory(config.name)
         return TaskStore(
-            stack,
-            store.engine,
-            store.identity,
-            store.ssp,
-            offset,
-            self._clock,
-            config.local_files,
-            view=view,
-            filling=store.filling,
-            backup=self._backups.maker(config, store.engine, factory, settings, self._logged.directory(config.name)),
-            end=end,
-            own=None if store.known_end is None else store.known_end - 1,
-            directory=self._logged.directory(config.name) if factory.persistent else None,
+            store,
+            build_stack(
+                self._copying(config, factory),
+                store.engine,
+                *entry_serdes(config, factory, settings, job.serdes),
+                store.max_record_bytes,
+                job.clock,
+                None
+                if store.changelog is None
+                else ChangelogOrigin(store.changelog, job.admin_of, consumer_of, job.clock),
+            ),
+            job.clock,
+            view=(lambda entries: factory.view(entries, settings)) if factory.has_view else None,
+            end=None
+            if store.changelog is None
+            else ChangelogEnd(config.name, store.changelog, store.bound, consumer_of),
+            backup=self._backups.maker(config, store.engine, factory, settings, directory),
+            directory=directory if factory.persistent else None,
         )
 
+    def _copying(self, config: StoreConfig, factory: StorageEngineFactory) -> StoreConfig:
+        """With a cache of copies where a view changes its values in place and failed messages are undone: to undo one puts
+        back what was there, which must then be unchanged."""
+        if self._job.undoes_messages and factory.changes_in_place:
+            return replace(config, object_cache_mode="copy")
+        return config
 
-def _result(store: _Opened, read: Restored) -> RestoreResult:
-    found = None if store.ssp is None else read.get(store.ssp)
+
+def _result(store: OpenedStore, read: Restored) -> RestoreResult:
+    found = None if store.changelog is None else read.get(store.changelog)
     records, seconds, size = found or (0, 0.0, 0)
     if store.snapshot:
         source = "snapshot + changelog" if records else "snapshot"

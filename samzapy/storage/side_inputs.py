@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamDescription, SystemAdmin
@@ -23,15 +23,6 @@ class SourceSpan:
 
 
 @dataclass(frozen=True)
-class SourceTask:
-    """The task whose store it is: its name, its partitions, and where it starts in each."""
-
-    name: str
-    ssps: frozenset[SystemStreamPartition] = frozenset()
-    starts: Mapping[SystemStreamPartition, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class StoreFilling:
     """What is left to do to a store that is filled from streams. `spans`: what to read before the task starts;
     `as_of_ms`: no record after their starts is older; `followed`: the streams are read on while the task runs, and the
@@ -42,7 +33,7 @@ class StoreFilling:
     followed: bool
 
 
-class SourcePlan:
+class SideInputPlan:
     """The partitions that fill one task's part of a store, as they are now.
 
     Raises UnknownStream or UnknownPartition for what does not exist, EnvironmentFailure if no partition of a stream
@@ -50,36 +41,43 @@ class SourcePlan:
     """
 
     def __init__(
-        self, store: str, source: StoreSource, task: SourceTask, admin_of: Callable[[str], SystemAdmin]
+        self,
+        store: str,
+        source: StoreSource,
+        task: str,
+        ssps: frozenset[SystemStreamPartition],
+        starts: Mapping[SystemStreamPartition, int],
+        admin_of: Callable[[str], SystemAdmin],
     ) -> None:
+        """`ssps`: the partitions of the task, `starts`: the offset that it starts at in each."""
         self._source = source
         self._topics: dict[str, StreamDescription] = {}
         for stream in sorted(source.all_streams):
-            found = admin_of(stream.system).describe(stream.stream)
-            if found is None:
+            topic = admin_of(stream.system).describe(stream.stream)
+            if topic is None:
                 raise UnknownStream(stream.system, stream.stream)
-            self._topics[str(stream)] = found
-        ssps = self._partitions(store, task)
+            self._topics[str(stream)] = topic
+        found = self._partitions(store, task, ssps)
         self._logs: dict[SystemStreamPartition, OffsetRange] = {}
-        for system in sorted({ssp.system for ssp in ssps}):
-            self._logs.update(admin_of(system).offsets(ssp for ssp in ssps if ssp.system == system))
-        self._bounds = {ssp: task.starts[ssp] if source.replayed else log.upcoming for ssp, log in self._logs.items()}
+        for system in sorted({ssp.system for ssp in found}):
+            self._logs.update(admin_of(system).offsets(ssp for ssp in found if ssp.system == system))
+        self._bounds = {ssp: starts[ssp] if source.replayed else log.upcoming for ssp, log in self._logs.items()}
 
-    def _partitions(self, store: str, task: SourceTask) -> list[SystemStreamPartition]:
+    def _partitions(self, store: str, task: str, ssps: frozenset[SystemStreamPartition]) -> list[SystemStreamPartition]:
         for ssp in self._source.partitions:
             count = self._topics[str(ssp.system_stream)].partitions
             if ssp.partition >= count:
                 raise UnknownPartition(ssp.system, ssp.stream, ssp.partition, count)
         if self._source.replayed:
-            return sorted(ssp for ssp in task.ssps if ssp.system_stream in self._source.streams)
+            return sorted(ssp for ssp in ssps if ssp.system_stream in self._source.streams)
         found = set(self._source.partitions)
-        numbers = {ssp.partition for ssp in task.ssps}
+        numbers = {ssp.partition for ssp in ssps}
         for stream in self._source.streams:
             count = self._topics[str(stream)].partitions
             own = {SystemStreamPartition(*stream, number) for number in numbers if number < count}
             if not own:
                 raise EnvironmentFailure(
-                    f"stores.{store}.side.inputs: {stream} has partitions 0 to {count - 1}, {task.name} reads "
+                    f"stores.{store}.side.inputs: {stream} has partitions 0 to {count - 1}, {task} reads "
                     f"{', '.join(map(str, sorted(numbers)))} of its inputs; {stream}#[0-{count - 1}] gives all to every task"
                 )
             found |= own

@@ -7,41 +7,27 @@ task's (`Partition_0.standby-1`), and is put in its place when the task starts o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
-from samzapy.api.engine import StorageEngineFactory
-from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import RecordBatch, SystemAdmin
-from samzapy.clock import Clock
-from samzapy.config.job import JobConfig
+from samzapy.api.system import RecordBatch
 from samzapy.storage.local.directory import standby_name
-from samzapy.storage.opening import StoreOpener, TaskSettings
+from samzapy.storage.opening import JobStores, StoreOpener, TaskSettings
 
 
 class StandbyStores:
     """The copies that one standby container keeps of one task's stores. One thread."""
 
-    def __init__(
-        self,
-        config: JobConfig,
-        task: TaskSettings,
-        replica: int,
-        *,
-        admin_of: Callable[[str], SystemAdmin],
-        engines: Mapping[str, StorageEngineFactory],
-        serdes: Mapping[str, Serde],
-        clock: Clock,
-    ) -> None:
+    def __init__(self, job: JobStores, task: TaskSettings, replica: int) -> None:
         """Opens them. Raises StoreLocked while an earlier attempt still has them, EnvironmentFailure."""
         kept = {
             name: store
-            for name, store in config.stores.items()
-            if store.changelog is not None and engines[name].persistent
+            for name, store in job.configs.items()
+            if store.changelog is not None and job.engines[name].persistent
         }
         own = replace(task, name=standby_name(task.name, replica))
-        self._opener = StoreOpener(replace(config, stores=kept), own, admin_of, engines, serdes, clock)
+        self._opener = StoreOpener(replace(job, configs=kept), own)
         self._opener.begin()
         self._following = {store.ssp: store for store in self._opener.following()}
         for store in self._following.values():

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from functools import partial
@@ -18,7 +18,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemAdmin, SystemConsumer
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
-from samzapy.storage.changelog.reading import Tail, with_records
+from samzapy.storage.changelog.reading import first_records
 from samzapy.storage.changelog.restore import (
     ProgressCallback,
     RestoreRead,
@@ -28,38 +28,11 @@ from samzapy.storage.changelog.restore import (
     run_restores,
 )
 from samzapy.storage.changelog.topic import Changelogs
-from samzapy.storage.opening import Restored, StoreOpener, TaskSettings
+from samzapy.storage.opening import StoreOpener, TaskSettings, job_stores
 from samzapy.storage.task_stores import TaskStores
 
 #: A store that is opened waits for the disk a dozen times.
 _MOST_OPENED_AT_ONCE = 8
-
-
-class OpeningStores:
-    """One task's stores between the opening of their files and the end of their restore."""
-
-    def __init__(self, opener: StoreOpener) -> None:
-        self._opener = opener
-
-    def doubtful(self) -> list[Tail]:
-        """Tails of changelogs that decide whether a store is too old: see `settle`."""
-        return self._opener.doubtful()
-
-    def settle(self, changed: Collection[SystemStreamPartition]) -> None:
-        """Before `behind`: set aside the stores that are too old, since there are records in the tails `changed`."""
-        self._opener.settle(changed)
-
-    def behind(self) -> list[StoreRestore]:
-        """What has to be read from changelogs, up to the ends they had at the opening."""
-        return self._opener.behind()
-
-    def finish(self, read: Restored, consumer_of: Callable[[str], SystemConsumer]) -> TaskStores:
-        """The stores, now that everything `behind` was read. They keep `consumer_of`, to find what cannot be read."""
-        return TaskStores(*self._opener.finish(read, consumer_of))
-
-    def abandon(self) -> None:
-        """Close what is open, when the task will not be started; nothing happens after `finish` has returned."""
-        self._opener.abandon()
 
 
 def begin_task_stores(
@@ -71,7 +44,7 @@ def begin_task_stores(
     admin_of: Callable[[str], SystemAdmin],
     clock: Clock,
     lock_wait_s: float = 10.0,
-) -> OpeningStores:
+) -> StoreOpener:
     """As `begin_all_stores`, of one task."""
     (opening,) = begin_all_stores(
         config, [task], serdes=serdes, engines=engines, admin_of=admin_of, clock=clock, lock_wait_s=lock_wait_s
@@ -88,7 +61,7 @@ def begin_all_stores(
     admin_of: Callable[[str], SystemAdmin],
     clock: Clock,
     lock_wait_s: float = 10.0,
-) -> list[OpeningStores]:
+) -> list[StoreOpener]:
     """Open the stores of a container's tasks, to be restored. Stores without a changelog start empty.
 
     The changelogs exist (`ensure_changelog`) and no predecessor of the tasks writes to them any more: their ends, taken
@@ -97,7 +70,8 @@ def begin_all_stores(
     changelog is missing or not compacted.
     """
     changelogs = Changelogs(admin_of, [task.changelog_partition for task in tasks])
-    openers = [StoreOpener(config, task, admin_of, engines, serdes, clock, lock_wait_s, changelogs) for task in tasks]
+    job = job_stores(config, serdes=serdes, engines=engines, admin_of=admin_of, clock=clock, lock_wait_s=lock_wait_s)
+    openers = [StoreOpener(job, task, changelogs) for task in tasks]
     with ExitStack() as failing:
         for opener in openers:
             failing.callback(opener.abandon)
@@ -109,7 +83,7 @@ def begin_all_stores(
             for opener in openers:
                 opener.begin(provisional=True)
         failing.pop_all()
-    return [OpeningStores(opener) for opener in openers]
+    return openers
 
 
 def _may_open_at_once(config: JobConfig, engines: Mapping[str, StorageEngineFactory]) -> bool:
@@ -118,7 +92,7 @@ def _may_open_at_once(config: JobConfig, engines: Mapping[str, StorageEngineFact
 
 
 def restore_together(
-    openings: Sequence[OpeningStores],
+    openings: Sequence[StoreOpener],
     consumer_of: Callable[[str], SystemConsumer],
     clock: Clock,
     on_progress: ProgressCallback | None = None,
@@ -143,13 +117,13 @@ def restore_together(
     return restored
 
 
-def _settle(openings: Sequence[OpeningStores], consumer_of: Callable[[str], SystemConsumer], clock: Clock) -> None:
+def _settle(openings: Sequence[StoreOpener], consumer_of: Callable[[str], SystemConsumer], clock: Clock) -> None:
     """Look into the tails that decide whether stores are too old, all those of a system with one consumer."""
     tails = [tail for opening in openings for tail in opening.doubtful()]
     changed: set[SystemStreamPartition] = set()
     for system in dict.fromkeys(tail.ssp.system for tail in tails):
         with closing(consumer_of(system)) as consumer:
-            changed |= with_records([tail for tail in tails if tail.ssp.system == system], consumer, clock)
+            changed |= first_records([tail for tail in tails if tail.ssp.system == system], consumer, clock).keys()
     for opening in openings:
         opening.settle(changed)
 

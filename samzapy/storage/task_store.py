@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from samzapy.api.engine import Changes, StorageEngine
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.clock import Clock
+from samzapy.config.stores import StoreConfig
 from samzapy.config.stores.changelogs import access_log_stream
 from samzapy.config.stores.store import LocalFiles
 from samzapy.errors import StoreError
@@ -77,8 +79,44 @@ class Flushing:
 _MARKER_S = 600.0
 
 
+@dataclass(frozen=True)
+class OpenedStore:
+    """A store between the opening of its engine and the end of its restore.
+
+    `changelog`: the partition that the engine is restored from, from offset `start` to `bound`. `known_end`: from there on
+    no record of it is the task's own, None if that is not known. `kept`: the engine has files of an earlier attempt, of a
+    `snapshot` or of a standby (`taken_over`); `reason`: why earlier files were set aside. `doubt`: why the files must not be
+    used if any record follows them. `filling`: the streams that fill the store.
+    """
+
+    config: StoreConfig
+    engine: StorageEngine
+    identity: StoreIdentity
+    changelog: SystemStreamPartition | None = None
+    start: int = 0
+    bound: int = 0
+    known_end: int | None = None
+    kept: bool = False
+    snapshot: bool = False
+    taken_over: bool = False
+    reason: str = ""
+    doubt: str | None = None
+    max_record_bytes: int | None = None
+    filling: StoreFilling | None = None
+
+    @property
+    def first(self) -> int:
+        """The offset at which the restore begins to read: a store that is further checks the records before, too."""
+        return self.start if self.known_end is None else min(self.start, self.known_end)
+
+    @property
+    def offset(self) -> int:
+        """The changelog offset up to which the restored engine is complete, -1 for none."""
+        return max(self.bound, self.start) - 1
+
+
 class TaskStore:
-    """Brings a store's changes to its changelog and then to its engine, when it is told to."""
+    """Brings a store's changes to its changelog, then to its engine. The commit decides when."""
 
     __slots__ = (
         "_clock",
@@ -98,41 +136,32 @@ class TaskStore:
         "view",
     )
 
-    def __init__(  # noqa: PLR0913  # a store has its parts
+    def __init__(
         self,
+        opened: OpenedStore,
         stack: StoreStack,
-        engine: StorageEngine,
-        identity: StoreIdentity,
-        changelog: SystemStreamPartition | None,
-        offset: int,
         clock: Clock,
-        files: LocalFiles,
         *,
         view: View | None = None,
-        filling: StoreFilling | None = None,
-        backup: StoreBackup | None = None,
         end: ChangelogEnd | None = None,
-        own: int | None = None,
+        backup: StoreBackup | None = None,
         directory: Path | None = None,
     ) -> None:
-        """`offset`: the changelog offset up to which the engine is complete, -1 for none. `files`: when it is flushed.
-        `view`: what the task gets over the key-value store, None for that itself. `filling`: the streams it is filled
-        from, `backup`: what makes snapshots of it, None for none. `end`: sees that nobody else writes to its changelog, `own`: the
-        offset of the last record that the task has written there, None if that is not known.
-        `directory`: where its files are, None for none."""
-        self._flushing = Flushing(engine, files, clock)
+        """`view` makes what the task sees of the key-value store, None for that itself. `end` checks that nobody else
+        writes to the changelog, `backup` makes snapshots, `directory` has the files."""
+        self.stack = stack
         self.view = view
-        self.filling = filling
-        self.backup = backup
         self.end = end
-        self._own = offset if own is None else own
+        self.backup = backup
+        self.engine = opened.engine
+        self.identity = opened.identity
+        self.changelog = opened.changelog
+        self.filling = opened.filling
+        self.offset = opened.offset
+        self._own = opened.offset if opened.known_end is None else opened.known_end - 1
         self._directory = directory
         self._distrusted = False
-        self.stack = stack
-        self.engine = engine
-        self.identity = identity
-        self.changelog = changelog
-        self.offset = offset
+        self._flushing = Flushing(opened.engine, opened.config.local_files, clock)
         self._clock = clock
         self._marked_s = clock.monotonic()
 
@@ -144,7 +173,7 @@ class TaskStore:
     @property
     def has_records(self) -> bool:
         """Whether a commit has anything to send for this store."""
-        return bool(self.stack.uncommitted.changes) or self.stack.access_log is not None
+        return bool(self.stack.uncommitted.changes) or self.stack.store.logs_calls
 
     def send_changes(self, producer: SystemProducer) -> None:
         """Queue one changelog record per changed key, and the access log's records."""
@@ -152,14 +181,13 @@ class TaskStore:
         if changelog is None:
             return
         changes = self.stack.uncommitted.changes
-        if changes and self.stack.sweep is not None:
+        if changes and self.identity.stamped:
             producer.send(_timed_records(changelog, changes))
         elif changes:
             producer.send_changes(changelog.stream, changelog.partition, changes.items())
-        if self.stack.access_log is not None:
+        if calls := self.stack.store.take_calls():
             stream = access_log_stream(changelog.system_stream).stream
-            if calls := self.stack.access_log.take():
-                producer.send([OutgoingRecord(stream, key, value, changelog.partition) for key, value in calls])
+            producer.send([OutgoingRecord(stream, key, value, changelog.partition) for key, value in calls])
 
     def acknowledged_offset(self, producer: SystemProducer) -> int:
         """The changelog offset of this commit: the last acknowledged record's, or the one before if nothing changed."""
@@ -215,10 +243,8 @@ class TaskStore:
 
     def _with_expired(self, changes: Changes) -> Changes:
         """The changes, and the removal of some entries that have expired: no record says that, each side can tell."""
-        sweep = self.stack.sweep
-        if sweep is None:
-            return changes
-        return {**sweep.next_expired(len(changes)), **changes}
+        expired = self.stack.store.sweep(len(changes))
+        return {**expired, **changes} if expired else changes
 
     def flush_if_due(self) -> None:
         """Flush what is so much or so old that it would take long to read it again after a kill."""

@@ -14,7 +14,7 @@ from samzapy.storage.changelog.end import ChangelogEnd
 from samzapy.storage.changelog.restore import (
     RestoreResult,
 )
-from samzapy.storage.kv.read_only import ReadOnlyStore
+from samzapy.storage.kv.forwarding import ReadOnlyStore
 from samzapy.storage.task_store import TaskStore
 
 

@@ -57,6 +57,10 @@ class SystemClients:
             found.update(self.admin(system).offsets(wanted))
         return found
 
+    def max_record_bytes(self, system: str) -> int | None:
+        """The largest record that the system's producer sends, in bytes; None if it sets no limit."""
+        return self._factory(system).max_record_bytes(self._settings[system])
+
     def stream_id(self, stream: SystemStream) -> str:
         """The id that tells a stream from others that had or will have its name; asked once. Raises UnknownStream."""
         found = self._stream_ids.get(stream)

@@ -27,7 +27,7 @@ _OWNERS = (
         "samzapy/container/supervision/job_ownership.py",
         'return asked is not None and asked.get("run") == self._run_id',
         "return asked is not None",
-        ("tests/unit/runner/test_drain_request.py",),
+        ("tests/unit/admin/test_drain_request.py",),
     ),
     Mutant(
         "samzapy/system/kafka/producer.py",
@@ -425,8 +425,8 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "samzapy/storage/changelog/end.py",
-        "        first = first_record(self.ssp, self._own, until, self._consumer_of)\n",
-        "        first = first_record(self.ssp, self.end, until, self._consumer_of)\n",
+        "tail = Tail(self.ssp, self._own, until)\n",
+        "tail = Tail(self.ssp, self.end, until)\n",
         (_END,),
     ),
     Mutant(

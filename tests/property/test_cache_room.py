@@ -52,7 +52,7 @@ def cache_of(size, batch, room):
     config = StoreConfig("s", "inmemory", "string", "json", object_cache_size=size, write_batch_size=batch)
     engine = InMemoryStorageEngineFactory().open(None, EngineSettings("s"))
     stack = build_stack(config, engine, StringSerde(), JsonSerde())
-    cache = StepCountedCache(stack.objects._codec, stack.uncommitted, size, batch)
+    cache = StepCountedCache(stack.store._codec, stack.uncommitted, size, batch)
     cache._room = room
     return cache
 

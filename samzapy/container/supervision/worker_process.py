@@ -8,36 +8,31 @@ from __future__ import annotations
 
 import gc
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import psutil
 
+from samzapy.api.engine import StorageEngineFactory
 from samzapy.config.job import JobConfig
-from samzapy.config.reading.classes import BYTE_ENGINES, ENGINES, SYSTEMS
-from samzapy.config.stores import StoreConfig
 from samzapy.errors import TooFewFiles
 from samzapy.job.model import ContainerModel
+from samzapy.system.factories import load_factory
 
-#: What an empty RocksDB has open (lock, log, manifest, folders), with one table, and one that is being written.
-STORE_FILES = 8
-#: Pipes and sockets of the admin, the consumer and the producer of a system, on a Kafka of one broker.
-KAFKA_FILES = 18
-#: Those of a task's transactional producer.
-TRANSACTION_FILES = 8
 #: More than this a process is not given, however much the system would grant: some programs walk through all of them.
 MOST = 1_048_576
 
 
-def provide_descriptors(config: JobConfig, model: ContainerModel) -> None:
+def provide_descriptors(config: JobConfig, model: ContainerModel, engines: Mapping[str, StorageEngineFactory]) -> None:
     """Raise the process's limit of open files as far as it may, and see that it is enough for the container's start.
 
     The estimate is a floor: a store with many tables needs more. Raises TooFewFiles.
     """
     limit = _raised()
     opened = psutil.Process().num_fds()
-    stores = len(model.tasks) * sum(map(_is_rocksdb, config.stores.values()))
-    files, clients = stores * STORE_FILES, _clients(config, len(model.tasks))
+    opening = [engine.open_files for engine in engines.values() if engine.open_files]
+    stores, files = len(model.tasks) * len(opening), len(model.tasks) * sum(opening)
+    clients = _clients(config, len(model.tasks))
     if limit is not None and opened + files + clients > limit:
         raise TooFewFiles(
             f"container {model.id}: expected a limit of at least {opened + files + clients:,} open files, got {limit:,}: "
@@ -59,19 +54,12 @@ def _raised() -> int | None:
     return None if soft == resource.RLIM_INFINITY else soft
 
 
-def _is_rocksdb(store: StoreConfig) -> bool:
-    rocksdb = BYTE_ENGINES.short["rocksdb"]
-    views = set(ENGINES.short.values()) - set(BYTE_ENGINES.short.values())
-    return store.factory == rocksdb or (store.factory in views and store.base == rocksdb)
-
-
 def _clients(config: JobConfig, tasks: int) -> int:
-    kafka = {name for name, settings in config.systems.items() if settings.factory == SYSTEMS.short["kafka"]}
-    used = {stream.system for stream in config.task.inputs} & kafka
-    found = KAFKA_FILES * len(used)
+    used = {stream.system for stream in config.task.inputs}
+    found = sum(load_factory(config.systems[system]).open_files for system in used)
     checkpoint = config.task.checkpoint
-    if config.task.guarantee.transactional and checkpoint is not None and checkpoint.system in kafka:
-        found += TRANSACTION_FILES * tasks
+    if config.task.guarantee.transactional and checkpoint is not None and checkpoint.system is not None:
+        found += load_factory(config.systems[checkpoint.system]).transactional_open_files * tasks
     return found
 
 

@@ -12,20 +12,30 @@ before somebody's open transaction, another writer is at work: its records would
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, SystemConsumer
+from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import ForeignRecords, StoreError
-from samzapy.storage.changelog.reading import first_record
+from samzapy.storage.changelog.reading import Tail, first_records
+
+#: Seconds without progress after which an open transaction counts as a record of its writer.
+STALL_S = 5.0
 
 
 class ChangelogEnd:
     """Where the own records of one changelog partition end. One thread."""
 
-    __slots__ = ("_consumer_of", "_own", "_sent", "_store", "end", "ssp")
+    __slots__ = ("_clock", "_consumer_of", "_own", "_sent", "_store", "end", "ssp")
 
     def __init__(
-        self, store: str, ssp: SystemStreamPartition, end: int, consumer_of: Callable[[str], SystemConsumer]
+        self,
+        store: str,
+        ssp: SystemStreamPartition,
+        end: int,
+        consumer_of: Callable[[str], SystemConsumer],
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """`end`: the partition's end at the start; everything before it was looked at."""
         self.ssp = ssp
@@ -34,6 +44,7 @@ class ChangelogEnd:
         self._own = end
         self._store = store
         self._consumer_of = consumer_of
+        self._clock = clock
         self._sent: int | None = None
 
     def check(self, log: OffsetRange) -> None:
@@ -63,11 +74,12 @@ class ChangelogEnd:
     def _look(self, until: int) -> None:
         """Read what lies between the own records and `until`; only control records may. What stands in the place of the
         expected one is looked at, too."""
-        first = first_record(self.ssp, self._own, until, self._consumer_of)
-        if first is None:
-            self.end = self._own = until
-            return
-        raise foreign_records(self._store, self.ssp, self._own, first)
+        with closing(self._consumer_of(self.ssp.system)) as consumer:
+            tail = Tail(self.ssp, self._own, until)
+            found = first_records([tail], consumer, self._clock, STALL_S, open_counts=True)
+        if found:
+            raise foreign_records(self._store, self.ssp, self._own, found[self.ssp])
+        self.end = self._own = until
 
 
 def foreign_records(store: str, ssp: SystemStreamPartition, end: int, first: int) -> ForeignRecords:

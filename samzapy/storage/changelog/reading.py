@@ -1,7 +1,7 @@
 """Reads a changelog beside a restore.
 
 1. `scan` reads a partition from its beginning to an end that was taken before.
-2. `with_records` tells in which tails of partitions there is anything but control records.
+2. `first_records` finds the first record in the tails of partitions, where there is one.
 3. `ChangelogOrigin` finds the record of an entry that a store cannot read.
 """
 
@@ -75,24 +75,28 @@ class Tail(NamedTuple):
     bound: int
 
 
-def with_records(
-    tails: Iterable[Tail], consumer: SystemConsumer, clock: Clock, stall_s: float = 60.0
-) -> set[SystemStreamPartition]:
-    """The partitions of one system in whose tails there is a committed record, read with a consumer that was not started.
+def first_records(
+    tails: Iterable[Tail], consumer: SystemConsumer, clock: Clock, stall_s: float = 60.0, *, open_counts: bool = False
+) -> dict[SystemStreamPartition, int]:
+    """The offset of the first committed record of each tail that has one. The partitions are of one system, and the
+    consumer was not started.
 
-    Of a partition no more is read than its first records. Raises RestoreError when nothing moved for `stall_s` seconds.
+    With transactions the last thing in a partition is a commit's control record, so an offset alone says nothing. The
+    reading stands still before a transaction that is open. After `stall_s` seconds without progress it counts as a record
+    if `open_counts`; else that is a RestoreError.
     """
     left = {tail.ssp: tail for tail in tails}
+    consumer.coarse = True
     for tail in left.values():
         consumer.register(tail.ssp, tail.start)
     consumer.start()
-    found: set[SystemStreamPartition] = set()
+    found: dict[SystemStreamPartition, int] = {}
     positions = {ssp: tail.start for ssp, tail in left.items()}
     moved = clock.monotonic()
     while left:
         for batch in consumer.poll(_POLL_S, _FEW_RECORDS):
             if batch.ssp in left and batch.offsets[0] < left[batch.ssp].bound:
-                found.add(batch.ssp)
+                found.setdefault(batch.ssp, batch.offsets[0])
         before, positions = positions, {ssp: consumer.position(ssp) for ssp in left}
         done = [ssp for ssp, tail in left.items() if ssp in found or positions[ssp] >= tail.bound]
         consumer.pause(done)
@@ -102,31 +106,11 @@ def with_records(
         if positions != before:
             moved = now
         elif left and now - moved > stall_s:
+            if open_counts:
+                return found | {ssp: positions[ssp] for ssp in left}
             where = ", ".join(f"{ssp} at {positions[ssp]} of {tail.bound}" for ssp, tail in left.items())
             raise RestoreError(f"looking for records in changelogs made no progress for {stall_s:g} s: {where}")
     return found
-
-
-_LOOK_S, _LOOKS = 0.1, 50
-_LOOK_RECORDS = 100
-
-
-def first_record(
-    ssp: SystemStreamPartition, start: int, until: int, consumer_of: Callable[[str], SystemConsumer]
-) -> int | None:
-    """The offset of the first committed record at or after `start` and before `until`, or of the open transaction that
-    keeps it from being told; None if there is neither."""
-    with closing(consumer_of(ssp.system)) as consumer:
-        consumer.coarse = True
-        consumer.register(ssp, start)
-        consumer.start()
-        for _ in range(_LOOKS):
-            if consumer.position(ssp) >= until:
-                return None
-            for batch in consumer.poll(_LOOK_S, _LOOK_RECORDS):
-                return batch.offsets[0] if batch.offsets[0] < until else None
-        position = consumer.position(ssp)
-        return position if position < until else None
 
 
 _LOG = logging.getLogger(__name__)

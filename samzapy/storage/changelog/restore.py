@@ -109,7 +109,7 @@ class StoreRestore:
         self._identity = identity
         self._chunk_bytes = chunk_bytes
         self._memory_bytes = chunk_bytes
-        self._gathered = LastValues(chunk_bytes)
+        self._gathered = RestoreBuffer(chunk_bytes)
         self._load: Load | None = None
         self._last = (start - 1, 0)
         self._known_end = known_end
@@ -117,7 +117,7 @@ class StoreRestore:
     def share(self, stores: int) -> None:
         """Gather only so much that `stores` of them together stay within one store's chunk. Before the first `add`."""
         self._memory_bytes = self._chunk_bytes // stores
-        self._gathered = LastValues(self._memory_bytes)
+        self._gathered = RestoreBuffer(self._memory_bytes)
 
     def begin(self) -> None:
         """Before the first `add` of a restore to the bound: if much is to be read, the engine may gather it itself."""
@@ -265,7 +265,7 @@ _ENTRY_BYTES = 140
 _ROOM = 0.75
 
 
-class LastValues:
+class RestoreBuffer:
     """The last value of each key, None for a deletion, as many as fit in `max_bytes` of memory.
 
     What arrives is counted as if every key were new. Only when that reaches the limit is counted what is there, so a

@@ -1,4 +1,4 @@
-"""`accesslog.*`: what a task does to a store, call by call, for a stream beside the changelog.
+"""`accesslog.*`: records some of a task's calls to a store, for a stream beside the changelog.
 
 key    the time of the call, 8 bytes of milliseconds since 1970, big-endian
 value  {"op": "get", "ns": 1200, "keys": ["user-1"]}
@@ -15,9 +15,10 @@ from random import Random
 from time import perf_counter_ns
 from typing import Any, TypeVar
 
-from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
+from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot
 from samzapy.clock import Clock
 from samzapy.storage.kv.codec import EntryCodec, entry_list, key_list
+from samzapy.storage.kv.forwarding import ForwardingStore, StoreLayer
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -28,7 +29,7 @@ _MOST_HELD = 100_000
 
 
 class AccessLog:
-    """The calls that were chosen, until a commit takes them. `lost`: chosen ones there was no room for."""
+    """The chosen calls, until a commit takes them. `lost` counts chosen calls that found no room."""
 
     __slots__ = ("_clock", "_held", "_percent", "_random", "lost")
 
@@ -41,7 +42,7 @@ class AccessLog:
         self.lost = 0
 
     def chooses(self) -> bool:
-        """Whether this call is to be told."""
+        """Whether this call goes into the log."""
         return self._random() * 100 < self._percent
 
     def add(self, operation: str, nanoseconds: int, keys: list[bytes]) -> None:
@@ -70,69 +71,59 @@ def _message(operation: str, nanoseconds: int, keys: list[bytes]) -> bytes:
     return json.dumps({"op": operation, "ns": nanoseconds, "keys": texts}, ensure_ascii=False).encode()
 
 
-class AccessLoggedStore(KeyValueStore[K, V]):
-    """A store that tells some of its calls. `all` and `prefix` are not told, as in Samza."""
+class AccessLoggedStore(ForwardingStore[K, V]):
+    """Logs some of the calls. `all` and `prefix` are not logged, as in Samza."""
 
-    __slots__ = ("_codec", "_inner", "_log")
+    __slots__ = ("_codec", "_log")
 
-    def __init__(self, inner: KeyValueStore[K, V], codec: EntryCodec, log: AccessLog) -> None:
-        self._inner = inner
+    def __init__(self, inner: StoreLayer[K, V], codec: EntryCodec, log: AccessLog) -> None:
+        super().__init__(inner)
         self._codec = codec
         self._log = log
 
     def get(self, key: K) -> V | None:
-        """As the store below."""
-        return self._told("get", self._inner.get, key, [key])
+        return self._logged("get", self._inner.get, key, [key])
 
     def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
-        """As the store below."""
         wanted = key_list(self._codec.store, keys)
-        return self._told("get", self._inner.get_all, wanted, wanted)
+        return self._logged("get", self._inner.get_all, wanted, wanted)
 
     def put(self, key: K, value: V) -> None:
-        """As the store below."""
-        self._told("put", lambda entry: self._inner.put(*entry), (key, value), [key])
+        self._logged("put", lambda entry: self._inner.put(*entry), (key, value), [key])
 
     def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
-        """As the store below."""
         pairs = entry_list(self._codec.store, entries)
-        self._told("put", self._inner.put_all, pairs, [key for key, _ in pairs])
+        self._logged("put", self._inner.put_all, pairs, [key for key, _ in pairs])
 
     def delete(self, key: K) -> None:
-        """As the store below."""
-        self._told("delete", self._inner.delete, key, [key])
+        self._logged("delete", self._inner.delete, key, [key])
 
     def delete_all(self, keys: Iterable[K]) -> None:
-        """As the store below."""
         unwanted = key_list(self._codec.store, keys)
-        self._told("delete", self._inner.delete_all, unwanted, unwanted)
+        self._logged("delete", self._inner.delete_all, unwanted, unwanted)
 
     def range(self, from_key: K, to_key: K) -> KeyValueIterator[K, V]:
-        """As the store below."""
-        return self._told("range", lambda bounds: self._inner.range(*bounds), (from_key, to_key), [from_key, to_key])
-
-    def prefix(self, prefix: K) -> KeyValueIterator[K, V]:
-        """As the store below."""
-        return self._inner.prefix(prefix)
-
-    def all(self) -> KeyValueIterator[K, V]:
-        """As the store below."""
-        return self._inner.all()
+        return self._logged("range", lambda bounds: self._inner.range(*bounds), (from_key, to_key), [from_key, to_key])
 
     def snapshot(self, from_key: K, to_key: K) -> KeyValueSnapshot[K, V]:
-        """As the store below."""
         bounds = (from_key, to_key)
-        return self._told("snapshot", lambda both: self._inner.snapshot(*both), bounds, [from_key, to_key])
+        return self._logged("snapshot", lambda both: self._inner.snapshot(*both), bounds, [from_key, to_key])
 
-    def flush(self) -> None:
-        """As the store below."""
-        self._inner.flush()
+    def discard(self) -> None:
+        self._log.forget()
+        self._inner.discard()
 
-    def close(self) -> None:
-        """As the store below."""
-        self._inner.close()
+    def metrics(self) -> dict[str, float]:
+        return {**self._inner.metrics(), **self._log.metrics()}
 
-    def _told(self, operation: str, call: Callable[[Any], R], argument: Any, keys: list[K]) -> R:
+    @property
+    def logs_calls(self) -> bool:
+        return True
+
+    def take_calls(self) -> list[tuple[bytes, bytes]]:
+        return self._log.take()
+
+    def _logged(self, operation: str, call: Callable[[Any], R], argument: Any, keys: list[K]) -> R:
         if not self._log.chooses():
             return call(argument)
         began = perf_counter_ns()

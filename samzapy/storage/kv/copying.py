@@ -1,13 +1,14 @@
-"""`object.cache.mode=copy`: every value handed out is the caller's own."""
+"""`object.cache.mode=copy`: every caller gets a value of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
+from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot
 from samzapy.api.serde import Serde
 from samzapy.storage.kv.codec import EntryCodec, entry_list
+from samzapy.storage.kv.forwarding import ForwardingStore, StoreLayer
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -28,7 +29,7 @@ class SerializedValues(Serde):
         return data
 
 
-class CopyingStore(KeyValueStore[K, V]):
+class CopyingStore(ForwardingStore[K, V]):
     """Values as objects over a store that holds them as bytes.
 
     A `put` serializes at once, so it also finds a value that does not serialize; a `get` deserializes each time.
@@ -36,10 +37,10 @@ class CopyingStore(KeyValueStore[K, V]):
     restored store would give.
     """
 
-    __slots__ = ("_codec", "_inner")
+    __slots__ = ("_codec",)
 
-    def __init__(self, inner: KeyValueStore[K, bytes], codec: EntryCodec) -> None:
-        self._inner = inner
+    def __init__(self, inner: StoreLayer[K, bytes], codec: EntryCodec) -> None:
+        super().__init__(inner)
         self._codec = codec
 
     def get(self, key: K) -> V | None:
@@ -63,14 +64,6 @@ class CopyingStore(KeyValueStore[K, V]):
         encode = self._codec.encode_value
         self._inner.put_all([(key, encode(key, value)) for key, value in pairs])
 
-    def delete(self, key: K) -> None:
-        """Remove `key`."""
-        self._inner.delete(key)
-
-    def delete_all(self, keys: Iterable[K]) -> None:
-        """Remove many, or none if one of them is refused."""
-        self._inner.delete_all(keys)
-
     def range(self, from_key: K, to_key: K) -> KeyValueIterator[K, V]:
         """Entries with from_key <= key < to_key."""
         return _DecodingIterator(self._inner.range(from_key, to_key), self._codec)
@@ -86,14 +79,6 @@ class CopyingStore(KeyValueStore[K, V]):
     def snapshot(self, from_key: K, to_key: K) -> KeyValueSnapshot[K, V]:
         """The range as it is now."""
         return _DecodingSnapshot(self._inner.snapshot(from_key, to_key), self._codec)
-
-    def flush(self) -> None:
-        """As the store below."""
-        self._inner.flush()
-
-    def close(self) -> None:
-        """As the store below."""
-        self._inner.close()
 
 
 class _DecodingIterator(KeyValueIterator[K, V]):

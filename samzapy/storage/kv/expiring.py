@@ -19,10 +19,11 @@ from struct import Struct
 from typing import Any, TypeVar
 
 from samzapy.api.engine import StorageEngine
-from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
+from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot
 from samzapy.api.serde import Serde
 from samzapy.clock import Clock
 from samzapy.storage.kv.codec import EntryCodec, Origin, entry_list
+from samzapy.storage.kv.forwarding import ForwardingStore, StoreLayer
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -88,22 +89,25 @@ class Expiry:
         ]
 
 
-class ExpiringStore(KeyValueStore[K, V]):
+class ExpiringStore(ForwardingStore[K, V]):
     """Shows the entries that are alive at the time of the call, of a store that holds (time of the put, value)."""
 
-    __slots__ = ("_clock", "_codec", "_expiry", "_inner", "_ttl_ms")
+    __slots__ = ("_clock", "_codec", "_expiry", "_sweep", "_ttl_ms")
 
-    def __init__(self, inner: KeyValueStore[K, tuple[int, V]], codec: EntryCodec, expiry: Expiry) -> None:
-        """`codec` checks keys and values; the conversion to bytes is done below."""
-        self._inner = inner
+    def __init__(
+        self, inner: StoreLayer[K, tuple[int, V]], codec: EntryCodec, expiry: Expiry, engine: StorageEngine
+    ) -> None:
+        """`codec` checks keys and values; a layer below converts them to bytes. `engine` holds the committed entries."""
+        super().__init__(inner)
         self._codec = codec
         self._expiry = expiry
         self._clock = expiry.clock.wall_ms
         self._ttl_ms = expiry.ttl_ms
+        self._sweep = ExpirySweep(engine, expiry)
 
     def get(self, key: K) -> V | None:
         """The value of `key`, None if it has none or it has expired."""
-        held = self._inner.get(key)
+        held: tuple[int, V] | None = self._inner.get(key)
         if held is None or held[0] + self._ttl_ms <= self._clock():
             return None
         return held[1]
@@ -128,14 +132,6 @@ class ExpiringStore(KeyValueStore[K, V]):
         now = self._clock()
         self._inner.put_all([(key, (now, value)) for key, value in pairs])
 
-    def delete(self, key: K) -> None:
-        """Remove `key`."""
-        self._inner.delete(key)
-
-    def delete_all(self, keys: Iterable[K]) -> None:
-        """Remove many, or none if one of them is refused."""
-        self._inner.delete_all(keys)
-
     def range(self, from_key: K, to_key: K) -> KeyValueIterator[K, V]:
         """Entries with from_key <= key < to_key that are alive when the iterator comes to them."""
         return _Living(self._inner.range(from_key, to_key), self._expiry)
@@ -152,13 +148,12 @@ class ExpiringStore(KeyValueStore[K, V]):
         """The range as it is now; what expires later vanishes from it, too."""
         return _LivingSnapshot(self._inner.snapshot(from_key, to_key), self._expiry)
 
-    def flush(self) -> None:
-        """As the store below."""
-        self._inner.flush()
+    def sweep(self, written: int) -> dict[bytes, None]:
+        return self._sweep.next_expired(written)
 
-    def close(self) -> None:
-        """As the store below."""
-        self._inner.close()
+    def metrics(self) -> dict[str, float]:
+        """With `expired-removed`: entries that were swept."""
+        return {**self._inner.metrics(), "expired-removed": self._sweep.swept}
 
 
 class _Living(KeyValueIterator[K, V]):

@@ -1,4 +1,4 @@
-"""`disallow.large.messages` and `drop.large.messages`: values are measured when they are put."""
+"""`disallow.large.messages` and `drop.large.messages`: check the size of a value when it is put."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from samzapy.api.kv import KeyValueStore
 from samzapy.errors import StoreRefused
 from samzapy.storage.kv.codec import EntryCodec, entry_list
 from samzapy.storage.kv.copying import CopyingStore
+from samzapy.storage.kv.forwarding import StoreLayer
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -30,17 +30,16 @@ class ValueLimit:
     overhead: int = 0
 
 
-class MeasuredStore(CopyingStore[K, V]):
-    """Values as objects over a store of bytes, large ones refused, or left out.
+class LargeMessageSafeStore(CopyingStore[K, V]):
+    """Values as objects over a store of bytes. A put of a large value raises an error, or is dropped and counted.
 
-    A value is large when its bytes are more than the limit, or when the changelog would not take the record. It is
-    serialized at its put, so the outcome is known there: a value that is left out is never read back from the cache to
-    vanish later, the key keeps the value it had.
+    A value is large when its bytes are more than the limit, or when the changelog would not take the record. The put
+    serializes the value, so it knows the outcome. The key of a dropped put keeps the value that it had.
     """
 
     __slots__ = ("_limit", "_surely", "ignored")
 
-    def __init__(self, inner: KeyValueStore[K, bytes], codec: EntryCodec, limit: ValueLimit) -> None:
+    def __init__(self, inner: StoreLayer[K, bytes], codec: EntryCodec, limit: ValueLimit) -> None:
         super().__init__(inner, codec)
         self._limit = limit
         room = limit.value_bytes if limit.record_bytes is None else limit.record_bytes - _SHORT_KEY_BYTES
@@ -48,20 +47,20 @@ class MeasuredStore(CopyingStore[K, V]):
         self.ignored = 0
 
     def put(self, key: K, value: V) -> None:
-        """Set `key` to the value as it is now. Raises StoreRefused for a large one, unless those are left out."""
+        """Set `key` to the value as it is now. Raises StoreRefused for a large one, unless those are dropped."""
         data = self._codec.encode_value(key, value)
         if self._fits(key, data):
             self._inner.put(key, data)
 
     def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
-        """Set many, without the large ones if those are left out; or none if one of them is refused."""
+        """Set many, without the large ones if those are dropped; or none if one of them is refused."""
         pairs = entry_list(self._codec.store, entries)
         encoded = [(key, self._codec.encode_value(key, value)) for key, value in pairs]
         self._inner.put_all([(key, data) for key, data in encoded if self._fits(key, data)])
 
     def metrics(self) -> dict[str, float]:
-        """`ignored-large-messages`: puts that were left out."""
-        return {"ignored-large-messages": self.ignored}
+        """With `ignored-large-messages`: dropped puts."""
+        return {**self._inner.metrics(), "ignored-large-messages": self.ignored}
 
     def _fits(self, key: K, data: bytes) -> bool:
         limit, size = self._limit, len(data) - self._limit.overhead

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import weakref
-from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from samzapy.api.engine import Cursor
-from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
+from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot
 from samzapy.errors import StoreClosed, StoreError
 from samzapy.storage.kv.codec import EntryCodec, entry_list, key_list
+from samzapy.storage.kv.forwarding import StoreLayer
 from samzapy.storage.kv.ordered import Pair
 from samzapy.storage.kv.uncommitted import UncommittedSnapshot, UncommittedStore
 
@@ -90,7 +90,7 @@ class EntrySnapshot(KeyValueSnapshot[K, V]):
 _NONE = type(None)
 
 
-class ScanningStore(KeyValueStore[K, V]):
+class ScanningStore(StoreLayer[K, V]):
     """Ranges read the merged bytes, after `flush` has brought them up to date; single keys are the subclass's."""
 
     __slots__ = ("_closed", "_codec", "_open", "_scans", "_uncommitted")
@@ -101,14 +101,6 @@ class ScanningStore(KeyValueStore[K, V]):
         self._closed = False
         self._scans = 0
         self._open: weakref.WeakSet[EntryIterator[K, V] | EntrySnapshot[K, V]] = weakref.WeakSet()
-
-    @abstractmethod
-    def discard(self) -> None:
-        """Forget every object held here, changed or not: what is below has gone back to the last commit."""
-
-    @abstractmethod
-    def metrics(self) -> dict[str, float]:
-        """Counts since the store was opened, by name."""
 
     def range(self, from_key: K, to_key: K) -> KeyValueIterator[K, V]:
         """Entries with from_key <= key < to_key; none if the bounds are the wrong way round."""

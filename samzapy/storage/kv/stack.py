@@ -1,15 +1,15 @@
-"""The order of a store's layers; the only place that says it.
+"""Builds the stack of a store; the order of its layers stands here only.
 
     what the task sees
-      watched          object.cache.check: objects changed without a put
-      access log       accesslog.enabled: calls, told
-      expiring         rocksdb.ttl.ms: entries that are gone
-      copies           object.cache.mode=copy, or large values: objects over bytes; measured, if large ones are limited
+      watched          object.cache.check: finds objects changed without a put
+      access log       accesslog.enabled: records calls
+      expiring         rocksdb.ttl.ms: hides entries after a time
+      serializing      object.cache.mode=copy: objects over bytes; with limits for large values, if there are any
       objects          cached, or direct
     uncommitted bytes
     engine
 
-Whatever is not asked for is not there, so it costs nothing.
+A layer that the job file does not ask for is not there, so it costs nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from samzapy.api.engine import StorageEngine
-from samzapy.api.kv import KeyValueStore
 from samzapy.api.serde import Serde
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.stores import StoreConfig
@@ -27,47 +26,33 @@ from samzapy.storage.kv.cached import CachedStore
 from samzapy.storage.kv.codec import EntryCodec, Origin
 from samzapy.storage.kv.copying import CopyingStore, SerializedValues
 from samzapy.storage.kv.direct import DirectStore
-from samzapy.storage.kv.expiring import STAMP_BYTES, ExpiringStore, Expiry, ExpirySweep, StampedSerde, unstamped_origin
-from samzapy.storage.kv.large_messages import MeasuredStore, ValueLimit
-from samzapy.storage.kv.scanning import ScanningStore
+from samzapy.storage.kv.expiring import STAMP_BYTES, ExpiringStore, Expiry, StampedSerde, unstamped_origin
+from samzapy.storage.kv.forwarding import StoreLayer
+from samzapy.storage.kv.large_messages import LargeMessageSafeStore, ValueLimit
 from samzapy.storage.kv.uncommitted import UncommittedStore
 from samzapy.storage.kv.watched import WatchedStore
 
-Store = KeyValueStore[Any, Any]
+Layer = StoreLayer[Any, Any]
+
+#: Objects that `object.cache.check` remembers at least.
+_LEAST_WATCHED = 1_000
 
 
 @dataclass(frozen=True)
 class StoreStack:
-    """`store` is what the task sees, `objects` the layer that holds objects, `uncommitted` the bytes below it; the rest
-    is there if it was asked for."""
+    """`store` is the layer that the task sees, `uncommitted` the bytes below the objects."""
 
-    store: Store
-    objects: ScanningStore[Any, Any]
+    store: Layer
     uncommitted: UncommittedStore
-    sweep: ExpirySweep | None = None
-    access_log: AccessLog | None = None
-    measured: MeasuredStore[Any, Any] | None = None
-    watched: WatchedStore[Any, Any] | None = None
 
     def discard(self) -> None:
         """Go back to the last commit."""
-        self.objects.discard()
+        self.store.discard()
         self.uncommitted.clear()
-        if self.watched is not None:
-            self.watched.forget()
-        if self.access_log is not None:
-            self.access_log.forget()
 
     def metrics(self) -> dict[str, float]:
-        """Of every layer above the engine, by name."""
-        found = {**self.objects.metrics(), **self.uncommitted.metrics()}
-        if self.measured is not None:
-            found |= self.measured.metrics()
-        if self.access_log is not None:
-            found |= self.access_log.metrics()
-        if self.sweep is not None:
-            found["expired-removed"] = self.sweep.swept
-        return found
+        """The metrics of every layer above the engine, by name."""
+        return {**self.store.metrics(), **self.uncommitted.metrics()}
 
 
 def build_stack(
@@ -79,38 +64,66 @@ def build_stack(
     clock: Clock = SYSTEM_CLOCK,
     origin: Origin | None = None,
 ) -> StoreStack:
-    """The layers that `config` asks for, over `engine`. `max_record_bytes`: what the changelog takes; `origin`: names
-    the changelog record of an entry that cannot be read."""
-    expiry = None if config.ttl_ms is None else Expiry(config.ttl_ms, clock)
-    # The stamp of a value is not part of its changelog record.
-    overhead = 0 if expiry is None else STAMP_BYTES
-    uncommitted = UncommittedStore(config.name, engine, config.uncommitted_max_bytes, max_record_bytes, overhead)
-    codec = below = EntryCodec(config.name, key_serde, msg_serde, origin)
-    if expiry is not None:
-        below = EntryCodec(config.name, key_serde, StampedSerde(msg_serde), unstamped_origin(origin))
-    measured: MeasuredStore[Any, Any] | None = None
-    if config.large_values.limited:
+    """The layers that `config` asks for, over `engine`. `max_record_bytes`: the largest record of the changelog; `origin`:
+    names the changelog record of an entry that cannot be read."""
+    layers = _Layers(config, engine, key_serde, msg_serde, max_record_bytes, clock, origin)
+    store = layers.watched(layers.logged(layers.expiring(layers.serializing(layers.objects()))))
+    return StoreStack(store, layers.uncommitted)
+
+
+class _Layers:
+    """Wraps a layer in the next one, or returns it as it is where the job file does not ask for the next one."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        engine: StorageEngine,
+        key_serde: Serde,
+        msg_serde: Serde,
+        max_record_bytes: int | None,
+        clock: Clock,
+        origin: Origin | None,
+    ) -> None:
+        self._config = config
+        self._engine = engine
+        self._clock = clock
+        self._expiry = None if config.ttl_ms is None else Expiry(config.ttl_ms, clock)
+        # The changelog record does not contain the stamp of a value.
+        overhead = 0 if self._expiry is None else STAMP_BYTES
         limits = config.large_values
-        limit = ValueLimit(limits.max_bytes, max_record_bytes, limits.drop, overhead)
-        objects = _objects(config, EntryCodec(config.name, key_serde, SerializedValues(), origin), uncommitted)
-        measured = MeasuredStore(objects, below, limit)
-        store: Store = measured
-    elif config.object_cache_mode == "copy" and config.object_cache_size > 0:
-        objects = _objects(config, EntryCodec(config.name, key_serde, SerializedValues(), origin), uncommitted)
-        store = CopyingStore(objects, below)
-    else:
-        store = objects = _objects(config, below, uncommitted)
-    if expiry is not None:
-        store = ExpiringStore(store, codec, expiry)
-    log = None if config.access_log_percent is None else AccessLog(config.access_log_percent, clock)
-    if log is not None:
-        store = AccessLoggedStore(store, codec, log)
-    watched = WatchedStore(store, codec, max(config.object_cache_size, 1_000)) if config.object_cache_check else None
-    sweep = None if expiry is None else ExpirySweep(engine, expiry)
-    return StoreStack(watched or store, objects, uncommitted, sweep, log, measured, watched)
+        self._limit = ValueLimit(limits.max_bytes, max_record_bytes, limits.drop, overhead) if limits.limited else None
+        # Without an object cache every get deserializes anyway.
+        self._copies = config.object_cache_mode == "copy" and config.object_cache_size > 0
+        # Of the objects that the task sees, of those with a stamp, and of values that are bytes already.
+        self._codec = self._stamped = EntryCodec(config.name, key_serde, msg_serde, origin)
+        if self._expiry is not None:
+            self._stamped = EntryCodec(config.name, key_serde, StampedSerde(msg_serde), unstamped_origin(origin))
+        self._serialized = EntryCodec(config.name, key_serde, SerializedValues(), origin)
+        self.uncommitted = UncommittedStore(
+            config.name, engine, config.uncommitted_max_bytes, max_record_bytes, overhead
+        )
 
+    def objects(self) -> Layer:
+        config = self._config
+        codec = self._serialized if self._limit is not None or self._copies else self._stamped
+        if config.object_cache_size <= 0:
+            return DirectStore(codec, self.uncommitted)
+        return CachedStore(codec, self.uncommitted, config.object_cache_size, config.write_batch_size)
 
-def _objects(config: StoreConfig, codec: EntryCodec, uncommitted: UncommittedStore) -> ScanningStore[Any, Any]:
-    if config.object_cache_size <= 0:
-        return DirectStore(codec, uncommitted)
-    return CachedStore(codec, uncommitted, config.object_cache_size, config.write_batch_size)
+    def serializing(self, inner: Layer) -> Layer:
+        if self._limit is not None:
+            return LargeMessageSafeStore(inner, self._stamped, self._limit)
+        return CopyingStore(inner, self._stamped) if self._copies else inner
+
+    def expiring(self, inner: Layer) -> Layer:
+        return inner if self._expiry is None else ExpiringStore(inner, self._codec, self._expiry, self._engine)
+
+    def logged(self, inner: Layer) -> Layer:
+        percent = self._config.access_log_percent
+        return inner if percent is None else AccessLoggedStore(inner, self._codec, AccessLog(percent, self._clock))
+
+    def watched(self, inner: Layer) -> Layer:
+        config = self._config
+        if not config.object_cache_check:
+            return inner
+        return WatchedStore(inner, self._codec, max(config.object_cache_size, _LEAST_WATCHED))

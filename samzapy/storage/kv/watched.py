@@ -1,4 +1,4 @@
-"""`object.cache.check`: finds objects that were changed and not put."""
+"""`object.cache.check`: finds objects that a task has changed and not put."""
 
 from __future__ import annotations
 
@@ -8,88 +8,66 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
 from samzapy.errors import StoreError
 from samzapy.storage.kv.codec import EntryCodec, entry_list, key_list
+from samzapy.storage.kv.forwarding import ForwardingStore, StoreLayer
 
 K = TypeVar("K")
 V = TypeVar("V")
 
-#: Nobody can change these.
+#: Types of values that cannot change.
 _IMMUTABLE = frozenset({str, bytes, int, float, bool})
 
 
-class WatchedStore(KeyValueStore[K, V]):
+class WatchedStore(ForwardingStore[K, V]):
     """Remembers a digest of each object that was handed out or taken, and compares at every `flush`, so at each commit.
 
-    For debugging: it serializes every object once a call and once a commit. Of the objects that ranges and snapshots
-    give nothing is remembered: they are never the cache's own.
+    For debugging: it serializes every object once a call and once a commit. It remembers nothing of the objects that ranges
+    and snapshots give, since those are never the cache's own.
     """
 
-    __slots__ = ("_codec", "_inner", "_most", "_seen")
+    __slots__ = ("_codec", "_most", "_seen")
 
-    def __init__(self, inner: KeyValueStore[K, V], codec: EntryCodec, most: int) -> None:
+    def __init__(self, inner: StoreLayer[K, V], codec: EntryCodec, most: int) -> None:
         """`most`: objects that are remembered, the latest."""
-        self._inner = inner
+        super().__init__(inner)
         self._codec = codec
         self._most = most
         self._seen: OrderedDict[tuple[type, K], tuple[Any, bytes]] = OrderedDict()
 
     def get(self, key: K) -> V | None:
-        """As the store below."""
         value = self._inner.get(key)
         self._remember(key, value)
         return value
 
     def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
-        """As the store below."""
         found = self._inner.get_all(keys)
         for key, value in found.items():
             self._remember(key, value)
         return found
 
     def put(self, key: K, value: V) -> None:
-        """As the store below."""
         self._inner.put(key, value)
         self._renew(key, value)
 
     def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
-        """As the store below."""
         pairs = entry_list(self._codec.store, entries)
         self._inner.put_all(pairs)
         for key, value in pairs:
             self._renew(key, value)
 
     def delete(self, key: K) -> None:
-        """As the store below."""
         self._inner.delete(key)
         self._seen.pop((type(key), key), None)
 
     def delete_all(self, keys: Iterable[K]) -> None:
-        """As the store below."""
         unwanted = key_list(self._codec.store, keys)
         self._inner.delete_all(unwanted)
         for key in unwanted:
             self._seen.pop((type(key), key), None)
 
-    def range(self, from_key: K, to_key: K) -> KeyValueIterator[K, V]:
-        """As the store below."""
-        return self._inner.range(from_key, to_key)
-
-    def prefix(self, prefix: K) -> KeyValueIterator[K, V]:
-        """As the store below."""
-        return self._inner.prefix(prefix)
-
-    def all(self) -> KeyValueIterator[K, V]:
-        """As the store below."""
-        return self._inner.all()
-
-    def snapshot(self, from_key: K, to_key: K) -> KeyValueSnapshot[K, V]:
-        """As the store below."""
-        return self._inner.snapshot(from_key, to_key)
-
     def flush(self) -> None:
-        """As the store below. Raises StoreError naming the first key whose object is not what was got or put."""
+        """Raises StoreError with the first key that has an object other than the one that was got or put."""
         for (_, key), (value, digest) in self._seen.items():
             if self._digest(key, value) != digest:
                 raise StoreError(
@@ -98,12 +76,11 @@ class WatchedStore(KeyValueStore[K, V]):
                 )
         self._inner.flush()
 
-    def forget(self) -> None:
-        """Nothing that was seen counts any more: the store has gone back to its last commit."""
+    def discard(self) -> None:
         self._seen.clear()
+        self._inner.discard()
 
     def close(self) -> None:
-        """As the store below."""
         self._seen.clear()
         self._inner.close()
 

@@ -6,6 +6,7 @@ from samzapy.api.system import StreamDescription
 from samzapy.api.task import EndOfStreamListenerTask, StreamTask, WindowableTask
 from samzapy.config.guarantee_warnings import COUNTS, GuaranteeWarning, counts_in_words, guarantee_warnings, weak_copies
 from samzapy.config.tasks.error_policy import Action, Stage
+from samzapy.system.factories import load_factory
 
 STORE = {"stores.s.factory": "rocksdb", "stores.s.key.serde": "string", "stores.s.msg.serde": "json"}
 EXACTLY = {"task.guarantee": "exactly-once", "task.commit.ms": "1000"}
@@ -16,7 +17,7 @@ def weakened(load):
     """The keys that weaken the promise of the smallest job with these keys changed, with what they do."""
 
     def keys_of(changes=None, task_class=None):
-        return {each.key: each.message for each in guarantee_warnings(load(changes), task_class)}
+        return {each.key: each.message for each in guarantee_warnings(load(changes), load_factory, task_class)}
 
     return keys_of
 
@@ -103,8 +104,11 @@ def test_outputs_without_an_input_have_no_id_in_effectively_once(weakened, kind,
     ],
 )
 def test_what_a_system_does_not_survive_is_about_durability(load, system, key):
-    assert [(each.key, each.durability) for each in guarantee_warnings(load(system))] == [(key, True)]
-    assert guarantee_warnings(load({"systems.x.samza.factory": "local", "systems.x.synchronous": "full"})) == ()
+    assert [(each.key, each.durability) for each in guarantee_warnings(load(system), load_factory)] == [(key, True)]
+    assert (
+        guarantee_warnings(load({"systems.x.samza.factory": "local", "systems.x.synchronous": "full"}), load_factory)
+        == ()
+    )
 
 
 @pytest.mark.parametrize(

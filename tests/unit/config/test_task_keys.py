@@ -9,6 +9,7 @@ from samzapy.config.tasks.checkpoint import CheckpointConfig
 from samzapy.config.tasks.error_policy import Action, Stage
 from samzapy.config.tasks.task import ChooserConfig
 from samzapy.errors import ConfigError
+from samzapy.system.factories import load_factory
 
 TWO_SYSTEMS = {"systems.other.samza.factory": "local", "task.inputs": "kafka.a,other.b"}
 
@@ -159,7 +160,7 @@ def test_a_job_may_ask_for_no_checkpoints(load):
     config = load({"task.checkpoint.factory": "none"})
     assert config.task.checkpoint is None
     assert config.warnings == ()
-    assert [weaker.key for weaker in guarantee_warnings(config)] == ["task.checkpoint.factory"]
+    assert [weaker.key for weaker in guarantee_warnings(config, load_factory)] == ["task.checkpoint.factory"]
 
 
 def test_samzas_records_are_written_when_asked_for(load):

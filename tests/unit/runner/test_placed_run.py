@@ -7,7 +7,6 @@ import pytest
 from samzapy.api.lease import ContainerReport, Directive
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import SYSTEM_CLOCK
-from samzapy.config.loader import load_job
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.wire import AttemptProcess, JobSpec, Place
 from samzapy.errors import EnvironmentFailure
@@ -20,15 +19,6 @@ from samzapy.testing import ManualClock
 TASK = TaskModel("Partition 0", frozenset({SystemStreamPartition("m", "in", 0)}), 0)
 A, B, C = Place("a", "1"), Place("b", "2"), Place("b", "3")
 DEADLINE_S, LEASE_S = 60.0, 3_600.0
-CONFIG = load_job(
-    {
-        "job.name": "placed",
-        "job.default.system": "m",
-        "systems.m.samza.factory": "memory",
-        "task.class": "a:B",
-        "task.inputs": "in",
-    }
-)
 
 
 class Try:
@@ -84,7 +74,7 @@ class Spark:
         standbys = tuple(ContainerModel(f"0-{n}", (TASK,)) for n in range(1, copies))
         model = JobModel((ContainerModel("0", (TASK,)),), standbys)
         self.coordinator = Coordinator("job", JobSpec(model, {}), LEASE_S, clock)
-        self.locality = Locality(CONFIG)
+        self.locality = Locality(None)
         self.places = [A, B]
         self.tries = []
         self.changed = threading.Condition()

@@ -55,7 +55,7 @@ def test_a_full_cache_serializes_a_batch_to_make_room(stack_of):
     for number in range(21):
         stack.store.put(f"k{number}", number)
     assert values.written == 10
-    assert stack.objects.metrics()["cached-entries"] == 20
+    assert stack.store.metrics()["cached-entries"] == 20
     assert stack.store.get("k0") == 0
     assert values.read == 1
 
@@ -101,7 +101,7 @@ def test_a_cache_never_holds_more_than_its_size(stack_of, cache, batch):
     store, expected = stack.store, {}
 
     def held():
-        return stack.objects.metrics()["cached-entries"]
+        return stack.store.metrics()["cached-entries"]
 
     for number in range(50):
         put, read, deleted = f"k{number % 11}", f"k{number % 13}", f"k{number % 5}"
@@ -142,7 +142,7 @@ def test_a_cache_with_room_keeps_no_more_than_so_many_values_unserialized(stack_
     for number in range(MOST_DIRTY):
         stack.store.put(f"k{number}", number)
     assert values.written == MOST_DIRTY
-    assert stack.objects.metrics()["dirty-entries"] == 0
+    assert stack.store.metrics()["dirty-entries"] == 0
 
 
 def test_a_key_that_is_put_again_moves_behind_the_others_of_its_commit(stack_of):
@@ -162,7 +162,7 @@ def test_puts_are_counted_without_the_deletions(stack_of):
     stack.store.put("a", 1)
     stack.store.put("a", 2)
     stack.store.delete("a")
-    metrics = stack.objects.metrics()
+    metrics = stack.store.metrics()
     assert (metrics["puts"], metrics["deletes"]) == (2, 1)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from samzapy.api.engine import EngineSettings
 from samzapy.errors import StoreError
-from samzapy.storage.changelog.restore import LastValues
+from samzapy.storage.changelog.restore import RestoreBuffer
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.storage.rocksdb.cursor import MARKER_KEY
 
@@ -118,7 +118,7 @@ def test_the_reserved_key_is_refused_in_a_load(tmp_path):
 
 
 def test_records_of_keys_that_are_there_already_never_fill_the_memory():
-    gathered = LastValues(100_000)
+    gathered = RestoreBuffer(100_000)
     values = [b"v" * 100] * 50
     keys = [b"k%02d" % n for n in range(50)]
     assert not any(gathered.add(keys, values) for _ in range(1_000))
@@ -128,7 +128,7 @@ def test_records_of_keys_that_are_there_already_never_fill_the_memory():
 
 @pytest.mark.parametrize("value", [b"v" * 500, None])
 def test_records_of_new_keys_fill_the_memory_in_time(value):
-    gathered = LastValues(100_000)
+    gathered = RestoreBuffer(100_000)
     batches = 0
     while not gathered.add([b"k%06d" % (10 * batches + n) for n in range(10)], [value] * 10):
         batches += 1

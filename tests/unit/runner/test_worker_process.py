@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from samzapy.coordinator.wire import AttemptProcess
-from samzapy.runner.spark.predecessor import end_predecessor, this_process
+from samzapy.runner.spark.process import end_predecessor, this_process
 from samzapy.strict_json import decode
 
 _ATTEMPT = """
 import signal
-from samzapy.runner.spark.predecessor import this_process
+from samzapy.runner.spark.process import this_process
 from samzapy.strict_json import encode
 print(encode(this_process(7)).decode(), flush=True)
 signal.pause()
@@ -52,3 +52,26 @@ def test_a_predecessor_that_has_ended_and_this_very_process_are_nothing_to_kill(
     process.wait()
     assert not end_predecessor(told)
     assert not end_predecessor(this_process(None))
+
+
+_PARENT = """
+import os, signal
+from samzapy.runner.spark.process import die_with_parent
+ready, told = os.pipe()
+if os.fork():
+    os.read(ready, 1)
+    os.kill(os.getpid(), signal.SIGKILL)
+die_with_parent()
+os.write(told, b"x")
+signal.pause()
+"""
+
+
+def test_a_worker_ends_with_the_process_that_forked_it():
+    alive, inherited = os.pipe()
+    parent = subprocess.Popen([sys.executable, "-c", _PARENT], pass_fds=(inherited,))
+    os.close(inherited)
+    parent.wait()
+    # The read returns when nobody holds the pipe's other end any more: the forked worker did, until it ended.
+    assert os.read(alive, 1) == b""
+    os.close(alive)

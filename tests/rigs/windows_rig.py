@@ -1,4 +1,7 @@
-"""Windows on a store with commits and crashes, without a container: what is sent counts when it is committed."""
+"""Windows on a store with commits and crashes, without a container, and naive sessions to compare them with.
+
+Results count when they are committed.
+"""
 
 from dataclasses import replace
 
@@ -110,3 +113,14 @@ class WindowsRig:
 
 def opened_store(path, engine="inmemory", **keys):
     return open_store(job(engine, **keys), "windows", path)
+
+
+def sessions_of(times, gap):
+    """Sorted (time, value) pairs, cut where the gap is; no code of the product."""
+    cut = []
+    for each in sorted(times):
+        if cut and each[0] - cut[-1][-1][0] < gap:
+            cut[-1].append(each)
+        else:
+            cut.append([each])
+    return cut

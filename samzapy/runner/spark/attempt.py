@@ -1,4 +1,4 @@
-"""One Spark job that runs containers, one a partition, in a thread of its own."""
+"""Runs containers as one Spark job: started at once, awaited in a thread, and its failure put into one line."""
 
 from __future__ import annotations
 
@@ -10,10 +10,24 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
+from pyspark import RDD
+from pyspark.serializers import CPickleSerializer
+
 from samzapy.errors import EnvironmentFailure
 from samzapy.runner.spark.application import one_line
-from samzapy.runner.spark.preferred import placed
 from samzapy.runner.spark.worker import run_container
+
+
+def placed(context: Any, elements: Sequence[str], locations: Sequence[str]) -> Any:
+    """One partition for each element, all of them at one of `locations` if there is room within `spark.locality.wait`."""
+    jvm, pickled = context._jvm, CPickleSerializer()  # noqa: SLF001  # the only way to it
+    seq = jvm.org.apache.spark.api.python.PythonUtils.toSeq
+    preferred = seq(list(locations))
+    pairs = [jvm.scala.Tuple2(bytearray(pickled.dumps(element)), preferred) for element in elements]
+    tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
+    made = context._jsc.sc().makeRDD(seq(pairs), tag)  # noqa: SLF001
+    return RDD(made.toJavaRDD(), context, pickled)
+
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +40,7 @@ _NO_MODULE = re.compile(
 _OTHER_SAMZAPY = re.compile(r"EnvironmentFailure: (samzapy \S+ is installed for the executor's Python, .*)")
 
 
-class Submission:
+class SparkAttempt:
     """Starts at once; `ended` calls back from the thread when Spark is done with it, well or not."""
 
     def __init__(

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from contextlib import closing
 from pathlib import Path
 
-from naive_sessions import sessions_of
+from rigs.windows_rig import sessions_of
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import StreamSpec
@@ -15,7 +15,7 @@ from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
 from samzapy.system.factories import system_factory
 
-CONFIGS = Path(__file__).parents[1] / "configs"
+CONFIGS = Path(__file__).parents[2] / "configs"
 PARTITIONS = 4
 HOUR_MS, MINUTE_MS = 3_600_000, 60_000
 

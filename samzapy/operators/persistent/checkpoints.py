@@ -1,4 +1,4 @@
-"""A task's checkpoint as bytes: MessagePack, of one map.
+"""Chooses the time of a task's next checkpoint, and writes a checkpoint as bytes: MessagePack, of one map.
 
 {"format": 1, "time": 1700000010000, "inputs": {"kafka.orders[0]": 481}, "state": ...}
 
@@ -20,9 +20,25 @@ FORMAT = 1
 _BIG_INT = 1
 
 
+def next_time(last_ms: int, clock_ms: int, interval_ms: int) -> int | None:
+    """The roundest multiple of the interval with last < multiple <= clock; None if there is none.
+
+    The roundest one is divisible by the largest power of two. A task that sees few messages passes many multiples at once
+    and cannot take a checkpoint at each. By this rule two tasks that never pass the same multiples still meet: at each
+    2**k-th one, as soon as neither passes so many at once. At a crash the job falls back by twice its longest gap between
+    messages at most.
+    """
+    first, latest = last_ms // interval_ms + 1, clock_ms // interval_ms
+    if latest < first:
+        return None
+    while (rounder := latest & (latest - 1)) >= first:
+        latest = rounder
+    return latest * interval_ms
+
+
 @dataclass(frozen=True)
 class StateCheckpoint:
-    """`state` holds exactly what the messages before `positions` came to; `time_ms` is its cut."""
+    """`state` is the fold of exactly the messages before `positions`; `time_ms` is its cut."""
 
     time_ms: int
     positions: Mapping[SystemStreamPartition, int]
@@ -30,7 +46,7 @@ class StateCheckpoint:
 
 
 def encode(checkpoint: StateCheckpoint) -> bytes:
-    """As bytes. Raises TypeError for a state that is not of plain values."""
+    """A checkpoint as bytes. Raises TypeError for a state that is not of plain values."""
     positions = {str(ssp): offset for ssp, offset in checkpoint.positions.items()}
     plain = {"format": FORMAT, "time": checkpoint.time_ms, "inputs": positions, "state": checkpoint.state}
     packed: bytes = msgpack.packb(plain, default=_big)
@@ -38,7 +54,7 @@ def encode(checkpoint: StateCheckpoint) -> bytes:
 
 
 def decode(value: bytes, where: str) -> StateCheckpoint:
-    """The inverse. Raises RestoreError, naming `where`, for anything but format 1."""
+    """The inverse of `encode`. Raises RestoreError, naming `where`, for anything but format 1."""
     try:
         data = msgpack.unpackb(value, use_list=False, strict_map_key=False, ext_hook=_unbig)
         if data["format"] != FORMAT:

@@ -1,22 +1,70 @@
-"""Ends the process of the attempt before, where it runs beside us.
+"""Deals with the Python worker as a process: where it runs, its end with its parent, the end of its predecessor.
 
-A superseded attempt lets go by itself, unless it is stopped: then it holds its local stores' locks, and what it has handed
-to its producer, until somebody lets it go on. The coordinator knows each attempt's process, so on the same machine the
-new attempt kills the old one before it takes anything over. It is killed only if it is provably the one: the same boot
-of the same kernel, the same scope of process numbers, and the start that was told. On another machine there is no lock
-of ours to hold, and the lease and the fence have to do.
+1. Spark does not tell its Python workers their executor. Every executor of a cluster is started with `--executor-id` and
+   `--hostname`, and the worker descends from it.
+2. A worker must not outlive the process that forked it: an orphan would go on writing.
+3. A superseded attempt lets go by itself, unless it is stopped: then it holds the locks of its local stores, and what it
+   has handed to its producer, until it is continued. The coordinator knows the process of each attempt, so on the same
+   machine the new attempt kills the old one before it takes anything over. It kills only a process that is provably the
+   one: the same boot of the same kernel, the same scope of process numbers, the same start. On another machine there is
+   no lock of ours to hold, and the lease and the fence have to do.
 """
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import select
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
-from samzapy.coordinator.wire import AttemptProcess
-from samzapy.runner.spark.place import this_place
+import psutil
+
+from samzapy.coordinator.wire import AttemptProcess, Place
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends; returns only if the parent is still there.
+
+    Linux only; elsewhere the lease alone ends an orphan, later.
+    """
+    parent = os.getppid()
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        refused = libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    except (OSError, AttributeError):
+        return
+    if not refused and (os.getppid() != parent or parent == 1):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+_HOST, _EXECUTOR = "--hostname", "--executor-id"
+
+
+def this_place() -> Place | None:
+    """Where this process runs; None if it descends from no executor, as with a `local` master."""
+    try:
+        for parent in psutil.Process().parents():
+            found = place_of(parent.cmdline())
+            if found is not None:
+                return found
+    except psutil.Error:
+        return None
+    return None
+
+
+def place_of(command: Sequence[str]) -> Place | None:
+    """The executor that is started by this command; None for any other."""
+    words = list(command)
+    if _HOST not in words or _EXECUTOR not in words:
+        return None
+    host, executor = (words[words.index(name) + 1 : words.index(name) + 2] for name in (_HOST, _EXECUTOR))
+    return Place(host[0], executor[0]) if host and executor else None
+
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,134 @@
+"""The layers of a store's stack: their common interface, and the base of those that wrap another layer.
+
+1. `StoreLayer` is a key-value store with the calls of a commit on top: each layer does its own part of them.
+2. `ForwardingStore` passes every call to the layer below. A wrapper overrides the calls that it changes.
+3. `ReadOnlyStore` refuses the writes of a task.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn, TypeVar
+
+from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
+from samzapy.errors import StoreRefused
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class StoreLayer(KeyValueStore[K, V]):
+    """A key-value store inside a stack."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Forget every object held here, changed or not: the store has gone back to its last commit."""
+
+    @abstractmethod
+    def metrics(self) -> dict[str, float]:
+        """Counts since the store was opened, by name, with those of the layers below."""
+
+    def sweep(self, written: int) -> dict[bytes, None]:
+        """Keys of entries that have expired, to be removed from the engine; `written` changes go there now."""
+        return {}
+
+    @property
+    def logs_calls(self) -> bool:
+        """Whether `take_calls` may have records."""
+        return False
+
+    def take_calls(self) -> list[tuple[bytes, bytes]]:
+        """The records of the access log since the last commit."""
+        return []
+
+
+class ForwardingStore(StoreLayer[K, V]):
+    """A layer that changes nothing. The types of the layer below may differ: a wrapper converts between them."""
+
+    __slots__ = ("_inner",)
+
+    def __init__(self, inner: StoreLayer[Any, Any]) -> None:
+        self._inner = inner
+
+    def get(self, key: K) -> V | None:
+        return self._inner.get(key)
+
+    def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
+        return self._inner.get_all(keys)
+
+    def put(self, key: K, value: V) -> None:
+        self._inner.put(key, value)
+
+    def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
+        self._inner.put_all(entries)
+
+    def delete(self, key: K) -> None:
+        self._inner.delete(key)
+
+    def delete_all(self, keys: Iterable[K]) -> None:
+        self._inner.delete_all(keys)
+
+    def range(self, from_key: K, to_key: K) -> KeyValueIterator[K, V]:
+        return self._inner.range(from_key, to_key)
+
+    def prefix(self, prefix: K) -> KeyValueIterator[K, V]:
+        return self._inner.prefix(prefix)
+
+    def all(self) -> KeyValueIterator[K, V]:
+        return self._inner.all()
+
+    def snapshot(self, from_key: K, to_key: K) -> KeyValueSnapshot[K, V]:
+        return self._inner.snapshot(from_key, to_key)
+
+    def flush(self) -> None:
+        self._inner.flush()
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def discard(self) -> None:
+        self._inner.discard()
+
+    def metrics(self) -> dict[str, float]:
+        return self._inner.metrics()
+
+    def sweep(self, written: int) -> dict[bytes, None]:
+        return self._inner.sweep(written)
+
+    @property
+    def logs_calls(self) -> bool:
+        return self._inner.logs_calls
+
+    def take_calls(self) -> list[tuple[bytes, bytes]]:
+        return self._inner.take_calls()
+
+
+class ReadOnlyStore(ForwardingStore[Any, Any]):
+    """A store that its task may read and somebody else writes: a write raises StoreRefused with the reason `why`."""
+
+    __slots__ = ("_why",)
+
+    def __init__(self, inner: StoreLayer[Any, Any], why: str) -> None:
+        super().__init__(inner)
+        self._why = why
+
+    def put(self, key: Any, value: Any) -> None:
+        self._refuse()
+
+    def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
+        self._refuse()
+
+    def delete(self, key: Any) -> None:
+        self._refuse()
+
+    def delete_all(self, keys: Iterable[Any]) -> None:
+        self._refuse()
+
+    def flush(self) -> None:
+        """Does nothing: the task has changed nothing that could be serialized."""
+
+    def _refuse(self) -> NoReturn:
+        raise StoreRefused(self._why)
