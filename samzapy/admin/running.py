@@ -19,7 +19,7 @@ import psutil
 from samzapy.api.checkpoint import JobRecord, JobRun
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
-from samzapy.container.job_records import open_job
+from samzapy.container.supervision.job_records import open_job
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.storage.local.directory import locking_pid, store_directory
 

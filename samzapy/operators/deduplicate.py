@@ -131,7 +131,7 @@ class Deduplicator:
 
 
 class DeduplicatingTask(StreamTask, InitableTask):
-    """A task whose `process_new` sees every message once; repetitions are dropped and counted.
+    """A task that sees every message once, in `process_new`; repetitions are dropped and counted.
 
     By default a message is known by its output id; override `message_key` to know it by a key of your own. The job
     needs the store named by `deduplication_store`, with string keys and json values. A subclass that has an `init` of

@@ -3,8 +3,8 @@
 1. The mark of a partition is its newest event time. Each message reads it from the store and writes it there. So a commit
    writes the mark together with its message, and a message that fails takes its mark back, in whatever order the partitions
    take turns.
-2. A message is late by the mark of its own partition, and by what was over before it. The least of all marks decides what
-   is over. It is never ahead of the message's own mark, unless an idle partition was left out.
+2. A message is late by the mark of its own partition, or if its window was over before it came. The least of all marks
+   decides which windows are over. It is never ahead of the message's own mark, unless an idle partition was left out.
 3. The idle rule is the one of a task's clock, with the idle time of the window or join. When all partitions are idle, event
    time goes on as time does.
 
@@ -81,7 +81,7 @@ class EventTime:
     ) -> None:
         """`now` is the monotonic time, in seconds. A partition that is silent for `idle_s` does not hold the others back;
         None: they wait for it however long. `users` (in the plural) and `remedy` go into the error for a message without
-        a proper event time: who needs one, and what to do about it."""
+        a proper event time: they need one, and this is the remedy."""
         self._store = store
         self._get, self._put = store.get, store.put
         self._users, self._remedy = users, remedy
@@ -97,7 +97,7 @@ class EventTime:
         self.over = self._get(_CLOCK) or 0
 
     def hear(self, envelope: IncomingMessageEnvelope, time: int) -> int:
-        """Take the event time of a message; returns its horizon: what was over then is closed to it.
+        """Take the event time of a message; returns its horizon: windows that were over then are closed to it.
 
         Raises ValueError for a time that is none, and for a partition that was not named.
         """
@@ -162,7 +162,7 @@ class EventTime:
         return self._marks.holding
 
     def refuse(self, envelope: IncomingMessageEnvelope, time: object) -> None:
-        """Raise ValueError, which says what is wrong with an event time."""
+        """Raise the ValueError for an improper event time."""
         raise ValueError(
             f"{envelope.position}: event time {time!r}: {self._users} need milliseconds since 1970, 0 to {LATEST_MS}"
             f"{self._remedy}"

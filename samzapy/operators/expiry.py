@@ -34,7 +34,7 @@ def take_first(store: KeyValueStore[str, Any], lower: str, upper: str, limit: in
 
 
 class ExpiryIndex:
-    """Entries by (time, name), in the part of a store whose keys start with `prefix`.
+    """Entries by (time, name), under the keys of a store that start with `prefix`.
 
     The store has string keys, and a value serde that takes the values (json, msgpack). Everything is in the store, so
     an index is committed, restored and undone with it, and may be constructed anew at any time.

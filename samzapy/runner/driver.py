@@ -17,8 +17,8 @@ from typing import final
 from samzapy.admin.positions import CHECKPOINT_CLOCK
 from samzapy.api.checkpoint import JobRecord
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.container.job_records import JobRecords
 from samzapy.container.supervision.job_ownership import Ownership
+from samzapy.container.supervision.job_records import JobRecords
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import JobTakenOver, SamzapyError

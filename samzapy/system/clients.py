@@ -1,7 +1,7 @@
 """Makes the clients of a job's systems when they are first needed, and closes them together.
 
 `job_clients` is the one place that names the clients of a job: `<job key>-<purpose>`. What needs the job's checkpoints
-as well opens both by `samzapy.container.job_records`.
+as well opens both by `samzapy.container.supervision.job_records`.
 """
 
 from __future__ import annotations

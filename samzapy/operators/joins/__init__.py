@@ -1,7 +1,7 @@
 """Joins of two inputs that are keyed alike and have the same number of partitions, as parts of a task.
 
 ===================== ================================================ ===================================================
-join                  what meets                                       what comes out
+join                  meets                                            returns
 ===================== ================================================ ===================================================
 `TableTableJoin`      the newest of each table, by key                 a row in the store; its changelog is the output
 `StreamTableJoin`     a message and the newest row of its key          each message, at once

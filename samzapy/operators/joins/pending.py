@@ -73,7 +73,7 @@ class PendingMessages:
     ) -> None:
         """`partitions`: those of the joined inputs. `limit`: entries that one scan takes at most.
 
-        Raises ValueError for a limit below 1, StoreError for a store whose keys are not in the order of their text.
+        Raises ValueError for a limit below 1, StoreError for a store that does not keep its keys in the order of their text.
         """
         if limit < 1:
             raise ValueError(f"limit must be at least 1, got {limit}")

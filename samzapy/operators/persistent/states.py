@@ -82,7 +82,7 @@ class PersistentState(ABC, Generic[T]):
 
     @abstractmethod
     def update(self, timestamp: int, item: Any) -> None:
-        """Add an item, whose time is `timestamp` in milliseconds since 1970 (of use to windows). Only in
+        """Add an item with the time `timestamp`, in milliseconds since 1970 (of use to windows). Only in
         `process_message`: an update outside of a message could not be replayed, and raises RuntimeError."""
 
     @property

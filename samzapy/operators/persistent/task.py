@@ -1,4 +1,4 @@
-"""A task whose state is a fold of its messages, kept by checkpoints at event times (Gearpump's Persistent API)."""
+"""A task with a state that is a fold of its messages, kept by checkpoints at event times (Gearpump's Persistent API)."""
 
 from __future__ import annotations
 

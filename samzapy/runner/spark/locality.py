@@ -12,7 +12,7 @@ from typing import Any, final
 
 from samzapy.api.checkpoint import JobRecord
 from samzapy.config.job import JobConfig
-from samzapy.container.job_records import JobRecords
+from samzapy.container.supervision.job_records import JobRecords
 from samzapy.coordinator.wire import Place
 from samzapy.errors import RestoreError, SamzapyError
 from samzapy.job.model import ContainerModel

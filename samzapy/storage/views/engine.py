@@ -68,7 +68,7 @@ def problems_of(settings: EngineSettings, keys: Iterable[Key[Any]]) -> Iterator[
         try:
             value_of(settings, key)
         except ValueError as cause:
-            yield leaf(key), settings.properties[leaf(key)], str(cause)
+            yield leaf(key), settings.properties[leaf(key)], f"expected {cause}"
 
 
 def leaf(key: Key[Any]) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from samzapy.api.system import StreamDescription
 from samzapy.api.task import EndOfStreamListenerTask, StreamTask, WindowableTask
-from samzapy.config.guarantee_warnings import COUNTS, GuaranteeWarning, guarantee_warnings, told, weak_copies
+from samzapy.config.guarantee_warnings import COUNTS, GuaranteeWarning, counts_in_words, guarantee_warnings, weak_copies
 from samzapy.config.tasks.error_policy import Action, Stage
 from samzapy.system.factories import load_factory
 
@@ -47,7 +47,7 @@ def test_nothing_weakens_the_smallest_job(weakened):
         (
             {"systems.kafka.streams.page-views.samza.reset.offset": "true"},
             "systems.kafka.streams.page-views.samza.reset.offset",
-            "skips what came meanwhile",
+            "skips those that came meanwhile",
         ),
         (
             {
@@ -55,7 +55,7 @@ def test_nothing_weakens_the_smallest_job(weakened):
                 "systems.kafka.samza.offset.default": "oldest",
             },
             "systems.kafka.streams.page-views.samza.reset.offset",
-            "repeats what is still there",
+            "repeats the messages still there",
         ),
         (
             {
@@ -65,7 +65,7 @@ def test_nothing_weakens_the_smallest_job(weakened):
                 "task.error.process.policy": "retry",
             },
             "stores.s.object.cache.mode",
-            "instead of by a put, stays",
+            "without a put, the change stays",
         ),
         (
             {**EXACTLY, "systems.other.samza.factory": "kafka"},
@@ -125,7 +125,7 @@ def test_what_a_system_does_not_survive_is_about_durability(load, system, key):
         ),
     ],
 )
-def test_the_copies_of_a_topic_are_told(replicas, config, messages):
+def test_the_copies_of_a_topic_are_announced(replicas, config, messages):
     found = list(weak_copies("k", StreamDescription("t", 1, "id", config, replicas)))
     assert len(found) == len(messages)
     for downgrade, message in zip(found, messages, strict=True):
@@ -139,11 +139,11 @@ def test_every_way_to_lose_or_move_a_message_is_among_the_counts():
     assert {f"errors.{stage.value}.{ending}" for stage in Stage for ending in endings.values()} <= set(COUNTS)
 
 
-def test_counts_are_told_in_words_and_zeros_left_out():
-    assert told({"errors.process.skipped": 1_200, "guarantee.outside-transaction": 0}) == [
+def test_counts_are_put_in_words_and_zeros_left_out():
+    assert counts_in_words({"errors.process.skipped": 1_200, "guarantee.outside-transaction": 0}) == [
         "1,200 inputs skipped (process)"
     ]
-    assert told({}) == []
+    assert counts_in_words({}) == []
 
 
 def test_a_downgrade_is_one_line():

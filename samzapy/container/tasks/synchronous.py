@@ -6,17 +6,65 @@ stop requests in time whatever a message costs, and cheap messages pay for them 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 
+from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.container.run_loop import RunLoop, TaskExecutor
 from samzapy.container.tasks.task_instance import TaskInstance
 
+Process = Callable[[IncomingMessageEnvelope, MessageCollector, TaskCoordinator], object]
+
+_offset = attrgetter("offset")
+
 _SLICE_SECONDS = 0.05
 _MIN_SLICE = 1
 #: What a slice sends waits in memory until its end: more than this no longer stays in the processor's cache.
 _MAX_SLICE = 256
+
+
+class Processing(ABC):
+    """Calls the `process` of one task. What happens to messages that fail is what its subclasses differ in."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def process(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
+        """Process messages of one partition until the task asks for something; returns how many were processed.
+
+        Raises what ends the attempt, naming the message's position; the task's position stays before it.
+        """
+
+
+class StrictProcessing(Processing):
+    """The first message that fails ends the attempt."""
+
+    __slots__ = ("_process", "_task")
+
+    def __init__(self, task: TaskInstance, process: Process) -> None:
+        self._task = task
+        self._process = process
+
+    def process(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
+        task = self._task
+        process, collector, requests = self._process, task.collector, task.requests
+        task.touched = True
+        envelope = envelopes[0]
+        try:
+            for envelope in envelopes:  # the handler and the position need the last one
+                if (returned := process(envelope, collector, requests)) is not None:
+                    task.refuse_awaitable(f"process of {envelope.position}", returned)
+                if requests.pending:
+                    break
+        except BaseException as cause:  # noqa: BLE001  # told where
+            task.raise_failure(envelope, cause)
+        done = bisect_right(envelopes, envelope.offset, key=_offset) if requests.pending else len(envelopes)
+        task.passed(ssp, envelopes, done)
+        return done
 
 
 class SynchronousExecutor(TaskExecutor):
@@ -25,7 +73,9 @@ class SynchronousExecutor(TaskExecutor):
     lingers = False
     idle = True
 
-    def __init__(self) -> None:
+    def __init__(self, processing: Mapping[str, Processing]) -> None:
+        """`processing` calls the user's `process`, by task."""
+        self._processing = processing
         self._slice = 100
 
     def wants_input(self, loop: RunLoop) -> bool:
@@ -41,13 +91,14 @@ class SynchronousExecutor(TaskExecutor):
         ssp: SystemStreamPartition,
         envelopes: Sequence[IncomingMessageEnvelope],
     ) -> None:
-        done, total, timers, clock = 0, len(envelopes), task.timers, loop.clock
+        process, timers, clock = self._processing[task.name].process, task.timers, loop.clock
+        done, total = 0, len(envelopes)
         timers.begin(ssp, envelopes)
         while done < total:
             started = clock.monotonic()
             part = envelopes if total <= self._slice and not done else envelopes[done : done + self._slice]
             part = timers.until_due(part)
-            processed = task.process(ssp, part)
+            processed = process(ssp, part)
             done += processed
             task.collector.hand_over()
             self._resize(processed, clock.monotonic() - started)
@@ -84,6 +135,9 @@ class SynchronousExecutor(TaskExecutor):
         return True
 
     def wind_down(self, loop: RunLoop) -> None:
+        """Nothing is in flight."""
+
+    def close(self) -> None:
         """Nothing is in flight."""
 
     def _resize(self, processed: int, took: float) -> None:

@@ -1,33 +1,28 @@
-"""A running asynchronous task: what it has accepted, what is in flight, and up to where everything is done."""
+"""The messages of an asynchronous task: those it has accepted, those in flight, and up to where everything is done."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
+from samzapy.api.collector import MessageCollector
 from samzapy.api.envelope import IncomingMessageEnvelope
-from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.task import AnyTask, AsyncStreamTask, CoroutineTask
+from samzapy.api.task import AsyncStreamTask, CoroutineTask
 from samzapy.clock import Clock
 from samzapy.config.tasks.asynchronous import AsyncConfig
 from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.asynchronous.event_loop import EventLoop
-from samzapy.container.asynchronous.loop_thread_store import LoopThreadStore
 from samzapy.container.asynchronous.message import MessageInFlight, Work, failure_in
 from samzapy.container.asynchronous.output_order import AsReady, InOffsetOrder, OutputOrder
-from samzapy.container.asynchronous.prefix import ContiguousPrefix
-from samzapy.container.asynchronous.waiting import WaitingMessages
+from samzapy.container.asynchronous.waiting import ContiguousPrefix, WaitingMessages
 from samzapy.container.errors.collectors import Mark, TolerantCollector
 from samzapy.container.errors.recovery import is_about_its_message
 from samzapy.container.errors.undecodable import Undecodable
-from samzapy.container.errors.undo_journal import JournaledStore, UndoJournal
-from samzapy.container.event_time.clock import EventClock
+from samzapy.container.errors.undo_journal import UndoJournal
 from samzapy.container.outputs.output_ids import OutputIdCollector, OutputIds
-from samzapy.container.tasks.task_instance import Process, TaskInstance
+from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import SerdeError, TaskFailed
-from samzapy.storage.task_stores import TaskStores
 
 logger = logging.getLogger(__name__)
 
@@ -35,75 +30,51 @@ logger = logging.getLogger(__name__)
 _MOST_STARTS = 100
 
 
-def _started_elsewhere(*_: object) -> None:
-    raise AssertionError("an asynchronous task's messages begin in `start`")
+def _without_ids(envelope: IncomingMessageEnvelope) -> None:
+    """Outputs carry no ids."""
 
 
-class AsyncTaskInstance(TaskInstance):
-    """`process` accepts messages, `start` begins with as many as may be in flight, `check` raises what went wrong.
+class AsyncMessages:
+    """The messages of one asynchronous task: `accept` takes them, `start` begins with as many as may be in flight,
+    `check` raises what went wrong.
 
-    Everything happens on the run loop's thread; callbacks of other threads are handed over to it. `offsets` is the
-    contiguous prefix of what is done, partition by partition; with ids outputs leave in the order of it. A message that failed has its outputs and what it wrote to
-    sinks dropped; its store changes are undone if no other message was in flight with it (`task.max.concurrency=1`), and stay otherwise.
+    1. Everything happens on the run loop's thread; callbacks of other threads are handed over to it.
+    2. The task's `offsets` are the contiguous prefix of what is done, partition by partition. With ids outputs leave in
+       the order of it.
+    3. A message that failed has its outputs and its rows for sinks dropped. Its store changes are undone if no other
+       message was in flight with it (`task.max.concurrency=1`), and stay otherwise.
     """
 
-    __slots__ = (
-        "_clock",
-        "_closed",
-        "_config",
-        "_events",
-        "_failure",
-        "_identifying",
-        "_in_flight",
-        "_journal",
-        "_order",
-        "_prefixes",
-        "_recovery",
-        "_visible",
-        "waiting",
-    )
-
-    def __init__(  # noqa: PLR0913  # a task instance, and where and how it waits
+    def __init__(
         self,
-        name: str,
-        task: AnyTask,
-        stores: TaskStores,
+        task: TaskInstance,
         collector: TolerantCollector,
-        offsets: dict[SystemStreamPartition, int],
-        event_clock: EventClock,
-        *,
+        journal: UndoJournal,
         events: EventLoop,
         config: AsyncConfig,
         clock: Clock,
+        *,
         ids: OutputIds | None = None,
     ) -> None:
-        super().__init__(name, task, stores, collector, offsets, event_clock)
+        """`collector` is the task's, `journal` that of its stores. With `ids` outputs carry the id of their input."""
+        self.task = task
+        self._journal = journal
         self._events = events
         self._config = config
         self._clock = clock
         self._recovery = collector.recovery
-        self._identifying = None if ids is None else OutputIdCollector(collector, ids)
-        self._order: OutputOrder = AsReady() if ids is None else InOffsetOrder(collector)
+        self._collector: MessageCollector = collector
+        self._order: OutputOrder = AsReady()
+        self._begin_outputs: Callable[[IncomingMessageEnvelope], None] = _without_ids
+        if ids is not None:
+            self._collector = identifying = OutputIdCollector(collector, ids)
+            self._order = InOffsetOrder(collector)
+            self._begin_outputs = identifying.begin
         self._prefixes: dict[SystemStreamPartition, ContiguousPrefix] = {}
         self._in_flight: dict[int, MessageInFlight] = {}
         self.waiting = WaitingMessages(key_order=config.key_order)
         self._failure: BaseException | None = None
         self._closed = False
-        alone = config.max_concurrency == 1 and not self._recovery.policy(Stage.PROCESS).only_fails
-        self._journal = UndoJournal() if alone else None
-        self._visible = {
-            store: LoopThreadStore(
-                store, JournaledStore(store, held, self._journal) if self._journal else held, events.is_here
-            )
-            for store, held in stores.stores.items()
-        }
-
-    def _entry_point(self, ids: OutputIds | None) -> Process:
-        return _started_elsewhere
-
-    @property
-    def visible_stores(self) -> Mapping[str, KeyValueStore[Any, Any]]:
-        return self._visible
 
     @property
     def in_flight(self) -> int:
@@ -120,32 +91,32 @@ class AsyncTaskInstance(TaskInstance):
         """Whether a commit need not wait until nothing is unsettled."""
         return self._config.commit_in_flight
 
-    def process(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
+    def accept(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
         """Accept messages; they start when there is room."""
         undecodable = envelopes if type(envelopes) is Undecodable else None
         stage = Stage.DESERIALIZE if undecodable is not None else Stage.PROCESS
         if ssp not in self._prefixes:  # not before `init`, which may set another starting offset
-            self._prefixes[ssp] = ContiguousPrefix(self.offsets[ssp])
+            self._prefixes[ssp] = ContiguousPrefix(self.task.offsets[ssp])
         policy, take, accept = self._recovery.policy(stage), self._prefixes[ssp].take, self.waiting.accept
         for envelope in envelopes:
             take(envelope.offset)
             accept(Work(envelope, undecodable, pauses=policy.pauses_s()))
-        return len(envelopes)
 
     def skip(self, ssp: SystemStreamPartition, offset: int) -> None:
-        self._prefixes.setdefault(ssp, ContiguousPrefix(self.offsets[ssp])).take(offset)
+        """Go past what is no message of the user's."""
+        self._prefixes.setdefault(ssp, ContiguousPrefix(self.task.offsets[ssp])).take(offset)
         self._complete(ssp, offset, self._order.mark())
-        self.touched = True
+        self.task.touched = True
 
     def start(self, now: float, *, only_overtaken: bool = False) -> None:
         """Begin with messages while there is room; with `only_overtaken`, just with those that a commit waits for."""
         for _ in range(max(self._config.max_concurrency, _MOST_STARTS)):
-            if self._failure is not None or (self.requests.pending and not only_overtaken):
+            if self._failure is not None or (self.task.requests.pending and not only_overtaken):
                 return
             work = self.waiting.due(now) or self._next(only_overtaken)
             if work is None:
                 return
-            self.touched = True
+            self.task.touched = True
             if work.undecodable is not None:
                 self._decode_again(work, work.undecodable)
             else:
@@ -166,41 +137,36 @@ class AsyncTaskInstance(TaskInstance):
             oldest = next(iter(self._in_flight.values()))
             if now - oldest.started_at > timeout_ms / 1000.0:
                 raise TaskFailed(
-                    f"{self.name}: process of {oldest.work.envelope.position} was not completed within {timeout_ms} ms "
+                    f"{self.task.name}: process of {oldest.work.envelope.position} was not completed within {timeout_ms} ms "
                     "(task.callback.timeout.ms)"
                 )
 
     def close(self) -> None:
-        """Cancel what is in flight, then call the user's `close`; callbacks that come later are ignored."""
+        """Cancel what is in flight; callbacks that come later are ignored."""
         self._closed = True
         self._events.cancel([each.coroutine for each in self._in_flight.values() if each.coroutine is not None])
         self._in_flight.clear()
-        super().close()
-
-    def _call(self, where: str, method: Callable[..., object], *arguments: object) -> None:
-        super()._call(where, lambda: self._events.finish(method(*arguments)))
 
     def _begin(self, work: Work, now: float) -> None:
         message = MessageInFlight(work, now, self._end)
         self._in_flight[id(message)] = message
-        if self._journal is not None:
-            self._journal.begin()
-        task = self.task
+        self._journal.begin()
+        task = self.task.task
         if isinstance(task, CoroutineTask):
             message.coroutine = self._events.spawn(self._run(task, message))
             return
         assert isinstance(task, AsyncStreamTask)
         try:
-            task.process_async(work.envelope, message.outputs, self.requests, message)
+            task.process_async(work.envelope, message.outputs, self.task.requests, message)
         except BaseException as failure:  # noqa: BLE001  # sorted out by kind
             if message.ended:
-                self._failure = self._failure_of(work.envelope, failure)
+                self._failure = self.task.failure_of(work.envelope, failure)
             else:
                 self._settle(message, failure, None)
 
     async def _run(self, task: CoroutineTask, message: MessageInFlight) -> None:
         try:
-            await task.process(message.work.envelope, message.outputs, self.requests)
+            await task.process(message.work.envelope, message.outputs, self.task.requests)
         except BaseException as failure:  # noqa: BLE001  # sorted out by kind
             self._settle(message, failure, None)
         else:
@@ -216,7 +182,9 @@ class AsyncTaskInstance(TaskInstance):
             return
         if message.ended:
             logger.warning(
-                "%s: %s has ended already; a further callback is ignored", self.name, message.work.envelope.position
+                "%s: %s has ended already; a further callback is ignored",
+                self.task.name,
+                message.work.envelope.position,
             )
             return
         message.ended = True
@@ -231,25 +199,23 @@ class AsyncTaskInstance(TaskInstance):
             else:
                 self._recover(message.work, failure)
         except BaseException as fatal:  # noqa: BLE001  # raised by `check`: this may be asyncio's stack
-            self._failure = self._failure_of(message.work.envelope, fatal)
+            self._failure = self.task.failure_of(message.work.envelope, fatal)
 
     def _finish(self, message: MessageInFlight) -> None:
         self._recovery.input = message.work.envelope
-        if self._identifying is not None:
-            self._identifying.begin(message.work.envelope)
+        self._begin_outputs(message.work.envelope)
         mark = self._order.mark()
-        message.outputs.send_to(self._identifying or self.collector)
+        message.outputs.send_to(self._collector)
         self._recovery.input = None
         self._done(message.work, mark)
 
     def _recover(self, work: Work, failure: BaseException) -> None:
         if not is_about_its_message(failure):
-            self._raise(work.envelope, failure)
-        if self._journal is not None:
-            self._journal.undo()
-        self._forget(work.envelope)
+            self.task.raise_failure(work.envelope, failure)
+        self._journal.undo()
+        self.task.sinks.forget(work.envelope)
         if not self._dealt_with(Stage.PROCESS, work, failure):
-            self._raise(work.envelope, failure)
+            self.task.raise_failure(work.envelope, failure)
 
     def _decode_again(self, work: Work, undecodable: Undecodable) -> None:
         """The turn of a message that did not decode: a first time it is known to fail, later it is tried."""
@@ -283,16 +249,11 @@ class AsyncTaskInstance(TaskInstance):
 
     def _done(self, work: Work, mark: Mark) -> None:  # what it sent, a letter included, was gathered since `mark`
         self._complete(work.envelope.ssp, work.envelope.offset, mark)
-        self.touched = True
-        self.processed += work.undecodable is None
+        task = self.task
+        task.touched = True
+        task.processed += work.undecodable is None
         self.waiting.done(work)
 
     def _complete(self, ssp: SystemStreamPartition, offset: int, mark: Mark) -> None:
-        position = self.offsets[ssp] = self._prefixes[ssp].complete(offset)
+        position = self.task.offsets[ssp] = self._prefixes[ssp].complete(offset)
         self._order.done(ssp, offset, position, mark)
-
-    def _unserialized(self, envelope: IncomingMessageEnvelope | None) -> str:
-        # Messages end in any order, so nobody knows how far.
-        return "put since the last commit, at " + ", ".join(
-            f"{ssp}@{at} or later" for ssp, at in self._serialized.items()
-        )

@@ -1,60 +1,39 @@
-"""A task whose job says what becomes of messages that fail."""
+"""Processes the messages of a synchronous task under its job's error policies."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from samzapy.api.envelope import IncomingMessageEnvelope
-from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.task import StreamTask
 from samzapy.config.tasks.error_policy import Stage
-from samzapy.container.errors.collectors import TolerantCollector
-from samzapy.container.errors.recovery import Recovery, RetryInterrupted, is_about_its_message
+from samzapy.container.errors.collectors import Mark, TolerantCollector
+from samzapy.container.errors.recovery import RetryInterrupted, is_about_its_message
 from samzapy.container.errors.undecodable import Undecodable
-from samzapy.container.errors.undo_journal import JournaledStore, UndoJournal
-from samzapy.container.event_time.clock import EventClock
-from samzapy.container.outputs.output_ids import OutputIds
+from samzapy.container.errors.undo_journal import UndoJournal
+from samzapy.container.tasks.synchronous import Process, Processing
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import SerdeError
-from samzapy.storage.task_stores import TaskStores
 
 
-class TolerantTaskInstance(TaskInstance):
-    """Leaves nothing of a `process` that raised: its outputs and what it wrote to sinks are dropped and its store
-    changes undone, before it is repeated, skipped or made a dead letter. What it asked of the coordinator stays asked."""
+class TolerantProcessing(Processing):
+    """Leaves nothing of a `process` that raised: it drops the outputs and the rows for sinks and undoes the changes of
+    stores, before the message is repeated, skipped or made a dead letter. Requests to the coordinator stay."""
 
-    __slots__ = ("_journal", "_recovery", "_tolerant", "_visible")
+    __slots__ = ("_collector", "_journal", "_process", "_recovery", "_task")
 
     def __init__(
-        self,
-        name: str,
-        task: StreamTask,
-        stores: TaskStores,
-        collector: TolerantCollector,
-        offsets: dict[SystemStreamPartition, int],
-        event_clock: EventClock,
-        *,
-        ids: OutputIds | None = None,
+        self, task: TaskInstance, process: Process, collector: TolerantCollector, journal: UndoJournal
     ) -> None:
-        super().__init__(name, task, stores, collector, offsets, event_clock, ids=ids)
-        self._tolerant = collector
-        self._recovery: Recovery = collector.recovery
-        self._journal = UndoJournal()
-        journaled = not self._recovery.policy(Stage.PROCESS).only_fails
-        self._visible = (
-            {store: JournaledStore(store, held, self._journal) for store, held in stores.stores.items()}
-            if journaled
-            else stores.stores
-        )
-
-    @property
-    def visible_stores(self) -> Mapping[str, KeyValueStore[Any, Any]]:
-        return self._visible
+        """`collector` is the task's, `journal` that of its stores."""
+        self._task = task
+        self._process = process
+        self._collector = collector
+        self._recovery = collector.recovery
+        self._journal = journal
 
     def process(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
-        self.touched = True
+        self._task.touched = True
         try:
             if type(envelopes) is Undecodable:
                 return self._process_undecodable(ssp, envelopes)
@@ -63,7 +42,7 @@ class TolerantTaskInstance(TaskInstance):
             self._recovery.input = None
 
     def _process_run(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
-        process, collector, requests = self._process, self._tolerant, self.requests
+        task, process, collector, requests = self._task, self._process, self._collector, self._task.requests
         recovery, begin, mark = self._recovery, self._journal.begin, collector.mark
         done = 0
         try:
@@ -73,7 +52,7 @@ class TolerantTaskInstance(TaskInstance):
                 gathered = mark()
                 try:
                     if (returned := process(envelope, collector, requests)) is not None:
-                        self._refuse_awaitable(f"process of {envelope.position}", returned)
+                        task.refuse_awaitable(f"process of {envelope.position}", returned)
                 except BaseException as failure:  # noqa: BLE001  # sorted out by kind
                     self._recover(envelope, gathered, failure)
                 done += 1
@@ -82,32 +61,32 @@ class TolerantTaskInstance(TaskInstance):
         except RetryInterrupted:
             self._undo(envelope, gathered)
         if done:
-            self.processed += done
-            self._passed(ssp, envelopes, done)
+            task.passed(ssp, envelopes, done)
         return done
 
-    def _recover(self, envelope: IncomingMessageEnvelope, gathered: tuple[int, ...], failure: BaseException) -> None:
+    def _recover(self, envelope: IncomingMessageEnvelope, gathered: Mark, failure: BaseException) -> None:
+        task = self._task
         if not is_about_its_message(failure):
-            self._raise(envelope, failure)
+            task.raise_failure(envelope, failure)
         self._undo(envelope, gathered)
 
         def again() -> Exception | None:
             try:
-                self._process(envelope, self.collector, self.requests)
+                self._process(envelope, self._collector, task.requests)
             except BaseException as repeated:  # noqa: BLE001  # sorted out by kind
                 if is_about_its_message(repeated):
                     self._undo(envelope, gathered)
                     return repeated
-                self._raise(envelope, repeated)
+                task.raise_failure(envelope, repeated)
             return None
 
         final = self._recovery.recover(Stage.PROCESS, failure, again)
         if final is not None:
-            self._raise(envelope, final)
+            task.raise_failure(envelope, final)
 
-    def _undo(self, envelope: IncomingMessageEnvelope, gathered: tuple[int, ...]) -> None:
-        self._tolerant.back_to(gathered)
-        self._forget(envelope)
+    def _undo(self, envelope: IncomingMessageEnvelope, gathered: Mark) -> None:
+        self._collector.back_to(gathered)
+        self._task.sinks.forget(envelope)
         self._journal.undo()
 
     def _process_undecodable(self, ssp: SystemStreamPartition, run: Undecodable) -> int:
@@ -130,5 +109,5 @@ class TolerantTaskInstance(TaskInstance):
             raise failure
         if decoded:
             return self._process_run(ssp, decoded)
-        self._passed(ssp, run, 1)
+        self._task.offsets[ssp] = raw.offset + 1
         return 1
