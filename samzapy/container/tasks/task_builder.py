@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from samzapy.api.checkpoint import Checkpoint
-from samzapy.api.context import ContainerContext, Context, JobContext
+from samzapy.api.context import ContainerContext, Context
 from samzapy.api.engine import StorageEngineFactory
 from samzapy.api.event_time import ClockListenerTask, StateCheckpointTask
 from samzapy.api.kv import KeyValueStore
@@ -156,7 +156,7 @@ class TaskBuilder:
             reset | start.startpoints.keys(),
             task.seen_stores[config.timers_store] if config.timers_store else None,
         )
-        job = JobContext(config.name, config.id, config.resolved)
+        job = config.context
         before = dict(offsets)
         task.init(Context(job, ContainerContext(self._container_id, self._metrics), context))
         context.seal()
