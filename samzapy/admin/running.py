@@ -22,7 +22,7 @@ from samzapy.config.job import JobConfig
 from samzapy.container.job_records import open_job
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.storage.local.directory import store_directory
-from samzapy.storage.rocksdb.failures import locking_pid
+from samzapy.storage.rocksdb.ownership import locking_pid
 
 #: Stands in place of a driver's pid when a tool owns the job: nothing was started.
 NO_DRIVER = 0
