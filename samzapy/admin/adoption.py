@@ -12,7 +12,7 @@ from samzapy.checkpoint.adopted import Adopted
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
-from samzapy.container.job_records import open_job
+from samzapy.container.supervision.job_records import open_job
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.model import JobModel
 from samzapy.storage.changelog.end import STALL_S, foreign_records

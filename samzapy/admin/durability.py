@@ -11,10 +11,10 @@ from samzapy.checkpoint import checkpoint_topic
 from samzapy.config.guarantee_warnings import GuaranteeWarning, late_rows, weak_copies
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import state_checkpoint_topic
-from samzapy.config.reading.classes import SYSTEMS
 from samzapy.config.stores import changelogs
 from samzapy.config.tasks import checkpoint, state_checkpoint
 from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.system.factories import load_factory
 
 #: Kafka's own topic, in which it keeps what became of a transaction.
 _TRANSACTIONS = "__transaction_state"
@@ -31,7 +31,7 @@ def weakly_kept(
             found += weak_copies(key, description)
     for stream in config.task.inputs:
         system = config.systems[stream.system]
-        if system.factory == SYSTEMS.short["database"] and (description := describe(stream)) is not None:
+        if load_factory(system).orders_by_time and (description := describe(stream)) is not None:
             found += late_rows(system.streams[stream.stream].prefix, description, config.task.guarantee)
     return tuple(found)
 

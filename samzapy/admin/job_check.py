@@ -14,7 +14,7 @@ from samzapy.api.system import StreamDescription
 from samzapy.api.task import AnyTask
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
-from samzapy.container.job_records import open_job
+from samzapy.container.supervision.job_records import open_job
 from samzapy.errors import (
     ConfigError,
     ConfigProblem,

@@ -19,10 +19,9 @@ import psutil
 from samzapy.api.checkpoint import JobRecord, JobRun
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
-from samzapy.container.job_records import open_job
+from samzapy.container.supervision.job_records import open_job
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
-from samzapy.storage.local.directory import store_directory
-from samzapy.storage.rocksdb.ownership import locking_pid
+from samzapy.storage.local.directory import locking_pid, store_directory
 
 #: Stands in place of a driver's pid when a tool owns the job: nothing was started.
 NO_DRIVER = 0

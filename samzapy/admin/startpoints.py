@@ -12,7 +12,7 @@ from samzapy.checkpoint.offsets import Target
 from samzapy.checkpoint.startpoints import Startpoint, from_json, is_followed, to_json
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
-from samzapy.container.job_records import open_job
+from samzapy.container.supervision.job_records import open_job
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.job.model import JobModel
 

@@ -160,11 +160,20 @@ class StorageEngineFactory(ABC):
     #: Whether several threads may call `open` at once, and another thread may use what it returns.
     opens_in_any_thread = False
 
+    #: The files that an engine has open, at the least: a container checks its limit before it starts.
+    open_files = 0
+
+    #: Whether tasks get a `view` of the store, with a query interface and an encoding of its own.
+    has_view = False
+
+    #: Whether the view changes values in place, as `StoreViewFactory.changes_in_place` says.
+    changes_in_place = False
+
     @abstractmethod
     def open(self, directory: Path | None, settings: EngineSettings) -> StorageEngine:
         """Open, creating what is missing. `directory` is the task's own for a persistent engine, else None.
 
-        Raises StoreLocked (naming the holder if it can), StoreCorrupted, or StoreError with path and cause.
+        A persistent engine locks the file `LOCK` in its directory while it is open, so that others see who uses it. Raises StoreLocked (naming the holder if it can), StoreCorrupted, or StoreError with path and cause.
         """
 
     def open_read_only(self, directory: Path, settings: EngineSettings) -> StorageEngine:
@@ -177,6 +186,14 @@ class StorageEngineFactory(ABC):
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
         """Problems of the settings as (key below the store, value or None, what is allowed); touches nothing."""
         return ()
+
+    def entry_serdes(self, settings: EngineSettings) -> EntrySerdes:
+        """How the entries are written; by default as the job file says."""
+        return EntrySerdes(None, None)
+
+    def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> Any:
+        """What `context.get_store(NAME)` gives to one task; by default the store itself."""
+        return store
 
 
 @dataclass(frozen=True)

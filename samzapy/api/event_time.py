@@ -16,8 +16,9 @@ from samzapy.api.collector import MessageCollector, TaskCoordinator
 
 
 class TaskClock(NamedTuple):
-    """A task's clock: the least, over its inputs, of the event time processed; milliseconds since 1970, None until each has
-    had a message. Partitions that are idle or have ended do not count. `idle`: they all are so."""
+    """A task's clock: the least, over its inputs, of the event time processed; milliseconds since 1970, None until every
+    input has one. Watermarks of the senders tell the time of an intermediate stream. Partitions that are idle or have ended
+    do not count. `idle`: all of them are idle or have ended."""
 
     time_ms: int | None
     idle: bool = False
@@ -28,26 +29,29 @@ class ClockListenerTask(ABC):
 
     @abstractmethod
     def on_clock(self, clock: TaskClock, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
-        """Called between messages, after those that have moved the clock: as many as were processed in one go."""
+        """Called when the clock has moved, between messages: after a run of messages that the task has processed in one go."""
 
 
 class TimerClock(Enum):
-    """Whose time a timer is about."""
+    """The clock by which a timer fires."""
 
     EVENT = "event"
-    """The task's event time: the least, over its input partitions, of the latest event time each has brought. Where a
-    partition is of an intermediate stream, its watermark takes the place of the times of its messages."""
+    """The task's clock: the least, over its input partitions, of the latest event time of each. A partition of an
+    intermediate stream goes by its watermark instead of the times of its messages. `samzapy checkpoint show` names the
+    partition that holds the clock back."""
     WALL = "wall"
     """The time of day."""
 
 
 class Timers(ABC):
-    """A task's timers. One a key and clock; they live in a store of the job (`stores.NAME.factory=timers`) and are
-    committed, moved and restored with it.
+    """A task's timers: one per key and clock, in a store of the job (`stores.NAME.factory=timers`). They are committed,
+    moved and restored with it.
 
-    A key is whatever MessagePack writes: str, int, bytes, lists and so on; a tuple comes back as a list. Times are
-    milliseconds since 1970. Calls take effect at once, also inside `TimerTask.on_timer`; a time that has come already
-    fires after the current call. What is not committed when the process dies is as if it had not been called.
+    1. MessagePack writes the key: str, int, bytes, lists and so on; a tuple comes back as a list. Times are milliseconds
+       since 1970.
+    2. Calls take effect at once, also inside `TimerTask.on_timer`. A timer for a time in the past fires after the current
+       call.
+    3. Calls that are not committed when the process dies have no effect.
     """
 
     @abstractmethod
@@ -59,15 +63,15 @@ class Timers(ABC):
 
     @abstractmethod
     def cancel(self, key: Any, clock: TimerClock = TimerClock.EVENT) -> bool:
-        """Do not fire; returns whether there was anything to cancel."""
+        """Cancel a timer; returns whether there was one."""
 
     @abstractmethod
     def time_of(self, key: Any, clock: TimerClock = TimerClock.EVENT) -> int | None:
-        """When `key` fires, None if it does not."""
+        """The time of the timer of `key`, None if there is none."""
 
 
 class TimedState(NamedTuple):
-    """A state and its checkpoint time in milliseconds since 1970; `where` it lies, for errors, once it is kept."""
+    """A state and its checkpoint time in milliseconds since 1970. `where` names its place in errors, once it is kept."""
 
     time_ms: int
     value: bytes
@@ -75,7 +79,7 @@ class TimedState(NamedTuple):
 
 
 class StateCheckpoints(ABC):
-    """One task's, as its `init` gets them from `context.task.state_checkpoints`."""
+    """The state checkpoints of one task; its `init` gets them from `context.task.state_checkpoints`."""
 
     @property
     @abstractmethod
@@ -102,18 +106,18 @@ class StateCheckpoints(ABC):
 
     @abstractmethod
     def persist(self, state: TimedState) -> None:
-        """Make it durable, then let the job know of it; those that no recovery can need any more are removed."""
+        """Make a checkpoint durable, then report it to the job, and remove those that no recovery can need any more."""
 
 
 class StateCheckpointTask(ABC):
-    """A task whose own state is kept by checkpoints that go with its commits."""
+    """A task that keeps a state of its own by checkpoints that go with its commits."""
 
     @abstractmethod
     def take_checkpoint(self, clock: TaskClock, collector: MessageCollector) -> TimedState | None:
         """Called as a commit begins, if any message was processed since the last checkpoint; None if none is due.
 
-        What is sent here goes with the commit. The state is persisted once the commit is durable, so
-        `context.task.positions` of now are both its own and the committed ones.
+        Outputs of this call go with the commit. The state is persisted once the commit is durable, so the
+        `context.task.positions` of this moment are those of the state and of the commit.
         """
 
 
@@ -122,15 +126,15 @@ class CheckpointStore(ABC):
 
     @abstractmethod
     def persist(self, time_ms: int, value: bytes) -> None:
-        """Keep `value` under `time_ms`, durably before returning; one that is there is replaced."""
+        """Keep `value` under `time_ms`, durably before returning; it replaces one that is there."""
 
     @abstractmethod
     def times(self) -> list[int]:
-        """The times of which one is kept, as a whole, ascending."""
+        """The times of the complete checkpoints, ascending."""
 
     @abstractmethod
     def recover(self, time_ms: int) -> bytes:
-        """What is kept under `time_ms`. Raises RestoreError if it is damaged or not there."""
+        """The value under `time_ms`. Raises RestoreError if it is damaged or not there."""
 
     @abstractmethod
     def remove(self, times: Collection[int]) -> None:
@@ -142,4 +146,4 @@ class CheckpointStore(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Release what is held open; closing twice is allowed."""
+        """Release all resources; closing twice is allowed."""

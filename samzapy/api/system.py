@@ -292,6 +292,15 @@ class SystemFactory(ABC):
     #: Whether `producer` takes a transactional id. Without transactions a job's state may hold inputs twice after a crash,
     #: and may go back while two runs overlap.
     transactional = False
+    #: Whether jobs can only read the streams.
+    read_only = False
+    #: Whether a record may come too late to be read, or get another offset in another read. The streams' descriptions name
+    #: the column then that decides (`database.order.by`).
+    orders_by_time = False
+    #: Files, pipes and sockets that an admin, a consumer and a producer have open together, and a transactional producer
+    #: besides: the least, by which a container checks its limit before it starts.
+    open_files = 0
+    transactional_open_files = 0
 
     @abstractmethod
     def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:
@@ -310,6 +319,17 @@ class SystemFactory(ABC):
     def check(self, settings: SystemSettings) -> None:
         """Raise ConfigError if `settings` cannot work; connects to nothing."""
         return
+
+    def max_record_bytes(self, settings: SystemSettings) -> int | None:
+        """The largest record that a producer of these settings sends, in bytes; None if it sets no limit. A stream may set a
+        lower one (`max.message.bytes` of its description). Default: the producer's `message.max.bytes`."""
+        said = settings.producer.get("message.max.bytes", "")
+        return int(said) if said.isdigit() else None
+
+    def durability(self, settings: SystemSettings) -> Iterable[tuple[str, str]]:
+        """The ways in which acknowledged records can be lost with this process or machine, each as (key below
+        `systems.NAME.`, message). Default: none."""
+        return ()
 
     def kept_on_this_machine(self, settings: SystemSettings) -> str | None:
         """What of this machine the streams are in, as `the file x.db`, so that executors on others do not reach them;

@@ -28,6 +28,7 @@ from samzapy.container.builder import ContainerBuilder
 from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.inputs.inputs import Inputs
 from samzapy.container.run_loop import LoopControl, RunLoop
+from samzapy.container.sideinputs.side_inputs import NoSideInputs
 from samzapy.container.supervision.heartbeat import Heartbeat
 from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.container.supervision.worker_process import tuned_for_messages
@@ -61,7 +62,9 @@ class Container:
         self._heartbeat = Heartbeat(lease, self.report, clock, on_lost, builder.purge)
         self._stores: dict[str, TaskStores] = {}
         self._tasks: list[TaskInstance] = []
+        self._side = NoSideInputs()
         self._inputs: Inputs | None = None
+        self._loop: RunLoop | None = None
         self._committer: CommitProtocol | None = None
         self._restoring: dict[str, tuple[int, int]] = {}
 
@@ -105,7 +108,8 @@ class Container:
 
     def abandon(self) -> None:
         """Close everything without a commit; what fails on the way is logged, the first failure is what counts."""
-        self._close_all([*(task.close for task in self._tasks), *self._closers()])
+        in_flight = [self._loop.close] if self._loop else []
+        self._close_all([*in_flight, *(task.close for task in self._tasks), *self._closers()])
         self._heartbeat.finish("failed")
 
     def vanish(self) -> None:
@@ -131,32 +135,31 @@ class Container:
         reach("start.3")
         # 4, 5  stores
         self._heartbeat.phase("restoring")
-        starts = builder.starting_offsets(checkpoints, self._clock.wall_ms())
+        starts = builder.starts(checkpoints, self._clock.wall_ms())
         should_stop = self._heartbeat.should_stop
         try:
-            self._stores = builder.open_stores(checkpoints, starts, self._clock, self._on_restore, should_stop)
+            self._stores = builder.open_stores(starts, self._on_restore, should_stop)
         except ForeignRecords:
             # A successor's records are no stranger's: then this attempt only has to let go.
             self._must_own()
             raise
-        side = builder.fill_stores(self._stores, self._clock, self._on_restore, should_stop)
-        for model in builder.model.tasks:
-            stores = self._stores[model.name]
-            self._tasks.append(builder.task(model, stores, starts[model.name], self._clock, should_stop))
+        self._side = builder.fill_stores(self._stores, self._on_restore, should_stop)
+        for name, start in starts.items():
+            self._tasks.append(builder.task(name, self._stores[name], start, self._lease, should_stop))
         reach("start.5")
         # 6  init
         for task in self._tasks:
-            builder.clocks(task, checkpoints[task.name], self._lease, self._clock)
-            builder.init(task, checkpoints[task.name], epoch, self._clock)
+            builder.init(task, starts[task.name], epoch)
         reach("start.6")
         # 7  inputs
-        self._committer = builder.committer(epoch, self._clock, self._heartbeat.should_stop, self._must_own)
+        self._committer = builder.committer(epoch, self._heartbeat.should_stop, self._must_own)
         self._committer.commit([task for task in self._tasks if self._never_committed(task, checkpoints)], force=True)
-        self._inputs = builder.inputs(self._ends, self._clock, self._tasks, side)
+        self._inputs = builder.inputs(self._ends, self._tasks)
         self._inputs.start(self._first_offsets())
         reach("start.7")
         control = LoopControl(self._heartbeat.should_stop, self._drain_to)
-        return builder.run_loop(self._tasks, self._inputs, self._committer, control, self._clock)
+        self._loop = builder.run_loop(self._tasks, self._inputs, self._side, self._committer, control)
+        return self._loop
 
     def _drain_to(self) -> Mapping[SystemStreamPartition, int] | None:
         """Where every input ends now, if the job is to be drained."""
@@ -173,21 +176,24 @@ class Container:
     def _stop(self) -> None:
         assert self._committer is not None
         assert self._inputs is not None
+        assert self._loop is not None
         self._committer.finish(self._tasks)
-        if self._inputs.side is not None:
-            self._inputs.side.keep()
+        self._side.keep()
+        self._side.close()
         self._inputs.close()
+        self._loop.close()
         for task in self._tasks:
             task.close()
-            task.close_sinks()
+            task.sinks.close()
         for task in self._tasks:
             task.stores.flush_engines()
             task.stores.close()
         self._builder.close()
 
     def _closers(self) -> list[Callable[[], None]]:
-        closers: list[Callable[[], None]] = [task.close_sinks for task in self._tasks]
+        closers: list[Callable[[], None]] = [task.sinks.close for task in self._tasks]
         closers += [stores.close for stores in self._stores.values()]
+        closers.append(self._side.close)
         closers += [self._inputs.close] if self._inputs else []
         return [*closers, self._builder.close]
 
@@ -249,7 +255,7 @@ class Container:
 def progress_of(task: TaskInstance) -> TaskProgress:
     """What the coordinator hears; may be called from any thread."""
     clock = task.event_clock
-    kept = None if task.checkpoints is None else task.checkpoints.kept
+    kept = task.checkpoints.kept
     return TaskProgress(
         clock.time_ms,
         clock.held_by,

@@ -1,17 +1,38 @@
-"""Starting a container again where it is, when all that failed was a call whose repetition may succeed.
+"""Starts a container again where it is, when all that failed was a call that may succeed next time.
 
-After an aborted transaction, or one whose outcome nobody knows, everything since the last commit is void: inputs,
-caches, uncommitted bytes, and whatever the task's object remembers. So nothing is rewound piece by piece: the container
-is closed and started again, in the one order that is the guarantee. That takes about a second and no retry of Spark's.
+After an aborted transaction, or one with an unknown outcome, everything since the last commit is void: inputs, caches,
+uncommitted bytes, and what the task's object remembers. So nothing is rewound piece by piece. The container is closed and
+started again, in the one order that is the guarantee. That takes about a second and none of Spark's retries.
+
+This is the lowest rung of the ladder of retries. A rung retries what it can, then raises to the next one; it knows nothing
+of the rungs above that.
+
+    rung            retries after                            at most                          then
+    1  in place     a call that may succeed next time        5 starts in a row, 12 s of       the worker's attempt fails
+       (here)       (RESTARTABLE; a ProducerError where      pauses; starts that commit
+                    task.error.produce asks for retries)     begin the count anew
+    2  Spark        an attempt that failed, a worker or      spark.task.maxFailures over      the Spark job fails
+                    an executor that died                    the task's life
+    3  placement    as Spark; only where it matters which    as many failures in a row        the submission fails
+       (instead     executor runs a container, so that       as Spark would take
+       of 2)        Spark gets a single try
+    4  supervisor   a Spark job or a submission that         job.spark.max.resubmits in a     the run fails
+       (driver)     failed: submits what is not done         row, with back-off
+
+A local run has no Spark: its runner takes the place of rungs 2 to 4, with the limit and the pauses of rung 4. Two kinds of
+failure climb at once: one that another start would only repeat (a configuration error, a record that is too large), and
+the loss of the lease or of the job, after which the container is another attempt's.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.api.stream import SystemStreamPartition
@@ -20,12 +41,13 @@ from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.job import JobConfig
 from samzapy.config.tasks.error_policy import ErrorPolicy, Stage
-from samzapy.container.builder import ContainerBuilder, Plugins
+from samzapy.container.builder import ContainerBuilder
 from samzapy.container.lifecycle import Container
 from samzapy.container.supervision.heartbeat import Heartbeat
 from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.container.supervision.reporting import Reporting
 from samzapy.container.supervision.worker_process import provide_descriptors
+from samzapy.container.tasks.task_builder import Plugins
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.errors import (
     JobTakenOver,
@@ -42,11 +64,11 @@ from samzapy.errors import (
 from samzapy.failpoints import arm_from_environment
 from samzapy.job.model import ContainerModel
 from samzapy.job.transactions import StateTransactions, state_transactions, weakened_state
-from samzapy.metrics import Registry
+from samzapy.metrics import Registry, SnapshotHeader
 from samzapy.serializers import serde_registry
 from samzapy.storage.engines import load_engines
 from samzapy.system.clients import job_clients
-from samzapy.system.factories import has_transactions
+from samzapy.system.factories import has_transactions, load_factory
 
 logger = logging.getLogger(__name__)
 
@@ -190,22 +212,25 @@ def build_container(
     Raises ConfigError, TooFewFiles.
     """
     arm_from_environment(os.environ)
-    provide_descriptors(config, model)
+    engines = load_engines(config)
+    provide_descriptors(config, model, engines)
     task_class = load_task_class(config.task.task_class)
-    plugins = Plugins(load_engines(config), serde_registry(config), task_class)
+    plugins = Plugins(engines, serde_registry(config), task_class)
     ownership = Ownership(config, run_id)
     metrics = Registry()
     state = state_transactions(config, has_transactions) if transactions else StateTransactions(None, "task.guarantee")
     metrics.gauge("promises", "weakened").set(
-        len((*guarantee_warnings(config, task_class), *weakened_state(config, state)))
+        len((*guarantee_warnings(config, load_factory, task_class), *weakened_state(config, state)))
     )
 
     def build() -> Container:
         clients = job_clients(config, model.id, config.task.transaction_timeout_ms)
         checkpoints = manager_for(config, clients)
-        builder = ContainerBuilder(config, model, clients, checkpoints, plugins, metrics, state.system)
+        builder = ContainerBuilder(config, model, clients, checkpoints, plugins, metrics, state.system, clock)
         return Container(builder, lease, ends or {}, clock, ownership, on_lost)
 
     produce = config.task.errors.policies[Stage.PRODUCE]
-    reporting = Reporting(config, model.id, metrics, clock)
+    header = SnapshotHeader(config.name, config.id, model.id, socket.gethostname())
+    new_clients = partial(job_clients, config, f"{model.id}-metrics")
+    reporting = Reporting(config.metrics_reporters, header, metrics, new_clients, clock)
     return RestartingContainer(build, lease, ownership, produce, reporting, config.task.transaction_timeout_ms, clock)

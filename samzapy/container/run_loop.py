@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import WindowableTask
-from samzapy.clock import Clock
+from samzapy.clock import Clock, Schedule
 from samzapy.container.commit.boundaries import BoundedCommits
 from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.event_time.control_messages import ControlRun
 from samzapy.container.inputs.inputs import Inputs, Messages
-from samzapy.container.schedule import Schedule
+from samzapy.container.sideinputs.side_inputs import NoSideInputs
 from samzapy.container.tasks.task_instance import TaskInstance
 
 #: How long the loop waits for anything without looking at what else there is.
@@ -120,6 +120,10 @@ class TaskExecutor(ABC):
     def wind_down(self, loop: RunLoop) -> None:
         """After the last turn: wait until nothing is in flight."""
 
+    @abstractmethod
+    def close(self) -> None:
+        """Give up the messages that are in flight."""
+
 
 class RunLoop:
     """Runs the tasks of one container on the calling thread until it is told to stop, all tasks have voted, or all
@@ -129,6 +133,7 @@ class RunLoop:
         self,
         tasks: Sequence[TaskInstance],
         inputs: Inputs,
+        side: NoSideInputs,
         committer: CommitProtocol,
         control: LoopControl,
         clock: Clock,
@@ -140,7 +145,7 @@ class RunLoop:
         self.inputs = inputs
         self._executor = executor
         self.commits = BoundedCommits(committer, inputs.boundaries, tasks)
-        self._side = inputs.side
+        self._side = side
         self.should_stop = control.should_stop
         self._drain_to = control.drain_to
         self._draining = False
@@ -218,6 +223,10 @@ class RunLoop:
         """After the last turn: wait for the messages that are in flight."""
         self._executor.wind_down(self)
 
+    def close(self) -> None:
+        """Give up the messages that are in flight: before the tasks are closed."""
+        self._executor.close()
+
     def _look_for_drain(self) -> None:
         if not self._draining and (ends := self._drain_to()) is not None:
             self._draining = True
@@ -277,8 +286,7 @@ class RunLoop:
     def look_at_clock(self) -> None:
         """Do what is due: side inputs, idle partitions, windows, timers, the commit."""
         now = self.clock.monotonic()
-        if self._side is not None:
-            self._side.follow(now)
+        self._side.follow(now)
         if now >= self._idle.due_at and self._idle.due(now):
             for task in self.tasks:
                 if task.event_clock.look_for_idle(now):

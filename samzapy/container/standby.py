@@ -17,7 +17,7 @@ from samzapy.api.system import SystemConsumer
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.heartbeat import Heartbeat
-from samzapy.container.sweeping import sweep_in_background
+from samzapy.container.supervision.worker_process import sweep_in_background
 from samzapy.job.model import ContainerModel, replica_of
 from samzapy.metrics import Registry
 from samzapy.serializers import serde_registry

@@ -28,7 +28,6 @@ from samzapy.storage.changelog.reading import first_value, scan
 from samzapy.storage.changelog.topic import changelog_spec, ensure_changelog, find_changelog, max_record_bytes
 from samzapy.storage.engines import entry_serde_names, load_engines
 from samzapy.storage.inspection import store_of
-from samzapy.storage.views.engine import ViewEngineFactory
 from samzapy.system.clients import SystemClients
 
 #: What a partition's transaction may take, unless its system grants less: Kafka's limit, unless it is set otherwise.
@@ -41,7 +40,7 @@ def writable_store(config: JobConfig, name: str) -> StoreConfig:
     if store.changelog is None:
         message = "is required: what is written goes there"
         raise ConfigError([ConfigProblem(f"stores.{name}.changelog", None, message)])
-    if isinstance(load_engines(config)[name], ViewEngineFactory):
+    if load_engines(config)[name].has_view:
         message = "has an encoding of its own; only key-value stores (rocksdb, inmemory) are filled from a frame"
         raise ConfigError([ConfigProblem(f"stores.{name}.factory", store.factory, message)])
     return store

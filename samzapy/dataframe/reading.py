@@ -16,7 +16,7 @@ from pyspark.sql import types as sql
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
-from samzapy.container.job_records import open_job
+from samzapy.container.supervision.job_records import open_job
 from samzapy.dataframe.columns import parse_schema
 from samzapy.dataframe.job import Job, TravellingJob, checked_job, on_this_machine, spark_context
 from samzapy.dataframe.parts import PURPOSE, ChangelogPart, LocalPart, StorePart

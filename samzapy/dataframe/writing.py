@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from samzapy.admin.running import refuse_if_running
 from samzapy.checkpoint.offsets import Positions
-from samzapy.container.job_records import open_job
+from samzapy.container.supervision.job_records import open_job
 from samzapy.dataframe.bootstrap import Bootstrap, refuse_speculation, writable_store
 from samzapy.dataframe.job import Job, checked_job
 from samzapy.dataframe.ownership import commit_positions, own, starting_positions

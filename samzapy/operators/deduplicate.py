@@ -1,16 +1,15 @@
-"""Dropping repetitions: the receiving side of effectively-once.
+"""Drops repeated messages: the receiving side of effectively-once.
 
-What was seen is kept in a store, so it is restored with the task and committed with its offsets: for that the receiver
-needs `task.guarantee=effectively-once` or `exactly-once` itself.
-
-By the ids that an effectively-once job puts on its outputs, memory is by source and receiving partition: the greatest
-(offset, number) that came, and the last `window` ids one by one. A greater id is new. So is a lower one that is not
-among the remembered ones, unless more than `window` messages of its source came after the first greater one; what is
-below everything remembered is a repetition. A sender of this version sends in order, so the window matters only where
-order is lost: see `samzapy.container.outputs.output_ids`. An input without outputs leaves a hole that costs nothing, since what is
-remembered is what came, not what is missing.
-
-By a key of the user's own (a message's UUID) the last `capacity` keys are kept.
+1. A store keeps the ids that were seen. It is restored with the task and committed with its offsets, so the receiver itself
+   needs `task.guarantee=effectively-once` or `exactly-once`.
+2. By default a message is known by the id that an effectively-once job puts on its outputs. The store has, by source and
+   receiving partition, the greatest (offset, number) that came, and the last `window` ids one by one. A greater id is new.
+   So is a lower one that is not among the remembered ids, unless more than `window` messages of its source came after the
+   first greater one. An id below all remembered ones is a repetition.
+3. A sender of this version sends in order, so the window matters only where order is lost: see
+   `samzapy.container.outputs.output_ids`. An input without outputs leaves a hole that costs nothing: the store remembers
+   the ids that came, not the missing ones.
+4. By a key of the user's own (a message's UUID) the last `capacity` keys are kept.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ class SeenIds:
     """The ids that came, by source: bounded for each.
 
     The last up to 32 ids are in the source's own entry, earlier ones in numbered chunks. When a chunk is forgotten the
-    floor rises to its greatest id, and what is not above the floor counts as seen. Every change puts new objects, so the
-    store can take it back if the message fails.
+    floor rises to its greatest id, and an id that is not above the floor counts as seen. Every change puts new objects,
+    so the store can take it back if the message fails.
     """
 
     def __init__(self, store: KeyValueStore[str, Any], window: int) -> None:
@@ -51,7 +50,7 @@ class SeenIds:
         if entry is None:
             self._store.put(key, [offset, number, None, 0, 0, 0, offset, number])
             return True
-        if len(entry) < _HEAD:  # as a receiver of the version before left it: what is not greater was seen
+        if len(entry) < _HEAD:  # from a receiver of the version before: an id that is not greater was seen
             entry = [*entry, *entry, 0, 0]
         position = [offset, number]
         if position > entry[:2]:
@@ -95,7 +94,7 @@ def _pairs(flat: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 class Deduplicator:
-    """Tells new messages from repeated ones. `store` has string keys and json (or msgpack) values, and is used for
+    """Distinguishes new messages from repeated ones. `store` has string keys and json (or msgpack) values, and is used for
     nothing else; it holds the last `window` ids of each source, 32 an entry, and two entries per remembered key."""
 
     def __init__(self, store: KeyValueStore[str, Any], capacity: int = 100_000, window: int = 1_000) -> None:
@@ -132,7 +131,7 @@ class Deduplicator:
 
 
 class DeduplicatingTask(StreamTask, InitableTask):
-    """A task whose `process_new` sees every message once; repetitions are dropped and counted.
+    """A task that sees every message once, in `process_new`; repetitions are dropped and counted.
 
     By default a message is known by its output id; override `message_key` to know it by a key of your own. The job
     needs the store named by `deduplication_store`, with string keys and json values. A subclass that has an `init` of

@@ -1,9 +1,15 @@
-"""How far event time has come in a task: kept in a store of windows or of a join, by partition.
+"""Keeps how far event time has come, by partition, in the store of a window or a join; reads durations.
 
-The mark of a partition is its newest event time. It is read from the store and written there with each message, so it is
-what was committed with the message, in whatever order partitions take turns, and is taken back with a message that fails.
-What is late is decided by the message's own partition (and by what was over before): the least of all marks, which
-decides what is closed, is never ahead of it, unless an idle partition was left out.
+1. The mark of a partition is its newest event time. Each message reads it from the store and writes it there. So a commit
+   writes the mark together with its message, and a message that fails takes its mark back, in whatever order the partitions
+   take turns.
+2. A message is late by the mark of its own partition, or if its window was over before it came. The least of all marks
+   decides which windows are over. It is never ahead of the message's own mark, unless an idle partition was left out.
+3. The idle rule is the one of a task's clock, with the idle time of the window or join. When all partitions are idle, event
+   time goes on as time does.
+
+The marks are not those of the task's clock: a window may take its times from the message's content, and read some of the
+inputs only.
 
     m|<partition>    time    the newest event time of a partition, `system.stream[3]`
     clock            time    up to where event time has come
@@ -11,37 +17,57 @@ decides what is closed, is never ahead of it, unless an idle partition was left 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.watermarks import Watermarks
+from samzapy.watermarks import IdleRule, Watermarks
 
+#: Milliseconds, or a number with a unit: `250ms`, `10s`, `5m`, `1h`, `1d`.
+Duration = int | str
+
+_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_TEXT = re.compile(r"(\d+)\s*(ms|s|m|h|d)")
 #: Event times above are taken for micro- or nanoseconds.
 LATEST_MS = 9 * 10**13
+#: A hundred years. With the latest event time it stays below 10^14, see `windows.state`.
+LONGEST_MS = 36_525 * _UNITS["d"]
 
 _CLOCK = "clock"
 
 
+def milliseconds(duration: Duration, what: str, least: int = 0) -> int:
+    """The milliseconds of `duration`. Raises ValueError, which names `what`, for anything that is not at least `least`."""
+    given: object = duration
+    if isinstance(duration, str):
+        match = _TEXT.fullmatch(duration.strip())
+        given = int(match[1]) * _UNITS[match[2]] if match else None
+    if type(given) is not int or not least <= given <= LONGEST_MS:
+        raise ValueError(
+            f"{what}: milliseconds from {least} to {LONGEST_MS}, or a number with ms, s, m, h or d, got {duration!r}"
+        )
+    return given
+
+
 class _Source:
-    """A partition: where its mark is, whether it was heard of since the last look, and when it was, then (seconds)."""
+    """A partition: the key of its mark, and whether it has brought a message since the last look."""
 
-    __slots__ = ("entry", "heard", "idle", "since", "ssp")
+    __slots__ = ("entry", "heard", "ssp")
 
-    def __init__(self, ssp: SystemStreamPartition, now: float) -> None:
+    def __init__(self, ssp: SystemStreamPartition) -> None:
         self.ssp = ssp
         self.entry = f"m|{ssp}"
         self.heard = False
-        self.idle = False
-        self.since = now
 
 
 class EventTime:
-    """The marks of a task's partitions, and what has come of them.
+    """The marks of a task's partitions, and the event time that follows from them.
 
-    `over` is up to where event time has come when somebody last looked; it never goes back, in a restart neither.
+    `over` is the event time as of the last look: windows that ended by then are over. It never goes back, not even in a
+    restart.
     """
 
     def __init__(
@@ -50,30 +76,30 @@ class EventTime:
         ssps: Iterable[SystemStreamPartition],
         now: float,
         idle_s: float | None,
-        whose: str,
+        users: str,
         remedy: str = "",
     ) -> None:
-        """`now` is the monotonic time, in seconds. A partition that is silent for `idle_s` does not hold the others back,
-        and when all are, event time goes on as time does; None: they wait for it however long. `whose` and `remedy` are
-        said of messages that are refused: who needs an event time (in the plural), and what to do about it."""
+        """`now` is the monotonic time, in seconds. A partition that is silent for `idle_s` does not hold the others back;
+        None: they wait for it however long. `users` (in the plural) and `remedy` go into the error for a message without
+        a proper event time: they need one, and this is the remedy."""
         self._store = store
         self._get, self._put = store.get, store.put
-        self._idle_s = idle_s
-        self._whose, self._remedy = whose, remedy
-        self._sources = {ssp: _Source(ssp, now) for ssp in sorted(ssps)}
+        self._users, self._remedy = users, remedy
+        self._sources = {ssp: _Source(ssp) for ssp in sorted(ssps)}
+        self._rule = IdleRule(self._sources, now, idle_s or 0.0)
         self._last = next(iter(self._sources.values()))
         self._marks = self._kept()
         self.over = 0
         self.recall()
 
     def recall(self) -> None:
-        """Take `over` from the store: a message in which somebody looked may have failed, and been taken back there."""
+        """Take `over` from the store: the message of the last look may have failed, and the store has taken it back."""
         self.over = self._get(_CLOCK) or 0
 
     def hear(self, envelope: IncomingMessageEnvelope, time: int) -> int:
-        """A message of this event time has come; returns its horizon: what was over then is closed to it.
+        """Take the event time of a message; returns its horizon: windows that were over then are closed to it.
 
-        Raises ValueError for an event time that is none, and for a partition that was not named.
+        Raises ValueError for a time that is none, and for a partition that was not named.
         """
         source = self._last
         if envelope.ssp is not source.ssp:
@@ -91,24 +117,23 @@ class EventTime:
     def look(self, now: float) -> bool:
         """Bring `over` up to date; `now` is the monotonic time. Returns whether it has moved."""
         self.recall()
-        # Anew, as a mark may have been taken back; and all at once: who comes back from being idle counts before anybody
-        # moves on.
+        # Read anew, as the store may have taken a mark back, and all at once: a partition that is idle no longer has to
+        # count before any other moves on.
         self._marks = self._kept()
         marks = self._marks.marks
         for source in self._sources.values():
-            if source.heard and source.ssp in marks:  # not: its only message has failed and was taken back
-                source.heard = source.idle = False
-                source.since = now
-            elif self._idle_s is not None and now - source.since >= self._idle_s:
-                source.idle = True
-            if source.idle:
-                self._marks.set_aside(source.ssp)
+            # A partition without a mark has brought one message at most, and the store has taken it back.
+            if source.heard and source.ssp in marks:
+                source.heard = False
+                self._rule.heard(source.ssp, now)
+        self._rule.look(now)
+        for ssp in self._rule.idle:
+            self._marks.set_aside(ssp)
         current = self._marks.current
         if current is None:
             return False
-        if all(source.idle for source in self._sources.values()):
-            silent_s = now - max(source.since for source in self._sources.values())
-            current = max(marks.values()) + int(silent_s * 1000)
+        if len(self._rule.idle) == len(self._sources):
+            current = max(marks.values()) + int(self._rule.all_silent_s(now) * 1000)
         return self.end(current)
 
     def _kept(self) -> Watermarks[SystemStreamPartition]:
@@ -118,7 +143,7 @@ class EventTime:
         return Watermarks(self._sources, {ssp: mark for ssp, mark in marks.items() if mark is not None})
 
     def end(self, time: int) -> bool:
-        """All that ends at `time` or before is over; returns whether that is news."""
+        """Declare everything that ends by `time` over; returns whether that is news."""
         if time <= self.over:
             return False
         self.over = time
@@ -127,19 +152,19 @@ class EventTime:
 
     @property
     def newest(self) -> int:
-        """The newest event time there was, or what idle time has made of it."""
+        """The newest event time so far, idle time included."""
         marks: dict[Any, int] = self._marks.marks
         return max(self.over, *marks.values()) if marks else self.over
 
     @property
     def holding(self) -> SystemStreamPartition | None:
-        """The partition that held event time back when somebody last looked; None if all were idle."""
+        """The partition that held event time back at the last look; None if all were idle."""
         return self._marks.holding
 
     def refuse(self, envelope: IncomingMessageEnvelope, time: object) -> None:
-        """Say what is wrong with an event time. Raises ValueError."""
+        """Raise the ValueError for an improper event time."""
         raise ValueError(
-            f"{envelope.position}: event time {time!r}: {self._whose} need milliseconds since 1970, 0 to {LATEST_MS}"
+            f"{envelope.position}: event time {time!r}: {self._users} need milliseconds since 1970, 0 to {LATEST_MS}"
             f"{self._remedy}"
         )
 
@@ -147,7 +172,7 @@ class EventTime:
         source = self._sources.get(envelope.ssp)
         if source is None:
             known = ", ".join(sorted({str(ssp.system_stream) for ssp in self._sources}))
-            raise ValueError(f"{envelope.position}: the {self._whose} take messages of {known}")
+            raise ValueError(f"{envelope.position}: the {self._users} take messages of {known}")
         source.ssp = envelope.ssp
         self._last = source
         return source

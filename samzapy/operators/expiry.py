@@ -1,7 +1,7 @@
-"""What is due when, in a store: entries in the order of their time, found by one bounded scan.
+"""Finds due entries in a store by one bounded scan: an index in the order of their time.
 
-The key-value form of the "expiry index" that windows, joins and timers need: the time is at the front of the key, so that
-what is due is one range, and its cost does not depend on how much waits.
+Windows and joins need it. The time is at the front of the key, so the due entries are one range, and the cost of finding
+them does not depend on the number of waiting entries.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ END_OF_TIME_MS = 10**_DIGITS - 1
 
 
 class Due(NamedTuple):
-    """An entry that is due: its time (ms since 1970), its name, and what was kept with it."""
+    """An entry that is due: its time (ms since 1970), its name, and its value."""
 
     time_ms: int
     name: str
@@ -34,10 +34,10 @@ def take_first(store: KeyValueStore[str, Any], lower: str, upper: str, limit: in
 
 
 class ExpiryIndex:
-    """Entries by (time, name), in the part of a store whose keys start with `prefix`.
+    """Entries by (time, name), under the keys of a store that start with `prefix`.
 
-    The store has string keys, and values that take what is kept here (json, msgpack). Everything is in the store, so an
-    index is committed, restored and undone with it, and may be made anew at any time.
+    The store has string keys, and a value serde that takes the values (json, msgpack). Everything is in the store, so
+    an index is committed, restored and undone with it, and may be constructed anew at any time.
     """
 
     __slots__ = ("_prefix", "_store")
@@ -49,7 +49,7 @@ class ExpiryIndex:
         store.prefix(prefix).close()
 
     def add(self, time_ms: int, name: str, value: Any = True) -> None:
-        """Keep `value` until `time_ms`; another one of the same time and name is replaced.
+        """Keep `value` until `time_ms`; it replaces another one of the same time and name.
 
         Raises ValueError for a time before 1970 or beyond `END_OF_TIME_MS`.
         """
@@ -64,9 +64,9 @@ class ExpiryIndex:
     def take(self, before_ms: int, limit: int, since_ms: int = 0) -> list[Due]:
         """Remove and return entries with since_ms <= time < before_ms, the oldest first, at most `limit` of them.
 
-        Nothing is left before `before_ms` if fewer than `limit` come back, else nothing before the last one's time.
-        Give that as the next `since_ms`: deleted keys stay in RocksDB's files for a while, and a scan from the beginning
-        would walk over all of them.
+        If fewer than `limit` come back, no entry before `before_ms` is left; else none before the time of the last one.
+        Give that time as the next `since_ms`: deleted keys stay in RocksDB's files for a while, and a scan from the
+        beginning would walk over all of them.
         """
         lower, upper = (f"{self._prefix}{time_ms:016d}" for time_ms in (since_ms, min(before_ms, END_OF_TIME_MS)))
         if lower >= upper:

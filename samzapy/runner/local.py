@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
+from types import TracebackType
+from typing import final
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import COPIES
@@ -14,16 +17,39 @@ from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import JobTakenOver, SamzapyError, TaskMigrated
 from samzapy.job.model import ContainerModel, JobModel
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
-from samzapy.runner.clock_keeper import ClockKeeper
-from samzapy.runner.feed import StatusFeed
-from samzapy.runner.ownership_watch import OwnershipWatch
-from samzapy.runner.restarts import Restarts
+from samzapy.runner.driver import coordinator_of, watching
+from samzapy.runner.periodic import Periodic
+from samzapy.runner.restarts import Backoff, Restarts
 from samzapy.runner.signals import STOPPING, StopSignals
-from samzapy.runner.spark.backoff import Backoff
+
+#: Seconds between two looks at the status.
+STATUS_PACE_S = 0.25
+
+
+@final
+class StatusFeed:
+    """While entered, passes the coordinator's status to `listener` at a steady pace, and once more at the end."""
+
+    def __init__(self, coordinator: Coordinator, listener: Callable[[JobStatus], None]) -> None:
+        self._coordinator = coordinator
+        self._listener = listener
+        self._looks = Periodic("status-feed", STATUS_PACE_S, self._pass_on)
+
+    def __enter__(self) -> StatusFeed:
+        self._looks.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._looks.end()
+        self._pass_on()
+
+    def _pass_on(self) -> bool:
+        self._listener(self._coordinator.status())
+        return True
 
 
 class _Listener:
-    """Passes the status on, and says once that a signal was heard."""
+    """Passes the status on, and announces once that a signal was received."""
 
     def __init__(self, options: RunOptions, signals: StopSignals) -> None:
         self._options = options
@@ -60,23 +86,14 @@ class LocalRunner(Runner):
             run_id=prepared.run_id,
             transactions=prepared.transactions,
         )
-        coordinator = Coordinator(
-            config.name,
-            spec,
-            config.spark.lease_ms / 1000,
-            downgrades=prepared.guarantee_warnings,
-            clocks=prepared.clocks,
-            stall_s=config.clock.stall_ms / 1000,
-            epoch=prepared.epoch,
-        )
+        coordinator = coordinator_of(prepared, spec)
         ownership = Ownership(config, prepared.run_id)
         restarts = self._restarts(prepared, model, coordinator, ownership, options)
         with (
             StopSignals(restarts.stop) as signals,
             StatusFeed(coordinator, _Listener(options, signals)),
             closing(ownership),
-            OwnershipWatch(config, prepared.run_id, coordinator, notes_end=prepared.lease_ms > 0),
-            ClockKeeper(config, coordinator),
+            watching(prepared, coordinator),
         ):
             try:
                 restarts.run()

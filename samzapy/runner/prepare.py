@@ -26,7 +26,7 @@ from samzapy.config.stores import StoreConfig
 from samzapy.config.tasks import asynchronous
 from samzapy.config.tasks.asynchronous import AsyncConfig
 from samzapy.container.outputs.producers import check_transaction_timeout
-from samzapy.container.sideinputs.processors import load_processors
+from samzapy.container.sideinputs.filling import load_processors
 from samzapy.container.tasks.task_class import check_timers, load_task_class
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import ConfigError, ConfigProblem
@@ -40,7 +40,7 @@ from samzapy.storage.changelog.topic import ensure_access_log, ensure_changelog,
 from samzapy.storage.engines import check_checkpoints, load_engines
 from samzapy.system.choosers.stack import load_chooser
 from samzapy.system.clients import SystemClients, job_clients
-from samzapy.system.factories import has_transactions, system_factory
+from samzapy.system.factories import has_transactions, load_factory, system_factory
 
 
 def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
@@ -73,7 +73,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     clients = job_clients(config, "driver")
     try:
         counts = _partition_counts(config, clients)
-        check_transaction_timeout(config, clients, state.system)
+        check_transaction_timeout(config.task.transaction_timeout_ms, clients, state.system)
         check_copies(config, clients.admin)
         planned = _Planning(config, clients, counts, state, task_class, engines).planned()
         model, inputs, claim = planned.model, planned.inputs, planned.claim
@@ -87,7 +87,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
         *_parted(config, inputs),
         *_idle_keys(config, task_class),
     )
-    weaker = (*guarantee_warnings(config, task_class), *weakened_state(config, claim.state), *kept)
+    weaker = (*guarantee_warnings(config, load_factory, task_class), *weakened_state(config, claim.state), *kept)
     return PreparedJob(
         config,
         model,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from samzapy.api.checkpoint import Checkpoint
-from samzapy.api.engine import EngineSettings, EntrySerdes, StorageEngineFactory, StoreViewFactory
+from samzapy.api.engine import EngineSettings, StorageEngineFactory, StoreViewFactory
 from samzapy.api.serde import Serde
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig, backup
@@ -81,7 +81,7 @@ def chosen_serdes(
     config: StoreConfig, factory: StorageEngineFactory, settings: EngineSettings
 ) -> tuple[Serde | str, Serde | str]:
     """The serdes of a store's keys and values: those that a view brings along, else the names in the job file."""
-    wanted = _wanted(factory, settings)
+    wanted = factory.entry_serdes(settings)
     return (
         config.key_serde or "string" if wanted.key is None else wanted.key,
         config.msg_serde or "json" if wanted.value is None else wanted.value,
@@ -92,7 +92,7 @@ def serde_problems(
     config: StoreConfig, factory: StorageEngineFactory, settings: EngineSettings
 ) -> Iterator[tuple[str, str | None, str]]:
     """(key below the store, value, allowed values) for serdes that are missing, or that the engine would ignore."""
-    wanted = _wanted(factory, settings)
+    wanted = factory.entry_serdes(settings)
     named = (
         ("key.serde", config.key_serde, wanted.key, "string"),
         ("msg.serde", config.msg_serde, wanted.value, "json"),
@@ -100,14 +100,8 @@ def serde_problems(
     for leaf, name, fixed, example in named:
         if fixed is not None and name:
             yield leaf, name, "the engine has an encoding of its own; leave it out"
-        if not name and not isinstance(factory, ViewEngineFactory):
+        if not name and not factory.has_view:
             yield leaf, None, f"required, e.g. {example}"
-
-
-def _wanted(factory: StorageEngineFactory, settings: EngineSettings) -> EntrySerdes:
-    if isinstance(factory, ViewEngineFactory):
-        return factory.views.entry_serdes(settings)
-    return EntrySerdes(None, None)
 
 
 def entry_serde_names(config: JobConfig, store: StoreConfig, factory: StorageEngineFactory) -> SerdePair:

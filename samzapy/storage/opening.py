@@ -36,7 +36,6 @@ from samzapy.storage.local.marker import Acceptance, SerdePair, StoreIdentity
 from samzapy.storage.side_inputs import SideInputPlan
 from samzapy.storage.task_store import OpenedStore, TaskStore
 from samzapy.storage.task_stores import TaskStores
-from samzapy.storage.views.engine import changes_in_place, view_of
 
 #: Of a changelog that is followed: larger than any offset.
 _NO_END = 2**63 - 1
@@ -324,7 +323,7 @@ class StoreOpener:
                 else ChangelogOrigin(store.changelog, job.admin_of, consumer_of, job.clock),
             ),
             job.clock,
-            view=view_of(factory, settings),
+            view=(lambda entries: factory.view(entries, settings)) if factory.has_view else None,
             end=None
             if store.changelog is None
             else ChangelogEnd(config.name, store.changelog, store.bound, consumer_of),
@@ -335,7 +334,7 @@ class StoreOpener:
     def _copying(self, config: StoreConfig, factory: StorageEngineFactory) -> StoreConfig:
         """With a cache of copies where a view changes its values in place and failed messages are undone: an undo puts the
         old value back, so the value must be as it was."""
-        if self._job.undoes_messages and changes_in_place(factory):
+        if self._job.undoes_messages and factory.changes_in_place:
             return replace(config, object_cache_mode="copy")
         return config
 

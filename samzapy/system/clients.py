@@ -1,7 +1,7 @@
 """Makes the clients of a job's systems when they are first needed, and closes them together.
 
 `job_clients` is the one place that names the clients of a job: `<job key>-<purpose>`. What needs the job's checkpoints
-as well opens both by `samzapy.container.job_records`.
+as well opens both by `samzapy.container.supervision.job_records`.
 """
 
 from __future__ import annotations
@@ -56,6 +56,10 @@ class SystemClients:
         for system, wanted in by_system.items():
             found.update(self.admin(system).offsets(wanted))
         return found
+
+    def max_record_bytes(self, system: str) -> int | None:
+        """The largest record that the system's producer sends, in bytes; None if it sets no limit."""
+        return self._factory(system).max_record_bytes(self._settings[system])
 
     def stream_id(self, stream: SystemStream) -> str:
         """The id that tells a stream from others that had or will have its name; asked once. Raises UnknownStream."""

@@ -13,10 +13,19 @@ def has_transactions(settings: SystemSettings) -> bool:
 
 
 def system_factory(settings: SystemSettings) -> SystemFactory:
-    """An instance of the class that `settings.factory` names. Connects to nothing.
+    """An instance of the class that `settings.factory` names, which has checked the settings. Connects to nothing.
 
-    Raises ConfigError with the key `systems.NAME.samza.factory` if it is no SystemFactory, and whatever the factory's
-    `check` finds wrong with the settings.
+    Raises ConfigError as `load_factory`, and for anything that the factory's `check` finds wrong with the settings.
+    """
+    factory = load_factory(settings)
+    factory.check(settings)
+    return factory
+
+
+def load_factory(settings: SystemSettings) -> SystemFactory:
+    """An instance of the class that `settings.factory` names.
+
+    Raises ConfigError with the key `systems.NAME.samza.factory` if it is no SystemFactory.
     """
     key = f"systems.{settings.name}.samza.factory"
     try:
@@ -27,9 +36,7 @@ def system_factory(settings: SystemSettings) -> SystemFactory:
         allowed = "must name a subclass of samzapy.api.system.SystemFactory"
         raise ConfigError([ConfigProblem(key, settings.factory, allowed)])
     try:
-        factory = found()
+        return found()
     except Exception as cause:
         reason = f"cannot be made without arguments ({type(cause).__name__}: {cause})"
         raise ConfigError([ConfigProblem(key, settings.factory, reason)]) from cause
-    factory.check(settings)
-    return factory

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import partial
 from pathlib import Path
 
 from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.container.asynchronous.event_loop import EventLoop
-from samzapy.container.builder import ContainerBuilder, Plugins
+from samzapy.container.builder import ContainerBuilder
 from samzapy.container.lifecycle import Container
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.supervision.job_ownership import Ownership
+from samzapy.container.tasks.task_builder import Plugins
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.failpoints import FailPointReached
@@ -69,16 +70,6 @@ class _Lease(ContainerLease):
         return Directive.CONTINUE
 
 
-class _PatientBuilder(ContainerBuilder):
-    """As they are, but nobody waits for ever."""
-
-    patience_s = 0.0
-
-    @cached_property
-    def events(self) -> EventLoop:
-        return PatientEventLoop(self.patience_s)
-
-
 class Attempt:
     """All tasks of the job in one container; the caller turns its run loop.
 
@@ -94,16 +85,21 @@ class Attempt:
         self._image: Path | None = None
         timeout_ms = job.task.transaction_timeout_ms
         clients = job_clients(job, "test", timeout_ms, lambda _: TestedSystemFactory(self._line))
-        builder = _PatientBuilder(
+        builder = ContainerBuilder(
             job,
             ContainerModel("0", prepared.model.tasks),
             clients,
             manager_for(job, clients),
-            Plugins(load_engines(job), serde_registry(job), load_task_class(job.task.task_class)),
+            Plugins(
+                load_engines(job),
+                serde_registry(job),
+                load_task_class(job.task.task_class),
+                partial(PatientEventLoop, patience_s),
+            ),
             Registry(),
             state_transactions(job, has_transactions).system,
+            clock,
         )
-        builder.patience_s = patience_s
         self._container = Container(builder, _Lease(epoch), {}, clock, Ownership(job, prepared.run_id))
         self.running = True
 

@@ -17,6 +17,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "javaproperties": ("samzapy/config", "samzapy/verify"),
     # Compact binary values, in each format that we own.
     "msgpack": ("samzapy/serializers", "samzapy/storage/views", "samzapy/operators"),
+    # The forms of records and messages; strict_json reads and writes them.
+    "msgspec": ("samzapy/checkpoint", "samzapy/coordinator", "samzapy/job", "samzapy/strict_json.py"),
     "numpy": ("samzapy/storage/rocksdb",),
     # JSON on hot paths: serdes, rows and reports.
     "orjson": (

@@ -16,7 +16,5 @@ SHORT_LINES = 60
 LARGE_FOLDERS = {
     # Its packages: the map of the product.
     "samzapy": 32,
-    "samzapy/cli": 23,
     "samzapy/container": 20,
-    "samzapy/runner/spark": 19,
 }

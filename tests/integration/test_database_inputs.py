@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from streams_of import StreamsOf
+from rigs.streams_of import StreamsOf
 
 from samzapy import InitableTask, OutgoingMessageEnvelope, SideInputsProcessor, StreamTask, SystemStream
 from samzapy.config.loader import load_job

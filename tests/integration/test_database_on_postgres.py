@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from job_process import JobProcess
-from streams_of import StreamsOf
+from rigs.streams_of import StreamsOf
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import StreamSettings, SystemSettings

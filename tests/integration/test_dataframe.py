@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from page_view_job import page_view_job
+from jobs.page_view_job import page_view_job
 from pyspark.errors import PythonException
 from spark_session import spark_session
 

@@ -4,8 +4,8 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from kafka_at import kafka_at
-from tcp_proxy import Api, TcpProxy, Way
+from rigs.streams_of import kafka_at
+from rigs.tcp_proxy import Api, TcpProxy, Way
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec

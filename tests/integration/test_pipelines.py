@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 from job_process import JobProcess
-from repeating_producer import sent_again
-from streams_of import StreamsOf
+from rigs.streams_of import StreamsOf, sent_again
 
 from samzapy.config.loader import load_job
 from samzapy.errors import SamzapyError

@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 from click.testing import CliRunner
 from job_process import JobProcess
-from page_view_job import page_view_job
+from jobs.page_view_job import page_view_job
 
 from samzapy.api.engine import EngineSettings
 from samzapy.cli.main import cli

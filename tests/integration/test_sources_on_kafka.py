@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-import sourced_job
+from jobs import sourced_job
 
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.system.kafka import KafkaSystemFactory

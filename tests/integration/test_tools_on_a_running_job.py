@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 from job_process import JobProcess
-from page_view_job import page_view_job
+from jobs.page_view_job import page_view_job
 
 from samzapy.cli.main import cli
 from samzapy.verify.processes import until

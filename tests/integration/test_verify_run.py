@@ -1,7 +1,7 @@
 """`samzapy verify` on the embedded system and a real Spark, with a kill."""
 
 import pytest
-from verify_process import verify
+from rigs.verify_process import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(180)]
 

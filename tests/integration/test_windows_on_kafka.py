@@ -14,7 +14,7 @@ from itertools import count, islice
 
 import pytest
 from job_process import JobProcess
-from window_examples import CONFIGS, Example, check, hours, visits
+from jobs.window_examples import CONFIGS, Example, check, hours, visits
 
 from samzapy.api.system import OutgoingRecord
 from samzapy.examples.departures import departures

@@ -27,7 +27,7 @@ _OWNERS = (
         "samzapy/container/supervision/job_ownership.py",
         'return asked is not None and asked.get("run") == self._run_id',
         "return asked is not None",
-        ("tests/unit/runner/test_drain_request.py",),
+        ("tests/unit/admin/test_drain_request.py",),
     ),
     Mutant(
         "samzapy/system/kafka/producer.py",
@@ -258,13 +258,13 @@ _LOOP = (
         ("tests/unit/container/test_container.py",),
     ),
     Mutant(
-        "samzapy/container/synchronous.py",
+        "samzapy/container/tasks/synchronous.py",
         "            if task.over_budget():\n                loop.commit()\n            if done",
         "            if done",
         ("tests/unit/container/test_container.py",),
     ),
     Mutant(
-        "samzapy/container/synchronous.py",
+        "samzapy/container/tasks/synchronous.py",
         "            if task.requests.pending:\n                loop.obey(task)\n            loop.fire",
         "            loop.fire",
         ("tests/unit/container/test_container.py",),
@@ -282,7 +282,7 @@ _LOOP = (
         (_POLICIES,),
     ),
     Mutant("samzapy/container/errors/undo_journal.py", "in reversed(self._before):", "in self._before:", (_POLICIES,)),
-    Mutant("samzapy/container/errors/task_instance.py", "                begin()\n", "", (_POLICIES,)),
+    Mutant("samzapy/container/errors/processing.py", "                begin()\n", "", (_POLICIES,)),
     Mutant(
         "samzapy/config/stores/store.py",
         "store=name) or cache_mode,",
@@ -358,7 +358,7 @@ _COMMITS: tuple[Mutant, ...] = (
         ("tests/unit/container/test_transaction_on_demand.py",),
     ),
     Mutant(
-        "samzapy/container/asynchronous/task_instance.py",
+        "samzapy/container/asynchronous/async_messages.py",
         "            oldest = next(iter(self._in_flight.values()))\n",
         "            oldest = max(self._in_flight.values(), key=lambda each: each.started_at)\n",
         ("tests/unit/container/test_async_tasks.py",),

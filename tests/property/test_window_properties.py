@@ -6,8 +6,7 @@ from collections import defaultdict
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_sessions import sessions_of
-from windows_rig import LATE, WindowsRig, opened_store
+from rigs.windows_rig import LATE, WindowsRig, opened_store, sessions_of
 
 from samzapy.operators.windows import Collect, Hopping, Sessions, Sliding, Tumbling, WindowedAggregation
 

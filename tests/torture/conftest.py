@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from crash_job import CrashJob
 from outcomes import Outcomes, Row
-from tcp_proxy import TcpProxy
+from rigs.tcp_proxy import TcpProxy
 
 from samzapy.devkafka import DevBroker, Listener
 from samzapy.devkafka.state import free_port

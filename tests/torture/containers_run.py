@@ -16,7 +16,7 @@ from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import SamzapyError
-from samzapy.runner.ownership_watch import OwnershipWatch
+from samzapy.runner.driver import OwnershipWatch
 from samzapy.runner.prepare import prepare
 
 
@@ -47,7 +47,12 @@ class ContainersRun:
     @contextmanager
     def _watched(self):
         notes_end = self.prepared.lease_ms > 0
-        with OwnershipWatch(self._config, self.prepared.run_id, self._coordinator, notes_end=notes_end):
+        with OwnershipWatch(
+            Ownership(self._config, self.prepared.run_id),
+            self._coordinator,
+            self._config.spark.lease_ms / 3000,
+            notes_end=notes_end,
+        ):
             yield
 
     def _run(self, model):

@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 
 import pytest
-import sourced_job
+from jobs import sourced_job
 
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.system.local.factory import LocalSystemFactory

@@ -3,9 +3,9 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from kafka_at import kafka_at
 from live_ledger import DEADLINE_S, LiveLedger, for_seconds, load_on
-from tcp_proxy import Api, Way
+from rigs.streams_of import kafka_at
+from rigs.tcp_proxy import Api, Way
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec

@@ -6,7 +6,7 @@ import psutil
 import pytest
 from live_ledger import LiveLedger, for_seconds, load_on
 from outcomes import GUARANTEES
-from tcp_proxy import Way
+from rigs.tcp_proxy import Way
 
 from samzapy.clock import SYSTEM_CLOCK
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from verify_process import verify
+from rigs.verify_process import verify
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
 

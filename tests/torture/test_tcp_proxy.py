@@ -7,7 +7,7 @@ import threading
 from contextlib import closing
 
 import pytest
-from tcp_proxy import HOST, Api, TcpProxy, Way
+from rigs.tcp_proxy import HOST, Api, TcpProxy, Way
 
 SHORT_S, LONG_S = 0.2, 30.0
 

@@ -34,9 +34,9 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
     from samzapy.config.loader import load_job
     from samzapy.job.transactions import state_transactions, weakened_state
     from samzapy.runner.folders import check_folders
-    from samzapy.runner.spark.reach import check_reach
+    from samzapy.runner.spark.master import check_reach
     from samzapy.storage.engines import load_engines
-    from samzapy.system.factories import has_transactions
+    from samzapy.system.factories import has_transactions, load_factory
 
     config = load_job(job, pairs(overrides), strict=strict)
     for warning in config.warnings:
@@ -49,7 +49,7 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
     model, kept = (None, ()) if offline else _look_around(config, task_class)
     _show_job(config)
     weaker = weakened_state(config, state_transactions(config, has_transactions))
-    _show_promises((*guarantee_warnings(config, task_class), *weaker, *kept))
+    _show_promises((*guarantee_warnings(config, load_factory, task_class), *weaker, *kept))
     if show:
         _show_keys(config)
     if model is not None:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.container.asynchronous.async_messages import AsyncMessages
 from samzapy.container.asynchronous.event_loop import EventLoop
-from samzapy.container.asynchronous.task_instance import AsyncTaskInstance
 from samzapy.container.run_loop import MAX_WAIT_S, RunLoop, TaskExecutor
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import TaskFailed
@@ -31,10 +31,11 @@ class AsynchronousExecutor(TaskExecutor):
     lingers = True
 
     def __init__(
-        self, tasks: Sequence[AsyncTaskInstance], events: EventLoop, *, shutdown_ms: int, commit_max_delay_ms: int
+        self, messages: Sequence[AsyncMessages], events: EventLoop, *, shutdown_ms: int, commit_max_delay_ms: int
     ) -> None:
-        self._tasks = tasks
-        self._by_name = {task.name: task for task in tasks}
+        """`messages` are those of each task."""
+        self._all = messages
+        self._of = {each.task.name: each for each in messages}
         self._events = events
         self._shutdown_ms = shutdown_ms
         self._commit_max_delay_s = commit_max_delay_ms / 1000
@@ -43,11 +44,11 @@ class AsynchronousExecutor(TaskExecutor):
 
     @property
     def idle(self) -> bool:
-        return not any(task.waiting or task.unsettled for task in self._tasks)
+        return not any(each.waiting or each.unsettled for each in self._all)
 
     def wants_input(self, loop: RunLoop) -> bool:
         """Not while every task has enough to do, nor while a commit or the stop waits for what was polled."""
-        if all(task.waiting for task in self._tasks):
+        if all(each.waiting for each in self._all):
             return False
         if self._awaits_boundary(loop) and not loop.inputs.boundaries.halved:
             return False
@@ -67,32 +68,32 @@ class AsynchronousExecutor(TaskExecutor):
         envelopes: Sequence[IncomingMessageEnvelope],
     ) -> None:
         """Accept the messages; they start when there is room."""
-        task.process(ssp, envelopes)
+        self._of[task.name].accept(ssp, envelopes)
         if envelopes:
             task.event_clock.accepted(ssp, envelopes)
 
     def skip(self, task: TaskInstance, ssp: SystemStreamPartition, offset: int) -> None:
-        self._by_name[task.name].skip(ssp, offset)
+        self._of[task.name].skip(ssp, offset)
 
     def advance(self, loop: RunLoop) -> bool:
         """Start, check, and wait a little."""
         now = loop.clock.monotonic()
-        for task in self._tasks:
-            task.start(now)
-        for task in self._tasks:
-            task.check(now)
-            loop.after_call(task)
-            loop.follow(task, moved=task.event_clock.done())
-            if task.over_budget():
+        for each in self._all:
+            each.start(now)
+        for each in self._all:
+            each.check(now)
+            loop.after_call(each.task)
+            loop.follow(each.task, moved=each.task.event_clock.done())
+            if each.task.over_budget():
                 loop.commit()
         # Asked before the wait: what ends in it has sent something that is handed over by the next turn.
-        busy = any(task.in_flight or task.waiting.ready for task in self._tasks)
-        if any(task.unsettled for task in self._tasks):
+        busy = any(each.in_flight or each.waiting.ready for each in self._all)
+        if any(each.unsettled for each in self._all):
             self._events.run(min(_BUSY_WAIT_S, loop.wait_s()))
         return busy
 
     def finish(self, loop: RunLoop, task: TaskInstance) -> bool:
-        own = self._by_name[task.name]
+        own = self._of[task.name]
         while own.waiting or own.unsettled:
             loop.look_at_clock()
             self.advance(loop)
@@ -102,10 +103,10 @@ class AsynchronousExecutor(TaskExecutor):
         return True
 
     def settle(self, loop: RunLoop, task: TaskInstance) -> None:
-        self._settle(loop, [self._by_name[task.name]])
+        self._settle(loop, [self._of[task.name]])
 
     def busy_for_commit(self, loop: RunLoop) -> str:
-        waited_for = [task for task in self._tasks if not task.commits_in_flight]
+        waited_for = [each for each in self._all if not each.commits_in_flight]
         if self._settle(loop, waited_for, self._commit_max_delay_s):
             return ""
         return _in_flight(waited_for)
@@ -114,7 +115,7 @@ class AsynchronousExecutor(TaskExecutor):
         task.event_clock.ends(ssp)
 
     def is_done(self, loop: RunLoop, task: TaskInstance) -> bool:
-        own = self._by_name[task.name]
+        own = self._of[task.name]
         if own.waiting or own.unsettled:
             return False
         loop.follow(task, moved=task.event_clock.done())
@@ -123,10 +124,10 @@ class AsynchronousExecutor(TaskExecutor):
     def wind_down(self, loop: RunLoop) -> None:
         """Wait until nothing is in flight, and a commit may stand there."""
         loop.stopping = True
-        self._settle(loop, self._tasks)
+        self._settle(loop, self._all)
         while not loop.commits.possible:
             loop.turn()
-            self._settle(loop, self._tasks)
+            self._settle(loop, self._all)
 
     def _awaits_boundary(self, loop: RunLoop) -> bool:
         commits = loop.commits
@@ -135,41 +136,45 @@ class AsynchronousExecutor(TaskExecutor):
     def _hold_back(self, loop: RunLoop) -> None:
         """Let a partition wait for the slowest of its tasks."""
         before = set(self._full)
-        for task in self._tasks:
-            if len(task.waiting) >= _MOST_WAITING:
-                self._full.add(task.name)
-            elif len(task.waiting) <= _FEW_WAITING:
-                self._full.discard(task.name)
+        for each in self._all:
+            if len(each.waiting) >= _MOST_WAITING:
+                self._full.add(each.task.name)
+            elif len(each.waiting) <= _FEW_WAITING:
+                self._full.discard(each.task.name)
         if self._full != before:
-            loop.inputs.hold({ssp for task in self._tasks if task.name in self._full for ssp in task.offsets})
+            loop.inputs.hold({ssp for name in self._full for ssp in self._of[name].task.offsets})
 
-    def _settle(self, loop: RunLoop, tasks: Sequence[AsyncTaskInstance], longest_s: float = math.inf) -> bool:
-        """Wait until nothing of `tasks` is in flight, and no message was overtaken by one that is done; False if that has
-        lasted for `longest_s`."""
+    def close(self) -> None:
+        for each in self._all:
+            each.close()
+
+    def _settle(self, loop: RunLoop, messages: Sequence[AsyncMessages], longest_s: float = math.inf) -> bool:
+        """Wait until none of `messages` is in flight or was overtaken by one that is done; False if that has lasted for
+        `longest_s`."""
         stop_asked_at: float | None = None
         began = loop.clock.monotonic()
-        while any(task.unsettled for task in tasks):
+        while any(each.unsettled for each in messages):
             now = loop.clock.monotonic()
             if now - began > longest_s and not loop.stopping:
                 return False
             if loop.should_stop() or loop.stopping:
                 stop_asked_at = now if stop_asked_at is None else stop_asked_at
-                self._check_patience(tasks, now - stop_asked_at)
-            for task in tasks:
-                task.start(now, only_overtaken=True)
-            for task in self._tasks:
-                task.check(now)
+                self._check_patience(messages, now - stop_asked_at)
+            for each in messages:
+                each.start(now, only_overtaken=True)
+            for each in self._all:
+                each.check(now)
             self._events.run(MAX_WAIT_S)
-        for task in tasks:
-            task.check(loop.clock.monotonic())
+        for each in messages:
+            each.check(loop.clock.monotonic())
         return True
 
-    def _check_patience(self, tasks: Sequence[AsyncTaskInstance], waited_s: float) -> None:
+    def _check_patience(self, messages: Sequence[AsyncMessages], waited_s: float) -> None:
         if waited_s * 1000 > self._shutdown_ms:
             raise TaskFailed(
-                f"messages are still in flight {self._shutdown_ms} ms (task.shutdown.ms) after the stop: {_in_flight(tasks)}"
+                f"messages are still in flight {self._shutdown_ms} ms (task.shutdown.ms) after the stop: {_in_flight(messages)}"
             )
 
 
-def _in_flight(tasks: Sequence[AsyncTaskInstance]) -> str:
-    return ", ".join(f"{task.name} ({task.in_flight})" for task in tasks if task.unsettled)
+def _in_flight(messages: Sequence[AsyncMessages]) -> str:
+    return ", ".join(f"{each.task.name} ({each.in_flight})" for each in messages if each.unsettled)

@@ -1,4 +1,4 @@
-"""Accepted messages that have not started, and which of them comes next."""
+"""Accepted messages: which of those that have not started comes next, and up to where a partition is done."""
 
 from __future__ import annotations
 
@@ -90,3 +90,29 @@ def _hashable(key: object) -> Hashable:
     except TypeError:
         return repr(key)
     return key
+
+
+class ContiguousPrefix:
+    """Offsets are taken in order and completed in any; `position` is the next offset after the longest run, from the
+    start, of offsets that are complete. It only grows."""
+
+    __slots__ = ("_complete", "_taken", "position")
+
+    def __init__(self, position: int) -> None:
+        self._taken: deque[int] = deque()
+        self._complete: set[int] = set()
+        self.position = position
+
+    def take(self, offset: int) -> None:
+        """`offset` comes next; what lies between it and the one before does not exist."""
+        self._taken.append(offset)
+
+    def complete(self, offset: int) -> int:
+        """A taken offset is done; returns the position."""
+        taken, complete = self._taken, self._complete
+        complete.add(offset)
+        while taken and taken[0] in complete:
+            done = taken.popleft()
+            complete.remove(done)
+            self.position = done + 1
+        return self.position

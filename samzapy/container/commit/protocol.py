@@ -145,7 +145,7 @@ class CommitProtocol:
                     flushed.add(id(producer))
         reach("commit.3a")
         for task in tasks:
-            task.commit_sinks(offsets[task.name])
+            task.sinks.commit(offsets[task.name])
         reach("commit.3")
 
     def _checkpoints(self, tasks: Sequence[TaskInstance], positions: Positions) -> dict[str, Checkpoint]:
@@ -155,8 +155,7 @@ class CommitProtocol:
 
     def _count(self, tasks: Sequence[TaskInstance]) -> None:
         for task in tasks:
-            task.touched = False
-            task.publish(self._settings.metrics)
+            task.committed(self._settings.metrics)
         self.count += 1
         self._commits.inc()
         reach("commit.7")

@@ -11,7 +11,8 @@ from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.errors.recovery import Recovery
-from samzapy.container.outputs.collector import BufferingCollector, no_envelope
+from samzapy.container.event_time.control_messages import ControlRecords
+from samzapy.container.outputs.collector import BufferingCollector, Outbox, no_envelope
 from samzapy.errors import RecordTooLarge, SerdeError
 
 #: How many records had been gathered for each system.
@@ -26,11 +27,17 @@ class TolerantCollector(BufferingCollector):
 
     __slots__ = ("_again", "recovery")
 
-    def __init__(self, serdes_of: SerdesOf, producer_of: Callable[[str], SystemProducer], recovery: Recovery) -> None:
-        super().__init__(serdes_of, producer_of)
+    def __init__(
+        self,
+        serdes_of: SerdesOf,
+        producer_of: Callable[[str], SystemProducer],
+        control: ControlRecords,
+        outbox: Outbox,
+        recovery: Recovery,
+    ) -> None:
+        super().__init__(serdes_of, producer_of, control, outbox)
         self.recovery = recovery
         self._again = False
-        recovery.deliver = self.append
 
     def mark(self) -> Mark:
         """Where the outputs of the next message begin; good until they are handed over."""
@@ -54,10 +61,6 @@ class TolerantCollector(BufferingCollector):
         """Send what was taken out."""
         for system, records in taken:
             self._gathered[system] += records
-
-    def append(self, system: str, record: OutgoingRecord) -> None:
-        """Gather a record that is serialized already."""
-        self._gathered.setdefault(system, []).append(record)
 
     def _refuse(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> None:
         if self._again:
@@ -91,11 +94,13 @@ class SizingCollector(TolerantCollector):
         self,
         serdes_of: SerdesOf,
         producer_of: Callable[[str], SystemProducer],
+        control: ControlRecords,
+        outbox: Outbox,
         recovery: Recovery,
         limit_of: Callable[[SystemStream], int | None],
     ) -> None:
         """`limit_of` gives the largest record a stream takes, None if that is not known; asked once a stream."""
-        super().__init__(serdes_of, producer_of, recovery)
+        super().__init__(serdes_of, producer_of, control, outbox, recovery)
         self._limit_of = limit_of
         self._limits: dict[SystemStream, int | None] = {}
 

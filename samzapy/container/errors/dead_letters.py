@@ -18,7 +18,7 @@ An output that does not serialize, or is too large, is represented by the input 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from samzapy.api.envelope import ID_HEADER, Headers, IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream, SystemStreamPartition
@@ -31,23 +31,46 @@ PREFIX = "samzapy-error-"
 _LONGEST_REASON = 1_000
 
 
-class DeadLetters:
-    """Writes the letters of one task; who sends them is its collector's business."""
+class NoDeadLetters:
+    """The dead letters of a task under whose policies none is ever written."""
+
+    def write(
+        self, stage: Stage, failure: BaseException, envelope: IncomingMessageEnvelope | None, number: int = 0
+    ) -> None:
+        """Write the letter about `envelope` (None: no input), its `number`-th; under ids no two have the same id."""
+        raise AssertionError(f"no policy writes dead letters, but one of {stage.value} was asked for")
+
+
+class DeadLetters(NoDeadLetters):
+    """Writes the letters of one task among its outputs."""
 
     def __init__(
-        self, stream: SystemStream, task_name: str, raw: RawRecords, clock: Clock, *, ids: OutputIds | None = None
+        self,
+        stream: SystemStream,
+        task_name: str,
+        raw: RawRecords,
+        clock: Clock,
+        deliver: Callable[[str, OutgoingRecord], None],
+        *,
+        ids: OutputIds | None = None,
     ) -> None:
-        """With `ids` letters carry ids of their own kind, as the task's outputs do of theirs."""
+        """`deliver` takes a letter for a system. With `ids` letters carry ids of their own kind, as the task's outputs do
+        of theirs."""
+        self._deliver = deliver
         self.stream = stream
         self._task_name = task_name
         self._raw = raw
         self._clock = clock
         self._ids = ids
 
-    def letter(
+    def write(
         self, stage: Stage, failure: BaseException, envelope: IncomingMessageEnvelope | None, number: int = 0
+    ) -> None:
+        self._deliver(self.stream.system, self._letter(stage, failure, envelope, number))
+
+    def _letter(
+        self, stage: Stage, failure: BaseException, envelope: IncomingMessageEnvelope | None, number: int
     ) -> OutgoingRecord:
-        """The letter about `envelope` (None: no input), its `number`-th; under `ids` no two have the same id."""
         kind = type(failure)
         about = {
             "stage": stage.value,
@@ -84,8 +107,22 @@ class DeadLetters:
 Pair = tuple[bytes | None, bytes | None]
 
 
-class RawRecords:
-    """One container's; `follow` its tasks' positions, then `keep` every poll."""
+class NoRawRecords:
+    """Keeps nothing: for containers that write no dead letters."""
+
+    __slots__ = ()
+
+    def keep(self, batches: Iterable[RecordBatch]) -> None:
+        """Take the batches of a poll, and let go of those that are done with."""
+
+
+class RawRecords(NoRawRecords):
+    """The bytes that the messages of one container were decoded from, for the few that become dead letters.
+
+    Envelopes do not hold them. So the polled batches are kept as they came until every task that reads their partition is
+    past them, and a message's bytes are looked up by its offset. That costs one list operation a batch. `follow` the
+    tasks' positions first, then `keep` every poll.
+    """
 
     __slots__ = ("_batches", "_positions")
 
@@ -99,7 +136,6 @@ class RawRecords:
             self._positions.setdefault(ssp, []).append(positions)
 
     def keep(self, batches: Iterable[RecordBatch]) -> None:
-        """Take the batches of a poll, and let go of those that are done with."""
         for batch in batches:
             ssp = batch.ssp
             done = min(positions[ssp] for positions in self._positions[ssp])

@@ -9,10 +9,9 @@ from typing import TypeGuard
 
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.metrics import MetricsRegistry
-from samzapy.api.system import OutgoingRecord
 from samzapy.clock import Clock
 from samzapy.config.tasks.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
-from samzapy.container.errors.dead_letters import DeadLetters
+from samzapy.container.errors.dead_letters import NoDeadLetters
 from samzapy.errors import SamzapyError, StoreRefused
 
 _DONE = {Action.SKIP: "skipped", Action.DEAD_LETTER: "dead-lettered"}
@@ -27,13 +26,12 @@ def is_about_its_message(failure: BaseException) -> TypeGuard[Exception]:
 
 
 class Recovery:
-    """One task's. `input` is the message at hand, None outside of `process`.
+    """Deals with the failures of one task. `input` is the message at hand, None outside of `process`.
 
-    The counters are `errors.STAGE.skipped`, `.retried` and `.dead-lettered`. `deliver` takes dead letters; it is set
-    when the task's collector exists.
+    The counters are `errors.STAGE.skipped`, `.retried` and `.dead-lettered`.
     """
 
-    __slots__ = ("_counts", "_errors", "_letters", "_log", "_numbered", "_pause", "_task_name", "deliver", "input")
+    __slots__ = ("_counts", "_errors", "_letters", "_log", "_numbered", "_pause", "_task_name", "input")
 
     def __init__(
         self,
@@ -42,7 +40,7 @@ class Recovery:
         metrics: MetricsRegistry,
         pause: Callable[[float], None],
         log: PolicyLog,
-        letters: DeadLetters | None,
+        letters: NoDeadLetters,
     ) -> None:
         self._task_name = task_name
         self._errors = errors
@@ -55,7 +53,6 @@ class Recovery:
             for what in ("retried", *_DONE.values())
         }
         self._numbered: tuple[IncomingMessageEnvelope | None, int] = (None, 0)
-        self.deliver: Callable[[str, OutgoingRecord], None] | None = None
         self.input: IncomingMessageEnvelope | None = None
 
     def policy(self, stage: Stage) -> ErrorPolicy:
@@ -93,10 +90,7 @@ class Recovery:
         if action is Action.FAIL:
             return False
         if action is Action.DEAD_LETTER:
-            assert self._letters is not None
-            assert self.deliver is not None
-            letter = self._letters.letter(stage, failure, self.input, self._number())
-            self.deliver(self._letters.stream.system, letter)
+            self._letters.write(stage, failure, self.input, self._number())
         self._note(stage, _DONE[action], failure, _DONE[action])
         return True
 
@@ -144,8 +138,6 @@ class InterruptiblePause:
             self._wait(min(left, _LONGEST_WAIT_S))
             left -= _LONGEST_WAIT_S
 
-
-# FROM errors.policy_log: """A line for what a policy does to a message, and not a line for each of a million."""
 
 logger = logging.getLogger(__name__)
 

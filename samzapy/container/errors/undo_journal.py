@@ -24,6 +24,10 @@ class UndoJournal:
     def __init__(self) -> None:
         self._before: list[tuple[Store, Any, Any]] = []
 
+    def watching(self, stores: Mapping[str, Store]) -> dict[str, Store]:
+        """The stores, by name, whose changes can be undone."""
+        return {name: JournaledStore(name, store, self) for name, store in stores.items()}
+
     def begin(self) -> None:
         """A message begins; what the one before did stays."""
         if self._before:

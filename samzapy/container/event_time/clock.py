@@ -51,7 +51,7 @@ _event_time = attrgetter("event_time")
 class EventClock:
     """One task's clock. Feeding it costs a call per run of messages, never one per message.
 
-    `intermediate` are the partitions whose senders tell the time. `over` are those that had ended when the checkpoint was
+    `intermediate` are the partitions that go by their senders. `over` are those that had ended when the checkpoint was
     written; they end again unless something more comes.
 
     For the thread that runs the task. Other threads may read `now`, `time_ms`, `idle` and `held_by`.

@@ -11,13 +11,11 @@ from samzapy.api.system import OffsetRange, SystemConsumer
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.tasks.error_policy import Stage
-from samzapy.container.asynchronous.task_instance import AsyncTaskInstance
-from samzapy.container.errors.dead_letters import RawRecords
+from samzapy.container.errors.dead_letters import NoRawRecords
 from samzapy.container.errors.undecodable import TolerantDecoder
 from samzapy.container.event_time.control_messages import ControlDecoder
 from samzapy.container.inputs.decode import Decoder
 from samzapy.container.inputs.inputs import Inputs
-from samzapy.container.sideinputs.side_inputs import SideInputs
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.system.choosers.bootstrap import Bootstrap
 from samzapy.system.choosers.consumer import ChoosingConsumer, Portion
@@ -53,8 +51,9 @@ class InputBuilder:
         self,
         ends: Mapping[SystemStreamPartition, int],
         tasks: Sequence[TaskInstance],
-        raw: RawRecords | None,
-        side: SideInputs | None,
+        raw: NoRawRecords,
+        *,
+        asynchronous: bool,
     ) -> Inputs:
         """Consumers and decoders of every partition; nothing is fetched yet. `tasks` are those that read them."""
         task = self._config.task
@@ -64,14 +63,13 @@ class InputBuilder:
         # Ended in an earlier life: over unless there is more by now.
         own_ends = {**heads_of(over - own_ends.keys(), self._clients), **own_ends}
         return Inputs(
-            self._consumers(own_ends, tasks),
+            self._consumers(own_ends, tasks, asynchronous=asynchronous),
             {stream: self._decoder(stream) for stream in streams},
             own_ends,
             self._clock,
             poll_batch_size=task.poll_batch_size,
             max_idle_s=task.max_idle_ms / 1000.0,
             raw=raw,
-            side=side,
         )
 
     def _decoder(self, stream: SystemStream) -> Decoder:
@@ -80,14 +78,14 @@ class InputBuilder:
         return ControlDecoder(decoder) if self._config.stream(stream).intermediate else decoder
 
     def _consumers(
-        self, ends: Mapping[SystemStreamPartition, int], tasks: Sequence[TaskInstance]
+        self, ends: Mapping[SystemStreamPartition, int], tasks: Sequence[TaskInstance], *, asynchronous: bool
     ) -> Mapping[str, SystemConsumer]:
         consumers = {system: self._clients.consumer(system) for system in sorted({ssp.system for ssp in self._ssps})}
         if not is_wanted(self._config, self._ssps):
             return consumers
         task = self._config.task
         most = task.poll_batch_size
-        if any(isinstance(each, AsyncTaskInstance) for each in tasks):
+        if asynchronous:
             most = min(most, _PORTIONS_IN_FLIGHT * task.asynchronous.max_concurrency * len(tasks))
         choosing = ChoosingConsumer(
             consumers,

@@ -11,9 +11,8 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.clock import Clock
 from samzapy.container.commit.boundaries import Boundaries
-from samzapy.container.errors.dead_letters import RawRecords
+from samzapy.container.errors.dead_letters import NoRawRecords
 from samzapy.container.inputs.decode import Decoder
-from samzapy.container.sideinputs.side_inputs import SideInputs
 
 #: Decoded messages of one partition, in order; never empty.
 Run = list[IncomingMessageEnvelope]
@@ -38,11 +37,9 @@ class Inputs:
         *,
         poll_batch_size: int,
         max_idle_s: float,
-        raw: RawRecords | None = None,
-        side: SideInputs | None = None,
+        raw: NoRawRecords,
     ) -> None:
-        """`consumers` by system; one may serve several. `raw` keeps what is polled as it came, for those who need it
-        later; `side`: what else is read meanwhile."""
+        """`consumers` by system; one may serve several. `raw` keeps the polled batches as they came, for dead letters."""
         self._consumers = dict(consumers)
         self._readers = tuple(dict.fromkeys(consumers.values()))
         self._decoders = {tuple(stream): decoder for stream, decoder in decoders.items()}
@@ -56,7 +53,6 @@ class Inputs:
         self._batch = poll_batch_size
         self._max_idle_s = max_idle_s
         self._raw = raw
-        self.side = side
 
     def start(self, offsets: Mapping[SystemStreamPartition, int]) -> None:
         """Begin to fetch from `offsets`. Partitions that start at or past their end have ended at once."""
@@ -75,8 +71,7 @@ class Inputs:
         if not batches:
             self._look_for_ends()
             return []
-        if self._raw is not None:
-            self._raw.keep(batches)
+        self._raw.keep(batches)
         arrival_ms = self._clock.wall_ms()
         polled = []
         if self.boundaries.polled(batches):
@@ -122,8 +117,6 @@ class Inputs:
 
     def close(self) -> None:
         """Release the consumers."""
-        if self.side is not None:
-            self.side.close()
         for consumer in self._readers:
             consumer.close()
 

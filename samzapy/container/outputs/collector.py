@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -11,8 +11,6 @@ from samzapy.api.envelope import OutgoingMessageEnvelope
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, SystemProducer
-from samzapy.config.job import JobConfig
-from samzapy.config.own_streams import own_streams
 from samzapy.container.event_time.control_messages import ControlRecords
 from samzapy.errors import SerdeError
 
@@ -38,26 +36,37 @@ class EncodedKey(bytes):
     __slots__ = ()
 
 
+class Outbox(dict[str, list[OutgoingRecord]]):
+    """The serialized records of one task that no producer has yet, by system."""
+
+    __slots__ = ()
+
+    def add(self, system: str, record: OutgoingRecord) -> None:
+        """Gather one more."""
+        self.setdefault(system, []).append(record)
+
+
 class BufferingCollector(MessageCollector):
     """One task's collector. `hand_over` gives the gathered records to the producers, without waiting for their acks."""
 
-    __slots__ = ("_gathered", "_routes", "_serdes_of", "control", "producer_of", "sent")
+    __slots__ = ("_control", "_gathered", "_routes", "_serdes_of", "producer_of", "sent")
 
     def __init__(
         self,
         serdes_of: Callable[[SystemStream], tuple[Serde | None, Serde | None]],
         producer_of: Callable[[str], SystemProducer],
+        control: ControlRecords,
+        outbox: Outbox,
     ) -> None:
-        """`serdes_of` gives a stream's key and message serde."""
+        """`serdes_of` gives a stream's key and message serde, `control` the records of control messages."""
         self._serdes_of = serdes_of
         self.producer_of = producer_of
         self._routes: dict[SystemStream, Route] = {}
         # A task mostly sends to the stream it sent to before, named by the same object.
         self._stream: SystemStream | None = None
         self._route: Route | None = None
-        self._gathered: dict[str, list[OutgoingRecord]] = {}
-        #: Makes the records of control messages; set where the task's job is known.
-        self.control: ControlRecords | None = None
+        self._gathered = outbox
+        self._control = control
         self.sent = 0
 
     @property
@@ -91,8 +100,7 @@ class BufferingCollector(MessageCollector):
         records.append(_record((name, key, message, partition, partition_key, envelope.headers, envelope.timestamp)))
 
     def send_control(self, stream: SystemStream, message: ControlMessage) -> None:
-        assert self.control is not None
-        self._records_of(stream).extend(self.control(stream, message))
+        self._records_of(stream).extend(self._control(stream, message))
 
     def hand_over(self) -> None:
         """Queue what was gathered at the producers. Raises what they raise."""
@@ -135,19 +143,19 @@ class BufferingCollector(MessageCollector):
 SerdesOf = Callable[[SystemStream], tuple[Serde | None, Serde | None]]
 
 
-def serdes_of_outputs(config: JobConfig, serdes_of: SerdesOf) -> SerdesOf:
-    """`serdes_of`, asked once a stream, after a look at what the stream is.
+def serdes_of_outputs(systems: Collection[str], own: Mapping[SystemStream, str], serdes_of: SerdesOf) -> SerdesOf:
+    """`serdes_of` behind a check: a task may send to the streams of the job's `systems`, except to the job's `own`
+    streams, which the runtime keeps for itself (they are named by kind).
 
     Raises TypeError for what is no SystemStream, ValueError for an unknown system and for the job's own changelogs and
     checkpoints: the error comes out of the user's `send`, so that it is told with the input at hand.
     """
-    own = own_streams(config)
 
     def checked(stream: SystemStream) -> tuple[Serde | None, Serde | None]:
         if not isinstance(stream, SystemStream):
             raise TypeError(f"expected a SystemStream to send to, got {type(stream).__name__} {stream!r}")
-        if stream.system not in config.systems:
-            known = ", ".join(sorted(config.systems))
+        if stream.system not in systems:
+            known = ", ".join(sorted(systems))
             raise ValueError(f"cannot send to {stream}: system {stream.system!r} is not configured; known: {known}")
         if stream in own:
             raise ValueError(f"cannot send to {stream}: it is {own[stream]}, which only the runtime writes")

@@ -1,4 +1,4 @@
-"""Which producer a task's records go to.
+"""The producers of a container: by the guarantee, the one that a task's records go to.
 
 ==================  =========================================  ======================================
 guarantee           outputs                                    changelogs and checkpoints
@@ -21,12 +21,11 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from samzapy.api.metrics import Counter, MetricsRegistry
+from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.config.guarantee_warnings import GUARANTEE
-from samzapy.config.job import JobConfig
 from samzapy.container.outputs.transaction import ForwardingProducer, TransactionOnDemand
 from samzapy.errors import ConfigError, ConfigProblem
-from samzapy.job.transactions import transactional_id
 from samzapy.system.clients import SystemClients
 
 logger = logging.getLogger(__name__)
@@ -34,10 +33,9 @@ logger = logging.getLogger(__name__)
 _MOST_FENCED_AT_ONCE = 8
 
 
-def check_transaction_timeout(job: JobConfig, clients: SystemClients, system: str | None) -> None:
-    """Raise ConfigError if the system whose transactions carry the state ends them sooner than the job asks for."""
+def check_transaction_timeout(timeout_ms: int, clients: SystemClients, system: str | None) -> None:
+    """Raise ConfigError if the system whose transactions carry the state ends them sooner than the job asks for (`timeout_ms`)."""
     limit = None if system is None else clients.admin(system).longest_transaction_ms()
-    timeout_ms = job.task.transaction_timeout_ms
     if limit is not None and timeout_ms > limit:
         message = f"must be at most {limit}, the transaction.max.timeout.ms of system '{system}'"
         raise ConfigError([ConfigProblem("task.transaction.timeout.ms", str(timeout_ms), message)])
@@ -61,16 +59,22 @@ class TaskProducers:
     """The producers of one container: for its tasks' outputs, and for their state."""
 
     def __init__(
-        self, job: JobConfig, container_id: str, clients: SystemClients, metrics: MetricsRegistry, system: str | None
+        self,
+        clients: SystemClients,
+        metrics: MetricsRegistry,
+        system: str | None,
+        transactional_id: str,
+        *,
+        outputs_inside: bool,
     ) -> None:
-        """`system`: whose transactions carry the state, None for none. `metrics` count the outputs that no transaction
-        covers."""
+        """`system`: the one with the transactions that carry the state, None for none; `outputs_inside`: outputs to it join
+        them. `metrics` count the outputs that no transaction covers."""
         self._metrics = metrics
         self._clients = clients
-        #: Whose transactions carry the state.
+        #: The system with the transactions that carry the state.
         self.system = system
-        self._id = transactional_id(job.job_name, container_id)
-        self._outputs_inside = job.task.guarantee.outputs_in_transaction
+        self._id = transactional_id
+        self._outputs_inside = outputs_inside
         self._outside: dict[str, SystemProducer] = {}
         #: The container's transaction, None where none carries the state.
         self.transaction: TransactionOnDemand | None = None
@@ -118,3 +122,18 @@ class CountingProducer(ForwardingProducer):
     def send(self, records: Sequence[OutgoingRecord]) -> None:
         super().send(records)
         self._counter.count += len(records)
+
+
+class RecordLimits:
+    """The largest record that a stream takes: the smaller of its own limit and its system's. Asks the system, so not for
+    every record."""
+
+    def __init__(self, clients: SystemClients) -> None:
+        self._clients = clients
+
+    def of(self, stream: SystemStream) -> int | None:
+        """In bytes; None for a stream that does not exist or does not say."""
+        description = self._clients.admin(stream.system).describe(stream.stream)
+        said = description.config.get("max.message.bytes", "") if description else ""
+        limits = (self._clients.max_record_bytes(stream.system), int(said) if said.isdigit() else None)
+        return min((limit for limit in limits if limit is not None), default=None)

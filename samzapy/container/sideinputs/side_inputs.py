@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from samzapy.api.system import SystemConsumer
-from samzapy.clock import Clock
-from samzapy.container.schedule import Schedule
+from samzapy.clock import Clock, Schedule
 from samzapy.container.sideinputs.catch_up import readers
 from samzapy.container.sideinputs.restore import SideInputRestore
 
@@ -20,7 +19,20 @@ _MOST_RECORDS = 2_000
 _KEEP_MS = 60_000
 
 
-class SideInputs:
+class NoSideInputs:
+    """The side inputs of a container without any: every call does nothing."""
+
+    def follow(self, now: float) -> None:
+        """Take what has arrived, if it is time to look. Raises what a processor or a decoder raises."""
+
+    def keep(self) -> None:
+        """Write what the stores hold, with how far they are."""
+
+    def close(self) -> None:
+        """Release the consumers; nothing is written."""
+
+
+class SideInputs(NoSideInputs):
     """The stores of a container that go on being filled. One thread: the run loop's."""
 
     def __init__(
@@ -43,7 +55,6 @@ class SideInputs:
         self._keep = Schedule(keep_ms if keep_ms > 0 else _KEEP_MS, now)
 
     def follow(self, now: float) -> None:
-        """Take what has arrived, if it is time to look. Raises what a processor or a decoder raises."""
         if now < self._look.due_at or not self._look.due(now):
             return
         batches = [batch for consumer in self._consumers.values() for batch in consumer.poll(0.0, _MOST_RECORDS)]
@@ -57,7 +68,6 @@ class SideInputs:
             self.keep()
 
     def keep(self) -> None:
-        """Write what the stores hold, with how far they are."""
         for ssp, found in self._readers.items():
             position = self._consumers[ssp.system].position(ssp)
             for filler in found:
@@ -66,6 +76,5 @@ class SideInputs:
             filler.keep()
 
     def close(self) -> None:
-        """Release the consumers; nothing is written."""
         for consumer in self._consumers.values():
             consumer.close()

@@ -15,7 +15,7 @@ import socket
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
-from samzapy.container.job_records import JobRecords
+from samzapy.container.supervision.job_records import JobRecords
 from samzapy.errors import JobTakenOver
 
 

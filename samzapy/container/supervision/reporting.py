@@ -1,4 +1,4 @@
-"""The metrics' reporters of one container, called from a thread of their own.
+"""Reports the metrics of one container from a thread of its own.
 
 A report may wait for a broker. Neither the run loop nor the heartbeat may: the one has messages, the other a lease to keep.
 """
@@ -6,10 +6,8 @@ A report may wait for a broker. Neither the run loop nor the heartbeat may: the 
 from __future__ import annotations
 
 import logging
-import socket
 import threading
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import final
 
@@ -17,10 +15,10 @@ from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.clock import Clock
-from samzapy.config.job import JobConfig
+from samzapy.config.metrics import ReporterConfig
 from samzapy.errors import SamzapyError
 from samzapy.metrics import Publish, SnapshotHeader, SnapshotReporter, reporters
-from samzapy.system.clients import SystemClients, job_clients
+from samzapy.system.clients import SystemClients
 
 logger = logging.getLogger(__name__)
 
@@ -32,13 +30,20 @@ _ACK_S, _LAST_S = 5.0, 10.0
 
 @final
 class Reporting:
-    """While entered, reports as often as the job file says; once more on leaving, so that the last numbers are told."""
+    """Reports as often as the job file says while it is entered, and once more on leaving."""
 
-    def __init__(self, config: JobConfig, container_id: str, metrics: MetricsRegistry, clock: Clock) -> None:
-        """Nothing is connected, and without `metrics.reporters` nothing is started."""
-        header = SnapshotHeader(config.name, config.id, container_id, socket.gethostname())
-        self._streams = _Streams(partial(job_clients, config, f"{container_id}-metrics"), header.host)
-        self._reporters = reporters(config.metrics_reporters, metrics, header, self._streams.publisher, clock)
+    def __init__(
+        self,
+        wanted: Sequence[ReporterConfig],
+        header: SnapshotHeader,
+        metrics: MetricsRegistry,
+        new_clients: Callable[[], SystemClients],
+        clock: Clock,
+    ) -> None:
+        """Nothing is connected, and without `wanted` reporters nothing is started. `header` says whose `metrics` they
+        are; `new_clients` makes the clients of the reporters' streams."""
+        self._streams = _Streams(new_clients, header.host)
+        self._reporters = reporters(wanted, metrics, header, self._streams.publisher, clock)
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 

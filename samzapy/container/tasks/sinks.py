@@ -1,54 +1,116 @@
-"""A task's sinks at its start: who may write to them, and how their offsets go with the checkpoint's."""
+"""The sinks of one task: taken over at its start, committed before its checkpoint, freed of what a failed message wrote."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeVar
 
-from samzapy.api.checkpoint import Checkpoint
+from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import Sink, TaskAttempt
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.config.guarantee import Guarantee
-from samzapy.config.job import JobConfig
-from samzapy.container.tasks.task_instance import TaskInstance
-from samzapy.errors import EnvironmentFailure
+from samzapy.container.tasks.user_calls import task_failed
+from samzapy.errors import EnvironmentFailure, SamzapyError
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
 
-def open_sinks(
-    config: JobConfig,
-    task: TaskInstance,
-    attempt: TaskAttempt,
-    checkpoint: Checkpoint | None,
-    moved: Collection[SystemStreamPartition],
-) -> int:
-    """Take the task's sinks over from earlier attempts; returns how many offsets of the checkpoint a sink lacks.
+class TaskSinks:
+    """Most tasks have none; then every call does nothing. What a sink raises becomes TaskFailed, unless it is an error of
+    samzapy's own."""
 
-    A partition without a checkpoint starts at the sinks' offsets, the least of them, instead of at the configured
-    default. One with a checkpoint starts there, and no sink may be behind it, or rows would be missing: except at most
-    once, where the checkpoint goes first, and a crash loses its messages for the sink as well. Where `init` has set an
-    offset (`moved`) or the configuration resets it, that is where the partition starts, wherever the sinks are.
-    A sink commits before the checkpoint, so one that has no offset where the checkpoint has one keeps none (and repeats
-    rows), or is not the one that the earlier inputs went to.
-    Raises what the sinks raise, and EnvironmentFailure for one that is behind.
-    """
-    committed = {} if checkpoint is None else checkpoint.input_offsets
-    may_be_behind = config.task.guarantee is Guarantee.AT_MOST_ONCE
-    held_by = [(sink, task.open_sink(sink, attempt)) for sink in task.sinks]
-    lacking = sum(_lacking(attempt, sink, committed, held) for sink, held in held_by)
-    for ssp in task.offsets:
-        if ssp in moved or config.stream(ssp.system_stream).reset_offset:
-            continue
-        known = [(held[ssp], sink) for sink, held in held_by if ssp in held]
-        if not known:
-            continue
-        least, sink = min(known, key=lambda each: each[0])
-        if ssp not in committed:
-            task.offsets[ssp] = least
-        elif least < committed[ssp] and not may_be_behind:
-            raise EnvironmentFailure(_behind(attempt, sink, ssp, least, committed[ssp]))
-    return lacking
+    __slots__ = ("_sinks", "_task_name")
+
+    def __init__(self, task_name: str) -> None:
+        self._task_name = task_name
+        self._sinks: tuple[Sink, ...] = ()
+
+    def add(self, sinks: Iterable[Sink]) -> None:
+        """Take the sinks that the task's `init` has registered."""
+        self._sinks = (*self._sinks, *sinks)
+
+    @property
+    def registered(self) -> bool:
+        """Whether the task has any."""
+        return bool(self._sinks)
+
+    def open(
+        self,
+        attempt: TaskAttempt,
+        offsets: dict[SystemStreamPartition, int],
+        committed: Mapping[SystemStreamPartition, int],
+        *,
+        free: Collection[SystemStreamPartition],
+        may_be_behind: bool,
+    ) -> int:
+        """Take the sinks over from earlier attempts, and set the task's `offsets` by theirs; returns how many of the
+        `committed` offsets a sink lacks.
+
+        1. A partition that is not committed starts at the least of the sinks' offsets, not at the configured default.
+        2. A committed one starts at its checkpoint, and no sink may be behind that, or rows would be missing. At most once
+           is the exception (`may_be_behind`): its checkpoint goes first, so a crash loses messages for the sink as well.
+        3. The partitions `free` start where `init` or the configuration says, wherever the sinks are.
+        4. A sink commits before the checkpoint. So one without an offset where the checkpoint has one keeps none (and
+           repeats rows), or it is not the one that the earlier inputs went to.
+
+        Raises EnvironmentFailure for a sink that is behind.
+        """
+        held_by = [(sink, self._call(f"open of sink '{sink.name}'", sink.open, attempt)) for sink in self._sinks]
+        lacking = sum(_lacking(attempt, sink, committed, held) for sink, held in held_by)
+        for ssp in offsets:
+            if ssp in free:
+                continue
+            known = [(held[ssp], sink) for sink, held in held_by if ssp in held]
+            if not known:
+                continue
+            least, sink = min(known, key=lambda each: each[0])
+            if ssp not in committed:
+                offsets[ssp] = least
+            elif least < committed[ssp] and not may_be_behind:
+                raise EnvironmentFailure(_behind(attempt, sink, ssp, least, committed[ssp]))
+        return lacking
+
+    def commit(self, offsets: Mapping[SystemStreamPartition, int]) -> None:
+        """Make what the sinks were given durable, with `offsets`."""
+        for sink in self._sinks:
+            self._call(f"commit of sink '{sink.name}'", sink.commit, offsets)
+
+    def forget(self, envelope: IncomingMessageEnvelope) -> None:
+        """Take back what a message that failed has written."""
+        for sink in self._sinks:
+            sink.forget(envelope)
+
+    def full(self) -> bool:
+        """Whether one holds so much that the task should commit early."""
+        return bool(self._sinks) and any(sink.full() for sink in self._sinks)
+
+    def publish(self, metrics: MetricsRegistry) -> None:
+        """Set the sinks' own gauges."""
+        for sink in self._sinks:
+            for name, value in sink.metrics().items():
+                metrics.gauge(self._task_name, f"sink.{sink.name}.{name}").set(value)
+
+    def close(self) -> None:
+        """Release the sinks; what they have not committed is void. Every one is closed, then the first failure raised."""
+        failures = []
+        for sink in self._sinks:
+            try:
+                sink.close()
+            except Exception as cause:  # noqa: BLE001  # the other sinks want to be closed as well
+                failures.append(task_failed(self._task_name, f"close of sink '{sink.name}'", cause))
+        if failures:
+            raise failures[0]
+
+    def _call(self, where: str, method: Callable[..., T], *arguments: object) -> T:
+        try:
+            return method(*arguments)
+        except SamzapyError:
+            raise
+        except Exception as cause:
+            raise task_failed(self._task_name, where, cause) from cause
 
 
 def _lacking(

@@ -30,7 +30,41 @@ class KeptTimes(NamedTuple):
     open: bool
 
 
-class KeptStateCheckpoints(StateCheckpoints):
+class NoStateCheckpoints:
+    """The checkpoints of a task that keeps no state of its own: every call does nothing."""
+
+    @property
+    def given(self) -> StateCheckpoints | None:
+        """The checkpoints as the task's `init` gets them, None for none."""
+        return None
+
+    @property
+    def kept(self) -> KeptTimes | None:
+        """The times that the job may know; None before `init` has found, or made, the first. May be called from any
+        thread."""
+        return None
+
+    def started(self) -> None:
+        """`init` is over: the task stands where the checkpoint was taken that it has recovered."""
+
+    def take(self, task: object, clock: TaskClock, collector: MessageCollector) -> None:
+        """A commit begins. Raises TaskFailed if the user's code does."""
+
+    def keep(self) -> None:
+        """The commit is durable."""
+
+    def metrics(self) -> Mapping[str, float]:
+        """How many were written since the start, how large the last one is, and the times of the first and last kept."""
+        return {}
+
+    def close(self) -> None:
+        """Release the store."""
+
+
+NO_STATE_CHECKPOINTS = NoStateCheckpoints()
+
+
+class KeptStateCheckpoints(NoStateCheckpoints, StateCheckpoints):
     """`offsets` is the task's own map of positions; `job_clock` the job's checkpoint clock as the coordinator has kept it.
 
     Which one a task starts with is right whatever the clock says: each holds exactly what its positions say. The
@@ -65,6 +99,10 @@ class KeptStateCheckpoints(StateCheckpoints):
         self._kept: tuple[tuple[int, ...], Offsets] = (), {}
 
     @property
+    def given(self) -> StateCheckpoints:
+        return self
+
+    @property
     def interval_ms(self) -> int:
         return self._interval_ms
 
@@ -83,7 +121,6 @@ class KeptStateCheckpoints(StateCheckpoints):
 
     @property
     def kept(self) -> KeptTimes | None:
-        """What the job may know; None before `init` has found, or made, the first. May be called from any thread."""
         times, offsets = self._kept
         return KeptTimes(times, offsets == self._offsets) if times else None
 
@@ -116,11 +153,9 @@ class KeptStateCheckpoints(StateCheckpoints):
         self._kept = tuple(time_ms for time_ms in times if time_ms >= needed), dict(self._offsets)
 
     def started(self) -> None:
-        """`init` is over: the task stands where the checkpoint was taken that it has recovered."""
         self._kept = self._kept[0], dict(self._offsets)
 
     def take(self, task: object, clock: TaskClock, collector: MessageCollector) -> None:
-        """A commit begins. Raises TaskFailed if the user's code does."""
         assert isinstance(task, StateCheckpointTask)
         try:
             self._taken = None if self.unchanged else task.take_checkpoint(clock, collector)
@@ -131,19 +166,16 @@ class KeptStateCheckpoints(StateCheckpoints):
             raise TaskFailed(message) from cause
 
     def keep(self) -> None:
-        """The commit is durable."""
         taken, self._taken = self._taken, None
         if taken is not None:
             reach("state.taken")
             self.persist(taken)
 
     def metrics(self) -> Mapping[str, float]:
-        """How many were written since the start, how large the last one is, and the times of the first and last kept."""
         times = self._kept[0] or (0,)
         return {"written": self._written, "bytes": self._bytes, "oldest-ms": times[0], "newest-ms": times[-1]}
 
     def close(self) -> None:
-        """Release the store."""
         self._store.close()
 
     def _recoverable(self, times: list[int]) -> int:

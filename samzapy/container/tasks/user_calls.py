@@ -1,4 +1,4 @@
-"""Calls of the user's code, and what its failures become."""
+"""Calls the user's code, and turns its failures into errors that name the task and the place."""
 
 from __future__ import annotations
 
@@ -10,28 +10,42 @@ from typing import NoReturn
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.errors import SamzapyError, SerdeError, StoreRefused, TaskFailed
 
+#: From the value that a call has returned to what is left of it.
+Finish = Callable[[object], object]
+
+
+def as_returned(returned: object) -> object:
+    """The default: nothing is awaited."""
+    return returned
+
+
+def task_failed(task_name: str, where: str, cause: BaseException) -> TaskFailed:
+    """The error for what the user's code, or a sink, has raised."""
+    return TaskFailed(f"{task_name}: {where} failed: {type(cause).__name__}: {cause}")
+
 
 class UserCalls:
-    """Calls in the name of one task: whatever is raised and is no error of samzapy's own is a TaskFailed that names the
-    task and where it was."""
+    """The calls of one task. An exception that is no error of samzapy's own becomes a TaskFailed."""
 
     __slots__ = ()
 
     name: str
+    #: Waits for what a call has returned, if that is to be awaited.
+    _finish: Finish
 
-    def _call(self, where: str, method: Callable[..., object], *arguments: object) -> None:
+    def call(self, where: str, method: Callable[..., object], *arguments: object) -> None:
         """Call a method of the user's. Raises TaskFailed naming it, unless samzapy raised something of its own."""
         try:
-            returned = method(*arguments)
+            returned = self._finish(method(*arguments))
         except SerdeError as failure:
             raise self._placed(failure, f"in {where}") from failure
         except SamzapyError:
             raise
         except BaseException as cause:
-            raise self._failed(where, cause) from cause
-        self._refuse_awaitable(where, returned)
+            raise task_failed(self.name, where, cause) from cause
+        self.refuse_awaitable(where, returned)
 
-    def _refuse_awaitable(self, where: str, returned: object) -> None:
+    def refuse_awaitable(self, where: str, returned: object) -> None:
         """Raise TaskFailed if the user's code returned what nobody awaits, so that its work would never be done; any
         other value means nothing."""
         if not isawaitable(returned):
@@ -42,11 +56,11 @@ class UserCalls:
             f"{self.name}: {where} returned a {type(returned).__name__}, which nobody awaits: only a CoroutineTask's is"
         )
 
-    def _raise(self, envelope: IncomingMessageEnvelope, cause: BaseException) -> NoReturn:
+    def raise_failure(self, envelope: IncomingMessageEnvelope, cause: BaseException) -> NoReturn:
         """End the attempt over a message."""
-        raise self._failure_of(envelope, cause)
+        raise self.failure_of(envelope, cause)
 
-    def _failure_of(self, envelope: IncomingMessageEnvelope, cause: BaseException) -> SamzapyError:
+    def failure_of(self, envelope: IncomingMessageEnvelope, cause: BaseException) -> SamzapyError:
         """What the attempt ends with over a message: what samzapy raised speaks for itself, the rest is the task's failure."""
         failure: SamzapyError
         if isinstance(cause, SerdeError):
@@ -58,7 +72,7 @@ class UserCalls:
         elif isinstance(cause, SamzapyError):
             return cause
         else:
-            failure = self._failed(f"process of {envelope.position}", cause)
+            failure = task_failed(self.name, f"process of {envelope.position}", cause)
         failure.__cause__ = cause
         return failure
 
@@ -72,6 +86,3 @@ class UserCalls:
     @abstractmethod
     def _unserialized(self, envelope: IncomingMessageEnvelope | None) -> str:
         """Which messages an object may come from that a store has not serialized yet, for people."""
-
-    def _failed(self, where: str, cause: BaseException) -> TaskFailed:
-        return TaskFailed(f"{self.name}: {where} failed: {type(cause).__name__}: {cause}")

@@ -1,4 +1,4 @@
-"""A join of each left message with the last right message of its key that is not younger."""
+"""Joins each left message with the last right message of its key that is not younger."""
 
 from __future__ import annotations
 
@@ -9,27 +9,26 @@ from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.operators.durations import Duration, milliseconds
+from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.expiry import Due
-from samzapy.operators.joins.copartitioning import key_of, sides
 from samzapy.operators.joins.pending import IN_ORDER, PendingMessages, TimeRules
-from samzapy.operators.joins.results import Joined, Side
+from samzapy.operators.joins.sides import Joined, Side, key_of, sides
 
-#: What an entry of the index is, and in which order those of one time are dealt with.
+#: The kinds of entries in the index, in the order in which those of one time are processed.
 _RIGHT, _LEFT, _FORGET = "0", "1", "2"
 
 
 class AsOfJoin:
-    """Gives every left message once, with the right message of its key that was the newest at its event time (inclusive),
-    or with None: if there is none, if it is more than `tolerance` older, or if it is a tombstone. Of right messages of
-    one key and time the last one counts.
+    """Returns every left message once, with the right message of its key that was the newest at its event time (inclusive).
+    The right side is None if there is no such message, if it is more than `tolerance` older, or if it is a tombstone. Of
+    right messages of one key and time the last one counts.
 
-    Messages of both sides wait in the order of event time until nothing can come on time that belongs before them. Then a
-    right one becomes its key's newest, and a left one is given. That happens in `advance` (call it in `window`), in `add`
-    if `limit` messages have come since the last scan, so that a backlog does not outrun `window`, and for all left ones in
-    `finish`. Late messages of either side are dropped and counted.
-
-    Without a tolerance the newest right message of each key is kept for good.
+    1. Messages of both sides wait in the order of event time until nothing can come on time that belongs before them. Then
+       a right one becomes the newest of its key, and a left one is returned.
+    2. That happens in `advance` (call it in `window`); in `add` if `limit` messages have come since the last scan, so that
+       a backlog does not outrun `window`; and for all left ones in `finish`.
+    3. Late messages of either side are dropped and counted.
+    4. Without a tolerance the newest right message of each key is kept for good.
 
     Metrics: `join.late`, messages dropped because they came too late.
     """
@@ -46,14 +45,14 @@ class AsOfJoin:
     ) -> None:
         """`streams`: the left and the right one. `store` has string keys and json (or msgpack) values and is used for
         nothing else. `tolerance`: milliseconds or text such as "1h" (see `Duration`). `limit`: entries a scan takes at
-        most. `clock` tells who is idle. Raises EnvironmentFailure for inputs that do not meet."""
+        most. `clock` serves the idle rule. Raises EnvironmentFailure for inputs that do not meet."""
         self._tolerance_ms = None if tolerance is None else milliseconds(tolerance, "tolerance of AsOfJoin")
         self._kind = {ssp: (_LEFT, _RIGHT)[place] for ssp, place in sides(context, streams).items()}
         self._pending = PendingMessages(context, store, self._kind, rules, limit, clock)
         self._store = self._pending.store
 
     def add(self, envelope: IncomingMessageEnvelope) -> list[Joined]:
-        """Take one message; returns nothing, or left messages whose time has come."""
+        """Take one message; returns nothing, or left messages that are complete."""
         ssp, key = envelope.ssp, key_of(envelope.key)
         if not self._pending.on_time(envelope):
             return []
@@ -62,12 +61,12 @@ class AsOfJoin:
         return self.advance() if self._pending.add(envelope.event_time, name, [key, envelope.message]) else []
 
     def advance(self) -> list[Joined]:
-        """Left messages whose time has come, in the order of event time; one scan of at most `limit` entries."""
+        """The left messages that are complete, in the order of event time; one scan of at most `limit` entries."""
         return self._in_order(*self._pending.take())
 
     def finish(self) -> Iterator[Joined]:
-        """Every left message that waits, as if nothing would come any more; for `on_end_of_stream`. What is older than the
-        last of them and comes nevertheless is late."""
+        """Every left message that waits, as if nothing would come any more; for `on_end_of_stream`. A later message that is
+        older than the last of them is late."""
         ahead: list[Due] = []
         since_ms = 0
         while due := self._pending.take_any(since_ms):

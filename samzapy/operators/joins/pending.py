@@ -1,4 +1,4 @@
-"""What the joins by event time have in common: messages that wait for it in a store, and messages that come too late."""
+"""Keeps the messages that wait for event time in the store of a join, and finds those that come too late."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
-from samzapy.operators.durations import Duration, milliseconds
-from samzapy.operators.event_time import EventTime
+from samzapy.operators.event_time import Duration, EventTime, milliseconds
 from samzapy.operators.expiry import END_OF_TIME_MS, Due, ExpiryIndex
 
 _PASSED = "passed"
@@ -20,17 +19,17 @@ _PASSED = "passed"
 
 @dataclass(frozen=True)
 class TimeRules:
-    """How event time is told from messages. Durations are milliseconds or text such as "5m" (see `Duration`).
+    """How a join reads event time from messages. Durations are milliseconds or text such as "5m" (see `Duration`).
 
     `lateness` (default 0): how far the messages of one partition may be out of order. A message is late if it is older
-    than the newest of its own partition by more than that: it does not matter how partitions take turns.
+    than the newest of its own partition by more than that. It does not matter how partitions take turns.
 
     `idle` (default None: never): for how long, in processing time, a partition may be silent before the others no longer
-    wait for it; when all of them are, event time goes on with the clock. A partition that was only behind may be taken
-    for idle: what expired in the meantime makes its older messages late, and the output depends on when that was. Set it
+    wait for it. When all partitions are idle, event time goes on with the clock. A partition that is only behind can look
+    idle: what expires in the meantime makes its older messages late, and the output depends on that moment. Set it
     well above the longest backlog, or leave it out.
 
-    Raises ValueError for a duration that is none.
+    Raises ValueError for anything that is no duration.
     """
 
     lateness: Duration = 0
@@ -59,8 +58,8 @@ IN_ORDER = TimeRules()
 class PendingMessages:
     """Entries of one join's store that wait until nothing can come on time that is older than they are.
 
-    In the store: event time (see `EventTime`), the index (`due/`), and `passed`: up to where (exclusive) everything that
-    was due has been taken.
+    The store holds event time (see `EventTime`), the index (`due/`), and `passed`: before that time (exclusive) all due
+    entries have been taken.
     """
 
     def __init__(
@@ -72,9 +71,9 @@ class PendingMessages:
         limit: int,
         clock: Clock,
     ) -> None:
-        """`partitions`: those whose messages are joined. `limit`: entries that one scan takes at most.
+        """`partitions`: those of the joined inputs. `limit`: entries that one scan takes at most.
 
-        Raises ValueError for a limit below 1, StoreError for a store whose keys are not in the order of their text.
+        Raises ValueError for a limit below 1, StoreError for a store that does not keep its keys in the order of their text.
         """
         if limit < 1:
             raise ValueError(f"limit must be at least 1, got {limit}")
@@ -90,7 +89,7 @@ class PendingMessages:
     def on_time(self, envelope: IncomingMessageEnvelope) -> bool:
         """Take the event time of a message; returns False for a late one, which is counted.
 
-        Raises ValueError for an event time that is none.
+        Raises ValueError for a message without a proper event time.
         """
         if not self._added:
             # The last scan may have been part of a message that failed and was taken back.
@@ -108,12 +107,12 @@ class PendingMessages:
         return self._added >= self._limit
 
     def keep(self, time_ms: int, name: str, value: Any = True) -> None:
-        """Let an entry wait that no new message has brought, so that it does not count as one that has come."""
+        """Let an entry wait without counting it as one that has come: no new message has brought it."""
         self._index.add(time_ms, name, value)
 
     def take(self) -> tuple[list[Due], int]:
-        """Remove and return what has become due, the oldest first; one scan. Also returns up to where (exclusive) nothing
-        is left."""
+        """Remove and return the due entries, the oldest first; one scan. Also returns the time before which nothing is
+        left."""
         self._added = 0
         self._time.look(self._clock.monotonic())
         passed: int = self.store.get(_PASSED) or 0
@@ -127,11 +126,11 @@ class PendingMessages:
         return due, before_ms
 
     def take_any(self, since_ms: int = 0) -> list[Due]:
-        """Remove and return what waits, due or not, from `since_ms` on; one scan, and empty if nothing is left."""
+        """Remove and return waiting entries, due or not, from `since_ms` on; one scan, empty if nothing is left."""
         return self._index.take(END_OF_TIME_MS, self._limit, since_ms)
 
     def end(self, time_ms: int) -> None:
-        """Everything before `time_ms` has been dealt with, whatever event time is: what is older is late from now on."""
+        """Everything before `time_ms` has been processed, whatever event time is: older messages are late from now on."""
         self._time.end(time_ms + self._lateness_ms)
         self._pass_to(time_ms)
 

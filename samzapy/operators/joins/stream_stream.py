@@ -1,4 +1,4 @@
-"""A join of two streams within an interval of event time, and what found no partner in it."""
+"""Joins two streams within an interval of event time, and returns the messages that found no partner in it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.operators.durations import Duration, milliseconds
-from samzapy.operators.joins.copartitioning import key_of, sides
+from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.joins.pending import IN_ORDER, PendingMessages, TimeRules
-from samzapy.operators.joins.results import Joined, Side
+from samzapy.operators.joins.sides import Joined, Side, key_of, sides
 
 #: One waiting message: [event time, whether it has met a partner, value].
 Waiting = list[Any]
-#: What waits of a key in one stretch of event time: left messages, right messages.
+#: The waiting messages of a key in one stretch of event time: the left ones, the right ones.
 Bucket = list[list[Waiting]]
 _EMPTY: Bucket = [[], []]
 
@@ -27,8 +26,8 @@ _LEFT, _RIGHT = 0, 1
 @dataclass(frozen=True)
 class Within:
     """A right message meets a left one if it is at most `before` older and at most `after` younger (both inclusive): the
-    bounds of Kafka Streams' `JoinWindows`. Durations are milliseconds or text such as "5m" (see `Duration`); ValueError
-    is raised for what is none."""
+    bounds of Kafka Streams' `JoinWindows`. Durations are milliseconds or text such as "5m" (see `Duration`); anything else
+    raises ValueError."""
 
     before: Duration = 0
     after: Duration = 0
@@ -49,15 +48,16 @@ class Within:
 
 
 class StreamStreamJoin:
-    """Gives every pair of a left and a right message that have the same key and are `within` each other, and every message
-    that found no partner. Outer on both sides: a caller that wants less leaves the rest.
+    """Returns every pair of a left and a right message that have the same key and are `within` each other, and every
+    message that found no partner. It is outer on both sides: drop the results that you do not want.
 
-    A pair comes when its second message does. A message without a partner comes when none can come on time any more, from
-    `advance` (call it in `window`), from `add` if the index has grown by `limit` entries since the last scan, so that a
-    backlog does not outrun `window`, and all that wait from `finish`. Late messages are dropped and counted.
-
-    What waits of a key is one value in the store for each interval of event time: a lookup reads two, however far one input
-    is ahead of the other. Meant for keys with few messages within one interval.
+    1. `add` returns a pair with its second message.
+    2. A message without a partner is returned when none can come on time any more: from `advance` (call it in `window`),
+       and from `add` if the index has grown by `limit` entries since the last scan, so that a backlog does not outrun
+       `window`. `finish` returns all that wait.
+    3. Late messages are dropped and counted.
+    4. The waiting messages of a key are one value in the store for each interval of event time. A lookup reads two values,
+       however far one input is ahead of the other. The join is for keys with few messages in an interval.
 
     Metrics: `join.late`, messages dropped because they came too late.
     """
@@ -73,8 +73,8 @@ class StreamStreamJoin:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """`streams`: the left and the right one. `store` has string keys and json (or msgpack) values and is used for
-        nothing else. `limit`: entries a scan takes at most. `clock` tells who is idle. Raises EnvironmentFailure for
-        inputs that do not meet."""
+        nothing else. `limit`: entries a scan takes at most. `clock` serves the idle rule. Raises EnvironmentFailure
+        for inputs that do not meet."""
         self._side = sides(context, streams)
         self._pending = PendingMessages(context, store, self._side, rules, limit, clock)
         self._store = self._pending.store
@@ -96,12 +96,12 @@ class StreamStreamJoin:
         return found
 
     def advance(self) -> list[Joined]:
-        """What found no partner and can find none any more, at most `limit` entries' worth; one scan of what is due."""
+        """The messages that found no partner and can find none any more; one scan of at most `limit` due entries."""
         due, _ = self._pending.take()
         return [joined for time_ms, name, _ in due for joined in self._drop(name, time_ms)]
 
     def finish(self) -> Iterator[Joined]:
-        """Everything that waits, as if nothing would come any more; for `on_end_of_stream`."""
+        """All messages that wait, as if nothing would come any more; for `on_end_of_stream`."""
         while due := self._pending.take_any():
             for time_ms, name, _ in due:
                 yield from self._drop(name, time_ms)

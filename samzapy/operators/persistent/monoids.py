@@ -1,8 +1,8 @@
-"""What states are folded with: monoids, and groups, which can take back.
+"""The monoids that states fold with, and groups: monoids that can subtract.
 
-As in Twitter's Algebird, which Gearpump uses. The order in which messages of several partitions come is nobody's promise,
-and a state keeps what is before a checkpoint time apart from what is after it; so besides being associative, with `zero`
-as its identity, `plus` has to be commutative.
+They follow Twitter's Algebird, which Gearpump uses. `plus` has to be associative, with `zero` as its identity, and
+commutative as well: messages of several partitions come in any order, and a state keeps the messages before a checkpoint
+time apart from those after it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ N = TypeVar("N", int, float)
 class Monoid(ABC, Generic[T]):
     """An associative and commutative `plus` with an identity `zero`.
 
-    `to_plain` and `from_plain` are for those whose totals are anything else than None, bool, int, float, str, bytes and
-    tuples, lists and dicts of these: a checkpoint holds nothing but such values, and tuples come back in the place of lists.
+    A checkpoint holds only plain values: None, bool, int, float, str, bytes, and tuples, lists and dicts of these; lists
+    come back as tuples. A monoid with any other totals overrides `to_plain` and `from_plain`.
     """
 
     @abstractmethod
@@ -29,10 +29,10 @@ class Monoid(ABC, Generic[T]):
 
     @abstractmethod
     def plus(self, left: T, right: T) -> T:
-        """Both together. May change `left` and return it; leaves `right` as it is, and keeps no part of it that changes."""
+        """The total of both. It may change `left` and return it; it does not change `right`, and keeps no mutable part of it."""
 
     def add(self, total: T, item: Any) -> T:
-        """`total` and one more item, as `plus`; an item is a total of its own unless the monoid says otherwise."""
+        """`total` with one more item, by the rules of `plus`. An item is a total of its own unless the monoid overrides this."""
         return self.plus(total, item)
 
     def to_plain(self, total: T) -> Any:
@@ -46,16 +46,16 @@ class Monoid(ABC, Generic[T]):
 
 
 class Group(Monoid[T]):
-    """A monoid that can take back: a sliding window then costs what leaves it, not what stays."""
+    """A monoid that can subtract: a slide of a window then costs as much as leaves the window, not as much as stays."""
 
     @abstractmethod
     def minus(self, left: T, right: T) -> T:
-        """`left` without `right`, that is in it; as `plus` otherwise."""
+        """`left` without `right`, which is a part of it. The rules of `plus` hold."""
 
 
 class Sum(Group[N]):
-    """Numbers, added up. Of floats the result depends on their order in the last digits, and a window's on what has left
-    it: for money, use ints of the smallest unit."""
+    """The sum of numbers. The last digits of a sum of floats depend on their order, and in a window on the numbers that have
+    left it: for money, use ints of the smallest unit."""
 
     def zero(self) -> N:
         return 0
@@ -68,7 +68,7 @@ class Sum(Group[N]):
 
 
 class Count(Group[int]):
-    """How many; whatever the item is, it counts one."""
+    """The number of items, whatever they are."""
 
     def zero(self) -> int:
         return 0
@@ -110,7 +110,7 @@ class Max(Monoid[T | None]):
 
 
 class Average(Group[tuple[float, int]]):
-    """(sum, count) of numbers; an item is a number."""
+    """The sum and count of numbers; an item is a number."""
 
     def zero(self) -> tuple[float, int]:
         return 0, 0

@@ -1,4 +1,4 @@
-"""About how many different ones, in little memory: the HyperLogLog sketch of the package `datasketches`."""
+"""Estimates the number of different items in little memory, by the HyperLogLog sketch of the package `datasketches`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from samzapy.storage.views.sketches import HyperLogLogSerde, library
 
 
 class HyperLogLog(Monoid[Any]):
-    """A sketch of the different items (str, int of 64 bits, float) seen; `estimate(total)` says about how many.
+    """A sketch of the different items (str, int of 64 bits, float) seen; `estimate(total)` is about their number.
 
     Its error is about 1.04 / sqrt(2 ** lg_k) of the number, 1.6 % with the default of 12, for 2 KiB. Merged in another
     order, as after a crash, the estimate may differ within that error. Needs `samzapy[sketches]`: EnvironmentFailure.
@@ -44,5 +44,5 @@ class HyperLogLog(Monoid[Any]):
 
     @staticmethod
     def estimate(total: Any) -> float:
-        """About how many different items."""
+        """The approximate number of different items."""
         return float(total.get_estimate())

@@ -1,4 +1,4 @@
-"""A task whose state is a fold of its messages, kept by checkpoints at event times (Gearpump's Persistent API)."""
+"""A task with a state that is a fold of its messages, kept by checkpoints at event times (Gearpump's Persistent API)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from samzapy.api.event_time import ClockListenerTask, StateCheckpointTask, TaskC
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import InitableTask, StreamTask
 from samzapy.errors import RestoreError
-from samzapy.operators.persistent.codec import StateCheckpoint, decode, encode
-from samzapy.operators.persistent.state import PersistentState
-from samzapy.operators.persistent.times import next_time
+from samzapy.operators.persistent.checkpoints import StateCheckpoint, decode, encode, next_time
+from samzapy.operators.persistent.states import PersistentState
 
 T = TypeVar("T")
 
 
 class _NoOutputs(MessageCollector):
-    """What a message sends that is processed once more: it is out already."""
+    """Takes the outputs of a message that is processed once more: they are out already."""
 
     def send(self, envelope: OutgoingMessageEnvelope) -> None:
         """Drop it."""
@@ -40,18 +39,18 @@ class PersistentTask(StreamTask, InitableTask, ClockListenerTask, StateCheckpoin
     it are on its left, others on its right. It is taken with the first commit after the task's clock has passed that
     time. A job that starts again recovers every task at the greatest time that all of them have.
 
-    What differs: a checkpoint holds both sides, and the positions at which it was taken. So it says of every message
-    whether it is in it (the offset decides) and on which side (the time does), and replay begins at the offsets:
+    Unlike Gearpump's, a checkpoint holds both sides, and the positions at which it was taken. So it says for every message
+    whether the state has it (by the offset) and on which side (by the time), and replay begins at the offsets:
 
-    - a message that is late for a cut is neither lost nor counted twice; it is in the cut after it;
-    - what is right of a cut is not read again, and its size is one total for each interval, not one for each message;
-    - a task that has no messages holds nobody back: its last checkpoint stands for every later time;
-    - while its clock stands still, its last checkpoint is taken anew after as much processing time as an interval has
-      event time, so that what is replayed is bounded by either.
+    1. A message that is late for a cut is neither lost nor counted twice; it is in the cut after it.
+    2. Messages right of a cut are not read again. They cost one total for each interval, not one for each message.
+    3. A task without messages holds no other task back: its last checkpoint stands for every later time.
+    4. While the clock stands still, the last checkpoint is taken anew after as much processing time as an interval has
+       event time, so that either bounds the replay.
 
-    Recovery is behind the job's committed positions when the commit was later than the checkpoint. What
-    `process_message` sends for such messages is out already and dropped, so it is sent as often as `task.guarantee` says, if
-    the task is deterministic. What `on_checkpoint` sends may be repeated.
+    Recovery begins behind the job's committed positions when the commit was later than the checkpoint. The outputs of
+    `process_message` for such messages are out already and are dropped, so that they are sent as often as `task.guarantee`
+    says, if the task is deterministic. The outputs of `on_checkpoint` may be repeated.
 
     The state is in memory and written as a whole: it is for totals, not for a table. Stores and sinks do not go back with
     it, so such a task has none. After a change of the interval, a total of an old interval stays right of the cuts in it.
@@ -69,8 +68,8 @@ class PersistentTask(StreamTask, InitableTask, ClockListenerTask, StateCheckpoin
         """Called once, when the state is there, before the first message."""
 
     def on_checkpoint(self, time_ms: int, state: PersistentState[T], collector: MessageCollector) -> None:
-        """Called with each checkpoint: `state.cut` is what is before `time_ms`. What is sent goes with its commit; after a
-        crash the same time may come again, with the messages that were late for it added."""
+        """Called with each checkpoint; `state.cut` is the part before `time_ms`. Outputs go with its commit. After a
+        crash the same time may come again, with the messages added that were late for it."""
 
     #: The collector of the message that is being processed.
     collector: MessageCollector
@@ -81,7 +80,7 @@ class PersistentTask(StreamTask, InitableTask, ClockListenerTask, StateCheckpoin
         return self._state
 
     def init(self, context: Context) -> None:
-        """Recover the state, and start where it was taken. A subclass has `on_start` for its own."""
+        """Recover the state, and start at its positions. A subclass overrides `on_start` instead."""
         if iscoroutinefunction(self.process_message):
             raise TypeError("process_message must not be a coroutine function")
         self._context = context.task
@@ -115,12 +114,13 @@ class PersistentTask(StreamTask, InitableTask, ClockListenerTask, StateCheckpoin
         state.settle()
 
     def on_clock(self, clock: TaskClock, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
-        """Let the state know."""
+        """Let the state follow the clock."""
         if clock.time_ms is not None:
             self._state.advance(clock.time_ms)
 
     def take_checkpoint(self, clock: TaskClock, collector: MessageCollector) -> TimedState | None:
-        """At the roundest time that the clock has passed. If it stands still, the last one once more, of now."""
+        """Take a checkpoint at the roundest time that the clock has passed. If the clock stands still, take the last one
+        anew."""
         time_ms = None
         if clock.time_ms is not None:
             time_ms = next_time(self._time, clock.time_ms, self._checkpoints.interval_ms)

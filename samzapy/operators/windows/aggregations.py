@@ -1,9 +1,9 @@
-"""What a window makes of its values: a fold, as the user writes it or ready.
+"""Folds the values of a window: counts, sums and so on, and the user's own folds.
 
-What a fold has gathered is kept in the store between two messages, so it must be something that the store's value serde
-writes and gives back as it was (with json and msgpack, lists and not tuples). `add` and `merge` return what is to be
-kept; they may change their first argument, unless the job undoes failed messages (`task.error.process.policy`): then they
-return a new object, or the store has `object.cache.mode=copy`.
+1. The store keeps the accumulated value between two messages, so the store's value serde has to write it and read it back
+   as it was (with json and msgpack, lists and not tuples).
+2. `add` and `merge` return the new accumulated value. They may change their first argument, unless the job undoes failed
+   messages (`task.error.process.policy`): then they return a new object, or the store has `object.cache.mode=copy`.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ class Aggregation(ABC):
 
     @property
     def name(self) -> str:
-        """What it is called in the store; a store keeps what one aggregation has gathered."""
+        """Its name in the store. A store is for one aggregation."""
         return type(self).__name__
 
     @abstractmethod
     def init(self) -> Any:
-        """What there is before the first value."""
+        """The accumulated value before the first value."""
 
     @abstractmethod
-    def add(self, gathered: Any, value: Any) -> Any:
-        """What there is after one more value; never None."""
+    def add(self, accumulated: Any, value: Any) -> Any:
+        """The accumulated value after one more value; never None."""
 
     @abstractmethod
     def merge(self, one: Any, other: Any) -> Any:
-        """What there is when the values of `other` come after those of `one`."""
+        """The accumulated value of the values of `one`, followed by those of `other`."""
 
-    def result(self, gathered: Any) -> Any:
-        """The window's value; by default what was gathered."""
-        return gathered
+    def result(self, accumulated: Any) -> Any:
+        """The result of the window; by default the accumulated value."""
+        return accumulated
 
 
 class Count(Aggregation):
-    """How many values."""
+    """The number of values."""
 
     def init(self) -> int:
         return 0
 
-    def add(self, gathered: int, value: Any) -> int:
-        return gathered + 1
+    def add(self, accumulated: int, value: Any) -> int:
+        return accumulated + 1
 
     def merge(self, one: int, other: int) -> int:
         return one + other
@@ -60,8 +60,8 @@ class Sum(Aggregation):
     def init(self) -> int:
         return 0
 
-    def add(self, gathered: Any, value: Any) -> Any:
-        return gathered + value
+    def add(self, accumulated: Any, value: Any) -> Any:
+        return accumulated + value
 
     def merge(self, one: Any, other: Any) -> Any:
         return one + other
@@ -73,8 +73,8 @@ class Min(Aggregation):
     def init(self) -> None:
         return None
 
-    def add(self, gathered: Any, value: Any) -> Any:
-        return value if gathered is None or value < gathered else gathered
+    def add(self, accumulated: Any, value: Any) -> Any:
+        return value if accumulated is None or value < accumulated else accumulated
 
     def merge(self, one: Any, other: Any) -> Any:
         return min(one, other)
@@ -86,8 +86,8 @@ class Max(Aggregation):
     def init(self) -> None:
         return None
 
-    def add(self, gathered: Any, value: Any) -> Any:
-        return value if gathered is None or value > gathered else gathered
+    def add(self, accumulated: Any, value: Any) -> Any:
+        return value if accumulated is None or value > accumulated else accumulated
 
     def merge(self, one: Any, other: Any) -> Any:
         return max(one, other)
@@ -99,14 +99,14 @@ class Mean(Aggregation):
     def init(self) -> list[Any]:
         return [0, 0]
 
-    def add(self, gathered: list[Any], value: Any) -> list[Any]:
-        return [gathered[0] + value, gathered[1] + 1]
+    def add(self, accumulated: list[Any], value: Any) -> list[Any]:
+        return [accumulated[0] + value, accumulated[1] + 1]
 
     def merge(self, one: list[Any], other: list[Any]) -> list[Any]:
         return [one[0] + other[0], one[1] + other[1]]
 
-    def result(self, gathered: list[Any]) -> float:
-        return float(gathered[0] / gathered[1])
+    def result(self, accumulated: list[Any]) -> float:
+        return float(accumulated[0] / accumulated[1])
 
 
 class Collect(Aggregation):
@@ -115,8 +115,8 @@ class Collect(Aggregation):
     def init(self) -> list[Any]:
         return []
 
-    def add(self, gathered: list[Any], value: Any) -> list[Any]:
-        return [*gathered, value]
+    def add(self, accumulated: list[Any], value: Any) -> list[Any]:
+        return [*accumulated, value]
 
     def merge(self, one: list[Any], other: list[Any]) -> list[Any]:
         return one + other
@@ -139,12 +139,12 @@ class Top(Aggregation):
     def init(self) -> list[Any]:
         return []
 
-    def add(self, gathered: list[Any], value: Any) -> list[Any]:
+    def add(self, accumulated: list[Any], value: Any) -> list[Any]:
         if isinstance(value, tuple):  # json and msgpack give lists back, and the two do not compare
             value = list(value)
-        if len(gathered) >= self._count and value <= gathered[-1]:
-            return gathered
-        return sorted([*gathered, value], reverse=True)[: self._count]
+        if len(accumulated) >= self._count and value <= accumulated[-1]:
+            return accumulated
+        return sorted([*accumulated, value], reverse=True)[: self._count]
 
     def merge(self, one: list[Any], other: list[Any]) -> list[Any]:
         return sorted(one + other, reverse=True)[: self._count]
@@ -153,7 +153,7 @@ class Top(Aggregation):
 class Fold(Aggregation):
     """The user's own functions. Without `merge` it cannot be used for sessions.
 
-    A store remembers it as `name`, so that another fold does not go on with what this one has gathered.
+    A store remembers it as `name`, so that another fold does not go on with its accumulated values.
     """
 
     def __init__(
@@ -182,13 +182,13 @@ class Fold(Aggregation):
     def init(self) -> Any:
         return self._init()
 
-    def add(self, gathered: Any, value: Any) -> Any:
-        return self._add(gathered, value)
+    def add(self, accumulated: Any, value: Any) -> Any:
+        return self._add(accumulated, value)
 
     def merge(self, one: Any, other: Any) -> Any:
         if self._merge is None:
             raise TypeError(f"{self._name} has no merge, which sessions need")
         return self._merge(one, other)
 
-    def result(self, gathered: Any) -> Any:
-        return gathered if self._result is None else self._result(gathered)
+    def result(self, accumulated: Any) -> Any:
+        return accumulated if self._result is None else self._result(accumulated)

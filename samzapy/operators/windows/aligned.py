@@ -1,7 +1,7 @@
 """Tumbling and hopping windows: the same stretches of time for every key.
 
-A window of a key is one entry, `w|<end>|<key>`, with what its fold has gathered, so the windows that end first stand first
-and no index is needed.
+A window of a key is one entry, `w|<end>|<key>`, with the accumulated value. So the windows that end first come first, and
+no index is needed.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from math import gcd
 from typing import Any
 
-from samzapy.operators.durations import Duration, milliseconds
+from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.windows.aggregations import Aggregation
 from samzapy.operators.windows.state import Closed, Handle, Store, TimeOrdered, Window, WindowDefinition, WindowState
 
-#: Stretches of time whose windows are remembered; then all are forgotten.
+#: The number of stretches of time for which the windows are remembered; then all are forgotten.
 _REMEMBERED = 1_000
 
 
@@ -21,11 +21,11 @@ class Hopping(WindowDefinition):
     """Windows of `size`, one beginning every `advance`: a value is in size / advance of them.
 
     They begin at whole multiples of `advance` since 1970 (UTC), plus `offset`. `grace`: how long after its end a window
-    waits, in event time, for what comes late. Durations are milliseconds or text such as "5m" (see `Duration`).
+    waits for late values, in event time. Durations are milliseconds or text such as "5m" (see `Duration`).
     """
 
     def __init__(self, size: Duration, advance: Duration, *, grace: Duration = 0, offset: Duration = 0) -> None:
-        """Raises ValueError for a duration that is none, and for an advance longer than the size."""
+        """Raises ValueError for anything that is no duration, and for an advance longer than the size."""
         kind = type(self).__name__
         self.size_ms = milliseconds(size, f"size of {kind}", 1)
         self.advance_ms = milliseconds(advance, f"advance of {kind}", 1)
@@ -74,18 +74,19 @@ class AlignedState(WindowState):
         for over_at, prefix in self._windows.get(stretch) or self._windows_of(stretch):
             if over_at > horizon:
                 entry = prefix + key
-                gathered = get(entry)
-                if gathered is None:
-                    gathered = self._init()
+                accumulated = get(entry)
+                if accumulated is None:
+                    accumulated = self._init()
                     self.opened += 1
-                put(entry, add(gathered, value))
+                put(entry, add(accumulated, value))
                 taken = True
                 if self.touched is not None:
                     self.touched.add((entry,))
         return taken
 
     def _windows_of(self, stretch: int) -> tuple[tuple[int, str], ...]:
-        """(when it is over, the prefix of its entries) of each window of a stretch of time, in the order of their ends."""
+        """The time when it is over, and the prefix of its entries, for each window of a stretch of time, in the order of
+        their ends."""
         if len(self._windows) >= _REMEMBERED:
             self._windows.clear()
         time = stretch * self._stretch
@@ -96,11 +97,11 @@ class AlignedState(WindowState):
 
     def close(self, bound: int, limit: int) -> Closed:
         taken = self._by_end.take(bound, limit)
-        windows = [Window(key, end - self._size, end, gathered) for end, key, gathered in taken]
+        windows = [Window(key, end - self._size, end, accumulated) for end, key, accumulated in taken]
         return Closed(windows, len(taken) == limit)
 
     def read(self, handle: Handle) -> Window | None:
         (entry,) = handle
-        gathered = self._get(entry)
+        accumulated = self._get(entry)
         end = int(entry[2:16])
-        return None if gathered is None else Window(entry[17:], end - self._size, end, gathered)
+        return None if accumulated is None else Window(entry[17:], end - self._size, end, accumulated)

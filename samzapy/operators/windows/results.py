@@ -1,4 +1,4 @@
-"""What comes out of windows, and when."""
+"""The results of windows, and when they are sent."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any, Literal, NamedTuple
 from samzapy.api.collector import MessageCollector
 from samzapy.api.envelope import OutgoingMessageEnvelope
 from samzapy.api.stream import SystemStream
-from samzapy.operators.durations import Duration, milliseconds
+from samzapy.operators.event_time import Duration, milliseconds
 
-#: `final`: the window is closed, and nothing about it follows. `early`: what it had at some moment. `update`: what it has
-#: after a value. Of a key's sessions, an early result or an update takes the place of those that it overlaps.
+#: `final`: the window is closed, and no other result of it follows. `early`: its value at some moment. `update`: its value
+#: after each added value. Of a key's sessions, an early result or an update takes the place of those that it overlaps.
 Kind = Literal["final", "early", "update"]
 
 
 class WindowResult(NamedTuple):
     """One window of one key: `start` (inclusive) and `end` (exclusive) in milliseconds since 1970.
 
-    `time_ms` is its event time for what comes after: the window's last moment, or the newest event time if that is
-    earlier, so never in the future of its inputs.
+    `time_ms` is the event time of the result: the window's last moment, or the newest event time if that is earlier. So it
+    is never in the future of the inputs.
     """
 
     key: str
@@ -32,16 +32,16 @@ class WindowResult(NamedTuple):
 
     @property
     def message(self) -> dict[str, Any]:
-        """What is sent of it by default: `key`, `start`, `end`, `value` and `kind`."""
+        """The default output: `key`, `start`, `end`, `value` and `kind`."""
         return {"key": self.key, "start": self.start, "end": self.end, "value": self.value, "kind": self.kind}
 
 
-#: Where results go: a stream, or a function that sends (or does) what it likes with one.
+#: Where results go: a stream, or a function that is called with each result.
 Output = SystemStream | Callable[[WindowResult, MessageCollector], object]
 
 
 def sender(output: Output) -> Callable[[WindowResult, MessageCollector], object]:
-    """The function of an output; a stream gets each result's message, with its key and its `time_ms` as time stamp."""
+    """The function that sends to an output. A stream gets each result's message, with its key, and `time_ms` as time stamp."""
     if not isinstance(output, SystemStream):
         return output
 
@@ -53,23 +53,23 @@ def sender(output: Output) -> Callable[[WindowResult, MessageCollector], object]
 
 @dataclass(frozen=True)
 class OnClose:
-    """Each window once, when it is closed: final. Every emission does at least this."""
+    """Sends each window once, when it is closed: final. Every emission does at least this."""
 
 
 @dataclass(frozen=True)
 class OnChange:
-    """A window after each value that it takes (`update`), and when it is closed."""
+    """Sends a window after each value that it takes (`update`), and when it is closed."""
 
 
 class Early:
-    """The windows that have changed, every `period` of processing time (`early`), and each when it is closed.
+    """Sends the windows that have changed, every `period` of processing time (`early`), and each when it is closed.
 
-    What has changed since the last time is not kept over a restart: such a window's next early result comes with its
-    next value. Final results are not touched by that.
+    A restart forgets which windows have changed. The next early result of such a window comes with its next value. Final
+    results are not affected.
     """
 
     def __init__(self, period: Duration) -> None:
-        """Raises ValueError for a duration that is none."""
+        """Raises ValueError for anything that is no duration."""
         self.period_s = milliseconds(period, "period of Early", 1) / 1000
 
 

@@ -1,8 +1,8 @@
 """Session windows: values of a key that follow one another closely.
 
-The open sessions of a key are one entry, `k|<key>`: `[due, [first, last, gathered], ...]`, in the order of time. `due` is
-where the key stands in the index. It is no later than the end of its first session, and is left where it is when that
-session grows: a session that takes a thousand values moves it once each time it comes due, not a thousand times.
+The open sessions of a key are one entry, `k|<key>`: `[due, [first, last, accumulated], ...]`, in the order of time. `due` is
+the key's time in the index. It is no later than the end of the first session. It stays as it is when that session grows:
+a session that takes a thousand values moves it once each time it comes due, not a thousand times.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import Any
 
-from samzapy.operators.durations import Duration, milliseconds
+from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.windows.aggregations import Aggregation, Fold
 from samzapy.operators.windows.state import Closed, DueIndex, Handle, Store, Window, WindowDefinition, WindowState
 
-#: The first and the last time of a session, and what its fold has gathered.
+#: The first and the last time of a session, and its accumulated value.
 Session = list[Any]
 
 
@@ -27,7 +27,7 @@ class Sessions(WindowDefinition):
     """
 
     def __init__(self, gap: Duration, *, grace: Duration = 0) -> None:
-        """Raises ValueError for a duration that is none."""
+        """Raises ValueError for anything that is no duration."""
         self.gap_ms = milliseconds(gap, "gap of Sessions", 1)
         self.grace_ms = milliseconds(grace, "grace of Sessions")
 
@@ -57,8 +57,8 @@ class SessionState(WindowState):
         in_time = time + self.grace_ms >= horizon
         if held is not None and len(held) == 2 and in_time and 0 <= time - held[1][1] < self._gap:
             # The usual value: the next one of the only session there is.
-            first, _, gathered = held[1]
-            self._put(entry, [held[0], [first, time, self._add(gathered, value)]])
+            first, _, accumulated = held[1]
+            self._put(entry, [held[0], [first, time, self._add(accumulated, value)]])
         else:
             placed = self._place(key, value, time, None if in_time else horizon, held)
             if placed is None:
@@ -69,18 +69,18 @@ class SessionState(WindowState):
         return True
 
     def _place(self, key: str, value: Any, time: int, horizon: int | None, held: list[Any] | None) -> int | None:
-        """Put a value where it belongs; with a `horizon`, only into a session that was not over then. Returns when the
-        session begins that took it, None if there is none."""
+        """Put a value into its session, or into a new one; with a `horizon`, only into a session that was not over then.
+        Returns the begin of the session that took it, None if there is none."""
         gap = self._gap
         sessions: list[Session] = [] if held is None else held[1:]
         near = [s for s in sessions if s[0] - time < gap and time - s[1] < gap]
         if horizon is not None and not any(s[0] <= time and s[1] + gap + self.grace_ms > horizon for s in near):
             return None
         if near:
-            gathered = near[0][2]
+            accumulated = near[0][2]
             for other in near[1:]:
-                gathered = self.aggregation.merge(gathered, other[2])
-            grown = [min(time, near[0][0]), max(time, near[-1][1]), self._add(gathered, value)]
+                accumulated = self.aggregation.merge(accumulated, other[2])
+            grown = [min(time, near[0][0]), max(time, near[-1][1]), self._add(accumulated, value)]
         else:
             self.opened += 1
             grown = [time, time, self._add(self._init(), value)]
@@ -116,7 +116,7 @@ class SessionState(WindowState):
 
     def read(self, handle: Handle) -> Window | None:
         key, time = handle
-        for first, last, gathered in (self._get(f"k|{key}") or [0])[1:]:
+        for first, last, accumulated in (self._get(f"k|{key}") or [0])[1:]:
             if first <= time <= last:
-                return Window(key, first, last + self._gap, gathered)
+                return Window(key, first, last + self._gap, accumulated)
         return None

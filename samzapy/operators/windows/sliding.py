@@ -1,8 +1,8 @@
-"""Sliding windows: for every value, what came of its key in the time before it.
+"""Sliding windows: for every value, the values of its key in the time before it.
 
 The recent values of a key are one entry, `k|<key>`: `[due, done, times, values]`, in the order of time, those of one time
-in the order of arrival. `due` is where the key stands in the index, `done` the last time whose window is closed. Values
-stay for as long as a window that is not closed, or may still come, needs them.
+in the order of arrival. `due` is the key's time in the index, `done` the last time with a closed window. Values stay as
+long as a window needs them that is not closed, or may still come.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import Any
 
-from samzapy.operators.durations import Duration, milliseconds
+from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.windows.aggregations import Aggregation
 from samzapy.operators.windows.state import (
     ALL_MS,
@@ -33,7 +33,7 @@ class Sliding(WindowDefinition):
     """
 
     def __init__(self, size: Duration, *, grace: Duration = 0) -> None:
-        """Raises ValueError for a duration that is none."""
+        """Raises ValueError for anything that is no duration."""
         self.size_ms = milliseconds(size, "size of Sliding", 1)
         self.grace_ms = milliseconds(grace, "grace of Sliding")
 
@@ -86,7 +86,7 @@ class SlidingState(WindowState):
             if gone == len(times):
                 self.store.delete(f"k|{key}")
                 continue
-            # With nothing left to close, the values wait for what may still come in time.
+            # With no window left to close, the values wait for later ones that may still come in time.
             due = times[last] + 1 if last < len(times) else times[-1] + self._size
             self._due.add(due, key)
             done = max(done, times[last - 1] if last else done)
@@ -100,7 +100,7 @@ class SlidingState(WindowState):
         return self._window(key, time, times, values) if time > done and time in times else None
 
     def _window(self, key: str, time: int, times: list[int], values: list[Any]) -> Window:
-        gathered = self.aggregation.init()
+        accumulated = self.aggregation.init()
         for value in values[bisect_right(times, time - self._size) : bisect_right(times, time)]:
-            gathered = self.aggregation.add(gathered, value)
-        return Window(key, time + 1 - self._size, time + 1, gathered)
+            accumulated = self.aggregation.add(accumulated, value)
+        return Window(key, time + 1 - self._size, time + 1, accumulated)

@@ -1,14 +1,14 @@
-"""What the kinds of windows have in common: how they stand in a store, and what is asked of them.
+"""The open windows in a store: the layout of the store, and the interface of each kind of window.
 
-A store of windows has string keys; every time in one is milliseconds since 1970 in 14 digits, so that keys stand in the
+A store of windows has string keys. Every time in a key is milliseconds since 1970 in 14 digits, so that keys are in the
 order of time:
 
-    d|<definition>        1       what the windows are; a task that wants others is refused
+    d|<definition>        1       the definition of the windows; a task that wants others is refused
     m|<partition>         time    the newest event time of a partition, `system.stream[3]`
-    clock                 time    up to where event time has come: windows that were over then stay over
+    clock                 time    the event time so far: windows that were over then stay over
     w|<end>|<key>         fold    a tumbling or hopping window
     k|<key>               ...     the sessions, or the recent values, of a key
-    x|<due>|<key>         0       when `k|<key>` is to be looked at; at most one a key
+    x|<due>|<key>         0       the time to look at `k|<key>`; at most one a key
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from samzapy.operators.expiry import take_first
 from samzapy.operators.windows.aggregations import Aggregation
 
 Store = KeyValueStore[str, Any]
-#: What `WindowState.read` finds a window by; None of its parts means anything elsewhere.
+#: `WindowState.read` finds a window by it; its parts mean nothing elsewhere.
 Handle = tuple[Any, ...]
 
 #: Later than the end of any window: closing up to here closes all.
@@ -29,16 +29,16 @@ ALL_MS = 10**14 - 2
 
 
 class Window(NamedTuple):
-    """One window of one key: `start` inclusive and `end` exclusive, and what its fold has gathered."""
+    """One window of one key: `start` inclusive and `end` exclusive, and the accumulated value."""
 
     key: str
     start: int
     end: int
-    gathered: Any
+    accumulated: Any
 
 
 class Closed(NamedTuple):
-    """What one closing found: windows by end and key, and whether it stopped at its limit."""
+    """The windows that one call has closed, by end and key, and whether it stopped at its limit."""
 
     windows: list[Window]
     more: bool
@@ -47,8 +47,8 @@ class Closed(NamedTuple):
 class WindowState(ABC):
     """The open windows of one kind, all of them in the store.
 
-    `opened` counts windows since it was made. `touched` gathers the handles of changed windows, or is None if nobody
-    wants to know.
+    `opened` counts the windows since this object was constructed. `touched` gathers the handles of changed windows; it is
+    None if no early results or updates are sent.
     """
 
     def __init__(self, store: Store, aggregation: Aggregation, grace_ms: int) -> None:
@@ -60,8 +60,8 @@ class WindowState(ABC):
 
     @abstractmethod
     def add(self, key: str, value: Any, time: int, horizon: int) -> bool:
-        """Fold a value into its windows. What was over at `horizon` (end + grace <= horizon) takes nothing more;
-        returns whether any window took it."""
+        """Fold a value into its windows. A window that was over at `horizon` (end + grace <= horizon) takes nothing more.
+        Returns whether any window took the value."""
 
     @abstractmethod
     def close(self, bound: int, limit: int) -> Closed:
@@ -82,7 +82,7 @@ class WindowDefinition(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What a store remembers the windows as. The grace is no part of it: it may be changed."""
+        """The definition that a store remembers. It leaves out the grace, which may be changed."""
 
     @abstractmethod
     def state(self, store: Store, aggregation: Aggregation) -> WindowState:
@@ -92,8 +92,8 @@ class WindowDefinition(ABC):
 class TimeOrdered:
     """The entries `<prefix>|<time>|<key>` of a store, taken out of it in the order of time.
 
-    Not an `ExpiryIndex`, which may be made anew at any time and begins at a time: one stretch of time ends windows of all
-    keys, so that a scan has to begin at the key where the last one stopped.
+    It is not an `ExpiryIndex`: that has no memory, and its scans begin at a time. Windows of all keys end at the same time,
+    so a scan has to begin at the key where the last one stopped.
     """
 
     def __init__(self, store: Store, prefix: str) -> None:
@@ -104,15 +104,15 @@ class TimeOrdered:
         """Remove the first `limit` entries with a time <= `bound`; returns (time, key, value) of each."""
         found = take_first(self._store, self._from, f"{self._first}{bound + 1:014d}", limit)
         if found:
-            # Nothing is entered at or before a time that is over: begin past what the deletions leave behind.
+            # No entry is added at or before a time that is over: begin past the tombstones of the deletions.
             self._from = found[-1][0]
         if bound == ALL_MS and len(found) < limit:
-            self._from = self._first  # the end of a bounded run is no such time
+            self._from = self._first  # entries may still be added after the end of a bounded run
         return [(int(entry[2:16]), entry[17:], value) for entry, value in found]
 
 
 class DueIndex:
-    """When the entries `k|<key>` have to be looked at."""
+    """The times to look at the entries `k|<key>`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -128,5 +128,5 @@ class DueIndex:
         self.add(due, key)
 
     def take(self, bound: int, limit: int) -> list[str]:
-        """Remove what is due at `bound`, `limit` keys at most."""
+        """Remove and return the keys that are due at `bound`, at most `limit` of them."""
         return [key for _, key, _ in self._entries.take(bound, limit)]

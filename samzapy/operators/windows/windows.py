@@ -1,40 +1,44 @@
-"""Windowed aggregation over event time, by key, on a task's store."""
+"""Aggregates over windows of event time, by key, in a store of a task."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from samzapy.api.collector import MessageCollector
+from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
 from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.task import EndOfStreamListenerTask, InitableTask, StreamTask, WindowableTask
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.errors import StoreError
-from samzapy.operators.durations import Duration, milliseconds
-from samzapy.operators.event_time import EventTime
+from samzapy.config.reading.reader import Reader
+from samzapy.config.tasks.task import WINDOW_MS
+from samzapy.errors import ConfigError, ConfigProblem, StoreError
+from samzapy.operators.event_time import Duration, EventTime, milliseconds
 from samzapy.operators.windows.aggregations import Aggregation
 from samzapy.operators.windows.results import Early, Emission, Kind, OnChange, OnClose, Output, WindowResult, sender
 from samzapy.operators.windows.state import ALL_MS, Store, Window, WindowDefinition
 
-#: Windows that are closed in one go at the end of a stream.
+#: The number of windows that are closed in one go at the end of a stream.
 _AT_THE_END = 10_000
 
 
 @dataclass(frozen=True)
 class WindowedAggregation:
-    """What is aggregated: `aggregation` over each of the `windows` of a key, sent to `output`.
+    """The `aggregation` over each of the `windows` of a key, sent to `output`.
 
-    `late`: the stream that gets the messages that came too late for all of their windows, as they are; without one they
-    are only counted. `emit`: OnClose(), OnChange() or Early("10s").
-    `idle`: for how long (processing time) a partition may be silent before the others no longer wait for it; when all of
-    them are, event time goes on with the wall clock. Longer than any pause of the job's own; what a partition brings
-    later, and is over, is late. None (the default): a silent partition holds the windows open, and results are a
-    function of the inputs alone.
-    `inputs`: the streams whose messages are added; None: all of the task's.
-    `max_closes`: entries of the store that one `advance` closes, or twice as many as were opened since the last one, if
-    that is more; what is left is closed by the next.
+    1. `late`: the stream that gets the messages that came too late for all of their windows, as they are. Without one they
+       are only counted.
+    2. `emit`: OnClose(), OnChange() or Early("10s").
+    3. `idle`: for how long (processing time) a partition may be silent before the others no longer wait for it. When all
+       partitions are idle, event time goes on with the wall clock. Set it longer than any pause of the job's own: what a
+       partition brings later for a window that is over, is late. None (the default): a silent partition holds the windows
+       open, and results are a function of the inputs alone.
+    4. `inputs`: the streams that are aggregated; None: all inputs of the task.
+    5. `max_closes`: the number of store entries that one `advance` closes, or twice as many as were opened since the last
+       one, if that is more. The next one closes the rest.
     """
 
     windows: WindowDefinition
@@ -52,13 +56,13 @@ class WindowedAggregation:
 
 
 class EventTimeWindows:
-    """The windows of one task, kept in one of its stores, which is used for nothing else.
+    """The windows of one task, in a store of their own.
 
-    The store has string keys, and values in json or msgpack (or long, for tumbling and hopping counts and sums of whole
-    numbers); it is restored with the task and committed with its offsets, so a restart at any message changes no result.
-    A window is over when the event time of every partition has come to its end plus the grace, and is closed by the next
-    `advance`, those that end first before others. Messages are late by the event time of their own partition: it does
-    not matter how partitions take turns.
+    1. The store has string keys, and values in json or msgpack (or long, for tumbling and hopping counts and sums of whole
+       numbers). It is restored with the task and committed with its offsets, so a restart at any message changes no result.
+    2. A window is over when the event time of every partition has come to its end plus the grace. The next `advance` closes
+       it; windows that end first are closed first.
+    3. Messages are late by the event time of their own partition. It does not matter how partitions take turns.
 
     Not for several threads, and not for an AsyncStreamTask with more than one message in flight.
     """
@@ -66,7 +70,7 @@ class EventTimeWindows:
     def __init__(
         self, context: Context, store: str, aggregation: WindowedAggregation, clock: Clock = SYSTEM_CLOCK
     ) -> None:
-        """`store` is its name. Raises ValueError for inputs that the task does not have and for a fold that does not
+        """`store`: the name of the store. Raises ValueError for inputs that the task does not have and for a fold that does not
         fit the windows, StoreError for a store that holds other windows."""
         self._clock = clock
         self._aggregation = aggregation
@@ -85,7 +89,7 @@ class EventTimeWindows:
         if not isinstance(aggregation.emit, OnClose):
             self._state.touched = set()
         self._hear, self._take = self._time.hear, self._state.add
-        # What was over before a restart may not have been closed.
+        # Windows that were over before a restart may still be open.
         self._more = True
         self._opened = 0
         counter, gauge = context.task.metrics.counter, context.task.metrics.gauge
@@ -103,7 +107,7 @@ class EventTimeWindows:
         """Fold `value` into the windows of `key` that the message's event time falls into; returns False if all of them
         were over, so the message was late. `time_ms`: another event time than the envelope's.
 
-        Raises ValueError for an event time that is none, and TypeError for a key that is no string.
+        Raises ValueError for a message without a proper event time, and TypeError for a key that is no string.
         """
         time = envelope.event_time
         if time_ms is not None:
@@ -121,17 +125,17 @@ class EventTimeWindows:
         return True
 
     def observe(self, envelope: IncomingMessageEnvelope, time_ms: int | None = None) -> None:
-        """A message that is in no window, but tells how far event time has come. Raises as `add`."""
+        """Take the event time of a message that belongs into no window. Raises as `add`."""
         self._hear(envelope, envelope.event_time if time_ms is None else time_ms)
 
     @property
     def holding(self) -> SystemStreamPartition | None:
-        """The partition that kept windows open at the last `advance`: the furthest behind, or one that has brought
-        nothing yet; None if all were idle."""
+        """The partition that kept windows open at the last `advance`: the one that is furthest behind, or one that has not
+        brought anything yet; None if all were idle."""
         return self._time.holding
 
     def advance(self, collector: MessageCollector) -> None:
-        """Close what is over, and send early results if it is time: to be called in the task's `window`."""
+        """Close the windows that are over, and send early results if they are due. Call it in the task's `window`."""
         now = self._clock.monotonic()
         if self._time.look(now) or self._more:
             limit = max(self._aggregation.max_closes, 2 * (self._state.opened - self._opened))
@@ -143,7 +147,7 @@ class EventTimeWindows:
             self._send_touched("early", self._time.newest, collector)
 
     def finish(self, collector: MessageCollector) -> None:
-        """Close every window: to be called when the inputs have ended. What ends with them or before is over from now on."""
+        """Close every window. Call it when the inputs have ended; windows that end by then are over from now on."""
         self._time.look(self._clock.monotonic())
         last = 0
         self._more = True
@@ -155,7 +159,7 @@ class EventTimeWindows:
             self._state.touched.clear()
 
     def _close(self, bound: int, limit: int, collector: MessageCollector) -> int:
-        """Close windows that end at `bound` or before; returns when the last of them ends, 0 if there was none."""
+        """Close windows that end at `bound` or before; returns the end of the last one, 0 if there was none."""
         windows, self._more = self._state.close(bound, limit)
         newest = self._time.newest
         for window in windows:
@@ -164,8 +168,8 @@ class EventTimeWindows:
         return windows[-1].end if windows else 0
 
     def _send(self, window: Window, kind: Kind, newest: int, collector: MessageCollector) -> None:
-        key, start, end, gathered = window
-        value = self._aggregation.aggregation.result(gathered)
+        key, start, end, accumulated = window
+        value = self._aggregation.aggregation.result(accumulated)
         self._output(WindowResult(key, start, end, value, kind, min(end - 1, newest)), collector)
 
     def _send_touched(self, kind: Kind, newest: int, collector: MessageCollector) -> None:
@@ -175,7 +179,7 @@ class EventTimeWindows:
         sent = set()
         for handle in sorted(touched):
             window = self._state.read(handle)
-            # Sessions that have grown together were touched as two.
+            # Two sessions that have grown together were both touched.
             if window is not None and window[:3] not in sent:
                 sent.add(window[:3])
                 self._send(window, kind, newest, collector)
@@ -189,7 +193,7 @@ class EventTimeWindows:
 
 
 def _partitions(context: Context, aggregation: WindowedAggregation) -> list[SystemStreamPartition]:
-    """Those of the task's partitions whose messages are added."""
+    """The partitions of the task that are aggregated."""
     ssps = context.task.ssps
     if aggregation.inputs is None:
         return list(ssps)
@@ -203,7 +207,7 @@ def _partitions(context: Context, aggregation: WindowedAggregation) -> list[Syst
 
 
 def _remember(store: Store, definition: str, where: str) -> None:
-    """Let a new store remember what windows it holds. Raises StoreError if they are others."""
+    """Write the definition of the windows into a new store. Raises StoreError if the store holds other windows."""
     with store.range("d|", "d}") as entries:
         known = [entry[2:] for entry, _ in entries]
     if not known:
@@ -213,3 +217,45 @@ def _remember(store: Store, definition: str, where: str) -> None:
             f"{where} holds '{known[0]}', the task wants '{definition}': "
             "give it a new store with a changelog of its own, or what it had"
         )
+
+
+class WindowedTask(StreamTask, InitableTask, WindowableTask, EndOfStreamListenerTask):
+    """A task that does little else than aggregate: a subclass defines `aggregation`, and adds messages to `windows` in its
+    `process`.
+
+    1. The job needs the store named by `window_store`, with string keys and json or msgpack values, and `task.window.ms`,
+       the period in which windows are closed.
+    2. When all inputs have ended (`--until-end`), all windows are closed, and messages for them in a later run are late.
+       With `close_at_end = False` they stay open, for jobs that run again and again over the same growing stream.
+    3. `clock` is for idle and early times; a test gives another one.
+    4. A subclass with an `init` of its own calls this one's.
+    """
+
+    window_store = "windows"
+    close_at_end = True
+    clock: Clock = SYSTEM_CLOCK
+
+    windows: EventTimeWindows
+
+    @abstractmethod
+    def aggregation(self, context: Context) -> WindowedAggregation:
+        """The aggregation of the task; called once, in `init`."""
+
+    def init(self, context: Context) -> None:
+        """Open the windows. Raises ConfigError if the job never calls `window`."""
+        window_ms = Reader(context.job.config).get(WINDOW_MS)
+        if window_ms <= 0:
+            allowed = "must be > 0, e.g. 1000: that is how often windows are closed"
+            raise ConfigError([ConfigProblem(WINDOW_MS.name, context.job.config.get(WINDOW_MS.name), allowed)])
+        self.windows = EventTimeWindows(context, self.window_store, self.aggregation(context), self.clock)
+
+    def window(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
+        """Close the windows that are over."""
+        self.windows.advance(collector)
+
+    def on_end_of_stream(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
+        """Close all windows, or with `close_at_end = False` those that are over."""
+        if self.close_at_end:
+            self.windows.finish(collector)
+        else:
+            self.windows.advance(collector)

@@ -19,8 +19,7 @@ from pyspark import SparkConf, SparkContext
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.wire import Place
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner.spark.folder import RunFolder
-from samzapy.runner.spark.jvm import DriverJvm
+from samzapy.runner.spark.jvm import DriverJvm, RunFolder
 from samzapy.runner.spark.master import Master
 from samzapy.runner.spark.settings import TOKEN, environment, spark_settings
 

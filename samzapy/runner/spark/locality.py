@@ -1,4 +1,4 @@
-"""Where the local state of the tasks lies: learnt from the attempts that run, kept with the job, asked by the placement."""
+"""Remembers where the local state of the tasks lies: learns it from running attempts, and keeps it with the job."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import Any, final
 
 from samzapy.api.checkpoint import JobRecord
 from samzapy.config.job import JobConfig
-from samzapy.container.job_records import JobRecords
+from samzapy.container.supervision.job_records import JobRecords
 from samzapy.coordinator.wire import Place
 from samzapy.errors import RestoreError, SamzapyError
 from samzapy.job.model import ContainerModel
+from samzapy.runner.periodic import Periodic
 
 logger = logging.getLogger(__name__)
 
@@ -23,34 +24,38 @@ logger = logging.getLogger(__name__)
 _PACE_S, _PATIENCE_S = 1.0, 5.0
 
 
+def place_records(config: JobConfig) -> JobRecords | None:
+    """The records in which the job keeps the places of its tasks; None if no later run asks for them."""
+    records = JobRecords(config, "locality")
+    return records if config.placement.host_affinity and records.kept else None
+
+
 @final
 class Locality:
     """The place of each task, by name. Safe to use from several threads.
 
-    While entered, it is read from the record beside the checkpoints, and what changes is written there, by a thread of
-    its own: a broker that is slow must not keep a container waiting. Best effort: a failure is logged. Executors have
-    numbers of their own in every run, so that of an earlier run only the host is believed.
+    1. On entering it reads the record beside the checkpoints. While entered, a thread of its own writes changes there: a
+       broker that is slow must not keep a container waiting.
+    2. It does its best: a failure is logged.
+    3. Executors have new numbers in every run, so of an earlier run it believes only the host.
     """
 
-    def __init__(self, config: JobConfig) -> None:
-        self._records = JobRecords(config, "locality")
-        self._kept = config.placement.host_affinity and self._records.kept
+    def __init__(self, records: JobRecords | None) -> None:
+        """`records`: where the places are kept from run to run; None to forget them at the end."""
+        self._records = records
         self._places: dict[str, Place] = {}
         self._written: dict[str, str] = {}
         self._lock = threading.Lock()
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="locality", daemon=True)
+        self._looks = Periodic("locality", _PACE_S, self._write, last=self._write)
 
     def __enter__(self) -> Locality:
-        if self._kept:
-            self._read()
-            self._thread.start()
+        if self._records is not None:
+            self._read(self._records)
+            self._looks.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._closed.set()
-        if self._kept:
-            self._thread.join(_PATIENCE_S)
+        self._looks.end(_PATIENCE_S)
 
     def note(self, container: ContainerModel, place: Place) -> None:
         """The container's state is at `place`, from now on."""
@@ -68,31 +73,27 @@ class Locality:
         with self._lock:
             return frozenset(place.host for place in self._places.values())
 
-    def _read(self) -> None:
+    def _read(self, records: JobRecords) -> None:
         try:
-            with closing(self._records):
-                self._places = from_json(self._records.checkpoints.read_record(JobRecord.LOCALITY))
+            with closing(records):
+                self._places = from_json(records.checkpoints.read_record(JobRecord.LOCALITY))
         except SamzapyError as cause:
             logger.warning("Where the tasks' local state lies is not known: %s", cause)
         self._written = {task: place.host for task, place in self._places.items()}
 
-    def _run(self) -> None:
-        while not self._closed.wait(_PACE_S):
-            self._write()
-        self._write()
-
-    def _write(self) -> None:
+    def _write(self) -> bool:
         with self._lock:
             places = dict(self._places)
         hosts = {task: place.host for task, place in places.items()}
-        if hosts == self._written:
-            return
+        if self._records is None or hosts == self._written:
+            return True
         try:
             with closing(self._records):
                 self._records.checkpoints.write_record(JobRecord.LOCALITY, to_json(places))
             self._written = hosts
         except SamzapyError as cause:
             logger.warning("Where the tasks' local state lies was not written down: %s", cause)
+        return True
 
 
 def to_json(places: Mapping[str, Place]) -> dict[str, Any]:

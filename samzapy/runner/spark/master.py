@@ -1,12 +1,23 @@
-"""What a Spark master's address says about where containers will run."""
+"""Reads what the address of a Spark master says: its slots, the way back to the driver, what its executors can reach.
+
+For a master on this machine, driver and executors share files and the loopback address. For any other master every path
+and address has to be valid from other machines.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import socket
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
-from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.config.job import BASE_DIR_VARIABLE, LOGGED_STORE_BASE_DIR, JobConfig
+from samzapy.config.stores import backup
+from samzapy.config.tasks import checkpoint, state_checkpoint
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
+from samzapy.system.factories import system_factory
 
 KEY = "job.spark.master"
 
@@ -68,3 +79,101 @@ class Master:
                 f"{containers - self.slots} would never run; use local[{containers},4] or fewer job.container.count"
             )
             raise ConfigError([ConfigProblem(KEY, self.address, message)])
+
+
+_LOOPBACK = "127.0.0.1"
+_DRIVER_HOST = "spark.driver.host"
+#: `spark://HOST:PORT`, of several the first, and `k8s://https://HOST:PORT`; `yarn` names nobody.
+_MASTER = re.compile(r"^(?:spark|k8s)://(?:https?://)?\[?(?P<host>[^,/\]]+?)\]?(?::(?P<port>\d+))?(?:[,/]|$)")
+
+
+def coordinator_host(config: JobConfig, master: Master) -> str:
+    """What `job.spark.coordinator.host` says, else where Spark's own driver is told to be found, else, for a master on
+    other machines, this one's address: by its own name, or, where that leads to loopback, the one from which the master
+    is reached. Never a wildcard. Raises EnvironmentFailure where there is none."""
+    if config.spark.coordinator_host:
+        return config.spark.coordinator_host
+    if master.on_this_machine:
+        return _LOOPBACK
+    return config.spark.conf.get(_DRIVER_HOST) or _own_address(master.address)
+
+
+def _own_address(master: str) -> str:
+    name = socket.getfqdn()
+    try:
+        address = socket.gethostbyname(name)
+    except OSError:
+        told = f"cannot resolve this machine's name {name}"
+    else:
+        if not address.startswith("127."):
+            return address
+        told = f"this machine's name {name} leads to {address}, where executors cannot reach it"
+    towards = _towards(master)
+    if towards is None:
+        raise EnvironmentFailure(f"{told}: set job.spark.coordinator.host")
+    return towards
+
+
+def _towards(master: str) -> str | None:
+    """This machine's address on the way to the master; None if its host is not known. Nothing is sent."""
+    found = _MASTER.match(master)
+    if found is None:
+        return None
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+            way.connect((found["host"], int(found["port"] or 443)))
+            address: str = way.getsockname()[0]
+    except (OSError, OverflowError, UnicodeError):
+        # Nobody of that name, no way there, no such port, no such name.
+        return None
+    return address
+
+
+def check_reach(config: JobConfig) -> tuple[str, ...]:
+    """Raise ConfigError, with everything at once, for what the executors would not find, or each find for itself.
+    Returns warnings: what each has for itself at the price of time only. Asks nothing of a master on this machine."""
+    if config.spark.master is None:
+        return ()
+    master = Master.parse(config.spark.master)
+    if master.on_this_machine:
+        return ()
+    problems = [*_systems(config, master), *_folders(config, master)]
+    if problems:
+        raise ConfigError(problems)
+    return tuple(_state(config, master))
+
+
+def _systems(config: JobConfig, master: Master) -> Iterator[ConfigProblem]:
+    for name, settings in config.systems.items():
+        where = system_factory(settings).kept_on_this_machine(settings)
+        if where is not None:
+            message = f"its streams are in {where}, out of reach of the executors of {master.address}"
+            yield ConfigProblem(f"systems.{name}.samza.factory", settings.factory, message)
+
+
+def _folders(config: JobConfig, master: Master) -> Iterator[ConfigProblem]:
+    for key, path in _paths(config):
+        if path and "://" not in path and not Path(path).is_absolute():
+            message = (
+                f"expected an absolute path that all hosts share: the executors of {master.address} work elsewhere"
+            )
+            yield ConfigProblem(key, path, message)
+
+
+def _paths(config: JobConfig) -> Iterator[tuple[str, str | None]]:
+    if config.task.checkpoint is not None:
+        yield checkpoint.PATH.name, config.task.checkpoint.path
+    yield state_checkpoint.PATH.name, config.state_checkpoint.path
+    for store in config.stores.values():
+        if store.backup is not None:
+            yield backup.PATH.at(store=store.name), store.backup.path
+
+
+def _state(config: JobConfig, master: Master) -> Iterator[str]:
+    base = config.logged_store_base_dir
+    if not base.is_absolute() and any(store.changelog is not None for store in config.stores.values()):
+        yield (
+            f"{LOGGED_STORE_BASE_DIR.name}: '{base}' is relative, and the executors of {master.address} work in folders that "
+            f"no later run uses, so each start restores from the changelogs; name a folder of the hosts, here or there by "
+            f"{BASE_DIR_VARIABLE}"
+        )

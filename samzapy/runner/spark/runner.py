@@ -10,22 +10,19 @@ from contextlib import ExitStack
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
-from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import CoordinatorService
 from samzapy.coordinator.wire import JobSpec
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
-from samzapy.runner.clock_keeper import ClockKeeper
-from samzapy.runner.ownership_watch import OwnershipWatch
+from samzapy.runner.driver import coordinator_of, watching
+from samzapy.runner.restarts import Backoff
 from samzapy.runner.signals import StopSignals
-from samzapy.runner.spark.address import coordinator_host
 from samzapy.runner.spark.application import SparkApplication
-from samzapy.runner.spark.backoff import Backoff
-from samzapy.runner.spark.locality import Locality
-from samzapy.runner.spark.master import Master
-from samzapy.runner.spark.placed_run import PlacedRun
-from samzapy.runner.spark.reach import check_reach
+from samzapy.runner.spark.locality import Locality, place_records
+from samzapy.runner.spark.master import Master, check_reach, coordinator_host
+from samzapy.runner.spark.placement import ContainerSlot, SparkPlaces, StatePlaces
 from samzapy.runner.spark.settings import TOKEN
-from samzapy.runner.spark.submission import Submission
+from samzapy.runner.spark.slots import SlotRun
+from samzapy.runner.spark.spark_job import SparkJob
 from samzapy.runner.spark.supervisor import Supervisor
 
 
@@ -55,16 +52,7 @@ class SparkRunner(Runner):
         token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
         directory = os.getcwd() if master.on_this_machine else None  # noqa: PTH109  # text for the wire
         spec = JobSpec(prepared.model, config.raw, prepared.ends, directory, prepared.run_id, prepared.transactions)
-        coordinator = Coordinator(
-            config.name,
-            spec,
-            config.spark.lease_ms / 1000,
-            self._clock,
-            downgrades=prepared.guarantee_warnings,
-            clocks=prepared.clocks,
-            stall_s=config.clock.stall_ms / 1000,
-            epoch=prepared.epoch,
-        )
+        coordinator = coordinator_of(prepared, spec, self._clock)
         host = coordinator_host(config, master)
         # Spark takes seconds to stop. A signal in that time must not end the process before it has said why the job failed,
         # so the handlers go last.
@@ -74,22 +62,25 @@ class SparkRunner(Runner):
             options.on_event(f"status page: {service.url}/?token={token}")
             spark = stack.enter_context(SparkApplication(config, master, token, verbose=options.verbose))
 
-            def submit(container_ids: tuple[str, ...], ended: Callable[[], None]) -> Submission:
-                return Submission(spark.context, service.url, container_ids, ended)
+            def start(ids: Sequence[str], locations: Sequence[str] | None, ended: Callable[[], None]) -> SparkJob:
+                return SparkJob(spark.context, service.url, ids, ended, locations)
 
-            def submit_one(container_id: str, locations: Sequence[str], ended: Callable[[], None]) -> Submission:
-                return Submission(spark.context, service.url, [container_id], ended, locations)
-
-            def submit_placed(container_ids: tuple[str, ...], ended: Callable[[], None]) -> PlacedRun:
+            def submit(ids: tuple[str, ...], ended: Callable[[], None]) -> SlotRun:
+                if not places:
+                    slots = [ContainerSlot(ids)]
+                    return SlotRun(slots, (), coordinator, start, SparkPlaces(), self._clock, ended, tries=1)
                 spark.wait_for(locality.hosts(), self._wait)
-                return PlacedRun(container_ids, coordinator, submit_one, spark.executors, locality, self._clock, ended)
+                slots = [ContainerSlot((i,)) for i in ids]
+                beside = [ContainerSlot((i,)) for each in ids for i in prepared.model.standbys_of(each)]
+                policy = StatePlaces(coordinator, spark.executors, locality)
+                return SlotRun(slots, beside, coordinator, start, policy, self._clock, ended)
 
-            locality = stack.enter_context(Locality(config))
+            locality = stack.enter_context(Locality(place_records(config)))
             places = config.placement.chooses and not master.one_executor
 
             supervisor = Supervisor(
                 coordinator,
-                submit_placed if places else submit,
+                submit,
                 spark,
                 self._backoff(prepared),
                 self._clock,
@@ -97,8 +88,7 @@ class SparkRunner(Runner):
                 config.task.shutdown_ms / 1000,
             )
             handlers.enter_context(StopSignals(supervisor.stop, spark.kill))
-            stack.enter_context(OwnershipWatch(config, prepared.run_id, coordinator, notes_end=prepared.lease_ms > 0))
-            stack.enter_context(ClockKeeper(config, coordinator))
+            stack.enter_context(watching(prepared, coordinator))
             status = supervisor.run()
         return JobOutcome(status, supervisor.stopped)
 

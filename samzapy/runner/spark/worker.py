@@ -30,8 +30,7 @@ from samzapy.errors import (
     UnknownStream,
 )
 from samzapy.job.model import replica_of
-from samzapy.runner.spark.orphan import die_with_parent
-from samzapy.runner.spark.predecessor import end_predecessor, this_process
+from samzapy.runner.spark.process import die_with_parent, end_predecessor, this_process
 from samzapy.runner.spark.settings import TOKEN
 
 logger = logging.getLogger(__name__)

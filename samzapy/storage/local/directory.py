@@ -92,3 +92,20 @@ def wipe(path: Path) -> None:
         shutil.rmtree(path)
     except OSError as cause:
         raise StoreError(f"{path}: cannot delete the store: {cause.strerror or cause}") from cause
+
+
+def locking_pid(path: Path) -> int | None:
+    """The process that has the store at `path` open, since it holds the lock on the file `LOCK` there.
+
+    None for none, and if the kernel does not name it (0 and absent entries occur in containers with their own pid space).
+    """
+    try:
+        inode = str((path / "LOCK").stat().st_ino)
+        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        words = line.split()
+        if len(words) > 5 and words[5].rpartition(":")[2] == inode and int(words[4]) > 0:
+            return int(words[4])
+    return None

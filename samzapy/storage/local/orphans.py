@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from samzapy.storage.rocksdb.ownership import locking_pid
+from samzapy.storage.local.directory import locking_pid
 
 logger = logging.getLogger(__name__)
 

@@ -25,6 +25,8 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
     persistent = True
     makes_checkpoints = True
     opens_in_any_thread = True
+    #: Lock, log, manifest, folders, one table, and one that is being written.
+    open_files = 8
 
     def __init__(self) -> None:
         self._caches: dict[tuple[int, str, int], Cache] = {}

@@ -76,11 +76,11 @@ def problems(properties: Mapping[str, str]) -> list[Problem]:
         text = value.strip()
         if key in _INTEGERS and not _within(text, *_INTEGERS[key]):
             low, high = _INTEGERS[key]
-            found.append((key, value, f"integer from {low} to {high}"))
+            found.append((key, value, f"expected an integer from {low} to {high}"))
         elif key in _NAMES and text.lower() not in _NAMES[key]:
-            found.append((key, value, f"one of {', '.join(_NAMES[key])}"))
+            found.append((key, value, f"expected one of {', '.join(_NAMES[key])}"))
     if properties.get(_STYLE, "").strip().lower() == "fifo" and properties.get(_OPEN_FILES, "-1").strip() != "-1":
-        found.append((_OPEN_FILES, properties[_OPEN_FILES], f"-1 with {_STYLE}=fifo"))
+        found.append((_OPEN_FILES, properties[_OPEN_FILES], f"expected -1 with {_STYLE}=fifo"))
     return found
 
 

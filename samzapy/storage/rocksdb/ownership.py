@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from samzapy.errors import StoreLocked
+from samzapy.storage.local.directory import locking_pid
 
 #: Our own file beside RocksDB's LOCK: the process that has the directory open.
 HOLDER_FILE = "samzapy.pid"
@@ -73,21 +74,6 @@ def holder(path: Path) -> str:
     if pid == os.getpid():
         return f"the store is open already in this process (pid {pid})"
     return f"the store is locked by pid {pid} ({_command(pid)})"
-
-
-def locking_pid(path: Path) -> int | None:
-    """The process that has the store at `path` open, as the kernel says; None for none, and where the kernel does not
-    name it (0 and absent entries occur in containers with their own pid space)."""
-    try:
-        inode = str((path / "LOCK").stat().st_ino)
-        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        words = line.split()
-        if len(words) > 5 and words[5].rpartition(":")[2] == inode and int(words[4]) > 0:
-            return int(words[4])
-    return None
 
 
 def _written_pid(path: Path) -> int | None:

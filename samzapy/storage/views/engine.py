@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFactory, StoreViewFactory
+from samzapy.api.engine import EngineSettings, EntrySerdes, StorageEngine, StorageEngineFactory, StoreViewFactory
 from samzapy.api.kv import KeyValueStore
 from samzapy.config.reading.keys import Key
 
@@ -20,12 +20,16 @@ View = Callable[[KeyValueStore[Any, Any]], Any]
 class ViewEngineFactory(StorageEngineFactory):
     """Opens the engine below; everything that stores bytes sees only that."""
 
+    has_view = True
+
     def __init__(self, views: StoreViewFactory, base: StorageEngineFactory) -> None:
-        self.views = views
+        self._views = views
         self._base = base
         self.persistent = base.persistent
         self.makes_checkpoints = base.makes_checkpoints
         self.opens_in_any_thread = base.opens_in_any_thread
+        self.open_files = base.open_files
+        self.changes_in_place = views.changes_in_place
 
     def open(self, directory: Path | None, settings: EngineSettings) -> StorageEngine:
         """As the engine below."""
@@ -37,19 +41,15 @@ class ViewEngineFactory(StorageEngineFactory):
 
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
         """The problems of both."""
-        return [*self._base.check(settings), *self.views.check(settings)]
+        return [*self._base.check(settings), *self._views.check(settings)]
 
+    def entry_serdes(self, settings: EngineSettings) -> EntrySerdes:
+        """Those of the view."""
+        return self._views.entry_serdes(settings)
 
-def view_of(factory: StorageEngineFactory, settings: EngineSettings) -> View | None:
-    """The maker of the task's view of a store; None where the task gets the key-value store itself."""
-    if not isinstance(factory, ViewEngineFactory):
-        return None
-    return lambda store: factory.views.view(store, settings)
-
-
-def changes_in_place(factory: StorageEngineFactory) -> bool:
-    """Whether the store's values are changed between `get` and `put`."""
-    return isinstance(factory, ViewEngineFactory) and factory.views.changes_in_place
+    def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> Any:
+        """The view."""
+        return self._views.view(store, settings)
 
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ def problems_of(settings: EngineSettings, keys: Iterable[Key[Any]]) -> Iterator[
         try:
             value_of(settings, key)
         except ValueError as cause:
-            yield leaf(key), settings.properties[leaf(key)], str(cause)
+            yield leaf(key), settings.properties[leaf(key)], f"expected {cause}"
 
 
 def leaf(key: Key[Any]) -> str:

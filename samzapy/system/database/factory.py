@@ -17,6 +17,9 @@ from samzapy.system.embedded.consumer import LogConsumer
 class DatabaseSystemFactory(SystemFactory):
     """Clients of the database at `systems.NAME.database.url`. `clock` tells when to look again, and the time of SQLite."""
 
+    read_only = True
+    orders_by_time = True
+
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
 

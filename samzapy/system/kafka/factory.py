@@ -7,6 +7,7 @@ from samzapy.system.kafka.admin import KafkaAdmin
 from samzapy.system.kafka.client import ClientErrors
 from samzapy.system.kafka.consumer import KafkaConsumer
 from samzapy.system.kafka.producer import KafkaProducer
+from samzapy.system.kafka.queue import LARGEST_RECORD
 from samzapy.system.kafka.settings import (
     admin_properties,
     bootstrap_servers,
@@ -20,6 +21,9 @@ class KafkaSystemFactory(SystemFactory):
     """Clients of one Kafka cluster; each connects at its first call, so they may be made before a fork."""
 
     transactional = True
+    #: Pipes and sockets, on a cluster of one broker.
+    open_files = 18
+    transactional_open_files = 8
 
     #: How many seconds a transactional call may take.
     transactional_call_s = 30.0
@@ -35,6 +39,11 @@ class KafkaSystemFactory(SystemFactory):
 
     def admin(self, settings: SystemSettings, client_id: str) -> SystemAdmin:
         return KafkaAdmin(admin_properties(settings, client_id), _client_errors(settings))
+
+    def max_record_bytes(self, settings: SystemSettings) -> int | None:
+        """Librdkafka sends at most 1,000,000 bytes unless the job file says otherwise."""
+        said = settings.producer.get("message.max.bytes", str(LARGEST_RECORD))
+        return int(said) if said.isdigit() else None
 
     def check(self, settings: SystemSettings) -> None:
         check_settings(settings)

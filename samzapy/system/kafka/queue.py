@@ -107,7 +107,7 @@ def _messages(
 _QUEUE_S = 60.0
 _FULL_PAUSE_S = 0.05
 #: librdkafka's default for `message.max.bytes`.
-_LARGEST_RECORD = 1_000_000
+LARGEST_RECORD = 1_000_000
 _CHOSEN_BY_KEY = -1
 #: Records in one call of librdkafka.
 _BATCH = 5_000
@@ -216,7 +216,7 @@ class RecordQueue:
         where = f"{self._client_errors.system}.{stream}" + (f"[{partition}]" if partition >= 0 else "")
         if error.fatal() or error.code() == KafkaError._FATAL:  # noqa: SLF001
             return transaction_error(error, where)
-        limit = int(self._properties.get("message.max.bytes", _LARGEST_RECORD))
+        limit = int(self._properties.get("message.max.bytes", LARGEST_RECORD))
         return delivery_error(error, self._client_errors.system, where, size, limit)
 
     def _target(self, stream: str, partition: int | None) -> tuple[int, Callback]:

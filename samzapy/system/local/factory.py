@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from samzapy.api.system import SystemConsumer, SystemFactory, SystemProducer, SystemSettings
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.system.embedded.consumer import LogConsumer
@@ -22,6 +24,13 @@ class LocalSystemFactory(SystemFactory):
 
     def check(self, settings: SystemSettings) -> None:
         local_settings(settings)
+
+    def durability(self, settings: SystemSettings) -> Iterable[tuple[str, str]]:
+        if settings.properties.get("synchronous") != "full":
+            message = (
+                "normal: a power cut may take back the newest commits, of outputs, changelogs and checkpoints alike"
+            )
+            yield "synchronous", message
 
     def kept_on_this_machine(self, settings: SystemSettings) -> str:
         return f"the file {local_settings(settings).path}"

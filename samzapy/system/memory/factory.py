@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from samzapy.api.system import SystemConsumer, SystemFactory, SystemProducer, SystemSettings
 from samzapy.system.embedded.consumer import LogConsumer
 from samzapy.system.embedded.producer import LogProducer
@@ -16,6 +18,9 @@ class MemorySystemFactory(SystemFactory):
     """
 
     transactional = True
+
+    def durability(self, settings: SystemSettings) -> Iterable[tuple[str, str]]:
+        yield "samza.factory", "memory: its streams are gone when this process ends, changelogs and checkpoints too"
 
     def kept_on_this_machine(self, settings: SystemSettings) -> str:
         return "the memory of one process"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from page_view_job import page_view_job
+from jobs.page_view_job import page_view_job
 
 from samzapy.cli.main import cli
 

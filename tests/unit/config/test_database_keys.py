@@ -5,6 +5,7 @@ import pytest
 from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.known_keys import ALL_KEYS, effective
 from samzapy.config.streams.database import TableConfig, database_config
+from samzapy.system.factories import load_factory
 
 SHOP = {
     "task.inputs": "shop.customers",
@@ -87,9 +88,9 @@ def test_everything_that_is_wrong_is_told_together(problems):
         "systems.shop.database.url: required, e.g. sqlite:///shop.db",
         "streams.customers.database.orderby: unknown key; did you mean database.order.by?, got 'id'",
         "streams.customers.database.order.by: required, e.g. id",
-        "streams.customers.database.partitions: integer from 1 to 10000, got '0'",
-        "streams.customers.database.poll.interval.ms: integer from 1 to 86400000, got 'soon'",
-        "streams.customers.database.safety.lag.ms: integer from 0 to 86400000, got '-1'",
+        "streams.customers.database.partitions: expected an integer from 1 to 10000, got '0'",
+        "streams.customers.database.poll.interval.ms: expected an integer from 1 to 86400000, got 'soon'",
+        "streams.customers.database.safety.lag.ms: expected an integer from 0 to 86400000, got '-1'",
     ]
 
 
@@ -119,4 +120,4 @@ def test_a_password_in_a_url_is_never_shown(load, problems, url, shown):
 
 def test_a_system_that_cannot_be_sent_to_weakens_no_exactly_once(load):
     keys = {"task.guarantee": "exactly-once", "job.default.system": "kafka", "task.commit.ms": "1000"}
-    assert not [each for each in guarantee_warnings(load(SHOP | keys)) if "shop" in each.key]
+    assert not [each for each in guarantee_warnings(load(SHOP | keys), load_factory) if "shop" in each.key]

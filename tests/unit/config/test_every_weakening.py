@@ -22,6 +22,7 @@ from samzapy.config.guarantee import Guarantee
 from samzapy.config.guarantee_warnings import guarantee_warnings, late_rows, weak_copies
 from samzapy.job import transactions
 from samzapy.job.transactions import refused, state_transactions, weakened_state
+from samzapy.system.factories import load_factory
 
 STORE = {"stores.s.factory": "rocksdb", "stores.s.key.serde": "string", "stores.s.msg.serde": "json"}
 LOGGED = {**STORE, "stores.s.changelog": "kafka.s"}
@@ -79,13 +80,13 @@ BY_TOPIC = [
 
 @pytest.mark.parametrize(("changes", "key"), BY_FILE)
 def test_what_a_job_file_weakens_is_announced(load, changes, key):
-    assert key in {each.key for each in guarantee_warnings(load(changes))}
+    assert key in {each.key for each in guarantee_warnings(load(changes), load_factory)}
 
 
 @pytest.mark.parametrize(("guarantee", "kind"), BY_TASK)
 def test_what_a_tasks_class_weakens_is_announced(load, guarantee, kind):
     task = type("Weak", (StreamTask, kind), {})
-    assert "task.class" in {each.key for each in guarantee_warnings(load(guarantee), task)}
+    assert "task.class" in {each.key for each in guarantee_warnings(load(guarantee), load_factory, task)}
 
 
 @pytest.mark.parametrize(("copies", "config", "message"), BY_TOPIC)
@@ -154,9 +155,9 @@ def test_no_place_that_announces_is_without_a_case(load, monkeypatch):
     for module in (announcing, transactions):
         monkeypatch.setattr(module, "GuaranteeWarning", Noted)
     for changes, _ in BY_FILE:
-        guarantee_warnings(load(changes))
+        guarantee_warnings(load(changes), load_factory)
     for guarantee, kind in BY_TASK:
-        guarantee_warnings(load(guarantee), type("Weak", (StreamTask, kind), {}))
+        guarantee_warnings(load(guarantee), load_factory, type("Weak", (StreamTask, kind), {}))
     for copies, config, _ in BY_TOPIC:
         list(weak_copies("the.key", StreamDescription("t", 1, "id", config, copies)))
     list(late_rows("systems.x.streams.orders.", BY_TIME, Guarantee.EFFECTIVELY_ONCE))

@@ -4,8 +4,9 @@ import pytest
 
 from samzapy.api.system import StreamDescription
 from samzapy.api.task import EndOfStreamListenerTask, StreamTask, WindowableTask
-from samzapy.config.guarantee_warnings import COUNTS, GuaranteeWarning, guarantee_warnings, told, weak_copies
+from samzapy.config.guarantee_warnings import COUNTS, GuaranteeWarning, counts_in_words, guarantee_warnings, weak_copies
 from samzapy.config.tasks.error_policy import Action, Stage
+from samzapy.system.factories import load_factory
 
 STORE = {"stores.s.factory": "rocksdb", "stores.s.key.serde": "string", "stores.s.msg.serde": "json"}
 EXACTLY = {"task.guarantee": "exactly-once", "task.commit.ms": "1000"}
@@ -16,7 +17,7 @@ def weakened(load):
     """The keys that weaken the promise of the smallest job with these keys changed, with what they do."""
 
     def keys_of(changes=None, task_class=None):
-        return {each.key: each.message for each in guarantee_warnings(load(changes), task_class)}
+        return {each.key: each.message for each in guarantee_warnings(load(changes), load_factory, task_class)}
 
     return keys_of
 
@@ -46,7 +47,7 @@ def test_nothing_weakens_the_smallest_job(weakened):
         (
             {"systems.kafka.streams.page-views.samza.reset.offset": "true"},
             "systems.kafka.streams.page-views.samza.reset.offset",
-            "skips what came meanwhile",
+            "skips those that came meanwhile",
         ),
         (
             {
@@ -54,7 +55,7 @@ def test_nothing_weakens_the_smallest_job(weakened):
                 "systems.kafka.samza.offset.default": "oldest",
             },
             "systems.kafka.streams.page-views.samza.reset.offset",
-            "repeats what is still there",
+            "repeats the messages still there",
         ),
         (
             {
@@ -64,7 +65,7 @@ def test_nothing_weakens_the_smallest_job(weakened):
                 "task.error.process.policy": "retry",
             },
             "stores.s.object.cache.mode",
-            "instead of by a put, stays",
+            "without a put, the change stays",
         ),
         (
             {**EXACTLY, "systems.other.samza.factory": "kafka"},
@@ -103,8 +104,11 @@ def test_outputs_without_an_input_have_no_id_in_effectively_once(weakened, kind,
     ],
 )
 def test_what_a_system_does_not_survive_is_about_durability(load, system, key):
-    assert [(each.key, each.durability) for each in guarantee_warnings(load(system))] == [(key, True)]
-    assert guarantee_warnings(load({"systems.x.samza.factory": "local", "systems.x.synchronous": "full"})) == ()
+    assert [(each.key, each.durability) for each in guarantee_warnings(load(system), load_factory)] == [(key, True)]
+    assert (
+        guarantee_warnings(load({"systems.x.samza.factory": "local", "systems.x.synchronous": "full"}), load_factory)
+        == ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,7 +125,7 @@ def test_what_a_system_does_not_survive_is_about_durability(load, system, key):
         ),
     ],
 )
-def test_the_copies_of_a_topic_are_told(replicas, config, messages):
+def test_the_copies_of_a_topic_are_announced(replicas, config, messages):
     found = list(weak_copies("k", StreamDescription("t", 1, "id", config, replicas)))
     assert len(found) == len(messages)
     for downgrade, message in zip(found, messages, strict=True):
@@ -135,11 +139,11 @@ def test_every_way_to_lose_or_move_a_message_is_among_the_counts():
     assert {f"errors.{stage.value}.{ending}" for stage in Stage for ending in endings.values()} <= set(COUNTS)
 
 
-def test_counts_are_told_in_words_and_zeros_left_out():
-    assert told({"errors.process.skipped": 1_200, "guarantee.outside-transaction": 0}) == [
+def test_counts_are_put_in_words_and_zeros_left_out():
+    assert counts_in_words({"errors.process.skipped": 1_200, "guarantee.outside-transaction": 0}) == [
         "1,200 inputs skipped (process)"
     ]
-    assert told({}) == []
+    assert counts_in_words({}) == []
 
 
 def test_a_downgrade_is_one_line():

@@ -14,8 +14,8 @@ def test_a_doubled_dollar_is_a_literal_one(load):
 
 def test_a_missing_variable_names_key_and_variable_and_hides_no_other_problem(problems):
     assert problems({"job.name": "${env:NOPE}", "task.commit.ms": "x"}) == [
-        "job.name: variable NOPE not set",
-        "task.commit.ms: integer, got 'x'",
+        "job.name: environment variable NOPE is not set",
+        "task.commit.ms: expected an integer, got 'x'",
     ]
 
 
@@ -30,9 +30,9 @@ def test_a_recursive_reference_shows_its_circle(problems):
 
 def test_other_schemes_and_missing_keys_are_refused(problems):
     assert problems({"a": "${file:/etc/passwd}", "b": "${no.such}", "c": "${}"}) == [
-        "a: reference ${file:/etc/passwd}: only ${env:NAME} and ${other.key} are allowed",
-        "b: reference ${no.such}: key no.such not set",
-        "c: reference ${}: only ${env:NAME} and ${other.key} are allowed",
+        "a: expected ${env:NAME} or ${other.key}, got ${file:/etc/passwd}",
+        "b: reference ${no.such}: key no.such is not set",
+        "c: expected ${env:NAME} or ${other.key}, got ${}",
     ]
 
 

@@ -76,15 +76,15 @@ def test_an_empty_value_and_a_blank_as_separator_are_legal(write):
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"a=1\nb=\xe9\n", "cannot read (not UTF-8: byte 0xe9) line 2"),
-        (b"a=1\n\nb=\\u00zz\n", "cannot read (bad escape \\u00zz) line 3"),
+        (b"a=1\nb=\xe9\n", " line 2: expected UTF-8, got byte 0xe9"),
+        (b"a=1\n\nb=\\u00zz\n", " line 3: expected \\uXXXX, got \\u00zz"),
     ],
 )
 def test_text_that_cannot_be_read_names_file_and_line(write, data, reason):
     path = write(data)
     with pytest.raises(ConfigError) as caught:
         load_job(path)
-    assert str(caught.value) == f"config: {path}: {reason}"
+    assert str(caught.value) == f"config: {path}{reason}"
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -21,7 +21,7 @@ from samzapy import (
 )
 from samzapy.api.system import StreamSpec
 from samzapy.container.asynchronous import executor
-from samzapy.container.asynchronous.task_instance import AsyncTaskInstance
+from samzapy.container.asynchronous.async_messages import AsyncMessages
 from samzapy.errors import ConfigError, SerdeError, TaskFailed, TaskMigrated
 from samzapy.testing import ManualClock
 
@@ -468,19 +468,18 @@ def test_a_task_that_is_behind_is_given_no_more_until_it_has_caught_up(tmp_path,
     monkeypatch.setattr(executor, "_MOST_WAITING", 20)
     monkeypatch.setattr(executor, "_FEW_WAITING", 5)
     most, opened = [0], []
-    accept = AsyncTaskInstance.process
+    accept = AsyncMessages.accept
 
     def accepting(self, ssp, envelopes):
-        accepted = accept(self, ssp, envelopes)
-        if self.name == "Partition 0":
+        accept(self, ssp, envelopes)
+        if self.task.name == "Partition 0":
             most[0] = max(most[0], len(self.waiting))
-        return accepted
 
     def order(self, message, collector, coordinator):
         if message["id"] == "last":
             opened[0].set()
 
-    monkeypatch.setattr(AsyncTaskInstance, "process", accepting)
+    monkeypatch.setattr(AsyncMessages, "accept", accepting)
     monkeypatch.setattr(GatedTask, "order", order)
     original = GatedTask.gate
     monkeypatch.setattr(GatedTask, "gate", lambda self, name: opened.append(original(self, name)) or opened[-1])

@@ -9,18 +9,17 @@ import pytest
 
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.config.loader import load_job
-from samzapy.container.supervision.worker_process import (
-    KAFKA_FILES,
-    STORE_FILES,
-    TRANSACTION_FILES,
-    provide_descriptors,
-)
+from samzapy.container.supervision.worker_process import provide_descriptors
 from samzapy.errors import TooFewFiles
 from samzapy.job.model import ContainerModel, TaskModel
+from samzapy.storage.engines import load_engines
+from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
+from samzapy.system.kafka import KafkaSystemFactory
 from samzapy.system.local.factory import LocalSystemFactory
 from samzapy.testing import open_store
 
 PARTITIONS = 16
+STORE_FILES = RocksDbStorageEngineFactory.open_files
 JOB = """\
 job.name=files
 task.class=tasks_of_files:Keep
@@ -123,11 +122,12 @@ def test_the_need_of_a_container_is_that_of_its_stores_and_clients():
         },
     }
     pairs["stores.h.heap.capacity"] = "3"
+    del pairs["stores.h.key.serde"], pairs["stores.h.msg.serde"]
     tasks = 400_000
     model = ContainerModel("0", tuple(TaskModel(str(n), frozenset(), n) for n in range(tasks)))
     with pytest.raises(TooFewFiles) as caught:
-        provide_descriptors(load_job(pairs), model)
-    clients = KAFKA_FILES + tasks * TRANSACTION_FILES
+        provide_descriptors(load_job(pairs), model, load_engines(load_job(pairs)))
+    clients = KafkaSystemFactory.open_files + tasks * KafkaSystemFactory.transactional_open_files
     assert f"{2 * tasks * STORE_FILES:,} for {2 * tasks:,} stores (400,000 tasks), {clients:,} for clients" in str(
         caught.value
     )

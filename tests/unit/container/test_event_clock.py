@@ -12,7 +12,8 @@ from samzapy.api.event_time import ClockListenerTask
 from samzapy.api.system import OutgoingRecord
 from samzapy.container.event_time.clock import EventClock
 from samzapy.container.event_time.control_messages import SentControl
-from samzapy.container.tasks.task_instance import TaskInstance
+from samzapy.container.tasks.synchronous import StrictProcessing
+from samzapy.container.tasks.task_instance import TaskInstance, UserSide
 from samzapy.operators.persistent import PersistentTask, Sum, WindowState
 
 A, B = (Ssp("mem", "in", number) for number in range(2))
@@ -210,12 +211,14 @@ class PlainTask(StreamTask):
 
 def instance(task, *, exact):
     offsets = {A: 0, B: 0}
-    return TaskInstance("Partition 0", task, None, None, offsets, EventClock(offsets, Seconds(), exact=exact))
+    clock = EventClock(offsets, Seconds(), exact=exact)
+    return TaskInstance("Partition 0", UserSide(task, None), None, offsets, clock)
 
 
 def bring(task, ssp, *times):
     first = task.offsets[ssp]
-    task.process(ssp, [envelope._replace(offset=first + n) for n, envelope in enumerate(at(ssp, *times))])
+    processing = StrictProcessing(task, task.task.process)
+    processing.process(ssp, [envelope._replace(offset=first + n) for n, envelope in enumerate(at(ssp, *times))])
 
 
 def test_a_task_that_listens_hears_of_the_highest_time_of_what_was_processed_in_one_go():

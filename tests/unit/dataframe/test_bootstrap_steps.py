@@ -9,7 +9,7 @@ from job_files import PARTITIONS, TASKS, JobFolder, number
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord
-from samzapy.container.job_records import open_job
+from samzapy.container.supervision.job_records import open_job
 from samzapy.dataframe.bootstrap import Bootstrap, writable_store
 from samzapy.dataframe.job import told_by
 from samzapy.dataframe.ownership import abort_open, commit_positions, own, starting_positions

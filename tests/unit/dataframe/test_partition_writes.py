@@ -11,7 +11,7 @@ from pyspark.sql import Row
 from pyspark.sql import types as sql
 
 from samzapy.api.checkpoint import JobRun
-from samzapy.container.job_records import open_job
+from samzapy.container.supervision.job_records import open_job
 from samzapy.dataframe.job import TravellingJob
 from samzapy.dataframe.partition_writer import PartitionWriter, PartitionWritten, merged, writer_id
 from samzapy.dataframe.records import FrameColumns, RecordMaker, last_of_each

@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from streams_of import StreamsOf
+from rigs.streams_of import StreamsOf
 
 from samzapy.config.loader import load_job
 from samzapy.runner.base import RunOptions

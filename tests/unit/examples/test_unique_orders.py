@@ -5,8 +5,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from repeating_producer import sent_again
-from streams_of import StreamsOf
+from rigs.streams_of import StreamsOf, sent_again
 
 from samzapy.config.loader import load_job
 from samzapy.failpoints import arm, disarm

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from streams_of import StreamsOf
+from rigs.streams_of import StreamsOf
 
 from samzapy.config.loader import load_job
 from samzapy.examples import users

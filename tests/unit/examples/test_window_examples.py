@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from window_examples import HOUR_MS, MINUTE_MS, Example, check, hours, visits
+from jobs.window_examples import HOUR_MS, MINUTE_MS, Example, check, hours, visits
 
 from samzapy.examples.departures import departures
 from samzapy.examples.flights.dataset import Event

@@ -17,7 +17,7 @@ from samzapy.operators.persistent import (
     Sum,
     WindowState,
 )
-from samzapy.operators.persistent.codec import StateCheckpoint, decode, encode
+from samzapy.operators.persistent.checkpoints import StateCheckpoint, decode, encode
 
 SSP = SystemStreamPartition("kafka", "orders", 0)
 

@@ -1,7 +1,7 @@
 """When windows are sent: on each change, early, on close."""
 
 import pytest
-from windows_rig import Sent, WindowsRig, opened_store
+from rigs.windows_rig import Sent, WindowsRig, opened_store
 
 from samzapy import SystemStream
 from samzapy.operators.windows import (

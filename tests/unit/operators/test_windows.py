@@ -1,7 +1,7 @@
 """Windows by example: what closes when, what is late, and what a restart finds."""
 
 import pytest
-from windows_rig import LATE, WindowsRig, opened_store, ssp
+from rigs.windows_rig import LATE, WindowsRig, opened_store, ssp
 
 from samzapy import IncomingMessageEnvelope, SystemStream
 from samzapy.errors import StoreError

@@ -18,8 +18,7 @@ from samzapy.errors import (
     Unreachable,
 )
 from samzapy.runner.base import JobFailed
-from samzapy.runner.restarts import Restarts
-from samzapy.runner.spark.backoff import Backoff
+from samzapy.runner.restarts import Backoff, Restarts
 from samzapy.testing.clock import ManualClock
 
 UNREACHABLE = Unreachable("cannot reach b:9092 within 10 s")
@@ -146,3 +145,22 @@ def test_a_stop_reaches_the_container_that_runs_and_its_failure_is_raised():
     with pytest.raises(Unreachable):
         ladder.run()
     assert container.stopped
+
+
+def test_delays_double_up_to_the_longest():
+    backoff = Backoff(limit=8, first_s=1.0, longest_s=30.0)
+    assert [backoff.after(5.0) for _ in range(8)] == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
+
+
+def test_it_gives_up_after_the_limit():
+    backoff = Backoff(limit=2, first_s=1.0, longest_s=30.0)
+    assert [backoff.after(5.0) for _ in range(3)] == [1.0, 2.0, None]
+
+
+def test_no_resubmission_at_all_when_the_limit_is_zero():
+    assert Backoff(limit=0, first_s=1.0, longest_s=30.0).after(5.0) is None
+
+
+def test_a_run_that_was_sound_for_long_starts_the_delays_over():
+    backoff = Backoff(limit=2, first_s=1.0, longest_s=30.0)
+    assert [backoff.after(lasted) for lasted in (5.0, 5.0, 300.0, 299.0, 5.0)] == [1.0, 2.0, 1.0, 2.0, None]

@@ -8,8 +8,8 @@ from samzapy.config.loader import load_job
 from samzapy.coordinator.wire import Attempt, AttemptProcess, Place, read
 from samzapy.errors import RestoreError
 from samzapy.job.model import ContainerModel, TaskModel
-from samzapy.runner.spark.locality import Locality, from_json, to_json
-from samzapy.runner.spark.place import place_of, this_place
+from samzapy.runner.spark.locality import Locality, from_json, place_records, to_json
+from samzapy.runner.spark.process import place_of, this_place
 from samzapy.strict_json import encode
 
 
@@ -42,17 +42,17 @@ AFFINE = {"job.host-affinity.enabled": "true"}
 
 
 def test_a_later_run_knows_the_hosts_and_not_the_executors_which_have_other_numbers_by_then(config):
-    with Locality(config(**AFFINE)) as first:
+    with Locality(place_records(config(**AFFINE))) as first:
         assert first.of(container(0, 0, 1)) is None
         first.note(container(0, 0, 1), Place("a", "1"))
         assert first.of(container(0, 0, 1)) == Place("a", "1")
-    with Locality(config(**AFFINE)) as second:
+    with Locality(place_records(config(**AFFINE))) as second:
         assert second.of(container(0, 0, 1)) == Place("a")
         assert second.hosts() == {"a"}
 
 
 def test_a_container_of_tasks_from_several_hosts_goes_to_the_one_of_most_of_them(config):
-    with Locality(config(**AFFINE)) as locality:
+    with Locality(place_records(config(**AFFINE))) as locality:
         locality.note(container(0, 0), Place("a", "1"))
         locality.note(container(1, 1, 2), Place("b", "2"))
         assert locality.of(container(0, 0, 1, 2, 3)) == Place("b", "2")
@@ -60,17 +60,17 @@ def test_a_container_of_tasks_from_several_hosts_goes_to_the_one_of_most_of_them
 
 
 def test_without_host_affinity_nothing_is_kept_with_the_job(config):
-    with Locality(config()) as first:
+    with Locality(place_records(config())) as first:
         first.note(container(0, 0), Place("a", "1"))
         assert first.of(container(0, 0)) == Place("a", "1")
-    with Locality(config(**AFFINE)) as second:
+    with Locality(place_records(config(**AFFINE))) as second:
         assert second.of(container(0, 0)) is None
 
 
 def test_a_record_that_cannot_be_read_is_as_good_as_none(config, tmp_path):
     (tmp_path / "places-1").mkdir(exist_ok=True)
     (tmp_path / "places-1" / "samzapy-locality.json").write_text('{"format": 1, "tasks": [1]}')
-    with Locality(config(**AFFINE)) as locality:
+    with Locality(place_records(config(**AFFINE))) as locality:
         assert locality.of(container(0, 0)) is None
 
 

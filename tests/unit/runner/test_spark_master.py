@@ -1,7 +1,10 @@
+import socket
+
 import pytest
 
-from samzapy.errors import ConfigError
-from samzapy.runner.spark.master import Master
+from samzapy.config.loader import load_job
+from samzapy.errors import ConfigError, EnvironmentFailure
+from samzapy.runner.spark.master import Master, check_reach, coordinator_host
 
 
 @pytest.mark.parametrize(
@@ -46,3 +49,152 @@ def test_standbys_are_refused_where_there_is_only_one_executor():
     Master.parse("local[4,4]").check_standbys(0)
     Master.parse("local-cluster[2,1,1024]").check_standbys(1)
     Master.parse("spark://host:7077").check_standbys(1)
+
+
+JOB = {
+    "job.name": "counts",
+    "task.class": "some.module:Task",
+    "task.inputs": "memory.in",
+    "systems.memory.samza.factory": "memory",
+}
+
+
+@pytest.fixture
+def named(monkeypatch):
+    """Has this machine's name lead to an address, or nowhere."""
+
+    def name(address):
+        def resolve(_):
+            if address is None:
+                raise socket.gaierror(-2, "Name or service not known")
+            return address
+
+        monkeypatch.setattr(socket, "getfqdn", lambda: "box")
+        monkeypatch.setattr(socket, "gethostbyname", resolve)
+
+    return name
+
+
+def host(master, **keys):
+    given = {key.replace("_", "."): value for key, value in keys.items()}
+    return coordinator_host(load_job({**JOB, **given}, environ={}), Master.parse(master))
+
+
+def test_executors_on_this_machine_use_loopback():
+    assert host("local[2,4]") == host("local-cluster[2,1,1024]") == "127.0.0.1"
+
+
+def test_what_the_job_file_says_wins_and_then_the_host_of_sparks_driver(named):
+    named("10.0.0.7")
+    said = {"job_spark_conf_spark_driver_host": "10.0.0.8"}
+    assert host("spark://master:7077", **said, job_spark_coordinator_host="10.0.0.9") == "10.0.0.9"
+    assert host("spark://master:7077", **said) == "10.0.0.8"
+    assert host("spark://master:7077") == host("yarn") == "10.0.0.7"
+
+
+@pytest.mark.parametrize("address", ["127.0.1.1", None])
+@pytest.mark.parametrize(
+    "master",
+    [
+        "spark://127.0.0.1:7077",
+        "spark://127.0.0.1:7077,127.0.0.2:7077",
+        "k8s://https://127.0.0.1",
+        "k8s://127.0.0.1:6443",
+    ],
+)
+def test_a_machine_whose_name_says_nothing_is_found_on_its_way_to_the_master(named, address, master):
+    named(address)
+    assert host(master) == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    "master", ["yarn", "spark://255.255.255.255:7077", "spark://a..b:7077", "spark://127.0.0.1:99999"]
+)
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("127.0.1.1", "this machine's name box leads to 127.0.1.1, where executors cannot reach it"),
+        (None, "cannot resolve this machine's name box"),
+    ],
+)
+def test_without_any_way_to_tell_the_key_is_asked_for(named, master, address, told):
+    named(address)
+    with pytest.raises(EnvironmentFailure) as caught:
+        host(master)
+    assert str(caught.value) == f"{told}: set job.spark.coordinator.host"
+
+
+REMOTE = ["spark://host:7077", "yarn", "k8s://https://host:6443"]
+REACHED_JOB = {
+    "job.name": "counts",
+    "task.class": "some.module:Task",
+    "task.inputs": "kafka.in",
+    "systems.kafka.samza.factory": "kafka",
+    "systems.kafka.consumer.bootstrap.servers": "broker:9092",
+}
+STORE = {"stores.s.factory": "rocksdb", "stores.s.key.serde": "string", "stores.s.msg.serde": "json"}
+
+
+def told(master, **keys):
+    given = {key.replace("__", "-").replace("_", "."): value for key, value in keys.items()}
+    return check_reach(load_job({**REACHED_JOB, "job.spark.master": master, **given}, environ={}))
+
+
+@pytest.mark.parametrize("master", [*REMOTE, "local[2,4]", "local-cluster[2,1,1024]"])
+def test_what_is_on_the_network_is_reached_from_everywhere(master):
+    assert told(master) == ()
+    database = {"systems.shop.samza.factory": "database", "systems.shop.database.url": "postgresql+psycopg://host/shop"}
+    assert told(master, **database) == ()
+
+
+@pytest.mark.parametrize("master", REMOTE)
+@pytest.mark.parametrize(
+    ("keys", "where"),
+    [
+        ({"systems.x.samza.factory": "local", "systems.x.path": "/data/log.db"}, "the file /data/log.db"),
+        ({"systems.x.samza.factory": "memory"}, "the memory of one process"),
+        (
+            {"systems.x.samza.factory": "database", "systems.x.database.url": "sqlite:////data/shop.db"},
+            "a file of SQLite",
+        ),
+    ],
+)
+def test_a_system_on_this_machine_is_refused_for_executors_elsewhere(master, keys, where):
+    assert told("local-cluster[2,1,1024]", **keys) == ()
+    with pytest.raises(ConfigError) as caught:
+        told(master, **keys)
+    (problem,) = caught.value.problems
+    assert problem.key == "systems.x.samza.factory"
+    assert problem.message == f"its streams are in {where}, out of reach of the executors of {master}"
+
+
+def test_folders_that_every_executor_would_have_for_itself_are_refused_together():
+    keys = {
+        "task.checkpoint.factory": "file",
+        "task.checkpoint.path": "checkpoints",
+        "state.checkpoint.factory": "file",
+        "state.checkpoint.path": "states",
+        **STORE,
+        "stores.s.changelog": "kafka.s-log",
+        "stores.s.backup.path": "snapshots",
+    }
+    with pytest.raises(ConfigError) as caught:
+        told("spark://host:7077", **keys)
+    expected = ["task.checkpoint.path", "state.checkpoint.path", "stores.s.backup.path"]
+    assert [problem.key for problem in caught.value.problems] == expected
+    assert all(
+        problem.message.startswith("expected an absolute path that all hosts share")
+        for problem in caught.value.problems
+    )
+    shared = {key: f"/shared/{value}" if key.endswith(".path") else value for key, value in keys.items()}
+    assert told("spark://host:7077", **shared, **{"job.logged.store.base.dir": "/var/state"}) == ()
+    assert told("local[1,4]", **keys) == ()
+
+
+def test_state_in_a_relative_folder_is_warned_of_since_no_later_run_finds_it():
+    logged = {**STORE, "stores.s.changelog": "kafka.s-log"}
+    (warning,) = told("spark://host:7077", **logged)
+    assert warning.startswith("job.logged.store.base.dir: 'state' is relative, and the executors of spark://host:7077 ")
+    assert "LOGGED_STORE_BASE_DIR" in warning
+    assert told("spark://host:7077", **logged, **{"job.logged.store.base.dir": "/var/state"}) == ()
+    assert told("spark://host:7077", **STORE) == ()

@@ -11,7 +11,7 @@ from samzapy.coordinator.wire import AttemptProcess, JobSpec
 from samzapy.errors import EnvironmentFailure, JobTakenOver
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.runner.base import JobFailed, RunOptions
-from samzapy.runner.spark.backoff import Backoff
+from samzapy.runner.restarts import Backoff
 from samzapy.runner.spark.supervisor import Supervisor
 
 SSP = SystemStreamPartition("m", "in", 0)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samzapy.watermarks import Watermarks
+from samzapy.watermarks import IdleRule, Watermarks
 
 
 def test_the_clock_is_the_least_mark_once_every_source_has_one():
@@ -85,3 +85,26 @@ def test_how_far_the_clock_can_come_by_one_source_alone_is_the_least_mark_of_the
     assert clock.reach("c") == 30
     clock.set_aside("b")
     assert clock.reach("c") == float("inf")
+
+
+def test_a_source_is_idle_after_its_time_of_silence_until_it_brings_something():
+    rule = IdleRule(["a", "b"], 0.0, 5.0)
+    assert not rule.look(4.9)
+    rule.heard("a", 4.9)
+    assert rule.look(5.0)
+    assert (rule.idle, rule.all_silent_s(5.0)) == ({"b"}, pytest.approx(0.1))
+    assert not rule.look(6.0), "nothing new"
+    rule.heard("b", 6.0)
+    assert rule.idle == set()
+    assert rule.look(10.0)
+    assert rule.idle == {"a"}
+    rule.forget("a")
+    assert rule.look(11.0)
+    assert rule.idle == {"b"}
+
+
+@pytest.mark.parametrize("idle_s", [0.0, -1.0])
+def test_no_source_is_idle_without_an_idle_time(idle_s):
+    rule = IdleRule(["a"], 0.0, idle_s)
+    assert not rule.look(1e9)
+    assert rule.idle == set()

@@ -1,0 +1,259 @@
+"""The messages of an asynchronous task: those it has accepted, those in flight, and up to where everything is done."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from samzapy.api.collector import MessageCollector
+from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.task import AsyncStreamTask, CoroutineTask
+from samzapy.clock import Clock
+from samzapy.config.tasks.asynchronous import AsyncConfig
+from samzapy.config.tasks.error_policy import Stage
+from samzapy.container.asynchronous.event_loop import EventLoop
+from samzapy.container.asynchronous.message import MessageInFlight, Work, failure_in
+from samzapy.container.asynchronous.output_order import AsReady, InOffsetOrder, OutputOrder
+from samzapy.container.asynchronous.waiting import ContiguousPrefix, WaitingMessages
+from samzapy.container.errors.collectors import Mark, TolerantCollector
+from samzapy.container.errors.recovery import is_about_its_message
+from samzapy.container.errors.undecodable import Undecodable
+from samzapy.container.errors.undo_journal import UndoJournal
+from samzapy.container.outputs.output_ids import OutputIdCollector, OutputIds
+from samzapy.container.tasks.task_instance import TaskInstance
+from samzapy.errors import SerdeError, TaskFailed
+
+logger = logging.getLogger(__name__)
+
+#: A task whose messages end as they start gets its turn back to the run loop after so many of them.
+_MOST_STARTS = 100
+
+
+def _without_ids(envelope: IncomingMessageEnvelope) -> None:
+    """Outputs carry no ids."""
+
+
+class AsyncMessages:
+    """The messages of one asynchronous task: `accept` takes them, `start` begins with as many as may be in flight,
+    `check` raises what went wrong.
+
+    1. Everything happens on the run loop's thread; callbacks of other threads are handed over to it.
+    2. The task's `offsets` are the contiguous prefix of what is done, partition by partition. With ids outputs leave in
+       the order of it.
+    3. A message that failed has its outputs and its rows for sinks dropped. Its store changes are undone if no other
+       message was in flight with it (`task.max.concurrency=1`), and stay otherwise.
+    """
+
+    def __init__(
+        self,
+        task: TaskInstance,
+        collector: TolerantCollector,
+        journal: UndoJournal,
+        events: EventLoop,
+        config: AsyncConfig,
+        clock: Clock,
+        *,
+        ids: OutputIds | None = None,
+    ) -> None:
+        """`collector` is the task's, `journal` that of its stores. With `ids` outputs carry the id of their input."""
+        self.task = task
+        self._journal = journal
+        self._events = events
+        self._config = config
+        self._clock = clock
+        self._recovery = collector.recovery
+        self._collector: MessageCollector = collector
+        self._order: OutputOrder = AsReady()
+        self._begin_outputs: Callable[[IncomingMessageEnvelope], None] = _without_ids
+        if ids is not None:
+            self._collector = identifying = OutputIdCollector(collector, ids)
+            self._order = InOffsetOrder(collector)
+            self._begin_outputs = identifying.begin
+        self._prefixes: dict[SystemStreamPartition, ContiguousPrefix] = {}
+        self._in_flight: dict[int, MessageInFlight] = {}
+        self.waiting = WaitingMessages(key_order=config.key_order)
+        self._failure: BaseException | None = None
+        self._closed = False
+
+    @property
+    def in_flight(self) -> int:
+        """How many messages have started and not ended."""
+        return len(self._in_flight)
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether anything that was started, or overtaken by what was, is not done: a commit now would have a gap."""
+        return bool(self._in_flight) or self.waiting.overtaken
+
+    @property
+    def commits_in_flight(self) -> bool:
+        """Whether a commit need not wait until nothing is unsettled."""
+        return self._config.commit_in_flight
+
+    def accept(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
+        """Accept messages; they start when there is room."""
+        undecodable = envelopes if type(envelopes) is Undecodable else None
+        stage = Stage.DESERIALIZE if undecodable is not None else Stage.PROCESS
+        if ssp not in self._prefixes:  # not before `init`, which may set another starting offset
+            self._prefixes[ssp] = ContiguousPrefix(self.task.offsets[ssp])
+        policy, take, accept = self._recovery.policy(stage), self._prefixes[ssp].take, self.waiting.accept
+        for envelope in envelopes:
+            take(envelope.offset)
+            accept(Work(envelope, undecodable, pauses=policy.pauses_s()))
+
+    def skip(self, ssp: SystemStreamPartition, offset: int) -> None:
+        """Go past what is no message of the user's."""
+        self._prefixes.setdefault(ssp, ContiguousPrefix(self.task.offsets[ssp])).take(offset)
+        self._complete(ssp, offset, self._order.mark())
+        self.task.touched = True
+
+    def start(self, now: float, *, only_overtaken: bool = False) -> None:
+        """Begin with messages while there is room; with `only_overtaken`, just with those that a commit waits for."""
+        for _ in range(max(self._config.max_concurrency, _MOST_STARTS)):
+            if self._failure is not None or (self.task.requests.pending and not only_overtaken):
+                return
+            work = self.waiting.due(now) or self._next(only_overtaken)
+            if work is None:
+                return
+            self.task.touched = True
+            if work.undecodable is not None:
+                self._decode_again(work, work.undecodable)
+            else:
+                self._begin(work, now)
+
+    def _next(self, only_overtaken: bool) -> Work | None:
+        """The message to begin with, None if there is no room: one that waits to be tried again holds its place."""
+        if len(self._in_flight) + self.waiting.repeating >= self._config.max_concurrency:
+            return None
+        return self.waiting.released() if only_overtaken or self._order.full else self.waiting.next()
+
+    def check(self, now: float) -> None:
+        """Raise what has ended the attempt: a failure, or a message that takes longer than it may."""
+        if self._failure is not None:
+            raise self._failure
+        timeout_ms = self._config.callback_timeout_ms
+        if timeout_ms > 0 and self._in_flight:
+            oldest = next(iter(self._in_flight.values()))
+            if now - oldest.started_at > timeout_ms / 1000.0:
+                raise TaskFailed(
+                    f"{self.task.name}: process of {oldest.work.envelope.position} was not completed within {timeout_ms} ms "
+                    "(task.callback.timeout.ms)"
+                )
+
+    def close(self) -> None:
+        """Cancel what is in flight; callbacks that come later are ignored."""
+        self._closed = True
+        self._events.cancel([each.coroutine for each in self._in_flight.values() if each.coroutine is not None])
+        self._in_flight.clear()
+
+    def _begin(self, work: Work, now: float) -> None:
+        message = MessageInFlight(work, now, self._end)
+        self._in_flight[id(message)] = message
+        self._journal.begin()
+        task = self.task.task
+        if isinstance(task, CoroutineTask):
+            message.coroutine = self._events.spawn(self._run(task, message))
+            return
+        assert isinstance(task, AsyncStreamTask)
+        try:
+            task.process_async(work.envelope, message.outputs, self.task.requests, message)
+        except BaseException as failure:  # noqa: BLE001  # sorted out by kind
+            if message.ended:
+                self._failure = self.task.failure_of(work.envelope, failure)
+            else:
+                self._settle(message, failure, None)
+
+    async def _run(self, task: CoroutineTask, message: MessageInFlight) -> None:
+        try:
+            await task.process(message.work.envelope, message.outputs, self.task.requests)
+        except BaseException as failure:  # noqa: BLE001  # sorted out by kind
+            self._settle(message, failure, None)
+        else:
+            self._settle(message, None, None)
+
+    def _end(self, message: MessageInFlight, failure: BaseException | None, then: Callable[[], object] | None) -> None:
+        self._events.hand_over(self._settle, message, failure, then)
+
+    def _settle(
+        self, message: MessageInFlight, failure: BaseException | None, then: Callable[[], object] | None
+    ) -> None:
+        if self._closed:
+            return
+        if message.ended:
+            logger.warning(
+                "%s: %s has ended already; a further callback is ignored",
+                self.task.name,
+                message.work.envelope.position,
+            )
+            return
+        message.ended = True
+        del self._in_flight[id(message)]
+        self._events.news()
+        try:
+            if failure is None and then is not None:
+                failure = failure_in(then)
+            message.outputs.closed = True
+            if failure is None:
+                self._finish(message)
+            else:
+                self._recover(message.work, failure)
+        except BaseException as fatal:  # noqa: BLE001  # raised by `check`: this may be asyncio's stack
+            self._failure = self.task.failure_of(message.work.envelope, fatal)
+
+    def _finish(self, message: MessageInFlight) -> None:
+        self._recovery.input = message.work.envelope
+        self._begin_outputs(message.work.envelope)
+        mark = self._order.mark()
+        message.outputs.send_to(self._collector)
+        self._recovery.input = None
+        self._done(message.work, mark)
+
+    def _recover(self, work: Work, failure: BaseException) -> None:
+        if not is_about_its_message(failure):
+            self.task.raise_failure(work.envelope, failure)
+        self._journal.undo()
+        self.task.sinks.forget(work.envelope)
+        if not self._dealt_with(Stage.PROCESS, work, failure):
+            self.task.raise_failure(work.envelope, failure)
+
+    def _decode_again(self, work: Work, undecodable: Undecodable) -> None:
+        """The turn of a message that did not decode: a first time it is known to fail, later it is tried."""
+        failure = undecodable.failure
+        try:
+            if work.tried:
+                work.envelope, work.undecodable = undecodable.decode(), None
+                work.pauses = self._recovery.policy(Stage.PROCESS).pauses_s()
+                self._begin(work, self._clock.monotonic())
+                return
+        except SerdeError as again:
+            failure = again
+        work.tried = True
+        if not self._dealt_with(Stage.DESERIALIZE, work, failure):
+            self._failure = failure
+
+    def _dealt_with(self, stage: Stage, work: Work, failure: Exception) -> bool:
+        """Have the message tried again, skip it, or write its dead letter; False if the attempt is to end."""
+        recovery, mark = self._recovery, self._order.mark()
+        recovery.input = work.envelope
+        pause_s = None if recovery.policy(stage).ignores(failure) else next(work.pauses, None)
+        if pause_s is not None:
+            recovery.retrying(stage, failure, pause_s)
+            self.waiting.repeat(work, self._clock.monotonic() + pause_s)
+        elif recovery.give_up(stage, failure):
+            self._done(work, mark)
+        else:
+            return False
+        recovery.input = None
+        return True
+
+    def _done(self, work: Work, mark: Mark) -> None:  # what it sent, a letter included, was gathered since `mark`
+        self._complete(work.envelope.ssp, work.envelope.offset, mark)
+        task = self.task
+        task.touched = True
+        task.processed += work.undecodable is None
+        self.waiting.done(work)
+
+    def _complete(self, ssp: SystemStreamPartition, offset: int, mark: Mark) -> None:
+        position = self.task.offsets[ssp] = self._prefixes[ssp].complete(offset)
+        self._order.done(ssp, offset, position, mark)

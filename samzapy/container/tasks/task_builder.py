@@ -1,0 +1,271 @@
+"""Makes the tasks of a container: the user's object, its collector and stores, and what processes its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from samzapy.api.checkpoint import Checkpoint
+from samzapy.api.context import ContainerContext, Context, JobContext
+from samzapy.api.engine import StorageEngineFactory
+from samzapy.api.event_time import ClockListenerTask, StateCheckpointTask
+from samzapy.api.kv import KeyValueStore
+from samzapy.api.lease import ContainerLease
+from samzapy.api.metrics import MetricsRegistry
+from samzapy.api.serde import Serde
+from samzapy.api.sink import TaskAttempt
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.task import AnyTask, StreamTask
+from samzapy.checkpoint.states import store_factory
+from samzapy.clock import Clock
+from samzapy.config.guarantee import Guarantee
+from samzapy.config.guarantee_warnings import GUARANTEE
+from samzapy.config.job import JobConfig
+from samzapy.config.own_streams import own_streams
+from samzapy.config.tasks.error_policy import Action, Stage
+from samzapy.container.asynchronous.async_messages import AsyncMessages
+from samzapy.container.asynchronous.event_loop import EventLoop
+from samzapy.container.asynchronous.executor import AsynchronousExecutor
+from samzapy.container.asynchronous.loop_thread_store import LoopThreadStore
+from samzapy.container.errors.collectors import SizingCollector, TolerantCollector
+from samzapy.container.errors.dead_letters import DeadLetters, NoDeadLetters, NoRawRecords, RawRecords
+from samzapy.container.errors.processing import TolerantProcessing
+from samzapy.container.errors.recovery import InterruptiblePause, PolicyLog, Recovery
+from samzapy.container.errors.undo_journal import UndoJournal
+from samzapy.container.event_time.clock import EventClock
+from samzapy.container.event_time.control_messages import ControlSender
+from samzapy.container.event_time.timers import NO_TIMERS, NoTimers, TaskTimers
+from samzapy.container.inputs.starting_offsets import Offsets, count_moves
+from samzapy.container.outputs.collector import BufferingCollector, Outbox, SerdesOf, serdes_of_outputs
+from samzapy.container.outputs.output_ids import IdentifiedProcess, OutputIds
+from samzapy.container.outputs.producers import RecordLimits, TaskProducers
+from samzapy.container.run_loop import TaskExecutor
+from samzapy.container.tasks.context import ContainerTaskContext
+from samzapy.container.tasks.state_checkpoints import NO_STATE_CHECKPOINTS, KeptStateCheckpoints, NoStateCheckpoints
+from samzapy.container.tasks.synchronous import Process, Processing, StrictProcessing, SynchronousExecutor
+from samzapy.container.tasks.task_instance import TaskInstance, UserSide
+from samzapy.job.model import ContainerModel
+from samzapy.storage.task_stores import TaskStores
+from samzapy.system.clients import SystemClients
+
+
+@dataclass(frozen=True)
+class Plugins:
+    """The classes and objects that the job file names: the engine of each store, the serdes by name, and the task.
+    `events` makes what asynchronous tasks wait in; a test gives its own."""
+
+    engines: Mapping[str, StorageEngineFactory]
+    serdes: Mapping[str, Serde]
+    task_class: type[AnyTask]
+    events: Callable[[], EventLoop] = EventLoop
+
+
+@dataclass(frozen=True)
+class TaskStart:
+    """Where a task starts: its `offsets`, which become its own map, its last checkpoint, and by partition the startpoints
+    that it follows now."""
+
+    offsets: Offsets
+    checkpoint: Checkpoint | None
+    startpoints: Mapping[SystemStreamPartition, str]
+
+
+class TaskBuilder:
+    """Makes every task of one container, then the executor that runs them."""
+
+    def __init__(
+        self,
+        config: JobConfig,
+        model: ContainerModel,
+        plugins: Plugins,
+        clients: SystemClients,
+        producers: TaskProducers,
+        metrics: MetricsRegistry,
+        serdes_of: SerdesOf,
+        clock: Clock,
+    ) -> None:
+        """`serdes_of` gives a stream's key and message serde."""
+        self._config = config
+        self._container_id = model.id
+        self._task_class = plugins.task_class
+        self._new_events = plugins.events
+        self._clients = clients
+        self._producers = producers
+        self._metrics = metrics
+        self._clock = clock
+        self._control = ControlSender(config, clients, model.tasks_of_job or len(model.tasks))
+        self._output_serdes = serdes_of_outputs(config.systems, own_streams(config), serdes_of)
+        #: Keeps the polled batches for dead letters.
+        self.raw = RawRecords() if config.task.errors.writes_letters else NoRawRecords()
+        self._processing: dict[str, Processing] = {}
+        self._messages: list[AsyncMessages] = []
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether the tasks may have several messages in flight."""
+        return not issubclass(self._task_class, StreamTask)
+
+    @cached_property
+    def _events(self) -> EventLoop:
+        # Made by the thread that runs the tasks.
+        return self._new_events()
+
+    def task(
+        self, name: str, stores: TaskStores, start: TaskStart, lease: ContainerLease, should_stop: Callable[[], bool]
+    ) -> TaskInstance:
+        """A new instance of the user's class with everything around it. `lease` knows the job's checkpoint clock.
+
+        Raises ConfigError, UnknownStream.
+        """
+        task, ids, errors = self._task_class(), self._output_ids(name), self._config.task.errors
+        if errors.only_fails and isinstance(task, StreamTask):
+            control = self._control.of_task(name)
+            collector = BufferingCollector(self._output_serdes, self._producers.outputs, control, Outbox())
+            made = self._instance(name, UserSide(task, collector, stores.stores), stores, start, lease)
+            self._processing[name] = StrictProcessing(made, _process_of(task, collector, ids))
+            return made
+        journal = UndoJournal()
+        tolerant = self._tolerant_collector(name, start.offsets, should_stop)
+        if isinstance(task, StreamTask):
+            visible = stores.stores if errors.policies[Stage.PROCESS].only_fails else journal.watching(stores.stores)
+            made = self._instance(name, UserSide(task, tolerant, visible), stores, start, lease)
+            process = _process_of(task, tolerant, ids)
+            self._processing[name] = TolerantProcessing(made, process, tolerant, journal)
+            return made
+        user = UserSide(
+            task, tolerant, self._of_loop_thread(stores, journal), finish=self._events.finish, in_order=False
+        )
+        made = self._instance(name, user, stores, start, lease)
+        config = self._config.task.asynchronous
+        self._messages.append(AsyncMessages(made, tolerant, journal, self._events, config, self._clock, ids=ids))
+        return made
+
+    def init(self, task: TaskInstance, start: TaskStart, epoch: int) -> None:
+        """Call the task's `init` with its context, and take over the sinks that it registers there."""
+        config, checkpoint, offsets = self._config, start.checkpoint, task.offsets
+        reset = {ssp for ssp in offsets if config.stream(ssp.system_stream).reset_offset}
+        context = ContainerTaskContext(
+            task.name,
+            task.seen_stores,
+            offsets,
+            self._metrics,
+            epoch,
+            task.checkpoints.given,
+            reset | start.startpoints.keys(),
+            task.seen_stores[config.timers_store] if config.timers_store else None,
+        )
+        job = JobContext(config.name, config.id, config.resolved)
+        before = dict(offsets)
+        task.init(Context(job, ContainerContext(self._container_id, self._metrics), context))
+        context.seal()
+        task.started(context.replayed, context.sinks)
+        if checkpoint is not None:
+            count_moves(before, task.committable(), self._metrics)
+        task.event_clock.resume(checkpoint)
+        if task.sinks.registered:
+            lacking = task.sinks.open(
+                TaskAttempt(config.job_name, task.name, epoch, context.ssps),
+                offsets,
+                {} if checkpoint is None else checkpoint.input_offsets,
+                free=reset | context.moved,
+                may_be_behind=config.task.guarantee is Guarantee.AT_MOST_ONCE,
+            )
+            self._metrics.counter(GUARANTEE, "sink-offsets-missing").inc(lacking)
+
+    def executor(self) -> TaskExecutor:
+        """Runs the tasks that were made."""
+        if not self._messages:
+            return SynchronousExecutor(self._processing)
+        task = self._config.task
+        return AsynchronousExecutor(
+            self._messages,
+            self._events,
+            shutdown_ms=task.shutdown_ms,
+            commit_max_delay_ms=task.asynchronous.commit_max_delay_ms,
+        )
+
+    def close(self) -> None:
+        """Close what asynchronous tasks wait in."""
+        if "_events" in vars(self):
+            self._events.close()
+
+    def _instance(
+        self, name: str, user: UserSide, stores: TaskStores, start: TaskStart, lease: ContainerLease
+    ) -> TaskInstance:
+        user = replace(user, seen=stores.as_seen(user.stores))
+        timers_store, checkpoint = self._config.timers_store, start.checkpoint
+        event_clock = self._event_clock(user.task, start.offsets)
+        timers: NoTimers = NO_TIMERS
+        if timers_store is not None:
+            timers = TaskTimers(user.seen[timers_store], event_clock, self._clock, user.requests.interrupt)
+        return TaskInstance(
+            name,
+            user,
+            stores,
+            start.offsets,
+            event_clock,
+            startpoints={**(checkpoint.startpoints if checkpoint else {}), **start.startpoints},
+            timers=timers,
+            checkpoints=self._state_checkpoints(name, user.task, start, lease),
+        )
+
+    def _event_clock(self, task: AnyTask, offsets: Offsets) -> EventClock:
+        intermediate = {ssp for ssp in offsets if self._config.stream(ssp.system_stream).intermediate}
+        exact = self._config.timers_store is not None or isinstance(task, ClockListenerTask)
+        idle_ms = self._config.clock.idle_ms
+        return EventClock(offsets, self._clock, idle_ms, intermediate=intermediate, exact=exact)
+
+    def _state_checkpoints(
+        self, name: str, task: AnyTask, start: TaskStart, lease: ContainerLease
+    ) -> NoStateCheckpoints:
+        config = self._config
+        if not isinstance(task, StateCheckpointTask):
+            return NO_STATE_CHECKPOINTS
+        return KeptStateCheckpoints(
+            name,
+            store_factory(config).store(config, name, self._clients),
+            config.state_checkpoint.interval_ms,
+            lambda: lease.checkpoint_clock,
+            start.offsets,
+            self._clock,
+            committed=start.checkpoint is not None,
+            reset=all(config.stream(ssp.system_stream).reset_offset for ssp in start.offsets),
+        )
+
+    def _of_loop_thread(self, stores: TaskStores, journal: UndoJournal) -> dict[str, KeyValueStore[Any, Any]]:
+        """The stores for a task that may use them on its thread alone. What a failed message has changed can be undone if
+        no other one was in flight with it."""
+        errors, config = self._config.task.errors, self._config.task.asynchronous
+        alone = config.max_concurrency == 1 and not errors.policies[Stage.PROCESS].only_fails
+        held = journal.watching(stores.stores) if alone else stores.stores
+        return {store: LoopThreadStore(store, each, self._events.is_here) for store, each in held.items()}
+
+    def _output_ids(self, task_name: str) -> OutputIds | None:
+        if not self._config.task.guarantee.outputs_have_ids:
+            return None
+        job = self._config.name, self._config.id
+        return OutputIds(job, task_name, self._config.task.broadcast_inputs, self._clients.stream_id)
+
+    def _tolerant_collector(self, name: str, offsets: Offsets, should_stop: Callable[[], bool]) -> TolerantCollector:
+        outbox, outputs, control = Outbox(), self._producers.outputs, self._control.of_task(name)
+        errors = self._config.task.errors
+        letters = self._dead_letters(name, offsets, outbox)
+        pause, log = InterruptiblePause(should_stop), PolicyLog(self._clock)
+        recovery = Recovery(name, errors, self._metrics, pause, log, letters)
+        if errors.policies[Stage.PRODUCE].then is Action.FAIL:
+            return TolerantCollector(self._output_serdes, outputs, control, outbox, recovery)
+        limit_of = RecordLimits(self._clients).of
+        return SizingCollector(self._output_serdes, outputs, control, outbox, recovery, limit_of)
+
+    def _dead_letters(self, name: str, offsets: Offsets, outbox: Outbox) -> NoDeadLetters:
+        stream = self._config.task.errors.dead_letters
+        if not isinstance(self.raw, RawRecords) or stream is None:
+            return NoDeadLetters()
+        self.raw.follow(offsets)
+        return DeadLetters(stream, name, self.raw, self._clock, outbox.add, ids=self._output_ids(name))
+
+
+def _process_of(task: StreamTask, collector: BufferingCollector, ids: OutputIds | None) -> Process:
+    return task.process if ids is None else IdentifiedProcess(task, collector, ids).process

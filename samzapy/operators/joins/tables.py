@@ -1,0 +1,97 @@
+"""Joins with a table: a stream with the current row of its key, and tables with one another.
+
+The table-table join follows Samza's documentation (state management): one store, keyed like all inputs, holds the joined
+rows, a change of an input writes its part of the row, and "the changelog of the store doubles as the output stream".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from samzapy.api.context import Context
+from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.kv import KeyValueStore
+from samzapy.api.stream import SystemStream
+from samzapy.operators.joins.sides import Joined, Side, key_of, sides
+
+Row = dict[str, Any]
+
+
+class StreamTableJoin:
+    """Keeps the newest row of each key of a table, and looks it up for each message of a stream.
+
+    The order of processing decides which row a message finds, as in Samza. With `streams.TABLE.samza.bootstrap=true` a start
+    reads the table to its end before the first message of the stream; from then on rows and messages are read side by side.
+    Use `AsOfJoin` where a message has to meet the row of its own time.
+
+    Metrics: `join.unmatched`, messages that found no row.
+    """
+
+    def __init__(self, context: Context, store: str, stream: SystemStream, table: SystemStream) -> None:
+        """`store` has string keys and holds the table's messages by key. Raises EnvironmentFailure for inputs that do not
+        meet."""
+        self._of_table = {ssp: bool(place) for ssp, place in sides(context, (stream, table)).items()}
+        self._rows: KeyValueStore[str, Any] = context.get_store(store)
+        self._unmatched = context.task.metrics.counter("join", "unmatched")
+
+    def add(self, envelope: IncomingMessageEnvelope) -> Joined | None:
+        """Take one message. For a message of the table, where a tombstone is a deletion, returns None. A message of the
+        stream comes back as `left` with its row as `right`; the row has the time of the message, as the table's times are
+        not kept."""
+        if self._of_table[envelope.ssp]:
+            self._keep(envelope)
+            return None
+        # A message without a key has no row; the store would refuse to look for it.
+        row = None if envelope.key is None else self._rows.get(key_of(envelope.key))
+        left = Side(envelope.event_time, envelope.message)
+        if row is None:
+            self._unmatched.count += 1
+            return Joined(envelope.key, left, None)
+        return Joined(envelope.key, left, Side(envelope.event_time, row))
+
+    def _keep(self, envelope: IncomingMessageEnvelope) -> None:
+        key = key_of(envelope.key)
+        if envelope.message is None:
+            self._rows.delete(key)
+        else:
+            self._rows.put(key, envelope.message)
+
+
+class TableTableJoin:
+    """Keeps rows by key; each of the joined tables has a part of the row under its name, if it has that key.
+
+    1. A row lives as long as one of its parts, so an inner join is the rows that have all parts.
+    2. A commit sends each changed row once, however often it changed. A deleted row is a tombstone.
+    3. Rows are made of the newest messages alone, so a repetition changes nothing and `at-least-once` is enough.
+    4. The record of a row is in the task's partition of the changelog. That is the partition of the key for up to ten
+       tasks. With more tasks, changelog partitions follow the order of the tasks' names as text (Samza's rule: `Partition
+       10` comes before `Partition 2`), so to join the rows by key once more, write them to a stream of their own.
+    """
+
+    def __init__(self, context: Context, store: str, parts: Mapping[SystemStream, str]) -> None:
+        """`parts`: the tables, and the name of each in a row. `store` has string keys and json (or msgpack)
+        values, and holds the rows and nothing else. Raises EnvironmentFailure for inputs that do not meet."""
+        streams = list(parts)
+        names = [parts[stream] for stream in streams]
+        if len(set(names)) < len(names) or len(names) < 2:
+            raise ValueError(f"a join needs two tables or more, each with a name of its own, got {names}")
+        self._part = {ssp: names[place] for ssp, place in sides(context, streams).items()}
+        self._rows: KeyValueStore[str, Row] = context.get_store(store)
+
+    def update(self, envelope: IncomingMessageEnvelope) -> Row | None:
+        """Take one change of one table, where a tombstone is a deletion; returns the row as it is now, None for none."""
+        key = key_of(envelope.key)
+        part, value = self._part[envelope.ssp], envelope.message
+        row = self._rows.get(key) or {}
+        if row.get(part) == value:
+            return row or None
+        # A new dict: the old one is what a failed message goes back to.
+        changed = {name: kept for name, kept in row.items() if name != part}
+        if value is not None:
+            changed[part] = value
+        if changed:
+            self._rows.put(key, changed)
+            return changed
+        self._rows.delete(key)
+        return None

@@ -1,0 +1,293 @@
+"""The states of a PersistentTask: a fold of its messages, in two parts around the last checkpoint time.
+
+    left     the total of the messages of an event time before the cut
+    right    those of the cut and after, a total for each interval: {1_700_000_020_000: ...} has the messages of
+             1_700_000_010_000 <= time < 1_700_000_020_000, with an interval of ten seconds
+
+Gearpump keeps one `right`, so its next cut has to be past every message it has seen. With the intervals apart any
+multiple of the interval may be the next cut, and a message with a clock that is wrong by a year holds back only itself.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from math import gcd
+from typing import Any, Generic, TypeVar
+
+from samzapy.operators.persistent.monoids import Group, Keyed, Monoid
+
+T = TypeVar("T")
+P = TypeVar("P")
+
+
+class Sides(Generic[P]):
+    """Both parts. A message is on the left if its time is before `cut`. That never changes: a late message, which comes
+    after the cut was taken, belongs to the next cut."""
+
+    __slots__ = ("_add", "_interval", "_monoid", "cut", "left", "right")
+
+    def __init__(self, monoid: Monoid[P], interval_ms: int) -> None:
+        self._monoid = monoid
+        self._add = monoid.add
+        self._interval = interval_ms
+        self.cut = 0
+        self.left: P = monoid.zero()
+        self.right: dict[int, P] = {}
+
+    def add(self, event_time: int, item: Any) -> None:
+        """One more item, of a message of `event_time` (milliseconds; -1, for none, is before every cut)."""
+        if event_time < self.cut:
+            self.left = self._add(self.left, item)
+            return
+        end = event_time - event_time % self._interval + self._interval
+        right = self.right
+        right[end] = self._add(right[end] if end in right else self._monoid.zero(), item)
+
+    @property
+    def total(self) -> P:
+        """Everything; not to be changed."""
+        if not self.right:
+            return self.left
+        total = self._monoid.plus(self._monoid.zero(), self.left)
+        for end in sorted(self.right):
+            total = self._monoid.plus(total, self.right[end])
+        return total
+
+    def cut_at(self, time_ms: int) -> None:
+        """Move everything before `time_ms` to the left. It is a multiple of the interval, and not before the last cut."""
+        for end in sorted(end for end in self.right if end <= time_ms):
+            self.left = self._monoid.plus(self.left, self.right.pop(end))
+        self.cut = time_ms
+
+    def to_plain(self) -> dict[str, Any]:
+        """Both parts, as a checkpoint keeps them."""
+        plain = self._monoid.to_plain
+        right = [(end, plain(total)) for end, total in sorted(self.right.items())]
+        return {"cut": self.cut, "left": plain(self.left), "right": right}
+
+    def restore(self, plain: Any) -> None:
+        """The inverse of `to_plain`. Raises KeyError, TypeError or ValueError for any other value."""
+        found = self._monoid.from_plain
+        self.cut = int(plain["cut"])
+        self.left = found(plain["left"])
+        self.right = {int(end): found(total) for end, total in plain["right"]}
+
+
+class PersistentState(ABC, Generic[T]):
+    """A total that is folded from messages, and that keeps the part before a checkpoint time apart.
+
+    The user calls `update` and `value`; the task calls the rest. The time of the *message* decides on which side of a cut an
+    update is, whatever `timestamp` it is given. So the side is the same when the message is read again.
+    """
+
+    @abstractmethod
+    def update(self, timestamp: int, item: Any) -> None:
+        """Add an item with the time `timestamp`, in milliseconds since 1970 (of use to windows). Only in
+        `process_message`: an update outside of a message could not be replayed, and raises RuntimeError."""
+
+    @property
+    @abstractmethod
+    def value(self) -> T:
+        """The total of everything so far, updates of the current message included. Do not change it."""
+
+    @property
+    @abstractmethod
+    def cut(self) -> Any:
+        """The part before the last checkpoint time. Neither change nor keep it."""
+
+    @abstractmethod
+    def open(self, interval_ms: int) -> None:
+        """Start empty; checkpoint times will be multiples of `interval_ms`."""
+
+    @abstractmethod
+    def begin(self, event_time: int) -> None:
+        """A message of this time begins, -1 for none: the updates that follow are its own."""
+
+    @abstractmethod
+    def settle(self) -> None:
+        """The message is processed: its updates count."""
+
+    @abstractmethod
+    def roll_back(self) -> None:
+        """The message has failed: its updates are forgotten."""
+
+    @abstractmethod
+    def advance(self, clock_ms: int) -> None:
+        """The task's clock has come to `clock_ms`."""
+
+    @abstractmethod
+    def checkpoint(self, time_ms: int) -> Any:
+        """Make `time_ms`, which is not before the last cut, the cut; returns the state of this moment, both sides of the
+        cut, in plain values."""
+
+    @abstractmethod
+    def recover(self, plain: Any) -> None:
+        """Take over a state that `checkpoint` has returned. Raises KeyError, TypeError or ValueError for any other value."""
+
+
+class MonoidState(PersistentState[T], Generic[T, P]):
+    """A state over a monoid: updates wait until their message is done, then go to its side of the cut."""
+
+    def __init__(self, monoid: Monoid[P]) -> None:
+        self._monoid = monoid
+        self._sides = Sides(monoid, 1)
+        self._time: int | None = None
+        self._waiting: list[Any] = []
+
+    def open(self, interval_ms: int) -> None:
+        self._sides = Sides(self._monoid, interval_ms)
+
+    def begin(self, event_time: int) -> None:
+        self._time = event_time
+
+    def settle(self) -> None:
+        time = self._time
+        assert time is not None
+        add = self._sides.add
+        for item in self._waiting:
+            add(time, item)
+        self._waiting.clear()
+        self._time = None
+
+    def roll_back(self) -> None:
+        self._waiting.clear()
+        self._time = None
+
+    def advance(self, clock_ms: int) -> None:
+        """Time alone changes nothing here."""
+
+    def checkpoint(self, time_ms: int) -> Any:
+        self._sides.cut_at(time_ms)
+        return self._sides.to_plain()
+
+    def recover(self, plain: Any) -> None:
+        self._sides.restore(plain)
+
+    def _wait(self, item: Any) -> None:
+        if self._time is None:
+            raise RuntimeError("a persistent state is updated in process_message only: nothing else can be replayed")
+        self._waiting.append(item)
+
+    def _total(self) -> P:
+        """Everything, the waiting updates included."""
+        if not self._waiting:
+            return self._sides.total
+        total = self._monoid.plus(self._monoid.zero(), self._sides.total)
+        for item in self._waiting:
+            total = self._monoid.add(total, item)
+        return total
+
+
+class NonWindowState(MonoidState[T, T]):
+    """A state with no time or other boundary."""
+
+    def update(self, timestamp: int, item: Any) -> None:
+        self._wait(item)
+
+    @property
+    def value(self) -> T:
+        return self._total()
+
+    @property
+    def cut(self) -> T:
+        """The total before the last checkpoint time."""
+        return self._sides.left
+
+
+class WindowState(MonoidState[T, dict[int, T]]):
+    """The total of the messages in the open time window, which slides with the task's clock: [start, start + size), where
+    start is the first multiple of `step_ms` for which the end is past the clock.
+
+    1. Messages past its end wait for their windows. Those before its start are late, and counted in `late`.
+    2. The window only goes forward, so a message in the open window was never late. The value is the total of *every*
+       message with a `timestamp` in the window, in whatever order they came, and however often the task was restarted.
+    3. With a Group a slide costs as much as leaves the window, with another monoid as much as stays in it.
+    4. Totals are kept by interval of gcd(size, step), on either side of a checkpoint time.
+    """
+
+    def __init__(self, monoid: Monoid[T], size_ms: int, step_ms: int | None = None) -> None:
+        """`step_ms`: how far the window moves at a time; its size (tumbling) if not given. Raises ValueError."""
+        step = size_ms if step_ms is None else step_ms
+        if not 0 < step <= size_ms:
+            raise ValueError(f"a window needs 0 < step <= size, got size {size_ms} ms and step {step} ms")
+        super().__init__(Keyed(monoid))
+        self._each = monoid
+        self._size, self._step, self._grain = size_ms, step, gcd(size_ms, step)
+        self._start: int | None = None
+        self._current: T = monoid.zero()
+        self.late = 0
+
+    @property
+    def window(self) -> tuple[int, int] | None:
+        """(start, end) of the open window in milliseconds, the end not in it; None before the clock has a time."""
+        return None if self._start is None else (self._start, self._start + self._size)
+
+    def update(self, timestamp: int, item: Any) -> None:
+        self._wait((timestamp - timestamp % self._grain, item))
+
+    def settle(self) -> None:
+        if self._start is not None:
+            within = range(self._start, self._start + self._size)
+            for start, item in self._waiting:
+                if start in within:
+                    self._current = self._each.add(self._current, item)
+            before = len(self._waiting)
+            self._waiting = [each for each in self._waiting if each[0] >= self._start]
+            self.late += before - len(self._waiting)
+        super().settle()
+
+    @property
+    def value(self) -> T:
+        """The total of the open window; `zero` before the clock has a time."""
+        if not self._waiting or self._start is None:
+            return self._current
+        return self._fold(self._total(), range(self._start, self._start + self._size))
+
+    @property
+    def cut(self) -> dict[int, T]:
+        """The totals before the last checkpoint time, by start of their interval, from the open window on."""
+        return self._sides.left
+
+    def advance(self, clock_ms: int) -> None:
+        start = ((clock_ms - self._size) // self._step + 1) * self._step
+        if self._start is not None and start <= self._start:
+            return
+        before, self._start = self._start, start
+        gone = self._expire(start)
+        within = range(start, start + self._size)
+        if before is None or start >= before + self._size or not isinstance(self._each, Group):
+            self._current = self._fold(self._sides.total, within)
+            return
+        total = self._sides.total
+        for leaving in gone:
+            if leaving[0] >= before:
+                self._current = self._each.minus(self._current, leaving[1])
+        self._current = self._plus_all(self._current, total, range(before + self._size, within.stop))
+
+    def checkpoint(self, time_ms: int) -> Any:
+        return {"sides": super().checkpoint(time_ms), "start": self._start, "late": self.late}
+
+    def recover(self, plain: Any) -> None:
+        super().recover(plain["sides"])
+        self._start, self.late = plain["start"], int(plain["late"])
+        if self._start is not None:
+            self._current = self._fold(self._sides.total, range(self._start, self._start + self._size))
+
+    def _expire(self, start: int) -> list[tuple[int, T]]:
+        """Drop the intervals before `start`, and return them."""
+        gone: list[tuple[int, T]] = []
+        right = self._sides.right
+        for totals in (self._sides.left, *right.values()):
+            gone += [(old, totals.pop(old)) for old in [interval for interval in totals if interval < start]]
+        for end in [end for end, totals in right.items() if not totals]:
+            del right[end]
+        return gone
+
+    def _fold(self, totals: dict[int, T], within: range) -> T:
+        return self._plus_all(self._each.zero(), totals, within)
+
+    def _plus_all(self, total: T, totals: dict[int, T], within: range) -> T:
+        for start, each in totals.items():
+            if start in within:
+                total = self._each.plus(total, each)
+        return total

@@ -1,0 +1,361 @@
+"""Where containers and standbys are submitted, with a Spark that is played by the test."""
+
+import threading
+
+import pytest
+
+from samzapy.api.lease import ContainerReport, Directive
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.clock import SYSTEM_CLOCK
+from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.wire import AttemptProcess, JobSpec, Place
+from samzapy.errors import EnvironmentFailure
+from samzapy.job.model import ContainerModel, JobModel, TaskModel
+from samzapy.runner.spark.locality import Locality
+from samzapy.runner.spark.placement import ROOM_S, SILENT_S, ContainerSlot, SparkPlaces, StatePlaces
+from samzapy.runner.spark.slots import SlotRun
+from samzapy.testing import ManualClock
+
+TASK = TaskModel("Partition 0", frozenset({SystemStreamPartition("m", "in", 0)}), 0)
+A, B, C = Place("a", "1"), Place("b", "2"), Place("b", "3")
+DEADLINE_S, LEASE_S = 60.0, 3_600.0
+
+
+class Try:
+    """One submission: runs until the test ends it."""
+
+    def __init__(self, spark, container, locations, ended):
+        self.container, self.locations = container, list(locations)
+        self.running, self.cancelled = True, False
+        self._spark, self._ended, self._error = spark, ended, None
+
+    def registers(self, place, phase="running"):
+        process = AttemptProcess("here", 1, 2, 3, place)
+        self.epoch = self._spark.coordinator.register(self.container, process)
+        self.reports(phase)
+        return self
+
+    def reports(self, phase):
+        return self._spark.coordinator.report(ContainerReport(self.container, self.epoch, phase))
+
+    def ends(self, error=None):
+        if error is None:
+            self.reports("done")
+        self._error, self.running = error, False
+        self._ended()
+
+    def error(self):
+        if isinstance(self._error, Exception):
+            raise self._error
+        return self._error
+
+    def cancel(self):
+        self.cancelled = True
+        self._error, self.running = "cancelled", False
+
+
+class WatchedClock:
+    """Tells that it was asked, as each look does once at least."""
+
+    def __init__(self, clock):
+        self._clock = clock
+        self.asked = 0
+        self.changed = threading.Condition()
+
+    def monotonic(self):
+        with self.changed:
+            self.asked += 1
+            self.changed.notify_all()
+        return self._clock.monotonic()
+
+
+class Spark:
+    def __init__(self, copies=2, tries=4, clock=SYSTEM_CLOCK):
+        standbys = tuple(ContainerModel(f"0-{n}", (TASK,)) for n in range(1, copies))
+        model = JobModel((ContainerModel("0", (TASK,)),), standbys)
+        self.coordinator = Coordinator("job", JobSpec(model, {}), LEASE_S, clock)
+        self.locality = Locality(None)
+        self.places = [A, B]
+        self.tries = []
+        self.changed = threading.Condition()
+        self.over = threading.Event()
+        self.clock = WatchedClock(clock)
+        self.run = SlotRun(
+            [ContainerSlot(("0",))],
+            [ContainerSlot((standby.id,)) for standby in standbys],
+            self.coordinator,
+            self.submit,
+            StatePlaces(self.coordinator, lambda: list(self.places), self.locality),
+            self.clock,
+            self.over.set,
+            tries=tries,
+        )
+
+    def submit(self, ids, locations, ended):
+        (container,) = ids
+        with self.changed:
+            self.tries.append(Try(self, container, locations, ended))
+            self.changed.notify_all()
+            return self.tries[-1]
+
+    def looks(self, times):
+        """Wait until it has looked so many times more."""
+        with self.clock.changed:
+            until = self.clock.asked + times
+            assert self.clock.changed.wait_for(lambda: self.clock.asked >= until, DEADLINE_S)
+
+    def nth(self, number):
+        """The submission of that number, waited for."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.tries) > number, DEADLINE_S), "nothing more was submitted"
+            return self.tries[number]
+
+
+@pytest.fixture
+def until():
+    def wait_until(condition):
+        deadline = SYSTEM_CLOCK.monotonic() + DEADLINE_S
+        pause = threading.Event()
+        while not condition():
+            assert SYSTEM_CLOCK.monotonic() < deadline, "it did not come to that"
+            pause.wait(0.02)
+
+    return wait_until
+
+
+def test_a_standby_goes_to_an_executor_on_another_host_once_its_container_runs():
+    spark = Spark()
+    spark.places.append(Place("a", "4"))
+    assert spark.nth(0).container == "0"
+    assert len(spark.tries) == 1
+    spark.nth(0).registers(A)
+    assert (spark.nth(1).container, spark.nth(1).locations) == ("0-1", ["executor_b_2", "b"])
+
+
+def test_a_container_that_loses_its_executor_goes_to_the_one_of_its_standby_which_lets_go_first(until):
+    spark = Spark()
+    lost = spark.nth(0).registers(A)
+    standby = spark.nth(1).registers(B)
+    spark.places.remove(A)
+    lost.ends("ExecutorLostFailure (executor 1 exited)")
+    until(lambda: standby.reports("running") is Directive.STOP)
+    assert len(spark.tries) == 2
+    standby.ends()
+    successor = spark.nth(2)
+    assert (successor.container, successor.locations) == ("0", ["executor_b_2", "b"])
+    successor.registers(B).ends()
+    assert spark.over.wait(DEADLINE_S)
+    assert spark.run.error() is None
+
+
+def test_a_container_whose_worker_dies_goes_back_to_its_executor_and_its_standby_stays():
+    spark = Spark()
+    lost = spark.nth(0).registers(A)
+    standby = spark.nth(1).registers(B)
+    lost.ends("Python worker exited unexpectedly")
+    successor = spark.nth(2)
+    assert (successor.container, successor.locations) == ("0", ["executor_a_1", "a"])
+    assert standby.reports("running") is Directive.CONTINUE
+
+
+def test_a_container_whose_host_is_lost_is_taken_back_though_spark_tells_nothing(until):
+    spark = Spark()
+    lost = spark.nth(0).registers(A)
+    standby = spark.nth(1).registers(B)
+    spark.places.remove(A)
+    until(lambda: standby.reports("running") is Directive.STOP)
+    assert lost.cancelled
+    standby.ends()
+    successor = spark.nth(2)
+    assert (successor.container, successor.locations) == ("0", ["executor_b_2", "b"])
+    successor.registers(B).ends()
+    assert spark.over.wait(DEADLINE_S)
+    assert spark.run.error() is None
+
+
+def test_a_container_is_not_taken_back_while_spark_tells_of_no_executor_or_before_it_has_started(until):
+    spark = Spark()
+    spark.nth(0).registers(A)
+    standby = spark.nth(1).registers(B)
+    spark.places[:] = []
+    spark.looks(3)
+    spark.places[:] = [B]
+    until(lambda: standby.reports("running") is Directive.STOP)
+    standby.ends()
+    # Until it registers, all that is known is the attempt before.
+    successor = spark.nth(2)
+    spark.looks(3)
+    assert [successor.cancelled, len(spark.tries)] == [False, 3]
+    successor.registers(B)
+    spark.looks(3)
+    assert not successor.cancelled
+
+
+def test_a_standby_that_has_not_caught_up_is_not_taken_over_while_the_host_of_the_state_is_there():
+    spark = Spark()
+    spark.places.append(Place("a", "4"))
+    lost = spark.nth(0).registers(A)
+    standby = spark.nth(1).registers(B, "restoring")
+    spark.places.remove(A)
+    lost.ends("ExecutorLostFailure (executor 1 exited)")
+    assert spark.nth(2).locations == ["a"]
+    assert standby.reports("restoring") is Directive.CONTINUE
+
+
+def test_when_the_host_of_the_state_is_gone_a_standby_is_taken_over_before_it_has_caught_up(until):
+    spark = Spark()
+    lost = spark.nth(0).registers(A)
+    standby = spark.nth(1).registers(B, "restoring")
+    spark.places.remove(A)
+    lost.ends("ExecutorLostFailure (executor 1 exited)")
+    until(lambda: standby.reports("restoring") is Directive.STOP)
+    standby.ends()
+    assert spark.nth(2).locations == ["executor_b_2", "b"]
+
+
+def test_a_container_that_waits_for_room_gets_that_of_its_standby(until):
+    clock = ManualClock()
+    spark = Spark(clock=clock)
+    spark.places.append(Place("a", "4"))
+    lost = spark.nth(0).registers(A)
+    standby = spark.nth(1).registers(B, "restoring")
+    spark.places.remove(A)
+    lost.ends("ExecutorLostFailure (executor 1 exited)")
+    waiting = spark.nth(2)
+    spark.looks(3)
+    assert not waiting.cancelled
+    clock.advance(ROOM_S + 1)
+    until(lambda: standby.reports("restoring") is Directive.STOP)
+    assert waiting.cancelled
+    standby.ends()
+    assert spark.nth(3).locations == ["executor_b_2", "b"]
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_a_container_of_which_nothing_is_heard_goes_elsewhere_before_spark_gives_its_executor_up(until, copies):
+    clock = ManualClock()
+    spark = Spark(copies, clock=clock)
+    silent = spark.nth(0).registers(A)
+    standby = spark.nth(1).registers(B) if copies == 2 else None
+    clock.advance(LEASE_S + 1)
+    if standby is not None:
+        standby.reports("running")
+    spark.looks(3)
+    assert not silent.cancelled
+    clock.advance(SILENT_S + 1)
+    if standby is not None:
+        until(lambda: standby.reports("running") is Directive.STOP)
+        standby.ends()
+    assert spark.nth(copies).locations[0] == "executor_b_2"
+    assert "a" not in spark.nth(copies).locations
+    assert silent.cancelled
+
+
+def test_a_container_that_is_heard_of_again_stays():
+    clock = ManualClock()
+    spark = Spark(copies=1, clock=clock)
+    slow = spark.nth(0).registers(A)
+    for _ in range(3):
+        clock.advance(LEASE_S + 1)
+        spark.looks(3)
+        slow.reports("running")
+        spark.looks(3)
+    assert [slow.cancelled, len(spark.tries)] == [False, 1]
+
+
+def test_a_standby_that_came_to_its_containers_executor_is_made_to_leave(until):
+    spark = Spark()
+    spark.nth(0).registers(A)
+    standby = spark.nth(1).registers(A)
+    until(lambda: standby.reports("running") is Directive.STOP)
+
+
+def test_without_a_second_executor_there_is_no_standby(until):
+    spark = Spark()
+    spark.places.remove(B)
+    spark.nth(0).registers(A)
+    spark.nth(0).ends()
+    assert spark.over.wait(DEADLINE_S)
+    assert [attempt.container for attempt in spark.tries] == ["0"]
+
+
+def test_a_container_goes_to_the_host_that_has_its_state_when_no_executor_is_known():
+    spark = Spark(copies=1)
+    spark.locality.note(ContainerModel("0", (TASK,)), Place("b"))
+    lost = spark.nth(0)
+    lost.ends("Python worker exited unexpectedly")
+    assert spark.nth(1).locations == ["b"]
+
+
+def test_the_state_of_a_container_that_ran_between_two_looks_is_where_it_ran():
+    spark = Spark(copies=1)
+    spark.nth(0).registers(B, phase="restoring").ends()
+    assert spark.over.wait(DEADLINE_S)
+    assert spark.locality.of(spark.coordinator.spec.model.container("0")) == B
+
+
+def test_an_attempt_that_failed_before_it_had_restored_leaves_the_state_where_it_was():
+    spark = Spark(copies=1)
+    spark.nth(0).registers(A).ends("lost")
+    spark.nth(1).registers(B, phase="restoring")
+    spark.nth(1).reports("failed")
+    spark.nth(1).ends("lost again")
+    spark.nth(2).registers(A).ends()
+    assert spark.over.wait(DEADLINE_S)
+    assert spark.tries[2].locations == ["executor_a_1", "a"]
+
+
+def test_it_gives_up_after_as_many_tries_in_a_row_as_spark_would_make():
+    spark = Spark(copies=1, tries=2)
+    spark.nth(0).ends("first")
+    spark.nth(1).ends("second")
+    assert spark.over.wait(DEADLINE_S)
+    assert spark.run.error() == "second"
+
+
+def test_when_it_gives_up_what_still_runs_is_cancelled():
+    spark = Spark(tries=1)
+    spark.nth(0).registers(A)
+    standby = spark.nth(1).registers(B)
+    spark.nth(0).ends("no")
+    assert spark.over.wait(DEADLINE_S)
+    assert standby.cancelled
+
+
+def test_what_no_retry_mends_is_raised():
+    spark = Spark(copies=1)
+    spark.nth(0).ends(EnvironmentFailure("another Python"))
+    assert spark.over.wait(DEADLINE_S)
+    with pytest.raises(EnvironmentFailure, match="another Python"):
+        spark.run.error()
+
+
+def test_the_standbys_of_a_job_that_is_done_complete_their_copies(until):
+    spark = Spark()
+    spark.nth(0).registers(A)
+    standby = spark.nth(1).registers(B)
+    spark.nth(0).ends()
+    until(lambda: standby.reports("running") is Directive.STOP)
+    assert spark.run.running
+    standby.ends()
+    assert spark.over.wait(DEADLINE_S)
+    assert not standby.cancelled
+
+
+@pytest.mark.parametrize("reason", [None, "Python worker exited unexpectedly"])
+def test_where_spark_places_the_containers_they_are_one_job_whose_end_is_that_of_the_run(reason):
+    coordinator = Coordinator("job", JobSpec(JobModel((ContainerModel("0", (TASK,)),)), {}), LEASE_S)
+    submitted, over = [], threading.Event()
+
+    class Job:
+        def __init__(self, ids, locations, ended):
+            submitted.append((ids, locations))
+            self.running = False
+            ended()
+
+        def error(self):
+            return reason
+
+    run = SlotRun([ContainerSlot(("0", "1"))], (), coordinator, Job, SparkPlaces(), SYSTEM_CLOCK, over.set, tries=1)
+    assert over.wait(DEADLINE_S)
+    assert (run.error(), submitted) == (reason, [(("0", "1"), None)])

@@ -1,0 +1,85 @@
+"""What Spark says when it gives up, in one line that a user can act on. The texts are pyspark's own."""
+
+import io
+import sys
+import threading
+
+import pytest
+from pyspark.errors import PySparkRuntimeError
+from pyspark.serializers import UTF8Deserializer, write_with_length
+from pyspark.worker_util import check_python_version
+
+from samzapy.errors import EnvironmentFailure
+from samzapy.runner.spark.spark_job import SparkJob
+
+
+class FailingSpark:
+    """A Spark whose every job ends in this text, wrapped as the JVM wraps what a worker printed."""
+
+    def __init__(self, text):
+        self._text = text
+
+    def parallelize(self, ids, slices):
+        return self
+
+    def mapPartitions(self, work):  # noqa: N802  # pyspark's name
+        return self
+
+    def collect(self):
+        raise RuntimeError(
+            "Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times, most recent failure:\n"
+            f"org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n{self._text}\n\n"
+            "\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(Runner.scala:1)"
+        )
+
+
+def why(text):
+    """What a submission says of a failure."""
+    ended = threading.Event()
+    submission = SparkJob(FailingSpark(text), "http://127.0.0.1:1", ["0"], ended.set)
+    assert ended.wait(60)
+    return submission.error()
+
+
+def version_mismatch(driver):
+    """What pyspark's worker says to a driver of that version."""
+    told = io.BytesIO()
+    write_with_length(driver.encode(), told)
+    told.seek(0)
+    assert UTF8Deserializer().loads(io.BytesIO(told.getvalue())) == driver
+    with pytest.raises(PySparkRuntimeError) as caught:
+        check_python_version(told)
+    return f"pyspark.errors.exceptions.base.PySparkRuntimeError: {caught.value}"
+
+
+def test_another_python_on_the_worker_is_told_with_both_versions():
+    with pytest.raises(EnvironmentFailure) as caught:
+        why(version_mismatch("2.7"))
+    here = "{}.{}".format(*sys.version_info[:2])
+    assert str(caught.value) == (
+        f"Python in worker has different version: {here} than that in driver: 2.7, "
+        "PySpark cannot run with different minor versions"
+    )
+
+
+@pytest.mark.parametrize(
+    "module", ["samzapy", "samzapy.runner", "confluent_kafka", "rocksdict", "numpy", "orjson", "urllib3"]
+)
+def test_a_package_that_the_worker_lacks_is_named_with_what_to_do(module):
+    with pytest.raises(EnvironmentFailure) as caught:
+        why(f"ModuleNotFoundError: No module named '{module}'")
+    assert str(caught.value) == (
+        f"the executors' Python has no {module}: install samzapy there, or set job.spark.conf.spark.pyspark.python"
+    )
+
+
+def test_another_samzapy_on_the_worker_is_told_with_both_versions():
+    with pytest.raises(EnvironmentFailure) as caught:
+        why("samzapy.errors.EnvironmentFailure: samzapy 0.1 is installed for the executor's Python, the driver has 0.2")
+    assert str(caught.value) == "samzapy 0.1 is installed for the executor's Python, the driver has 0.2"
+
+
+def test_a_module_that_only_the_users_code_wants_is_not_samzapys_to_install():
+    told = why("ModuleNotFoundError: No module named 'my_models'")
+    assert "my_models" in told
+    assert "\n" not in told
