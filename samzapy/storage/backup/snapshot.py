@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import shutil
 from collections.abc import Callable, Iterable, Mapping
@@ -16,11 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from samzapy.errors import StoreError
 from samzapy.failpoints import reach
 from samzapy.storage.backup.folder import BackupFolder, BackupUnavailable
 from samzapy.storage.local.marker import Marker
-from samzapy.strict_json import check_format, mapping, parsed, text, whole
+from samzapy.strict_json import Natural, decode, encode
 
 FORMAT = 1
 _CHUNK_BYTES = 1_048_576
@@ -49,6 +50,12 @@ class SnapshotFile:
         return cls(digest.hexdigest(), size)
 
 
+class _Record(msgspec.Struct):
+    format: int
+    marker: str
+    files: dict[str, tuple[str, Natural]]
+
+
 @dataclass(frozen=True)
 class SnapshotIndex:
     """One snapshot: how far the store was, and its files by their names in the store's directory."""
@@ -63,14 +70,8 @@ class SnapshotIndex:
 
     def to_bytes(self) -> bytes:
         """As JSON, on the line below its own hash."""
-        body = json.dumps(
-            {
-                "format": FORMAT,
-                "marker": self.marker.to_bytes().decode(),
-                "files": {name: [file.digest, file.size] for name, file in self.files.items()},
-            },
-            separators=(",", ":"),
-        ).encode()
+        files = {name: (file.digest, file.size) for name, file in self.files.items()}
+        body = encode(_Record(FORMAT, self.marker.to_bytes().decode(), files))
         return hashlib.blake2b(body, digest_size=20).hexdigest().encode() + b"\n" + body
 
     @classmethod
@@ -79,16 +80,9 @@ class SnapshotIndex:
         digest, _, body = data.partition(b"\n")
         if hashlib.blake2b(body, digest_size=20).hexdigest().encode() != digest:
             raise ValueError("not a whole index")
-        try:
-            read = parsed(body)
-            check_format(read, FORMAT)
-            files = {
-                _plain(name): SnapshotFile(text(digest), whole(size))
-                for name, (digest, size) in mapping(read["files"]).items()
-            }
-            return cls(Marker.from_bytes(text(read["marker"]).encode()), files)
-        except (KeyError, TypeError) as cause:
-            raise ValueError(f"not an index: {body[:80]!r}") from cause
+        read = decode(_Record, body, FORMAT)
+        files = {_plain(name): SnapshotFile(*entry) for name, entry in read.files.items()}
+        return cls(Marker.from_bytes(read.marker.encode()), files)
 
 
 def _plain(name: str) -> str:

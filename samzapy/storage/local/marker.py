@@ -5,15 +5,15 @@ It is written in the same write as the data.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+
+import msgspec
 
 from samzapy.api.system import OffsetRange
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem
-from samzapy.strict_json import check_format, flag, mapping, parsed, text, whole
+from samzapy.strict_json import LastOffset, Natural, decode, encode
 
 FORMAT = 1
 
@@ -43,28 +43,22 @@ class StoreIdentity:
         """Of its keys and its values."""
         return self.key_serde, self.msg_serde
 
-    def to_json(self) -> dict[str, Any]:
-        """Its fields; those that older versions do not know are left out where they are empty."""
-        fields = asdict(self)
-        return {name: fields[name] for name in fields if name not in _LATER_FIELDS or fields[name] not in {"", None}}
 
-    @classmethod
-    def from_json(cls, read: dict[str, Any]) -> StoreIdentity:
-        """The inverse of `to_json`, from an object that has other fields, too. Raises ValueError, KeyError."""
-        kept_ms = read.get("deletions_kept_ms")
-        return cls(
-            text(read["job"]),
-            text(read["store"]),
-            whole(read["partition"]),
-            text(read["topic_id"]),
-            flag(read.get("stamped", False)),
-            text(read.get("key_serde", "")),
-            text(read.get("msg_serde", "")),
-            None if kept_ms is None else whole(kept_ms),
-        )
+class _Record(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A marker as JSON. `stamped` is missing in the oldest markers and always written."""
 
-
-_LATER_FIELDS = frozenset({"key_serde", "msg_serde", "deletions_kept_ms"})
+    format: int
+    job: str
+    store: str
+    partition: Natural
+    topic_id: str
+    stamped: bool | msgspec.UnsetType = msgspec.UNSET
+    key_serde: str = ""
+    msg_serde: str = ""
+    deletions_kept_ms: Natural | None = None
+    changelog_offset: LastOffset
+    input_offsets: dict[str, Natural]
+    time_ms: Natural
 
 
 @dataclass(frozen=True)
@@ -87,29 +81,31 @@ class Marker:
 
     def to_bytes(self) -> bytes:
         """As JSON."""
-        return json.dumps(
-            {
-                "format": self.format,
-                **self.identity.to_json(),
-                "changelog_offset": self.changelog_offset,
-                "input_offsets": dict(self.input_offsets),
-                "time_ms": self.time_ms,
-            },
-            separators=(",", ":"),
-        ).encode()
+        return encode(
+            _Record(
+                format=self.format,
+                **vars(self.identity),
+                changelog_offset=self.changelog_offset,
+                input_offsets=dict(self.input_offsets),
+                time_ms=self.time_ms,
+            )
+        )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Marker:
         """The inverse of `to_bytes`. Raises ValueError, and nothing else, for whatever is not that."""
-        try:
-            read = parsed(data)
-            check_format(read, FORMAT)
-            inputs = {ssp: whole(offset) for ssp, offset in mapping(read["input_offsets"]).items()}
-            return cls(
-                StoreIdentity.from_json(read), whole(read["changelog_offset"], -1), whole(read["time_ms"]), inputs
-            )
-        except KeyError as cause:
-            raise ValueError(f"not a marker, it has no {cause}: {data[:80]!r}") from cause
+        read = decode(_Record, data, FORMAT)
+        identity = StoreIdentity(
+            read.job,
+            read.store,
+            read.partition,
+            read.topic_id,
+            read.stamped is True,
+            read.key_serde,
+            read.msg_serde,
+            read.deletions_kept_ms,
+        )
+        return cls(identity, read.changelog_offset, read.time_ms, read.input_offsets)
 
 
 def refusal(marker: Marker, identity: StoreIdentity, log: OffsetRange, retention_ms: int, now_ms: int) -> str | None:
