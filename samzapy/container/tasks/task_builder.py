@@ -16,7 +16,7 @@ from samzapy.api.lease import ContainerLease
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.serde import Serde
 from samzapy.api.sink import TaskAttempt
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import AnyTask, StreamTask
 from samzapy.checkpoint.states import store_factory
 from samzapy.clock import Clock
@@ -95,12 +95,17 @@ class TaskBuilder:
         self._producers = producers
         self._metrics = metrics
         self._clock = clock
-        self._control = ControlSender(config, clients, model.tasks_of_job or len(model.tasks))
+        tasks_of_job = model.tasks_of_job or len(model.tasks)
+        self._control = ControlSender(config.job_name, tasks_of_job, clients.admin, self._takes_control)
         self._output_serdes = serdes_of_outputs(config.systems, own_streams(config), serdes_of)
         #: Keeps the polled batches for dead letters.
         self.raw = RawRecords() if config.task.errors.writes_letters else NoRawRecords()
         self._processing: dict[str, Processing] = {}
         self._messages: list[AsyncMessages] = []
+
+    def _takes_control(self, stream: SystemStream) -> bool:
+        # An unknown system fails when its admin is asked for.
+        return stream.system not in self._config.systems or self._config.stream(stream).intermediate
 
     @property
     def asynchronous(self) -> bool:
