@@ -21,7 +21,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from samzapy.config.guarantee_warnings import told
+from samzapy.config.guarantee_warnings import counts_in_words
 from samzapy.coordinator.progress import ContainerStatus, JobStatus, RestoredStore
 
 
@@ -140,7 +140,7 @@ def summary(status: JobStatus) -> str:
         parts.append(f"restored {_restored(stores)}")
     if status.failed:
         parts.append(f"{status.failed:,} failed attempts")
-    parts += told(status.counts)
+    parts += counts_in_words(status.counts)
     return "; ".join(parts)
 
 

@@ -1,1 +1,1 @@
-"""The job file, read once, checked as a whole, as frozen values."""
+"""Turns the job file into frozen values. Nothing else of samzapy reads property keys."""

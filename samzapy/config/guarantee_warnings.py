@@ -1,7 +1,8 @@
-"""What makes `task.guarantee` mean less than it says, as data: computed before the start, shown wherever the job is.
+"""Warns of everything in a job that weakens its `task.guarantee`.
 
-`samzapy check` lists it, a run says it at its start and on the status page, and the containers count what comes of it
-(`COUNTS`), which the status page and a run's last line tell.
+The warnings are computed before the start. `samzapy check` lists them, a run prints them at its start and shows them on the
+status page. The containers count the messages that a warning applies to (`COUNTS`); the status page and the last line of
+a run show the counts.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from samzapy.config.streams.stream import RESET_OFFSET
 from samzapy.config.tasks import asynchronous, checkpoint, error_policy, task
 from samzapy.config.tasks.error_policy import Action, Stage
 
-#: The metrics' groups whose counters tell what a promise did not cover.
+#: The groups of metrics with the counters of `COUNTS`.
 GUARANTEE, ERRORS = "guarantee", "errors"
 
-#: Every counter that is told at the end of a run, as `group.name`, with what it counts.
+#: Every counter that the end of a run reports, as `group.name`, with its meaning.
 COUNTS: Mapping[str, str] = {
     "errors.deserialize.skipped": "inputs skipped (deserialize)",
     "errors.deserialize.dead-lettered": "inputs dead-lettered (deserialize)",
@@ -51,9 +52,9 @@ COUNTS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class GuaranteeWarning:
-    """One way in which the job's promise is weaker than its guarantee: the key that makes it so, and what it does.
+    """One way in which the job is weaker than its guarantee: the key that causes it, and the effect.
 
-    `durability`: it is about what keeps the data (copies, disks, memory), so it says nothing about this run.
+    `durability`: it concerns the storage of the data (copies, disks, memory) and not this run.
     """
 
     key: str
@@ -67,8 +68,8 @@ class GuaranteeWarning:
 def guarantee_warnings(
     config: JobConfig, factory_of: Callable[[SystemSettings], SystemFactory], task_class: type | None = None
 ) -> tuple[GuaranteeWarning, ...]:
-    """Everything that weakens the guarantee: the job file, its systems (`factory_of` loads their factories), and its task's
-    class, if it is known."""
+    """The warnings that follow from the job file, from its systems (`factory_of` loads their factories) and, if it is known,
+    from the task's class."""
     found = [*_commits(config), *_states(config), *_errors(config), *_positions(config)]
     found += _outside(config, factory_of)
     if task_class is not None:
@@ -77,24 +78,24 @@ def guarantee_warnings(
 
 
 def weak_copies(key: str, description: StreamDescription) -> Iterator[GuaranteeWarning]:
-    """What the copies of a topic that the job depends on do not survive; `key` is the topic's in the job file."""
+    """Warn of a topic with too few or unsafe copies; `key` is the topic's key in the job file."""
     topic = description.stream
     if description.replicas is None:
         return
     if description.replicas == 1:
-        yield GuaranteeWarning(key, f"topic '{topic}' has 1 copy: what it holds is lost with one broker's disk", True)
+        yield GuaranteeWarning(key, f"topic '{topic}' has 1 copy: it is lost with one broker's disk", True)
     elif description.config.get("min.insync.replicas") == "1":
-        message = f"topic '{topic}' has min.insync.replicas=1: what is acknowledged may be on one broker only"
+        message = f"topic '{topic}' has min.insync.replicas=1: acknowledged records may be on one broker only"
         yield GuaranteeWarning(key, message, True)
     if description.config.get("unclean.leader.election.enable") == "true":
         message = (
-            f"topic '{topic}' has unclean.leader.election.enable=true: a lagging copy may replace what was acknowledged"
+            f"topic '{topic}' has unclean.leader.election.enable=true: a lagging copy may replace acknowledged records"
         )
         yield GuaranteeWarning(key, message, True)
 
 
 def late_rows(prefix: str, description: StreamDescription, guarantee: Guarantee) -> Iterator[GuaranteeWarning]:
-    """What a table may hold that is not read, or not under the same offset; `prefix` is that of its keys in the job file."""
+    """Warn of a table with rows that may be missed, or may change their offsets; `prefix` is the prefix of its keys."""
     if description.config.get("database.order.kind") != "timestamp":
         return
     key, order = f"{prefix}database.order.by", description.config["database.order.by"]
@@ -102,13 +103,13 @@ def late_rows(prefix: str, description: StreamDescription, guarantee: Guarantee)
     yield GuaranteeWarning(key, message)
     if guarantee.outputs_have_ids:
         message = (
-            "rows are numbered within their second: where one of them is changed or deleted after a crash and before the "
-            "restart, outputs of others repeat under other ids"
+            "rows are numbered within their second: if one of them is changed or deleted between a crash and the restart, the "
+            "outputs of others repeat under other ids"
         )
         yield GuaranteeWarning(key, message)
 
 
-def told(counts: Mapping[str, int]) -> list[str]:
+def counts_in_words(counts: Mapping[str, int]) -> list[str]:
     """The counters that are not 0, in words."""
     return [f"{counts[name]:,} {what}" for name, what in COUNTS.items() if counts.get(name)]
 
@@ -117,11 +118,11 @@ def _commits(config: JobConfig) -> Iterator[GuaranteeWarning]:
     settings = config.task
     if settings.checkpoint is None:
         yield GuaranteeWarning(
-            checkpoint.FACTORY.name, "none: every start begins at offset.default, whatever was done before"
+            checkpoint.FACTORY.name, "none: every start begins at offset.default, regardless of earlier runs"
         )
     if settings.commit_ms <= 0:
         what = "lost" if settings.guarantee is Guarantee.AT_MOST_ONCE else "repeated"
-        message = f"{settings.commit_ms}: without a timer, all since the last commit the task asked for is {what}"
+        message = f"{settings.commit_ms}: no periodic commits, so everything since the last commit that the task requested is {what}"
         yield GuaranteeWarning(task.COMMIT_MS.name, message)
     if settings.asynchronous.commit_in_flight:
         message = "stores may be ahead of the committed inputs: after a crash they hold some of them twice"
@@ -133,7 +134,7 @@ def _states(config: JobConfig) -> Iterator[GuaranteeWarning]:
         if store.changelog is None and store.source is None:
             yield GuaranteeWarning(changelogs.CHANGELOG.at(store=store.name), "none: the store is empty at each start")
         if store.large_values.drop:
-            message = "a put of a large value is left out, counted as ignored-large-messages"
+            message = "a put of a large value does nothing, counted as ignored-large-messages"
             yield GuaranteeWarning(values.DROP_LARGE.at(store=store.name), message)
 
 
@@ -158,12 +159,12 @@ def _errors(config: JobConfig) -> Iterator[GuaranteeWarning]:
 def _changes_that_stay(config: JobConfig) -> Iterator[GuaranteeWarning]:
     for name, store in config.stores.items():
         if store.object_cache_mode == "reference":
-            message = "reference: what a message that fails has changed in a value itself, instead of by a put, stays"
+            message = "reference: if a failed message has changed a value in place, without a put, the change stays"
             yield GuaranteeWarning(OBJECT_CACHE_MODE.at(store=name), message)
 
 
 def _skipping_key(config: JobConfig, stage: Stage) -> str:
-    """The key that says so: ours, or Samza's."""
+    """The key that asks for skipping: ours, or Samza's."""
     key = error_policy.POLICIES[stage].name
     if key in config.resolved:
         return key
@@ -174,28 +175,32 @@ def _positions(config: JobConfig) -> Iterator[GuaranteeWarning]:
     for stream in config.streams.values():
         if stream.reset_offset:
             name = stream.system_stream
-            skips = "repeats what is still there" if stream.offset_default == "oldest" else "skips what came meanwhile"
+            effect = (
+                "repeats the messages still there"
+                if stream.offset_default == "oldest"
+                else "skips those that came meanwhile"
+            )
             key = RESET_OFFSET.otherwise[0].format(system=name.system, physical=name.stream)
             yield GuaranteeWarning(
-                key, f"every start begins at {stream.offset_default}: it {skips}, counted as guarantee.offsets-*"
+                key, f"every start begins at {stream.offset_default}: it {effect}, counted as guarantee.offsets-*"
             )
 
 
 def _outside(config: JobConfig, factory_of: Callable[[SystemSettings], SystemFactory]) -> Iterator[GuaranteeWarning]:
-    """Only exactly-once has outputs in its transaction; which systems a task will send to, only the task knows."""
+    """Only exactly-once has outputs in its transaction. A task may send to any system, so each other one gets a warning."""
     inside = config.task.checkpoint.system if config.task.checkpoint else None
     if not config.task.guarantee.outputs_in_transaction:
         return
     for system, settings in config.systems.items():
         if system != inside and not factory_of(settings).read_only:
             message = (
-                f"what is sent there is outside the transaction on '{inside}' and at-least-once, "
+                f"outputs there are outside the transaction on '{inside}' and at-least-once, "
                 f"counted as {GUARANTEE}.outside-transaction"
             )
             yield GuaranteeWarning(systems.FACTORY.at(system=system), message)
 
 
-#: The methods that send what comes from no input.
+#: The methods with outputs that come from no input.
 _WITHOUT_INPUT: Mapping[type, str] = {
     WindowableTask: "window",
     TimerTask: "on_timer",
@@ -211,23 +216,21 @@ def _without_ids(config: JobConfig, task_class: type) -> Iterator[GuaranteeWarni
         return
     for kind, method in _WITHOUT_INPUT.items():
         if issubclass(task_class, kind):
-            message = (
-                f"what its {method} sends comes from no input and has no id, so that no receiver can drop repetitions"
-            )
+            message = f"outputs of its {method} come from no input and have no id, so receivers cannot drop repetitions"
             yield GuaranteeWarning(task.CLASS.name, message)
 
 
 def _own_state(config: JobConfig, task_class: type) -> Iterator[GuaranteeWarning]:
-    """The state goes back to its checkpoint, which is at or before the last commit."""
+    """The state returns to its checkpoint, which is at or before the last commit."""
     if config.task.guarantee.transactional and issubclass(task_class, StateCheckpointTask):
-        message = "what it sends with a checkpoint of its state, as in on_checkpoint, may be repeated after a crash"
+        message = "outputs that it sends with a checkpoint of its state, as in on_checkpoint, may repeat after a crash"
         yield GuaranteeWarning(task.CLASS.name, message)
 
 
 def _keepers(config: JobConfig, factory_of: Callable[[SystemSettings], SystemFactory]) -> Iterator[GuaranteeWarning]:
     settings = config.task.checkpoint
     if settings is not None and settings.factory == FILE_CHECKPOINTS:
-        message = "checkpoints are on one disk: a container that starts where it is not begins at offset.default"
+        message = "checkpoints are on one disk: a container that starts on another machine begins at offset.default"
         yield GuaranteeWarning(checkpoint.PATH.name, message, True)
     for name, system in config.systems.items():
         for leaf, message in factory_of(system).durability(system):

@@ -1,4 +1,4 @@
-"""The whole job as frozen values. Everything else of samzapy is built from them."""
+"""The whole job as frozen values, and the keys `job.*` but for `job.spark.*` and `job.clock.*`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from samzapy.api.context import JobContext
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import SystemSettings
 from samzapy.config.event_time import JobClockConfig
@@ -23,8 +24,8 @@ from samzapy.config.tasks.state_checkpoint import StateCheckpointConfig
 
 @dataclass(frozen=True)
 class PlacementConfig:
-    """`host_affinity`: containers go back to the host that has their state. `copies`: of each task's logged stores, the
-    active one included. `orphan_ttl_ms`: how long a local store that nobody uses is kept, -1 for ever."""
+    """`host_affinity`: containers return to the host that has their state. `copies`: number of copies of each task's logged
+    stores, the active one included. `orphan_ttl_ms`: age at which an unused local store is removed, -1 for never."""
 
     host_affinity: bool = False
     copies: int = 1
@@ -43,11 +44,14 @@ class PlacementConfig:
 
 @dataclass(frozen=True)
 class JobConfig:
-    """A checked job file. `streams` holds an entry for every stream the file mentions; ask `stream(...)`, which falls
-    back to the system's defaults. `serdes` maps names to class paths (built-in ones included). `raw` is the flat file
-    with its overrides, values unresolved (`${env:X}` as written), for those who carry the job elsewhere;
-    `resolved` has the values in clear (their `repr` hides secrets). `stream_ids` are the streams named by
-    `streams.ID.*`. `timers_store` names the store of the tasks' timers. `warnings` are one-line sentences about what is odd but does not stop the job."""
+    """A checked job file, and the source of the values that constructors take.
+
+    `streams` has an entry for every stream that the file mentions; `stream(...)` falls back to the system's defaults.
+    `stream_ids` are the streams with keys `streams.ID.*`. `serdes` maps names to class paths, built-in ones included.
+    `timers_store` names the store of the tasks' timers, None for a job without. `raw` is the flat file with its
+    overrides and unresolved values (`${env:X}` as written), to carry the job elsewhere. `resolved` has the values in
+    clear; its `repr` hides secrets. `warnings` are sentences about oddities that do not stop the job.
+    """
 
     name: str
     id: str
@@ -79,8 +83,17 @@ class JobConfig:
         are spelled `~`, which neither of them may contain."""
         return f"{self.name}-{self.id.replace('-', '~')}"
 
+    @property
+    def context(self) -> JobContext:
+        """Name, id and keys, as tasks and plug-ins get them."""
+        return JobContext(self.name, self.id, self.resolved)
+
+    def base_dir(self, store: StoreConfig) -> Path:
+        """The folder of the store's local files."""
+        return self.logged_store_base_dir if store.changelog is not None else self.non_logged_store_base_dir
+
     def stream(self, system_stream: SystemStream) -> StreamConfig:
-        """The stream's configuration, from its own keys or its system's defaults."""
+        """The configuration of a stream: its own keys, else the defaults of its system."""
         known = self.streams.get(system_stream)
         if known is not None:
             return known
@@ -99,20 +112,20 @@ NAME = Key(
     "job.name",
     NAME_KIND,
     None,
-    "The job's name; part of the checkpoint topic, the transactional ids and the folders of its stores.",
+    "The job's name: part of the checkpoint topic, the transactional ids and the folders of its stores.",
     "required",
     ("app.name",),
 )
-ID = Key("job.id", NAME_KIND, "1", "Tells jobs of one name apart.", otherwise=("app.id",))
-DEFAULT_SYSTEM = Key("job.default.system", TEXT, None, "The system of streams that are named without one.")
+ID = Key("job.id", NAME_KIND, "1", "Distinguishes jobs of one name.", otherwise=("app.id",))
+DEFAULT_SYSTEM = Key("job.default.system", TEXT, None, "The system of streams that are written without one.")
 CHANGELOG_SYSTEM = Key(
-    "job.changelog.system", TEXT, None, "The system of changelogs that are named without one.", "job.default.system"
+    "job.changelog.system", TEXT, None, "The system of changelogs that are written without one.", "job.default.system"
 )
 CONTAINER_COUNT = Key(
     "job.container.count",
     integer(1, 100_000),
     1,
-    "Containers the tasks are spread over.",
+    "Number of containers that the tasks are spread over.",
     otherwise=("yarn.container.count",),
 )
 GROUPER = Key(
@@ -133,7 +146,10 @@ NON_LOGGED_STORE_BASE_DIR = Key(
     "job.non-logged.store.base.dir", TEXT, None, "Folder of the stores that have none.", "state"
 )
 STARTPOINTS = Key(
-    "job.startpoint.enabled", BOOLEAN, True, "Whether a start follows what `samzapy startpoint set` has written."
+    "job.startpoint.enabled",
+    BOOLEAN,
+    True,
+    "Whether a start follows the startpoints that `samzapy startpoint set` has written.",
 )
 HOST_AFFINITY = Key(
     "job.host-affinity.enabled",
@@ -151,8 +167,8 @@ ORPHAN_TTL_MS = Key(
     "job.orphaned.stores.ttl.ms",
     integer(-1),
     604_800_000,
-    "Milliseconds after which a local store of this job that no task here has used is set aside, and with the next start "
-    "deleted; its changelog has it all. -1: never.",
+    "Milliseconds after which an unused local store of this job is set aside, and deleted at the next start; its changelog "
+    "has everything. -1: never.",
 )
 KEYS = collect(globals())
 BASE_DIR_VARIABLE = "LOGGED_STORE_BASE_DIR"
@@ -164,11 +180,11 @@ def parse_identity(reader: Reader) -> tuple[str, str]:
 
 
 def parse_base_dirs(reader: Reader, environ: Mapping[str, str]) -> tuple[Path, Path]:
-    """The folders of logged and of other stores; relative ones are below the current folder."""
+    """The folders of logged and of other stores; relative paths start at the working directory."""
     logged = environ.get(BASE_DIR_VARIABLE) or reader.get(LOGGED_STORE_BASE_DIR) or "state"
     return Path(logged), Path(reader.get(NON_LOGGED_STORE_BASE_DIR) or "state")
 
 
 def parse_placement(reader: Reader) -> PlacementConfig:
-    """The three of them."""
+    """Read host affinity, standby copies and the age of orphaned stores."""
     return PlacementConfig(reader.get(HOST_AFFINITY), reader.get(COPIES), reader.get(ORPHAN_TTL_MS))

@@ -1,4 +1,7 @@
-"""All keys that samzapy knows: those it reads, the ones in force in a job, and those of Samza that have no effect here."""
+"""Knows all keys: those that samzapy reads, those in force in a job, and those of Samza without effect here.
+
+Finds unknown keys in a job file and suggests the nearest known one.
+"""
 
 from __future__ import annotations
 
@@ -42,14 +45,14 @@ ALL_KEYS: tuple[Key[Any], ...] = (
     *engines.VIEW_KEYS,
     *metrics.KEYS,
 )
-#: A key that starts otherwise is the user's own, unless it looks like a slip.
+#: Keys with another first part belong to the user, unless they look like a slip.
 _OURS = frozenset({"app", "job", "task", "systems", "streams", "serializers", "stores", "metrics"})
 _NEAR, _VERY_NEAR = 0.75, 0.85
 
 
 class KnownKeys:
-    """The keys that mean something in a job with these names (`known`: placeholder -> names). Everything below
-    `open_prefixes` belongs to a plug-in, which alone knows."""
+    """The keys that have a meaning in a job. `known` are the job's names by placeholder. Plug-ins define the keys below
+    `open_prefixes`, so none of those is unknown."""
 
     def __init__(
         self, keys: Sequence[Key[Any]], known: Mapping[str, frozenset[str]], open_prefixes: Sequence[str] = ()
@@ -62,7 +65,7 @@ class KnownKeys:
         self._open = [pattern(name, known) for name in names if name.endswith(".*")]
 
     def unknown(self, keys: Sequence[str]) -> Iterator[tuple[str, str | None]]:
-        """(key, nearest known key or None) for every key that nobody reads."""
+        """Every unknown key, with the nearest known key or None."""
         suspects = [key for key in keys if not any(p.fullmatch(key) for p in self._patterns)]
         if not suspects:
             return
@@ -93,7 +96,7 @@ class KnownKeys:
 
 
 def pattern(name: str, known: Mapping[str, frozenset[str]]) -> re.Pattern[str]:
-    """A regular expression for a key's name; `known` lists what each placeholder stands for (missing: one segment)."""
+    """A regular expression for a key's name. `known` has the names for each placeholder; without them it is one segment."""
     out = []
     for part in re.split(r"(\{\w+\}|\*$)", name):
         if part == "*":
@@ -107,7 +110,7 @@ def pattern(name: str, known: Mapping[str, frozenset[str]]) -> re.Pattern[str]:
 
 
 def check_keys(reader: Reader, config: JobConfig, *, strict: bool) -> None:
-    """Note the keys that samzapy refuses, those of Samza without effect, and unknown ones (problems when `strict`)."""
+    """Note a problem for each refused key, and warnings for keys without effect and unknown ones (problems if `strict`)."""
     known = KnownKeys(ALL_KEYS, _names(config), list(_open_prefixes(config.systems, config.stores)))
     suspects = []
     for key, value in reader.values.items():
@@ -140,7 +143,7 @@ def _names(config: JobConfig) -> dict[str, frozenset[str]]:
 def _open_prefixes(
     found_systems: Mapping[str, SystemSettings], found_stores: Mapping[str, StoreConfig]
 ) -> Iterator[str]:
-    """Below these, a plug-in that is not ours reads keys that only it knows."""
+    """The prefixes of the keys that plug-ins of the user define."""
     ours = {*SYSTEMS.short.values(), *ENGINES.short.values()}
     for settings in found_systems.values():
         if settings.factory not in ours:
@@ -151,7 +154,7 @@ def _open_prefixes(
 
 
 class Setting(NamedTuple):
-    """One key in force; `given` is false for a default."""
+    """One key in force. `given`: the file sets it; else the value is the default."""
 
     key: str
     value: str
@@ -159,7 +162,7 @@ class Setting(NamedTuple):
 
 
 def effective(config: JobConfig, keys: tuple[Key[Any], ...]) -> list[Setting]:
-    """Every key of `keys` that applies to the job, then what else the file says. Secrets are hidden."""
+    """Every key of `keys` that applies to the job, then the other keys of the file. Secrets are hidden."""
     shown = Masked(config.resolved, getattr(config.resolved, "secret", frozenset())).shown()
     found: dict[str, Setting] = {}
     for key in keys:
@@ -217,11 +220,11 @@ _NO_EFFECT: tuple[tuple[str, str], ...] = (
 _REFUSED: tuple[tuple[str, str], ...] = (
     (
         r"stores\..+\.side\.inputs\.processor\.serialized\.instance",
-        "an object of the JVM: name a SideInputsProcessor class with side.inputs.processor.factory",
+        "it is an object of the JVM: name a SideInputsProcessor class in side.inputs.processor.factory",
     ),
     (r"job\.elasticity\.factor", "elasticity is not supported: leave it out or set 1"),
 )
-#: What a regular expression stands for, as people write it; in this order.
+#: Parts of the regular expressions and their readable form, replaced in this order.
 _READABLE = (
     (r"(\..*)?", "[.*]"),
     (r"(.+\.)?", "[*.]"),
@@ -234,24 +237,27 @@ _NEUTRAL = {"", "1"}
 
 
 def no_effect(key: str) -> str | None:
-    """Why `key` has no effect; None if it is not a key of this kind."""
+    """The reason why Samza's `key` has no effect here; None for any other key."""
     return next((reason for regex, reason in _NO_EFFECT if re.fullmatch(regex, key)), None)
 
 
 def refused(key: str, value: str) -> str | None:
-    """Why a job with this key cannot run as its author expects; None if it can."""
+    """The reason why a job with this key is refused; None if it is not."""
     if value in _NEUTRAL:
         return None
     return next((reason for regex, reason in _REFUSED if re.fullmatch(regex, key)), None)
 
 
 def is_refusable(key: str) -> bool:
-    """Whether `key` is known here at all, whatever its value."""
+    """Whether `key` is one of those that are refused unless their value is neutral."""
     return any(re.fullmatch(regex, key) for regex, _ in _REFUSED)
 
 
 def unsupported() -> list[tuple[str, str, str]]:
-    """The keys of Samza that mean nothing here or are refused: (key, * for any part and a|b for either, what happens, why)."""
+    """Samza's keys that have no effect or are refused, sorted: (key, warning or refused, reason).
+
+    In a key `*` stands for any part, and `a|b` for either.
+    """
     ignored = [(_readable(regex), "warning", reason) for regex, reason in _NO_EFFECT]
     return sorted([*ignored, *((_readable(regex), "refused", reason) for regex, reason in _REFUSED)])
 

@@ -1,4 +1,22 @@
-"""Replaces older names of keys by today's: those of stores before Samza 0.8, and our own."""
+"""Retired keys: replaces the names that keys of stores had before Samza 0.8, and retired names of ours.
+
+    job.clock.idle.ms           task.watermark.idle.timeout.ms, which timers and watermarks obey as well
+
+Below `stores.NAME.`:
+
+    batch.size                  write.batch.size
+    serde                       key.serde and msg.serde
+    system                      part of changelog: SYSTEM.STREAM
+    leveldb.block.cache.size    container.cache.size.bytes, for all tasks of a container together
+    leveldb.write.buffer.size   container.write.buffer.size.bytes, likewise
+    leveldb.block.size          rocksdb.block.size.bytes
+    leveldb.compress            rocksdb.compression, true as snappy
+    factory                     LevelDB's and the first key-value engine as rocksdb
+
+1. Each replacement brings a warning that names the key of today.
+2. If a file has both names, the one of today counts.
+3. A secret value stays secret under its new name.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +35,7 @@ def _compression(value: str) -> str:
     return {"true": "snappy", "false": "none"}.get(value.strip().lower(), value)
 
 
-#: Older name below `stores.NAME.` -> today's, and what becomes of the value.
+#: Retired name below `stores.NAME.` -> the names of today, and how the value is translated.
 _RENAMED: Mapping[str, tuple[tuple[str, ...], Callable[[str], str]]] = {
     "batch.size": (("write.batch.size",), _as_it_is),
     "serde": (("key.serde", "msg.serde"), _as_it_is),
@@ -28,14 +46,14 @@ _RENAMED: Mapping[str, tuple[tuple[str, ...], Callable[[str], str]]] = {
 }
 
 
-#: Older names of ours -> today's, and what else has changed with the name.
+#: Retired names of ours -> the names of today, and the change of meaning.
 _OURS = {
-    "job.clock.idle.ms": ("task.watermark.idle.timeout.ms", ", which timers and watermarks go by as well"),
+    "job.clock.idle.ms": ("task.watermark.idle.timeout.ms", ", which timers and watermarks obey as well"),
 }
 
 
 class Renamed(NamedTuple):
-    """Values with older names replaced, a warning for each, and the keys whose values are secret."""
+    """The values under the names of today, a warning for each that was replaced, and the keys with secret values."""
 
     values: dict[str, str]
     warnings: list[str]
@@ -43,10 +61,9 @@ class Renamed(NamedTuple):
 
 
 def with_todays_names(values: Mapping[str, str], secret: frozenset[str] = frozenset()) -> Renamed:
-    """Replace older names; a secret value stays one.
+    """Replace retired names. `secret` are the keys with secret values.
 
-    Where a file gives both names, today's counts. LevelDB's memory was each store's own, RocksDB's is divided among the
-    tasks of a container, so the warning says what the number means now.
+    LevelDB's memory was per store, RocksDB's is shared by the tasks of a container; the warning says so.
     """
     found = dict(values)
     warnings: list[str] = []
@@ -56,7 +73,7 @@ def with_todays_names(values: Mapping[str, str], secret: frozenset[str] = frozen
             value = found.pop(key)
             found.setdefault(name, value)
             hidden |= {name} if key in secret else set()
-            warnings.append(f"{key}: is called {name} today{change}")
+            warnings.append(f"{key}: retired, use {name} instead{change}")
     for key in values:
         store, leaf = _split(key, values)
         if leaf in _RENAMED:
@@ -67,14 +84,14 @@ def with_todays_names(values: Mapping[str, str], secret: frozenset[str] = frozen
             del found[key]
             now = " and ".join(f"{store}.{name}" for name in names)
             shared = ", for all tasks of a container together" if names[0].startswith("container.") else ""
-            warnings.append(f"{key}: is called {now} today{shared}")
+            warnings.append(f"{key}: retired, use {now} instead{shared}")
         elif leaf == "system":
             del found[key]
             hidden |= {f"{store}.changelog"} if key in secret else set()
             warnings.append(f"{key}: {_into_changelog(found, store, values[key])}")
         elif leaf == "factory" and _is_first_engine(values[key]):
             found[key] = "rocksdb"
-            warnings.append(f"{key}: LevelDB is not supported: the store is kept in rocksdb")
+            warnings.append(f"{key}: LevelDB is not supported, rocksdb keeps the store instead")
     return Renamed(found, warnings, frozenset(hidden))
 
 
@@ -92,8 +109,8 @@ def _into_changelog(found: dict[str, str], store: str, system: str) -> str:
     changelog = found.get(f"{store}.changelog", "").strip()
     if changelog and "." not in changelog:
         found[f"{store}.changelog"] = f"{system}.{changelog}"
-        return f"is said in {store}.changelog today, as SYSTEM.STREAM"
-    return f"has no effect: {store}.changelog says where the changelog is"
+        return f"retired, use {store}.changelog={system}.{changelog} instead"
+    return f"has no effect: {store}.changelog names the system already"
 
 
 def _is_first_engine(value: str) -> bool:

@@ -1,4 +1,4 @@
-"""From a job file to a `JobConfig`: read, override, resolve, parse, and only then complain, about everything at once."""
+"""Loads a job file: read, override, resolve references, parse, check, and report all problems at once."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ def load_job(
     *,
     strict: bool = False,
 ) -> JobConfig:
-    """The checked job of a `.properties` file (by path) or of flat pairs, `overrides` on top.
+    """Load and check the job of a `.properties` file (by path) or of flat pairs, with `overrides` on top.
 
-    `environ` (default: the process's) is what `${env:NAME}` looks in. Nothing is imported, opened or connected to but
-    the file itself. Unknown keys and keys set twice are warnings, or problems when `strict`. Raises ConfigError with all problems.
+    `${env:NAME}` takes variables from `environ` (default: the process's). Unknown keys and keys that are set twice are
+    warnings, or problems if `strict`. Reads the file and nothing else: no import of user code, no connection. Raises
+    ConfigError with all problems.
     """
     variables = os.environ if environ is None else environ
     read = _read(source, overrides or {}, strict=strict)
@@ -136,12 +137,12 @@ def _with_streams(
     found_streams: Iterable[SystemStream],
     ids: Mapping[str, SystemStream],
 ) -> dict[str, SystemSettings]:
-    told = {}
+    complete = {}
     for name, settings in found_systems.items():
-        told[name] = replace(settings, streams=stream_settings(reader, name, found_streams, ids))
+        complete[name] = replace(settings, streams=stream_settings(reader, name, found_streams, ids))
         if settings.factory == SYSTEMS.short["database"]:
-            database.parse_database(reader, told[name])
-    return told
+            database.parse_database(reader, complete[name])
+    return complete
 
 
 def _with_source(

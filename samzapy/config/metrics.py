@@ -1,4 +1,4 @@
-"""`metrics.*`: who is told the numbers."""
+"""`metrics.*`: the reporters that publish metrics."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from samzapy.config.streams.stream import check_system
 
 @dataclass(frozen=True)
 class ReporterConfig:
-    """One reporter: `kind` is `snapshot` (JSON to `stream`) or `log`, every `interval_s` seconds; groups and names
-    (as `group.name`) that `blacklist` matches are left out."""
+    """One reporter. `kind` is `snapshot` (JSON to `stream`) or `log`; it reports every `interval_s` seconds, without the
+    metrics whose `group.name` matches `blacklist`."""
 
     name: str
     kind: str
@@ -60,7 +60,7 @@ BLACKLIST = Key(
     "metrics.reporter.{reporter}.blacklist",
     Kind("a regular expression", _pattern),
     None,
-    "Metrics to leave out: matched against `group.name`.",
+    "Metrics to leave out, by `group.name`.",
 )
 KEYS = collect(globals())
 
@@ -68,11 +68,11 @@ KEYS = collect(globals())
 def parse_metrics(
     reader: Reader, ids: Mapping[str, SystemStream], default_system: str | None, systems: Collection[str]
 ) -> tuple[ReporterConfig, ...]:
-    """The reporters, in order; JMX, which is Java's, is left out with a warning."""
+    """The reporters, in order, without JMX reporters: those bring a warning."""
     found = tuple(_reporter(reader, name, ids, default_system, systems) for name in reader.get(REPORTERS))
     for reporter in found:
         if reporter.kind == _JMX:
-            reader.warn(f"{CLASS.at(reporter=reporter.name)}: has no effect in samzapy: there is no JMX without a JVM")
+            reader.warn(f"{CLASS.at(reporter=reporter.name)}: has no effect in samzapy, which has no JMX")
     return tuple(reporter for reporter in found if reporter.kind != _JMX)
 
 

@@ -1,7 +1,7 @@
-"""The streams that a job keeps for itself, its changelogs and checkpoints, and what else the job file takes them for.
+"""The streams that a job keeps for itself: its changelogs and checkpoints. Refuses other uses of a changelog.
 
-A changelog that is an input feeds itself without end; one that is also written as an output, or by another store, is
-restored into a store that never held those entries.
+1. A changelog that is an input feeds itself without end.
+2. A changelog that is also an output, or another store's, is restored into a store that never held those entries.
 """
 
 from __future__ import annotations
@@ -25,12 +25,27 @@ def checkpoint_topic(job_name: str, job_id: str) -> str:
 
 
 def state_checkpoint_topic(job_name: str, job_id: str) -> str:
-    """The topic of the states that a job's tasks keep by checkpoints of their own."""
+    """The topic of the checkpoints that a job's tasks take of states of their own."""
     return f"__samzapy_state_checkpoints_for_{job_name}_{job_id}"
 
 
+def checkpoint_stream(config: JobConfig) -> SystemStream | None:
+    """The stream of the job's checkpoints; None if they are not in a topic."""
+    checkpoint = config.task.checkpoint
+    if checkpoint is None or checkpoint.system is None:
+        return None
+    return SystemStream(checkpoint.system, checkpoint_topic(config.name, config.id))
+
+
+def state_checkpoint_stream(config: JobConfig) -> SystemStream | None:
+    """The stream of the job's state checkpoints; None if no system is configured for it."""
+    if config.state_checkpoint.system is None:
+        return None
+    return SystemStream(config.state_checkpoint.system, state_checkpoint_topic(config.name, config.id))
+
+
 def own_streams(config: JobConfig) -> Mapping[SystemStream, str]:
-    """What only the runtime may write to, and what each is: `the changelog of store 's'`."""
+    """The streams that only the runtime may write to, each with its description, as `the changelog of store 's'`."""
     found = dict(_checkpoints(config))
     for store in config.stores.values():
         if store.changelog is not None:
@@ -39,27 +54,25 @@ def own_streams(config: JobConfig) -> Mapping[SystemStream, str]:
 
 
 def check_changelogs(reader: Reader, config: JobConfig) -> None:
-    """Note every changelog that is something else besides; two stores with the same one are noted with the stores."""
-    taken: dict[SystemStream, str] = {}
-    for stream, what in _others(reader, config):
-        taken.setdefault(stream, what)
+    """Note a problem for every changelog with another use; `parse_stores` notes those that two stores share."""
+    uses: dict[SystemStream, str] = {}
+    for stream, use in _other_uses(reader, config):
+        uses.setdefault(stream, use)
     for store in config.stores.values():
-        if store.changelog is not None and store.changelog in taken:
+        if store.changelog is not None and store.changelog in uses:
             key = CHANGELOG.at(store=store.name)
-            reader.problem(key, f"expected a stream of its own, but {taken[store.changelog]}", str(store.changelog))
+            reader.problem(key, f"expected a stream of its own, but {uses[store.changelog]}", str(store.changelog))
 
 
 def _checkpoints(config: JobConfig) -> Iterator[tuple[SystemStream, str]]:
-    checkpoint, states = config.task.checkpoint, config.state_checkpoint
-    if checkpoint is not None and checkpoint.system is not None:
-        topic = checkpoint_topic(config.name, config.id)
-        yield SystemStream(checkpoint.system, topic), "the job's checkpoint topic"
-    if states.factory == TOPIC_STATE_CHECKPOINTS and states.system is not None:
-        topic = state_checkpoint_topic(config.name, config.id)
-        yield SystemStream(states.system, topic), "the topic of the job's state checkpoints"
+    checkpoints, states = checkpoint_stream(config), state_checkpoint_stream(config)
+    if checkpoints is not None:
+        yield checkpoints, "the job's checkpoint topic"
+    if states is not None and config.state_checkpoint.factory == TOPIC_STATE_CHECKPOINTS:
+        yield states, "the topic of the job's state checkpoints"
 
 
-def _others(reader: Reader, config: JobConfig) -> Iterator[tuple[SystemStream, str]]:
+def _other_uses(reader: Reader, config: JobConfig) -> Iterator[tuple[SystemStream, str]]:
     for stream, key in _named(reader, config):
         yield stream, f"{key} names it too"
     for stream, what in _checkpoints(config):
@@ -70,7 +83,7 @@ def _others(reader: Reader, config: JobConfig) -> Iterator[tuple[SystemStream, s
 
 
 def _named(reader: Reader, config: JobConfig) -> Iterator[tuple[SystemStream, str]]:
-    """The streams that the file names, each with the key."""
+    """The streams that the file names, each with its key."""
     task = config.task
     yield from ((stream, INPUTS.name) for stream in task.inputs)
     yield from ((ssp.system_stream, BROADCAST_INPUTS.name) for ssp in task.broadcast_inputs)
@@ -88,7 +101,7 @@ def _named(reader: Reader, config: JobConfig) -> Iterator[tuple[SystemStream, st
 
 
 def _outputs(reader: Reader, config: JobConfig) -> Iterator[tuple[SystemStream, str]]:
-    """What the user's own keys call an output, where it reads as a stream."""
+    """The streams in the user's own keys that end in `.output` or `.outputs`."""
     for key, value in reader.values.items():
         if not key.endswith((".output", ".outputs")):
             continue

@@ -1,4 +1,4 @@
-"""`job.spark.*`: where containers run."""
+"""`job.spark.*`: the Spark application that runs the containers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from samzapy.config.reading.reader import Reader
 
 @dataclass(frozen=True)
 class SparkConfig:
-    """`master` (default `local[N,4]`, N the container count); `conf` are Spark's own keys given as
-    `job.spark.conf.spark.*`; `py_files` are shipped to the executors; a container that is lost for good is resubmitted
-    up to `max_resubmits` times, after `resubmit_backoff_ms` that doubles up to `resubmit_backoff_max_ms`."""
+    """`master`: None for `local[N,4]` with N containers. `conf`: Spark's own keys, from `job.spark.conf.spark.*`.
+    `py_files`: files to ship to the executors. `max_resubmits`: how often the driver resubmits a container that Spark has
+    given up, after `resubmit_backoff_ms`, which doubles up to `resubmit_backoff_max_ms`."""
 
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -39,7 +39,8 @@ MAX_RESUBMITS = Key(
     "job.spark.max.resubmits",
     integer(0, 1_000_000),
     8,
-    "How often the driver submits a container again that Spark gave up, or `--runner local` starts again what may pass.",
+    "How often the driver resubmits a container that Spark has given up, or `--runner local` restarts one after an error that "
+    "may pass.",
 )
 RESUBMIT_BACKOFF_MS = Key(
     "job.spark.resubmit.backoff.ms",
@@ -54,13 +55,13 @@ LEASE_MS = Key(
     "job.spark.lease.ms",
     integer(1_000, 3_600_000),
     15_000,
-    "Milliseconds without an answer of the driver after which a container stops itself.",
+    "Milliseconds without an answer from the driver after which a container stops itself.",
 )
 COORDINATOR_HOST = Key(
     "job.spark.coordinator.host",
     TEXT,
     None,
-    "The driver's address as executors see it.",
+    "The address at which executors reach the driver.",
     "spark.driver.host, else this machine's own address",
 )
 COORDINATOR_PORT = Key("job.spark.coordinator.port", integer(0, 65_535), 0, "The coordinator's port; 0: any free one.")
@@ -70,13 +71,17 @@ _SPECULATION = "spark.speculation"
 
 
 def parse_spark(reader: Reader) -> SparkConfig:
-    """Everything below `job.spark.`."""
+    """Read `job.spark.*`; note keys in `conf` that are not Spark's, and speculation."""
     conf = reader.below("job.spark.conf.")
     for key, value in conf.items():
         if not key.startswith("spark."):
-            reader.problem(f"job.spark.conf.{key}", "Spark's keys start with spark.")
+            reader.problem(f"job.spark.conf.{key}", "expected a key of Spark, which starts with spark.")
         if key == _SPECULATION and value.lower() == "true":
-            reader.problem(f"job.spark.conf.{key}", "must be false: two attempts of one task would write", value)
+            reader.problem(
+                f"job.spark.conf.{key}",
+                "must be false: with speculation two attempts of one task write at a time",
+                value,
+            )
     return SparkConfig(
         master=reader.get(MASTER),
         conf=conf,

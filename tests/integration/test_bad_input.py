@@ -101,13 +101,22 @@ def refused(place):
 CONFIGURATION = [
     ({"job.name": None}, "job.name: required, e.g. page-views"),
     ({"job.name": ""}, "job.name: required, e.g. page-views"),
-    ({"job.name": "../x"}, "job.name: only A-Za-z0-9._- up to 100 characters, and not '.' or '..', got '../x'"),
-    ({"job.name": "a b"}, "job.name: only A-Za-z0-9._- up to 100 characters, and not '.' or '..', got 'a b'"),
-    ({"job.id": "x" * 101}, f"job.id: only A-Za-z0-9._- up to 100 characters, and not '.' or '..', got '{'x' * 101}'"),
+    (
+        {"job.name": "../x"},
+        "job.name: expected a name of up to 100 of the characters A-Za-z0-9._-, other than '.' and '..', got '../x'",
+    ),
+    (
+        {"job.name": "a b"},
+        "job.name: expected a name of up to 100 of the characters A-Za-z0-9._-, other than '.' and '..', got 'a b'",
+    ),
+    (
+        {"job.id": "x" * 101},
+        f"job.id: expected a name of up to 100 of the characters A-Za-z0-9._-, other than '.' and '..', got '{'x' * 101}'",
+    ),
     ({"task.class": None}, "task.class: required, e.g. my.module:MyTask"),
     ({"task.class": "http://x/y"}, "task.class: expected an importable class like my.module:MyTask, got 'http://x/y'"),
     ({"task.inputs": ""}, "task.inputs: required, e.g. kafka.page-views"),
-    ({"task.inputs": "kafka"}, "task.inputs: expected system.stream[,..] or the id of a stream, got 'kafka'"),
+    ({"task.inputs": "kafka"}, "task.inputs: expected system.stream or the id of a stream, got 'kafka'"),
     (
         {"task.inputs": "locl.in"},
         "task.inputs: system 'locl' has no systems.locl.samza.factory; known: local; did you mean local?",
@@ -121,16 +130,16 @@ CONFIGURATION = [
     ),
     (
         {"stores.a/b.factory": "rocksdb"},
-        "stores.a/b.factory: store 'a/b': only A-Za-z0-9._- up to 100 characters, and not '.' or '..'",
+        "stores.a/b.factory: store 'a/b': expected a name of up to 100 of the characters A-Za-z0-9._-, other than '.' and '..'",
     ),
     (
         {"stores.default.factory": "rocksdb"},
-        "stores.default.factory: store name 'default' is reserved for the defaults of all stores",
+        "stores.default.factory: store name 'default' is reserved for the defaults of all stores, choose another",
     ),
     *(
         (
             {**STORE, "stores.s.write.batch.size": size},
-            f"stores.s.write.batch.size: integer from 1 to 2147483647, got {size!r}",
+            f"stores.s.write.batch.size: expected an integer from 1 to 2147483647, got {size!r}",
         )
         for size in ("-1", "0", "abc", "1e99", "10MB")
     ),
@@ -144,20 +153,23 @@ CONFIGURATION = [
     ),
     (
         {"task.guarantee": "exactly-onse"},
-        "task.guarantee: one of at-most-once, at-least-once, effectively-once, exactly-once, got 'exactly-onse'",
+        "task.guarantee: expected one of at-most-once, at-least-once, effectively-once, exactly-once, got 'exactly-onse'",
     ),
     (
         {"task.transaction.timeout.ms": "1000000"},
-        "task.transaction.timeout.ms: integer from 1000 to 900000, got '1000000'",
+        "task.transaction.timeout.ms: expected an integer from 1000 to 900000, got '1000000'",
     ),
     *(
-        ({"task.drop.deserialization.errors": text}, f"task.drop.deserialization.errors: true or false, got {text!r}")
+        (
+            {"task.drop.deserialization.errors": text},
+            f"task.drop.deserialization.errors: expected true or false, got {text!r}",
+        )
         for text in ("yes", "1")
     ),
     (
         {"task.error.process.policy": "ignore"},
         (
-            "task.error.process.policy: fail, skip, dead-letter or retry, as in: retry(3, 100ms) then dead-letter, "
+            "task.error.process.policy: expected fail, skip, dead-letter or retry, as in: retry(3, 100ms) then dead-letter, "
             "got 'ignore'"
         ),
     ),
@@ -167,14 +179,14 @@ CONFIGURATION = [
     ),
     (
         {"task.error.serialize.policy": "fail", "task.drop.serialization.errors": "true"},
-        "task.error.serialize.policy: contradicts task.drop.serialization.errors, which skips: leave one out, got 'fail'",
+        "task.error.serialize.policy: contradicts task.drop.serialization.errors, which skips: remove one of them, got 'fail'",
     ),
-    ({"task.max.concurrency": "0"}, "task.max.concurrency: integer from 1 to 100000, got '0'"),
-    ({"job.id": "${env:SAMZAPY_NOPE}"}, "job.id: variable SAMZAPY_NOPE not set"),
+    ({"task.max.concurrency": "0"}, "task.max.concurrency: expected an integer from 1 to 100000, got '0'"),
+    ({"job.id": "${env:SAMZAPY_NOPE}"}, "job.id: environment variable SAMZAPY_NOPE is not set"),
     ({"job.id": "${job.id}"}, "job.id: recursive reference: job.id -> job.id"),
     (
         {"job.spark.conf.spark.speculation": "true"},
-        "job.spark.conf.spark.speculation: must be false: two attempts of one task would write, got 'true'",
+        "job.spark.conf.spark.speculation: must be false: with speculation two attempts of one task write at a time, got 'true'",
     ),
     (
         {"task.class": "no_such_module:MyTask"},
@@ -184,7 +196,7 @@ CONFIGURATION = [
     ({"task.class": "bad_tasks:NOT_A_CLASS"}, "task.class: bad_tasks.NOT_A_CLASS is not a class"),
     ({"task.class": "bad_tasks:NoTask"}, "task.class: NoTask must be a StreamTask that defines process("),
     ({"task.class": "bad_tasks:Abstract"}, "task.class: Abstract must define process("),
-    ({"systems.local.busy.timeout.ms": "0"}, "systems.local.busy.timeout.ms: integer >= 1, got '0'"),
+    ({"systems.local.busy.timeout.ms": "0"}, "systems.local.busy.timeout.ms: expected an integer >= 1, got '0'"),
     ({"systems.local.samza.factory": "no_such:Factory"}, "systems.local.samza.factory: cannot import no_such"),
 ]
 
@@ -229,7 +241,7 @@ def test_a_directory_and_text_that_is_not_utf_8_are_named(place, command):
     assert (code, lines) == (2, ["error: config: .: cannot read (Is a directory)"])
     Path("latin.properties").write_bytes(b"job.name=a\n# caf\xe9\n")
     code, lines, _ = place.call(COMMANDS[command][0], "latin.properties")
-    assert (code, lines) == (2, ["error: config: latin.properties: cannot read (not UTF-8: byte 0xe9) line 2"])
+    assert (code, lines) == (2, ["error: config: latin.properties line 2: expected UTF-8, got byte 0xe9"])
 
 
 @both_commands

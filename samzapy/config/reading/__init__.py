@@ -1,1 +1,1 @@
-"""How a job file is read: its text, its references, its keys and their kinds, and what has to stay secret."""
+"""Reads a job file: its text, references, keys and values, and the secrets among them."""

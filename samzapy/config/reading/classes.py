@@ -1,6 +1,6 @@
-"""Names that stand for a class of ours: short ones, and the Java class names of Samza's job files.
+"""The built-in plug-ins: short names and Samza's Java class names, each with the path of our class.
 
-Class paths only; nothing is imported here.
+A new system, engine or serde is one line here. Nothing is imported.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from samzapy.config.reading.keys import Kind, choice, class_path
 
 
 class KnownClasses:
-    """Short names and Java class names of one kind of plug-in, each with our class path.
+    """The known classes of one kind of plug-in, by short name and by Java class name.
 
-    Java classes are recognised by their simple name within `org.apache.samza`, since packages moved between releases.
+    The simple name of a Java class within `org.apache.samza` decides, since packages moved between releases.
     """
 
     def __init__(self, short: Mapping[str, str], java: Mapping[str, str], example: str) -> None:
@@ -22,7 +22,7 @@ class KnownClasses:
         self.kind: Kind[str | None] = class_path(self.path, self.names, example)
 
     def path(self, text: str) -> str | None:
-        """The class path `text` stands for, None if it is no name of ours."""
+        """The class path for the name `text`, None for an unknown name."""
         if text.startswith("org.apache.samza."):
             return self._java.get(text.rpartition(".")[2])
         return self.short.get(text)
@@ -55,7 +55,7 @@ _BYTE_ENGINES = {"rocksdb": _ROCKSDB, "inmemory": _IN_MEMORY, "memory": _IN_MEMO
 #: Engines that keep bytes by key.
 BYTE_ENGINES = KnownClasses(_BYTE_ENGINES, _JAVA_ENGINES, "my.module:MyStorageEngineFactory")
 _VIEWS = "samzapy.storage.views"
-#: Those, and engines with a query interface of their own over one of those.
+#: Those, and the views: engines with an interface of their own over one of those.
 ENGINES = KnownClasses(
     {
         **_BYTE_ENGINES,
@@ -111,7 +111,7 @@ def _grouper(text: str) -> str:
     return _GROUPER.parse(_GROUPERS.get(simple, text))
 
 
-#: The groupers are ours alone: a task's name is the key to its state, so a foreign one could not be changed safely.
+#: No plug-ins here: a task finds its state by its name, so a grouper of the user's could never be changed safely.
 GROUPER: Kind[str] = Kind(_GROUPER.allowed, _grouper)
 
 _STRING = "samzapy.serializers:StringSerde"

@@ -20,13 +20,16 @@ LARGEST = 2**63 - 1
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
-NAME_RULE = "only A-Za-z0-9._- up to 100 characters, and not '.' or '..'"
+NAME_RULE = "a name of up to 100 of the characters A-Za-z0-9._-, other than '.' and '..'"
 
 
 @dataclass(frozen=True)
 class Kind(Generic[T]):
-    """`allowed` is for people; `parse` gets the text without surrounding blanks and raises ValueError, whose message
-    says what is allowed."""
+    """The kind of value that a key takes.
+
+    `allowed` names it for people, so that "expected ..." can precede it. `parse` gets the text without surrounding blanks
+    and raises a ValueError; its message names what is allowed in the same way.
+    """
 
     allowed: str
     parse: Callable[[str], T]
@@ -34,9 +37,12 @@ class Kind(Generic[T]):
 
 @dataclass(frozen=True)
 class Key(Generic[T]):
-    """One key. `name` may have placeholders (`stores.{store}.factory`) and may end in `.*` (everything below).
-    `shown_default` replaces the default in documentation where it is computed. `otherwise` are keys that are read, in
-    this order, where this one is absent: older names and defaults of a wider scope."""
+    """One key.
+
+    `name` may have placeholders (`stores.{store}.factory`) and may end in `.*` (everything below). `shown_default`
+    replaces the default in documentation if it is computed. `otherwise` are the keys that count if this one is absent,
+    in this order: older names, and defaults of a wider scope.
+    """
 
     name: str
     kind: Kind[T]
@@ -50,7 +56,7 @@ class Key(Generic[T]):
         return _PLACEHOLDER.sub(lambda match: names[match[1]], self.name)
 
     def places(self, **names: str) -> list[str]:
-        """The key and those read in its stead, in order; the ones with a placeholder that has no name are left out."""
+        """The key and those of `otherwise`, in order, without the ones that have a placeholder missing in `names`."""
         return [
             _PLACEHOLDER.sub(lambda match: names[match[1]], name)
             for name in (self.name, *self.otherwise)
@@ -70,26 +76,26 @@ class Key(Generic[T]):
 
 
 def collect(namespace: Mapping[str, Any]) -> tuple[Key[Any], ...]:
-    """The keys a module defines, in order."""
+    """The keys that a module declares, in order."""
     return tuple(value for value in namespace.values() if isinstance(value, Key))
 
 
 def integer(low: int | None = None, high: int = LARGEST) -> Kind[int]:
-    """A whole number from `low` (None: no limit that matters) to `high`, in decimal digits."""
+    """A whole number in decimal digits, from `low` (None: unlimited in practice) to `high`."""
     lower = -LARGEST if low is None else low
     if low is None:
-        allowed = "integer"
+        allowed = "an integer"
     elif high == LARGEST:
-        allowed = f"integer >= {low}"
+        allowed = f"an integer >= {low}"
     else:
-        allowed = f"integer from {low} to {high}"
+        allowed = f"an integer from {low} to {high}"
 
     def parse(text: str) -> int:
-        # The length first: int() refuses texts of thousands of digits with a message about something else.
+        # The length comes first: int() refuses thousands of digits with a message about something else.
         if not _INTEGER.fullmatch(text) or len(text) > 30 or int(text) < lower:
             raise ValueError(allowed)
         if int(text) > high:
-            raise ValueError(allowed if low is not None and high != LARGEST else f"integer <= {high}")
+            raise ValueError(allowed if low is not None and high != LARGEST else f"an integer <= {high}")
         return int(text)
 
     return Kind(allowed, parse)
@@ -118,7 +124,7 @@ def choice(*values: str) -> Kind[str]:
 
 
 def member(enum: type[E]) -> Kind[E]:
-    """One of the enum's values, in any case, `_` counting as `-`."""
+    """One of the values of `enum`, in any case; `_` counts as `-`."""
     allowed = f"one of {', '.join(str(m.value) for m in enum)}"
 
     def parse(text: str) -> E:
@@ -152,15 +158,15 @@ NAME: Kind[str | None] = Kind(NAME_RULE, _name)
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """The entries of a comma list, without blanks around them, empty ones left out."""
+    """The entries of a comma list, without the blanks around them and without empty ones."""
     return tuple(entry for entry in map(str.strip, text.split(",")) if entry)
 
 
-LIST: Kind[tuple[str, ...]] = Kind("comma list", split_list)
+LIST: Kind[tuple[str, ...]] = Kind("a comma list", split_list)
 
 
 def optional(kind: Kind[T]) -> Kind[T | None]:
-    """`kind`, or nothing at all."""
+    """`kind`, or an empty text for None."""
 
     def parse(text: str) -> T | None:
         return kind.parse(text) if text else None
@@ -171,8 +177,10 @@ def optional(kind: Kind[T]) -> Kind[T | None]:
 def class_path(
     known: Callable[[str], str | None], names: Callable[[], Iterable[str]], example: str
 ) -> Kind[str | None]:
-    """A class path `package.module:Name`, or a name that `known` turns into one (None: not a name of ours). Nothing is
-    imported."""
+    """A class path `package.module:Name`, or a name for which `known` returns one (None: not a name of ours).
+
+    Nothing is imported.
+    """
     allowed = f"a class like {example}"
 
     def parse(text: str) -> str | None:
@@ -181,12 +189,14 @@ def class_path(
         found = known(text)
         if found is not None:
             return found
+        short = ", ".join(names())
+        refused = f"{allowed}, or one of {short}" if short else allowed
         if text.startswith("org.apache.samza.") or ("." not in text and ":" not in text):
-            raise ValueError(f"{allowed}, or one of {', '.join(names())}")
+            raise ValueError(refused)
         try:
             split_path(text)
         except PluginError:
-            raise ValueError(f"{allowed}, or one of {', '.join(names())}") from None
+            raise ValueError(refused) from None
         return text
 
     return Kind(allowed, parse)

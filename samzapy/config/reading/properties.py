@@ -16,13 +16,13 @@ from samzapy.config.reading.secrets import MASK, is_secret
 from samzapy.errors import ConfigError, ConfigProblem
 
 _STORE_FACTORY = re.compile(r"stores\.(.+)\.factory")
-#: A `=` or `:` that is not part of the key.
+#: A `=` or `:` that ends the key.
 _SEPARATOR = re.compile(r"(?<!\\)(?:\\\\)*[=:]")
 
 
 @dataclass(frozen=True)
 class Source:
-    """The flat pairs as written, and what was odd about them."""
+    """The flat pairs as written, with the warnings and problems that reading them has brought."""
 
     values: Mapping[str, str]
     warnings: tuple[str, ...] = ()
@@ -30,12 +30,12 @@ class Source:
 
 
 def read(source: Path | str | Mapping[str, str], *, strict: bool = False) -> Source:
-    """The pairs of a file (by path) or of a mapping; blanks around keys and values do not count.
+    """Read the pairs of a file (by path) or of a mapping, without the blanks around keys and values.
 
-    A key alone on its line is a problem: Java reads it as an empty value, and nobody means that. A key that is set twice
-    is a warning, or a problem when `strict`.
+    1. A key alone on its line is a problem. Java reads it as an empty value, which is never intended.
+    2. A key that is set twice is a warning, or a problem if `strict`. A store that is defined twice is always a problem.
 
-    Raises ConfigError for a file that cannot be read or whose text is not in the grammar.
+    Raises ConfigError for a file that cannot be read or is not in the grammar.
     """
     if isinstance(source, Mapping):
         return Source({str(key).strip(): str(value).strip() for key, value in source.items()})
@@ -52,7 +52,7 @@ def read(source: Path | str | Mapping[str, str], *, strict: bool = False) -> Sou
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as cause:
         line = data.count(b"\n", 0, cause.start) + 1
-        raise _unreadable(f"{path}: cannot read (not UTF-8: byte 0x{data[cause.start]:02x}) line {line}") from cause
+        raise _unreadable(f"{path} line {line}: expected UTF-8, got byte 0x{data[cause.start]:02x}") from cause
     return _pairs(path, text, strict=strict)
 
 
@@ -79,7 +79,7 @@ def _pairs(path: Path, text: str, *, strict: bool) -> Source:
                     seen[key] = line
             line += _lines(element.source)
     except javaproperties.InvalidUEscapeError as cause:
-        raise _unreadable(f"{path}: cannot read (bad escape {cause.escape}) line {line}") from cause
+        raise _unreadable(f"{path} line {line}: expected \\uXXXX, got {cause.escape}") from cause
     return Source(values, tuple(warnings), tuple(problems))
 
 
@@ -111,14 +111,14 @@ _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}")
 
 
 class _Unresolved(Exception):
-    """Carries the sentence that says why."""
+    """Raised with the reason why a reference cannot be resolved."""
 
 
 class References:
     """The values of a flat configuration with every reference replaced.
 
-    `values` holds what could be resolved; `problems` says what could not; `broken` are those keys; `secret` are the keys
-    whose value came, over any number of steps, from a secret one.
+    `values` are the resolved ones. `broken` are the keys that could not be resolved, `problems` the reasons. `secret` are
+    the keys that took their value, over any number of steps, from a secret key or variable.
     """
 
     def __init__(self, raw: Mapping[str, str], environ: Mapping[str, str]) -> None:
@@ -148,12 +148,12 @@ class References:
         if colon and scheme == "env":
             found = self._environ.get(variable)
             if found is None:
-                raise _Unresolved(f"variable {variable} not set")
+                raise _Unresolved(f"environment variable {variable} is not set")
             return found.strip()
         if colon or not name:
-            raise _Unresolved(f"reference {match[0]}: only ${{env:NAME}} and ${{other.key}} are allowed")
+            raise _Unresolved(f"expected ${{env:NAME}} or ${{other.key}}, got {match[0]}")
         if name not in self._raw:
-            raise _Unresolved(f"reference {match[0]}: key {name} not set")
+            raise _Unresolved(f"reference {match[0]}: key {name} is not set")
         return self._resolve(name, path)
 
     def _from_secret(self, key: str, path: frozenset[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Typed access to a flat configuration that collects what is wrong instead of stopping at it."""
+"""Reads typed values from a flat configuration, and collects problems instead of stopping at the first."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ T = TypeVar("T")
 
 
 def did_you_mean(text: str, known: Iterable[str]) -> str:
-    """`; did you mean X?` for the nearest of `known`, or nothing if none is near."""
+    """`; did you mean X?` with the nearest of `known`, or an empty text if none is near."""
     near = difflib.get_close_matches(text, list(known), n=1, cutoff=0.6)
     return f"; did you mean {near[0]}?" if near else ""
 
 
 class Reader:
-    """`get` returns the default when the text is bad, so that one pass finds every problem."""
+    """The values of one configuration.
+
+    `get` notes a problem and returns the default if a text is bad, so one pass finds every problem. `secret` are the keys
+    to hide in messages, `broken` those with a reference that could not be resolved.
+    """
 
     def __init__(
         self,
@@ -34,18 +38,18 @@ class Reader:
         self.secret, self._broken = secret, broken
 
     def get(self, key: Key[T], **names: str) -> T:
-        """The value of `key`, its default if the key is not there."""
+        """The value of `key`, its default if the key is absent."""
         name, text = self._find(key, names)
         if text is None:
             return key.default
         try:
             return key.kind.parse(text)
         except ValueError as cause:
-            self.problem(name, str(cause), text)
+            self.problem(name, f"expected {cause}", text)
             return key.default
 
     def require(self, key: Key[str | None], example: str = "", **names: str) -> str:
-        """As `get`, but a problem (and an empty text) if there is no value. `example` shows what would do."""
+        """As `get`, but notes a problem and returns an empty text if there is no value. `example` is a valid one."""
         before = len(self.problems)
         value = self.get(key, **names)
         if value is None:
@@ -56,25 +60,25 @@ class Reader:
         return value
 
     def has(self, key: Key[T], **names: str) -> bool:
-        """Whether the file says anything about `key`."""
+        """Whether the file sets `key`, or a key that counts in its stead."""
         return self._find(key, names)[1] is not None
 
     def is_broken(self, key: str) -> bool:
-        """Whether the value of `key` could not be resolved, which has been reported."""
+        """Whether the value of `key` could not be resolved, a problem that is noted already."""
         return key in self._broken
 
     def where(self, key: Key[T], **names: str) -> str:
-        """The key that `get` takes the value from; the first choice if none is there."""
+        """The key in the file that `get` takes the value from; `key` itself if the file has none."""
         return self._find(key, names)[0]
 
     def below(self, prefix: str) -> Masked:
-        """Everything whose key starts with `prefix`, without it."""
+        """Everything below `prefix`, by the keys without it."""
         cut = len(prefix)
         found = {key[cut:]: value for key, value in self.values.items() if key.startswith(prefix)}
         return Masked(found, frozenset(key[cut:] for key in self.secret if key.startswith(prefix)))
 
     def problem(self, key: str, message: str, value: str | None = None) -> None:
-        """Note something to fix; a secret value is hidden."""
+        """Note a problem; a secret value is hidden."""
         shown = value if value is None else MASK if self.is_secret(key) else without_password(value)
         found = ConfigProblem(key, shown, message)
         if found not in self.problems:

@@ -1,4 +1,4 @@
-"""Which values must never be shown, and how they are shown instead."""
+"""Decides which values are secret, and masks them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ _REFERENCE = re.compile(r"\$\{([^}]*)\}")
 
 
 def is_secret(key: str, raw_value: str = "") -> bool:
-    """Whether the value of `key` is secret: by its name, by Samza's prefix `sensitive.`, or because the value as
-    written refers to a variable or key whose name says so."""
+    """Whether the value of `key` is secret.
+
+    The name of the key decides, Samza's prefix `sensitive.`, or the name of a variable or key that the value as written
+    refers to.
+    """
     if key.startswith("sensitive.") or _SECRET_NAME.search(key):
         return True
     return any(
@@ -26,16 +29,16 @@ def is_secret(key: str, raw_value: str = "") -> bool:
 
 
 def without_password(text: str) -> str:
-    """`text` as it is, but for the passwords of URLs in it."""
+    """`text` with the passwords of its URLs masked."""
     if "://" not in text:
         return text
     return _URL_PARAMETER.sub(rf"\1{MASK}", _URL_PASSWORD.sub(rf"\1{MASK}@", text))
 
 
 class Masked(dict[str, str]):
-    """A flat configuration whose `repr` hides secrets. The values are in clear for those who ask for them by key.
+    """A flat configuration with a `repr` that hides secrets; access by key gives the values in clear.
 
-    `secret` are further keys to hide: those whose secrecy shows only in how their value was written.
+    `secret` are further keys to hide, which took their value from a secret one.
     """
 
     def __init__(self, values: Mapping[str, str], secret: frozenset[str] = frozenset()) -> None:
@@ -43,7 +46,7 @@ class Masked(dict[str, str]):
         self.secret = secret
 
     def shown(self) -> dict[str, str]:
-        """Everything, secrets replaced by `********`."""
+        """All pairs, with secrets replaced by `********`."""
         return {
             key: MASK if key in self.secret or is_secret(key, value) else without_password(value)
             for key, value in self.items()

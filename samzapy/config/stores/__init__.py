@@ -1,4 +1,4 @@
-"""`stores.*`: what a task keeps."""
+"""`stores.*`: engines, caches, changelogs, sources and backups of the stores."""
 
 from samzapy.config.stores.store import StoreConfig
 

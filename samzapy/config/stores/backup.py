@@ -1,4 +1,4 @@
-"""`stores.NAME.backup.*`: snapshots of a store's files, elsewhere."""
+"""`stores.NAME.backup.*`: snapshots of a store's files in another place."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from samzapy.config.reading.secrets import Masked
 
 @dataclass(frozen=True)
 class BackupConfig:
-    """`path`: the folder, as fsspec takes it (`file:///...`, `s3://...`, `hdfs://...`). A snapshot is due after
+    """`path`: a folder as a URL for fsspec (`file:///...`, `s3://...`, `hdfs://...`). A snapshot is due after
     `every_commits` commits that changed the store, or `interval_ms` after the last one; 0 for never. `options` go to
-    fsspec. `kept`: how many snapshots are kept."""
+    fsspec. `kept`: number of snapshots to keep."""
 
     path: str
     every_commits: int = 0
@@ -27,8 +27,8 @@ PATH = Key(
     "stores.{store}.backup.path",
     TEXT,
     None,
-    "Folder for snapshots of the store's files, any that fsspec knows (file:///..., s3://..., hdfs://...); a task "
-    "without local files starts from the newest one and reads the rest from the changelog. Needs `samzapy[backup]`.",
+    "Folder for snapshots of the store's files, as a URL for fsspec (file:///..., s3://..., hdfs://...); a task without local "
+    "files starts from the newest one and reads the rest from the changelog. Needs `samzapy[backup]`.",
     "no snapshots",
     ("stores.default.backup.path",),
 )
@@ -36,40 +36,42 @@ EVERY_COMMITS = Key(
     "stores.{store}.backup.commits",
     integer(0),
     0,
-    "Commits that change the store after which a snapshot is made; 0: only after backup.interval.ms.",
+    "Number of commits that change the store after which a snapshot is taken; 0: only after backup.interval.ms.",
     otherwise=("stores.default.backup.commits",),
 )
 INTERVAL_MS = Key(
     "stores.{store}.backup.interval.ms",
     integer(0),
     600_000,
-    "Milliseconds after which a snapshot is made, if the store has changed; 0: only after backup.commits.",
+    "Milliseconds after which a snapshot is taken, if the store has changed; 0: only after backup.commits.",
     otherwise=("stores.default.backup.interval.ms",),
 )
 KEPT = Key(
     "stores.{store}.backup.kept",
     integer(1, 1_000),
     2,
-    "Snapshots of a task's store that are kept.",
+    "Number of snapshots to keep of each task's store.",
     otherwise=("stores.default.backup.kept",),
 )
 OPTIONS = Key(
     "stores.{store}.backup.options.*",
     TEXT,
     None,
-    "What fsspec's file system is made with (`key`, `secret`, `host`, ...).",
+    "Options for fsspec's file system (`key`, `secret`, `host`, ...).",
 )
 KEYS = collect(globals())
 
 
 def parse_backup(reader: Reader, store: str, *, logged: bool) -> BackupConfig | None:
-    """Where snapshots of the store go and how often, None for none."""
+    """Read where and how often snapshots are taken, None for never."""
     path = reader.get(PATH, store=store)
     if path is None:
         return None
     if not logged:
         if reader.where(PATH, store=store) == PATH.at(store=store):
-            reader.problem(PATH.at(store=store), f"needs stores.{store}.changelog: it has what a snapshot lacks")
+            reader.problem(
+                PATH.at(store=store), f"needs stores.{store}.changelog, which has the changes since the snapshot"
+            )
         return None
     found = BackupConfig(
         path,
@@ -79,7 +81,7 @@ def parse_backup(reader: Reader, store: str, *, logged: bool) -> BackupConfig | 
         _options(reader, store),
     )
     if not found.every_commits and not found.interval_ms:
-        reader.problem(INTERVAL_MS.at(store=store), "no snapshot would ever be made: set it or backup.commits")
+        reader.problem(INTERVAL_MS.at(store=store), "no snapshot would ever be taken: set this key or backup.commits")
     return found
 
 

@@ -29,7 +29,7 @@ DELETE_RETENTION_MS = Key(
     "stores.{store}.changelog.delete.retention.ms",
     integer(0),
     86_400_000,
-    "Milliseconds the changelog keeps a deletion; a local store older than that is rebuilt.",
+    "Milliseconds for which the changelog keeps a deletion; an older local store is rebuilt.",
 )
 MIN_COMPACTION_LAG_MS = Key(
     "stores.{store}.changelog.min.compaction.lag.ms",
@@ -53,14 +53,14 @@ ACCESS_LOG_ENABLED = Key(
     "stores.{store}.accesslog.enabled",
     BOOLEAN,
     False,
-    "Whether calls of the store are told on the stream CHANGELOG-access-log: what was done to which keys, and how long it "
-    "took. Needs a changelog.",
+    "Whether calls of the store are logged to the stream CHANGELOG-access-log, each with its operation, keys and duration. "
+    "Needs a changelog.",
 )
 ACCESS_LOG_RATIO = Key(
     "stores.{store}.accesslog.sampling.ratio",
     integer(0, 100),
     50,
-    "Percent of the calls that are told.",
+    "Percentage of the calls that are logged.",
 )
 KEYS = collect(globals())
 
@@ -68,7 +68,7 @@ KEYS = collect(globals())
 def parse_changelog(
     reader: Reader, store: str, default_system: str | None, systems: Collection[str]
 ) -> SystemStream | None:
-    """The changelog of a store, None for none."""
+    """Read the changelog of a store, None for none."""
     text = reader.get(CHANGELOG, store=store)
     if text is None:
         return None
@@ -83,7 +83,7 @@ def parse_changelog(
 
 
 def parse_topic(reader: Reader, store: str, ttl_ms: int | None) -> Masked:
-    """The topic keys that the file gives; with a time to live, also those that let the topic forget as the store does."""
+    """Read the topic keys of the changelog; with a time to live, add those that expire its records with the entries."""
     prefix = f"stores.{store}.changelog.kafka."
     found = reader.below(prefix)
     for leaf, instead in (
@@ -91,7 +91,7 @@ def parse_topic(reader: Reader, store: str, ttl_ms: int | None) -> Masked:
         ("delete.retention.ms", DELETE_RETENTION_MS),
     ):
         if leaf in found:
-            reader.problem(prefix + leaf, f"say {instead.at(store=store)} instead")
+            reader.problem(prefix + leaf, f"use {instead.at(store=store)} instead")
     _check_policy(reader, prefix, found, ttl_ms)
     for leaf, key in (("max.message.bytes", MAX_MESSAGE_BYTES), ("min.compaction.lag.ms", MIN_COMPACTION_LAG_MS)):
         value = reader.get(key, store=store)
@@ -109,20 +109,22 @@ def _check_policy(reader: Reader, prefix: str, topic: Masked, ttl_ms: int | None
     key = f"{prefix}cleanup.policy"
     if ttl_ms is None:
         if policy != "compact":
-            reader.problem(key, "a changelog must be compact: state would be lost", policy)
+            reader.problem(key, "expected compact, or the changelog would lose state", policy)
         return
     words = {word.strip() for word in policy.split(",")}
     if not words or not words <= {"compact", "delete"}:
-        reader.problem(key, "compact, delete, or compact,delete", policy)
+        reader.problem(key, "expected compact, delete, or compact,delete", policy)
     retention = topic.get("retention.ms", "")
     if retention.isdecimal() and int(retention) < ttl_ms:
         reader.problem(
-            f"{prefix}retention.ms", f"must be >= rocksdb.ttl.ms ({ttl_ms}), or state would be lost", retention
+            f"{prefix}retention.ms",
+            f"must be >= rocksdb.ttl.ms ({ttl_ms}), or the changelog would lose state",
+            retention,
         )
 
 
 def parse_access_log(reader: Reader, store: str, changelog: SystemStream | None) -> int | None:
-    """Percent of the calls to tell, None for no access log."""
+    """Read the percentage of the calls to log, None for no access log."""
     ratio = reader.get(ACCESS_LOG_RATIO, store=store)
     if not reader.get(ACCESS_LOG_ENABLED, store=store):
         return None
@@ -133,5 +135,5 @@ def parse_access_log(reader: Reader, store: str, changelog: SystemStream | None)
 
 
 def access_log_stream(changelog: SystemStream) -> SystemStream:
-    """The stream beside a changelog."""
+    """The stream of the access log beside a changelog."""
     return SystemStream(changelog.system, f"{changelog.stream}{_ACCESS_LOG_SUFFIX}")

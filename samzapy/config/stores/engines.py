@@ -1,6 +1,6 @@
 """The keys of the storage engines, below `stores.NAME.`: names, defaults and meanings.
 
-Each engine parses and checks its own keys. The views are engines with an interface of their own over the entries of another.
+Each engine reads and checks its own keys. A view is an engine with an interface of its own over the entries of another.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ WRITE_BUFFER_SIZE = _rocksdb_key(
 WAL_ENABLED = _rocksdb_key(
     "rocksdb.wal.enabled",
     "false",
-    "Write-ahead log: after a kill nothing is replayed from the changelog, but every commit is written twice.",
+    "Write-ahead log: a start after a kill reads nothing from the changelog, but every commit is written twice.",
 )
 COMPRESSION = _rocksdb_key("rocksdb.compression", "snappy", "snappy, bzip2, zlib, lz4, lz4hc, zstd or none.")
 BLOCK_SIZE = _rocksdb_key("rocksdb.block.size.bytes", "4096", "Bytes of a block.")
 COMPACTION_STYLE = _rocksdb_key(
     "rocksdb.compaction.style",
     "universal",
-    "universal, level or fifo, which forgets the oldest entries beyond 1 GiB a task.",
+    "universal, level or fifo, which drops the oldest entries beyond 1 GiB a task.",
 )
 NUM_WRITE_BUFFERS = _rocksdb_key("rocksdb.num.write.buffers", "3", "Memtables before writes wait.")
 MAX_LOG_FILE_SIZE = _rocksdb_key("rocksdb.max.log.file.size.bytes", "67108864", "Bytes of RocksDB's own log file.")
@@ -92,33 +92,33 @@ HEAP_SIZE = Key(
     "stores.{store}.heap.size",
     integer(0, 2**31 - 1),
     0,
-    "Items a heap keeps, in each group; one more drops the worst. 0: no limit.",
+    "Number of items that a heap keeps in each group; one more drops the worst. 0: no limit.",
 )
 HEAP_ORDER = Key(
     "stores.{store}.heap.order",
     choice("highest", "lowest"),
     "highest",
-    "Which score is the best: the one that `pop` and `top` give first and a bounded heap keeps.",
+    "The best score: `pop` and `top` return it first, and a bounded heap keeps it.",
 )
 HEAP_BLOCK_SIZE = Key(
     "stores.{store}.heap.block.size",
     integer(2, 65_536),
     64,
-    "Items of a heap that are one entry of its store, and so one changelog record, at most. Groups of more than a million "
-    "items want larger ones: the list of a group's blocks is one entry as well.",
+    "Largest number of items in one entry of the store, and so in one changelog record. Groups of more than a million items "
+    "need larger blocks: the list of a group's blocks is one entry as well.",
 )
 BLOOM_CAPACITY = Key(
     "stores.{store}.bloom.capacity",
     integer(1, 2**31 - 1),
     10_000,
-    "Items a new filter takes before its error rate is exceeded. It has about 1.2 bytes an item at a rate of 0.01, and is "
-    "one changelog record: a large one needs a larger stores.X.changelog.max.message.bytes.",
+    "Number of items up to which a new filter keeps its error rate. It takes about 1.2 bytes an item at a rate of 0.01, and "
+    "is one changelog record: a large one needs a larger stores.X.changelog.max.message.bytes.",
 )
 BLOOM_ERROR_RATE = Key(
     "stores.{store}.bloom.error.rate",
     Kind("a number between 0 and 1", _fraction),
     0.01,
-    "Share of the items never added that a full filter takes for added ones.",
+    "Share of absent items that a full filter reports as present.",
 )
 HYPERLOGLOG_LG_K = Key(
     "stores.{store}.hyperloglog.lg.k",
@@ -130,22 +130,22 @@ QUANTILES_K = Key(
     "stores.{store}.quantiles.k",
     integer(8, 65_535),
     200,
-    "Size of a new sketch: its ranks are off by 1.33 % for 200, by about half for twice the size.",
+    "Size of a new sketch. Its rank error is 1.33 % for 200, and about half of that for twice the size.",
 )
 INDEX_TOKENIZER = Key(
     "stores.{store}.index.tokenizer",
     class_path(lambda _: None, tuple, "my.module:MyTokenizer"),
     None,
-    "The Tokenizer class that makes terms of a text.",
+    "The Tokenizer class that splits a text into terms.",
     "words in lower case",
 )
 CUBE_DIMENSIONS = Key("stores.{store}.cube.dimensions", _NAMES, (), "The dimensions of the facts.", "required by cube")
-CUBE_MEASURES = Key("stores.{store}.cube.measures", _NAMES, (), "The measures that are aggregated; facts are counted.")
+CUBE_MEASURES = Key("stores.{store}.cube.measures", _NAMES, (), "The measures to aggregate; facts are always counted.")
 CUBE_ROLLUPS = Key(
     "stores.{store}.cube.rollups",
     TEXT,
     None,
-    "The combinations of dimensions that are kept: `carrier; carrier, origin; origin, month`.",
+    "The combinations of dimensions to keep: `carrier; carrier, origin; origin, month`.",
     "all dimensions together",
 )
 VIEW_KEYS = tuple(key for key in collect(globals()) if key not in ROCKSDB_KEYS)
@@ -161,5 +161,5 @@ _ENGINES = {
 
 
 def is_of_another_engine(key: Key[Any], factory: str) -> bool:
-    """Whether `key` is one of these and means nothing to a store with this engine."""
+    """Whether `key` belongs to a view other than `factory`."""
     return key in VIEW_KEYS and ENGINES.short[_ENGINES[key.name.split(".")[2]]] != factory

@@ -1,4 +1,4 @@
-"""`stores.NAME.side.inputs` and `stores.NAME.restore.inputs`: streams that a store is filled from."""
+"""`stores.NAME.side.inputs` and `stores.NAME.restore.inputs`: the streams that fill a store without a changelog."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from samzapy.config.streams.stream import check_system, parse_partitions, resolv
 
 @dataclass(frozen=True)
 class StoreSource:
-    """Where a store without a changelog has its contents from.
+    """The streams that fill a store without a changelog.
 
-    `streams`: of these a task reads the partitions with the numbers of its own inputs'; `partitions`: these are read by
-    every task. `processor`: the class path of the SideInputsProcessor. `replayed`: the streams are inputs of the task,
-    read again at its start up to where the task goes on, and the store is the task's to write; otherwise they are side
-    inputs, followed while the task runs, and the store is read-only for it.
+    1. Of `streams` a task reads the partitions with the numbers of its own inputs; every task reads all of `partitions`.
+    2. `processor` is the class path of the SideInputsProcessor.
+    3. If `replayed`, the streams are inputs of the task: its start reads them again up to the task's position, and the
+       task may write to the store.
+    4. Otherwise they are side inputs: the store follows them while the task runs, and the task only reads it.
     """
 
     streams: tuple[SystemStream, ...]
@@ -28,7 +29,7 @@ class StoreSource:
 
     @property
     def all_streams(self) -> frozenset[SystemStream]:
-        """The streams, whoever reads them."""
+        """All the streams, those of `partitions` included."""
         return frozenset(self.streams) | {ssp.system_stream for ssp in self.partitions}
 
 
@@ -38,29 +39,29 @@ SIDE_INPUTS = Key(
     "stores.{store}.side.inputs",
     LIST,
     (),
-    "Streams that fill the store, by name or id: a task reads the partitions that have the numbers of its inputs', "
-    "`system.stream#3` or `system.stream#[0-2]` is read by every task. The store has no changelog, is read to the ends "
-    "of the streams at the start, follows them from then on, and is read-only for the task.",
+    "Streams that fill the store, by name or id: a task reads the partitions with the numbers of its inputs; every task "
+    "reads `system.stream#3` or `system.stream#[0-2]`. The store has no changelog. It is filled up to the ends of the streams "
+    "at the start, follows them from then on, and is read-only for the task.",
 )
 SIDE_PROCESSOR = Key(
     "stores.{store}.side.inputs.processor.factory",
     _PROCESSOR_CLASS,
     None,
-    "The SideInputsProcessor class that makes entries of side inputs.",
+    "The SideInputsProcessor class that turns side inputs into entries.",
     "required by side.inputs",
 )
 RESTORE_INPUTS = Key(
     "stores.{store}.restore.inputs",
     LIST,
     (),
-    "Inputs of the task that the store is rebuilt from, instead of a changelog: they are read again from their "
-    "beginning up to where the task goes on. What else the task puts into the store is lost with its files.",
+    "Inputs of the task that rebuild the store instead of a changelog: the start reads them again from their beginning up "
+    "to the task's position. Anything else that the task puts into the store is lost with its files.",
 )
 RESTORE_PROCESSOR = Key(
     "stores.{store}.restore.inputs.processor.factory",
     _PROCESSOR_CLASS,
     None,
-    "The SideInputsProcessor class that makes of restore.inputs what the task makes of them.",
+    "The SideInputsProcessor class that turns restore.inputs into the same entries as the task does.",
     "required by restore.inputs",
 )
 KEYS = collect(globals())
@@ -74,12 +75,15 @@ def parse_source(
     systems: Collection[str],
     inputs: Collection[SystemStream],
 ) -> StoreSource | None:
-    """What fills the store `store`, None if nothing does. `inputs` are the task's."""
+    """Read the streams that fill the store, None if there are none. `inputs` are the task's."""
     side, replayed = (_names(reader, key, store) for key in (SIDE_INPUTS, RESTORE_INPUTS))
     for processor, needed in ((SIDE_PROCESSOR, side), (RESTORE_PROCESSOR, replayed)):
         if reader.has(processor, store=store) and not needed:
             leaf = processor.at(store=store)
-            reader.problem(leaf, f"has nothing to process without {leaf.removesuffix('.processor.factory')}")
+            reader.problem(
+                leaf,
+                f"has no effect without {leaf.removesuffix('.processor.factory')}: add that key or remove this one",
+            )
     if side and replayed:
         reader.problem(RESTORE_INPUTS.at(store=store), "cannot be combined with side.inputs")
     if not side and not replayed:
@@ -108,16 +112,17 @@ def parse_source(
 
 
 def check_sourced(reader: Reader, store: str, *, logged: bool, expiring: bool) -> None:
-    """Note what a store that is filled from streams cannot have besides."""
+    """Note the keys that a store filled from streams cannot have."""
     key = SIDE_INPUTS if _names(reader, SIDE_INPUTS, store) else RESTORE_INPUTS
     if logged:
         reader.problem(
-            key.at(store=store), f"cannot be combined with stores.{store}.changelog: the streams are what it comes from"
+            key.at(store=store),
+            f"cannot be combined with stores.{store}.changelog: the store is filled from the streams",
         )
     if expiring:
         reader.problem(
             key.at(store=store),
-            f"cannot be combined with stores.{store}.rocksdb.ttl.ms: entries that are read again would live anew",
+            f"cannot be combined with stores.{store}.rocksdb.ttl.ms: entries that are read again would start their lives again",
         )
 
 
@@ -134,7 +139,9 @@ def _check_inputs(
 ) -> None:
     key = RESTORE_INPUTS.at(store=store)
     if partitions:
-        reader.problem(key, "names streams, without partitions", ", ".join(sorted(map(str, partitions))))
+        reader.problem(key, "expected whole streams, without partitions", ", ".join(sorted(map(str, partitions))))
     for stream in streams:
         if stream not in inputs:
-            reader.problem(key, "must be inputs of the task (task.inputs); others are side.inputs", str(stream))
+            reader.problem(
+                key, "expected inputs of the task (task.inputs); for other streams use side.inputs", str(stream)
+            )

@@ -21,8 +21,11 @@ from samzapy.config.streams.serdes import check_serde
 
 @dataclass(frozen=True)
 class LocalFiles:
-    """`flush_records`, `flush_interval_ms`: so many changes, and changes so old, may be only in the engine's memory after a
-    commit. `restore_max_bytes`: memory in which a container gathers what it restores."""
+    """How a store's files keep up with its commits.
+
+    `flush_records`, `flush_interval_ms`: number and age of the changes that may be only in the engine's memory after a
+    commit. `restore_max_bytes`: memory in which a container gathers the records that it restores.
+    """
 
     flush_records: int = 400_000
     flush_interval_ms: int = 60_000
@@ -33,14 +36,13 @@ class LocalFiles:
 class StoreConfig:
     """One store. `properties` are the keys below `stores.NAME.` that its engine reads (`rocksdb.*`, `container.*`).
 
-    `write_batch_size`: dirty objects that gather in a full cache before they are serialized in one go.
-    `object_cache_size`: objects in the cache, 0 for none (and then no batching). `uncommitted_max_bytes`: serialized
-    changes of one task that make it commit early. `object_cache_mode`: reference or copy. `changelog_properties` are
-    topic keys (`max.message.bytes`, ...). `ttl_ms`: how long an entry lives, None for ever. `access_log_percent`: how
-    many calls are told on the access log, None for no such log. `clean_on_start`: local files are never used again.
-    `base` is the engine below one with a query interface of its own; the serdes are empty where the job file leaves
-    them to such an engine. `source`: the streams that fill it instead of a changelog, None for none.
-    `backup`: where snapshots of its files go, None for nowhere.
+    `write_batch_size`: number of dirty objects that a full cache serializes in one go. `object_cache_size`: number of
+    objects in the cache, 0 for no cache and no batching. `uncommitted_max_bytes`: serialized changes of one task that make
+    it commit early. `object_cache_mode`: reference or copy. `changelog_properties`: topic keys (`max.message.bytes`, ...).
+    `ttl_ms`: lifetime of an entry, None for ever. `access_log_percent`: share of the calls in the access log, None for no
+    such log. `clean_on_start`: each start removes the local files. `base`: the engine below a view. The serdes are empty
+    if the job file leaves them to a view. `source`: the streams that fill the store instead of a changelog, None for
+    none. `backup`: where snapshots of its files go, None for nowhere.
     """
 
     name: str
@@ -79,17 +81,17 @@ BASE = Key(
     "stores.{store}.base",
     BYTE_ENGINES.kind,
     None,
-    "The engine that keeps the entries of a heap, an index, ...: rocksdb, inmemory or a StorageEngineFactory class.",
+    "The engine that keeps the entries of a view (heap, cube, ...): rocksdb, inmemory or a StorageEngineFactory class.",
     "rocksdb",
 )
-_SERDE_NOTE = "required by rocksdb and inmemory; other engines have their own encoding"
+_SERDE_NOTE = "required by rocksdb and inmemory; views have their own encoding"
 KEY_SERDE = Key("stores.{store}.key.serde", TEXT, None, "The serde of keys.", _SERDE_NOTE)
 MSG_SERDE = Key("stores.{store}.msg.serde", TEXT, None, "The serde of values.", _SERDE_NOTE)
 WRITE_BATCH_SIZE = Key(
     "stores.{store}.write.batch.size",
     integer(1, 2**31 - 1),
     500,
-    "Changed objects that gather in a full cache before they are serialized in one go.",
+    "Number of changed objects that a full cache serializes in one go.",
 )
 OBJECT_CACHE_SIZE = Key(
     "stores.{store}.object.cache.size",
@@ -103,41 +105,41 @@ OBJECT_CACHE_MODE = Key(
     optional(choice("reference", "copy")),
     None,
     "Whether `get` gives the cached object itself or a copy; an object changed without a `put` is not saved.",
-    "reference; copy where task.error.process.policy is not fail, so that what a failed message changed is undone",
+    "reference; copy if task.error.process.policy is not fail, to undo the changes of a failed message",
 )
 UNCOMMITTED_MAX_BYTES = Key(
     "stores.{store}.uncommitted.max.bytes",
     integer(1),
     67_108_864,
-    "Bytes of serialized changes, in one task, that make it commit early.",
+    "Bytes of serialized changes that make a task commit early.",
 )
 CLEAN_ON_START = Key(
     "stores.{store}.clean.on.container.start",
     BOOLEAN,
     False,
-    "Whether each start throws the local files away and restores everything from the changelog.",
+    "Whether each start removes the local files and restores everything from the changelog.",
 )
 FLUSH_RECORDS = Key(
     "stores.{store}.flush.records",
     integer(1, 2**31 - 1),
     400_000,
-    "Changes of one task that may be in its memory only: after a kill so many changelog records, and those of one commit, "
-    "are read at the most. At half of them commits begin to bring them to its files, in the background; at all of them, "
-    "if the disk has not kept up, they wait.",
+    "Number of changes that may be only in a task's memory: after a kill the restore reads at most so many changelog "
+    "records, and those of one commit. At half of the number a commit starts a flush in the background; at the full number, "
+    "if the disk has not kept up, it waits for the flush.",
 )
 FLUSH_INTERVAL_MS = Key(
     "stores.{store}.flush.interval.ms",
     integer(0, 2**53),
     60_000,
-    "Milliseconds that changes may be in a task's memory only, when a commit is due: at half of them it begins to bring them "
-    "to the task's files, at all of them it waits for that. 0: every commit waits.",
+    "Age in milliseconds of changes that may be only in a task's memory: at half of it a commit starts a flush in the "
+    "background, at the full age it waits for the flush. 0: every commit waits.",
 )
 RESTORE_MAX_BYTES = Key(
     "stores.{store}.restore.max.bytes",
     integer(65_536, 2**53),
     402_653_184,
-    "Bytes of memory in which a container gathers changelog records before it writes each key's last one; the stores that "
-    "it restores at a time share them.",
+    "Bytes of memory in which a container gathers changelog records before it writes the last one of each key; the stores "
+    "that it restores at the same time share them.",
 )
 _OWN_KEYS = collect(globals())
 KEYS: tuple[Key[Any], ...] = (
@@ -154,7 +156,7 @@ _RESERVED = "default"
 
 
 def store_names(values: Mapping[str, str]) -> list[str]:
-    """The stores of a job: those that have a factory, or a processor that fills them."""
+    """The stores of a job: those with a factory, or with a processor that fills them."""
     found = {k[len(_PREFIX) : -len(_SUFFIX)] for k in values if k.startswith(_PREFIX) and k.endswith(_SUFFIX)}
     for processor in _PROCESSORS:
         found = {name.removesuffix(processor) for name in found}
@@ -169,16 +171,16 @@ def parse_stores(
     *,
     undoing: bool = False,
 ) -> dict[str, StoreConfig]:
-    """Every store, by name. `undoing`: messages that fail are undone, for which a store must hold what it held before."""
+    """Read every store, by name. `undoing`: the job undoes failed messages, so stores hand out copies by default."""
     stores: dict[str, StoreConfig] = {}
     owners: dict[SystemStream, str] = {}
     for name in store_names(reader.values):
         key = FACTORY.at(store=name)
         if name == _RESERVED:
-            reader.problem(key, f"store name {name!r} is reserved for the defaults of all stores")
+            reader.problem(key, f"store name {name!r} is reserved for the defaults of all stores, choose another")
             continue
         if not is_name(name):
-            reader.problem(key, f"store {name!r}: {NAME_RULE}")
+            reader.problem(key, f"store {name!r}: expected {NAME_RULE}")
             continue
         changelog = parse_changelog(reader, name, changelog_system, systems)
         store = _store(reader, name, changelog, serdes, "copy" if undoing else "reference")
@@ -187,7 +189,7 @@ def parse_stores(
             if owner != name:
                 reader.problem(
                     changelogs.CHANGELOG.at(store=name),
-                    f"is the changelog of store {owner!r} already; each needs its own",
+                    f"store {owner!r} has the same changelog; give each its own",
                 )
         stores[name] = store
     return stores
@@ -203,8 +205,8 @@ def _store(
     properties = _engine_properties(reader, name)
     if changelog is not None and properties.get("rocksdb.compaction.style", "").strip().lower() == "fifo":
         reader.warn(
-            f"stores.{name}.rocksdb.compaction.style: fifo forgets the oldest entries of a large store, its changelog does "
-            "not: a restore brings them back"
+            f"stores.{name}.rocksdb.compaction.style: fifo drops the oldest entries of a large store, but its changelog "
+            "keeps them: a restore brings them back"
         )
     factory = reader.require(FACTORY, "rocksdb", store=name)
     key_serde, msg_serde = _serdes(reader, name, factory)
@@ -234,7 +236,7 @@ def _store(
 
 
 def _serdes(reader: Reader, name: str, factory: str) -> tuple[str, str]:
-    """The serdes of keys and values; other engines than those of bytes may do without."""
+    """The serdes of keys and values; only views may do without."""
     if factory in {"", *BYTE_ENGINES.short.values()}:
         return reader.require(KEY_SERDE, "string", store=name), reader.require(MSG_SERDE, "json", store=name)
     return reader.get(KEY_SERDE, store=name) or "", reader.get(MSG_SERDE, store=name) or ""
@@ -243,7 +245,7 @@ def _serdes(reader: Reader, name: str, factory: str) -> tuple[str, str]:
 def _base(reader: Reader, name: str, factory: str) -> str:
     base = reader.get(BASE, store=name)
     if base is not None and factory in BYTE_ENGINES.short.values():
-        reader.problem(BASE.at(store=name), "is for engines with a query interface of their own; leave it out", base)
+        reader.problem(BASE.at(store=name), "has no meaning for an engine that is not a view; remove it", base)
     return base or BYTE_ENGINES.short["rocksdb"]
 
 
@@ -275,7 +277,7 @@ def _engine_properties(reader: Reader, name: str) -> Masked:
 
 
 def parse_local_files(reader: Reader, store: str) -> LocalFiles:
-    """What the job file says about a store's files."""
+    """Read how the store's files keep up with its commits."""
     return LocalFiles(
         reader.get(FLUSH_RECORDS, store=store),
         reader.get(FLUSH_INTERVAL_MS, store=store),

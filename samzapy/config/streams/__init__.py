@@ -1,4 +1,4 @@
-"""`streams.*`, `systems.*` and `serializers.*`: where messages come from and go to."""
+"""`streams.*`, `systems.*` and `serializers.*`: the streams that messages come from and go to."""
 
 from samzapy.config.streams.stream import StreamConfig
 

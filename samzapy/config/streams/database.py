@@ -1,4 +1,4 @@
-"""`systems.S.database.*` and `streams.X.database.*`: tables of a database that are read as streams."""
+"""`systems.S.database.*` and `streams.X.database.*`: database tables as streams."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ URL = Key(
     "systems.{system}.database.url",
     TEXT,
     None,
-    "database: where it is, as SQLAlchemy writes it: sqlite:///shop.db, postgresql+psycopg://user:password@host/shop.",
+    "database: its URL for SQLAlchemy: sqlite:///shop.db, postgresql+psycopg://user:password@host/shop.",
     "required",
 )
 TABLE = Key(
@@ -37,8 +37,8 @@ ORDER_BY = Key(
     "streams.{stream}.database.order.by",
     TEXT,
     None,
-    "database: the column that grows with each row to be read: a unique integer (an id, or a version that each change "
-    "draws anew), or a timestamp (ties are ordered by the table's primary key).",
+    "database: a column that grows with each row to be read: a unique integer (an id, or a version that each change draws "
+    "from a sequence), or a timestamp (the primary key orders ties).",
     "required",
     _older("order.by"),
 )
@@ -46,7 +46,7 @@ KEY = Key(
     "streams.{stream}.database.key",
     LIST,
     (),
-    "database: the columns that are the messages' key.",
+    "database: the columns that form the messages' key.",
     "the table's primary key",
     _older("key"),
 )
@@ -54,7 +54,7 @@ COLUMNS = Key(
     "streams.{stream}.database.columns",
     LIST,
     (),
-    "database: the columns that are in a message.",
+    "database: the columns that a message has.",
     "all but the deleted.column",
     _older("columns"),
 )
@@ -62,7 +62,7 @@ DELETED_COLUMN = Key(
     "streams.{stream}.database.deleted.column",
     TEXT,
     None,
-    "database: a column that is true, not 0, or a time in rows that count as deleted: their message is null.",
+    "database: a column that marks deleted rows by true, a number other than 0, or a time; their message is null.",
     otherwise=_older("deleted.column"),
 )
 TIMESTAMP_COLUMN = Key(
@@ -77,22 +77,22 @@ PARTITIONS = Key(
     "streams.{stream}.database.partitions",
     integer(1, 10_000),
     1,
-    "database: how many partitions the rows are spread over, by key as Kafka's producers do. Each reads the whole table.",
+    "database: number of partitions, to which keys are assigned as by Kafka's producers. Each reads the whole table.",
     otherwise=_older("partitions"),
 )
 POLL_INTERVAL_MS = Key(
     "streams.{stream}.database.poll.interval.ms",
     integer(1, _DAY_MS),
     1000,
-    "database: milliseconds between two looks at a table that had nothing new.",
+    "database: milliseconds between two queries of a table without new rows.",
     otherwise=_older("poll.interval.ms"),
 )
 SAFETY_LAG_MS = Key(
     "streams.{stream}.database.safety.lag.ms",
     optional(integer(0, _DAY_MS)),
     None,
-    "database: milliseconds from the moment a row's order.by is given to its commit, at most; a longer transaction "
-    "loses rows. None are needed for integers in SQLite, or in PostgreSQL, where open transactions are seen.",
+    "database: the longest time in milliseconds from the assignment of a row's order.by to its commit; a longer transaction "
+    "loses rows. Integers in SQLite and PostgreSQL need none, as open transactions are visible there.",
     "10000 where it is needed",
     _older("safety.lag.ms"),
 )
@@ -103,8 +103,8 @@ _LEAVES = [key.name.removeprefix("streams.{stream}.") for key in KEYS if key is 
 
 @dataclass(frozen=True)
 class TableConfig:
-    """How a table is read as a stream; `prefix` is that of its keys in the job file. `safety_lag_ms` None: as the database
-    and the column need it."""
+    """How a table is read as a stream. `prefix` is the prefix of its keys in the job file. `safety_lag_ms` None: as long as
+    the database and the column require."""
 
     stream: str
     prefix: str
@@ -129,7 +129,7 @@ class DatabaseConfig:
 
 
 def parse_database(reader: Reader, settings: SystemSettings) -> DatabaseConfig:
-    """The database of a system; `reader` has the keys and notes what is wrong with them."""
+    """Read the database of a system; note problems in `reader`."""
     url = reader.require(URL, "sqlite:///shop.db", system=settings.name)
     tables = {
         stream: _table(reader, settings.name, stream, found) for stream, found in sorted(settings.streams.items())
@@ -138,7 +138,7 @@ def parse_database(reader: Reader, settings: SystemSettings) -> DatabaseConfig:
 
 
 def database_config(settings: SystemSettings) -> DatabaseConfig:
-    """As `parse_database`, of settings alone. Raises ConfigError with all that is wrong."""
+    """As `parse_database`, from settings alone. Raises ConfigError with all problems."""
     prefix = f"systems.{settings.name}."
     values = {f"{prefix}{key}": value for key, value in settings.properties.items()}
     secret = {f"{prefix}{key}" for key in getattr(settings.properties, "secret", ())}

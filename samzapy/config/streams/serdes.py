@@ -1,4 +1,4 @@
-"""`serializers.registry.*`, and what a serde is called in what outlives the job file."""
+"""`serializers.registry.*`, and the stable names of serdes in records that outlive the job file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ CLASS = Key(
     "The serde of that name: a Serde or SerdeFactory class, a built-in's name, or Samza's Java class name.",
     "the built-ins need none",
 )
-SETTINGS = Key("serializers.registry.{serde}.*", TEXT, None, "Given to the serde's factory, without the prefix.")
+SETTINGS = Key(
+    "serializers.registry.{serde}.*",
+    TEXT,
+    None,
+    "Settings for the serde's factory, which gets them without the prefix.",
+)
 KEYS = collect(globals())
 
 _PREFIX, _SUFFIX = "serializers.registry.", ".class"
@@ -33,7 +38,7 @@ def parse_serdes(reader: Reader) -> dict[str, str]:
 
 
 def check_serde(reader: Reader, serdes: dict[str, str], key: str, name: str | None) -> None:
-    """Note a problem if `key` names a serde that nobody registered."""
+    """Note a problem if `key` names a serde that is not registered."""
     if name and name not in serdes:
         reader.problem(key, unknown_serde(name, serdes))
 
@@ -44,16 +49,17 @@ def unknown_serde(name: str, known: dict[str, str]) -> str:
 
 
 _OWN = "samzapy."
-#: By the names of our classes; of several short names of one class the first.
+#: Short names by class name; the first one where a class has several.
 _SHORT = {path.rpartition(":")[2]: short for short, path in reversed(list(SERDES.short.items()))}
 
 
 def serde_identity(serde: Serde | str, classes: Mapping[str, str]) -> str:
-    """What says which bytes a serde reads: the same for every name and spelling that leads to the same class.
+    """The stable name of a serde: equal for every name and spelling of the same class.
 
-    The short name of a built-in one (`long`), the class of any other one of ours, else the class path as the job file has
-    it. `serde` is one, or its name in `classes`, class paths by serde name. Settings of a serde are no part of it: they
-    may be secret, or say where something is that may move.
+    1. A built-in serde has its short name (`long`), another class of samzapy its class name, any other class its path as
+       the job file has it.
+    2. `serde` is an object, or a name in `classes`, the class paths by serde name.
+    3. The settings of a serde are not part of it. They may be secret, or name a place that moves.
     """
     path = (
         classes.get(serde, serde) if isinstance(serde, str) else f"{type(serde).__module__}:{type(serde).__qualname__}"
@@ -67,8 +73,10 @@ def serde_identity(serde: Serde | str, classes: Mapping[str, str]) -> str:
 
 
 def key_identity(serde: Serde | str, classes: Mapping[str, str], flat: Mapping[str, str]) -> str:
-    """As `serde_identity`, of what a store's keys are written with, where equal keys must have equal bytes: JSON whose
-    keys are sorted is another serde there. `flat` are the job's keys in clear."""
+    """As `serde_identity`, for the serde of a store's keys.
+
+    Equal keys must have equal bytes, so JSON with sorted keys counts as another serde. `flat` are the job's keys in clear.
+    """
     identity = serde_identity(serde, classes)
     sort_keys = f"{_PREFIX}{serde}.sort.keys"
     if identity == "json" and isinstance(serde, str) and flat.get(sort_keys, "").lower() == "true":

@@ -1,4 +1,4 @@
-"""`streams.*`, and the older `systems.S.streams.*`."""
+"""`streams.*`, and the older `systems.S.streams.*`: how each stream is read and written."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ BOOTSTRAP_PRIORITY = 2**31 - 1
 
 @dataclass(frozen=True)
 class StreamConfig:
-    """How one stream is read and written. A serde of None passes bytes through. `offset_default` is oldest, upcoming
-    or newest: where to start without a checkpoint (or with `reset_offset`). `properties` are topic keys for creation. `intermediate`:
-    control messages may stand between its messages."""
+    """How one stream is read and written.
+
+    A serde of None passes bytes through. `offset_default` is oldest, upcoming or newest: the start without a checkpoint,
+    or with `reset_offset`. `properties` are topic keys for its creation. An `intermediate` stream may have control
+    messages between its messages.
+    """
 
     system_stream: SystemStream
     key_serde: str | None = None
@@ -43,7 +46,9 @@ def _places(leaf: str, *, system_wide: bool = True) -> tuple[str, ...]:
 
 
 SYSTEM = Key("streams.{stream}.samza.system", TEXT, None, "The stream's system.", "job.default.system")
-PHYSICAL_NAME = Key("streams.{stream}.samza.physical.name", TEXT, None, "The stream's name there.", "the stream's id")
+PHYSICAL_NAME = Key(
+    "streams.{stream}.samza.physical.name", TEXT, None, "The stream's name on its system.", "the stream's id"
+)
 KEY_SERDE = Key(
     "streams.{stream}.samza.key.serde",
     TEXT,
@@ -92,14 +97,14 @@ BOUNDED = Key(
     "streams.{stream}.samza.bounded",
     BOOLEAN,
     False,
-    "The input ends where it ended at the start.",
+    "The input ends at its end as of the start.",
     otherwise=_places("bounded", system_wide=False),
 )
 INTERMEDIATE = Key(
     "streams.{stream}.samza.intermediate",
     BOOLEAN,
     False,
-    "The stream goes from one stage of a pipeline to the next: watermarks, ends and drains may stand between its messages.",
+    "The stream connects two stages of a pipeline: watermarks, ends and drains may stand between its messages.",
     otherwise=_places("intermediate", system_wide=False),
 )
 PROPERTIES = Key("streams.{stream}.*", TEXT, None, "Topic keys for the stream's creation (`cleanup.policy`, ...).")
@@ -110,7 +115,7 @@ _OLDER = re.compile(r"systems\.([^.]+)\.streams\.(.+?)\.samza\..+")
 
 
 def parse_stream_ids(reader: Reader, default_system: str | None, systems: Iterable[str]) -> dict[str, SystemStream]:
-    """The streams that have an id (`streams.ID.*`), by id."""
+    """The streams with keys `streams.ID.*`, by id."""
     ids = sorted({key.split(".")[1] for key in reader.values if key.startswith("streams.") and key.count(".") > 1})
     found = {}
     for stream_id in ids:
@@ -127,13 +132,13 @@ def parse_stream_ids(reader: Reader, default_system: str | None, systems: Iterab
 def resolve_stream(
     reader: Reader, key: str, name: str, ids: Mapping[str, SystemStream], default_system: str | None
 ) -> SystemStream | None:
-    """The stream that `key` names by its id or as `system.stream`; None, and a problem, if it is neither."""
+    """The stream that `key` names, by its id or as `system.stream`; None if it is neither, which is noted."""
     if name in ids:
         return ids[name]
     try:
         return SystemStream.parse(name, default_system)
     except ValueError:
-        reader.problem(key, "expected system.stream[,..] or the id of a stream", name)
+        reader.problem(key, "expected system.stream or the id of a stream", name)
         return None
 
 
@@ -150,7 +155,7 @@ def check_system(reader: Reader, key: str, system: str, systems: Iterable[str]) 
     known = list(systems)
     if system not in known:
         listed = ", ".join(known) or "none"
-        # What is no name may have line ends in it.
+        # Anything but a name could have line ends in it.
         named = system if is_name(system) else "NAME"
         reader.problem(
             key,
@@ -171,7 +176,7 @@ def parse_streams(
 def stream_settings(
     reader: Reader, system: str, streams: Iterable[SystemStream], ids: Mapping[str, SystemStream]
 ) -> dict[str, StreamSettings]:
-    """What the system of that name is told of its streams, by their name there."""
+    """The settings that the system `system` gets for its streams, by their name on it."""
     prefixes = {stream: f"systems.{system}.streams.{stream.stream}." for stream in streams if stream.system == system}
     prefixes |= {stream: f"streams.{stream_id}." for stream_id, stream in ids.items() if stream.system == system}
     found = {}
@@ -192,7 +197,7 @@ def _stream(reader: Reader, stream: SystemStream, stream_id: str | None, serdes:
         check_serde(reader, serdes, reader.where(key, **names), reader.get(key, **names))
     if reader.get(BOOTSTRAP, **names) and reader.get(OFFSET_DEFAULT, **names) == "upcoming":
         reader.warn(
-            f"{reader.where(BOOTSTRAP, **names)}: {stream} starts at upcoming, where there is nothing to read yet; "
+            f"{reader.where(BOOTSTRAP, **names)}: {stream} starts at upcoming, so it has nothing to bootstrap from; "
             f"set {OFFSET_DEFAULT.places(**names)[0]}=oldest"
         )
     below = reader.below(prefix)

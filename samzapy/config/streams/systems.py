@@ -14,11 +14,11 @@ FACTORY = Key(
     "systems.{system}.samza.factory",
     SYSTEMS.kind,
     None,
-    "The system's kind: kafka, local, memory, database, a SystemFactory class, or Samza's Java class name.",
+    "The kind of system: kafka, local, memory, database, a SystemFactory class, or Samza's Java class name.",
     "required",
 )
-CONSUMER = Key("systems.{system}.consumer.*", TEXT, None, "Given to the client that reads (librdkafka's names).")
-PRODUCER = Key("systems.{system}.producer.*", TEXT, None, "Given to the client that writes (librdkafka's names).")
+CONSUMER = Key("systems.{system}.consumer.*", TEXT, None, "Keys for the client that reads (librdkafka's names).")
+PRODUCER = Key("systems.{system}.producer.*", TEXT, None, "Keys for the client that writes (librdkafka's names).")
 DEFAULT_KEY_SERDE = Key(
     "systems.{system}.default.stream.samza.key.serde",
     TEXT,
@@ -48,18 +48,18 @@ BUSY_TIMEOUT_MS = Key(
     "systems.{system}.busy.timeout.ms",
     TEXT,
     None,
-    "local: milliseconds a writer waits for another's turn to end.",
+    "local: milliseconds that a writer waits for another one.",
     "30000",
 )
 SYNCHRONOUS = Key(
     "systems.{system}.synchronous",
     TEXT,
     None,
-    "local: normal survives killed processes, full a power cut too.",
+    "local: normal survives killed processes, full also a power cut.",
     "normal",
 )
 CLUSTER = Key(
-    "systems.{system}.cluster", TEXT, None, "memory: the cluster's name in this process.", "the system's name"
+    "systems.{system}.cluster", TEXT, None, "memory: the name of the cluster within this process.", "the system's name"
 )
 FETCH_THRESHOLD = Key(
     "systems.{system}.samza.fetch.threshold",
@@ -89,7 +89,7 @@ def parse_systems(reader: Reader) -> dict[str, SystemSettings]:
 def _usable(reader: Reader, name: str) -> bool:
     if is_name(name):
         return True
-    reader.problem(f"systems.{name}", "a system's name has only A-Za-z0-9_- up to 100 characters", name)
+    reader.problem(f"systems.{name}", "expected a name of up to 100 of the characters A-Za-z0-9_-", name)
     return False
 
 

@@ -1,4 +1,4 @@
-"""`task.*` and `state.checkpoint.*`: what a task reads, promises and does with errors."""
+"""`task.*` and `state.checkpoint.*`: inputs, guarantee, timing, checkpoints and error policies of the tasks."""
 
 from samzapy.config.tasks.task import TaskConfig
 

@@ -1,4 +1,4 @@
-"""`task.max.concurrency` and its relations: how asynchronous tasks run. They mean nothing to a StreamTask."""
+"""`task.max.concurrency` and its companions: how asynchronous tasks run. They have no effect on a StreamTask."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from samzapy.config.reading.reader import Reader
 
 @dataclass(frozen=True)
 class AsyncConfig:
-    """`callback_timeout_ms` <= 0: a message may take for ever. `commit_in_flight`: commits do not wait for it.
-    `key_order`: messages of one key are never in flight together."""
+    """`callback_timeout_ms` <= 0: no limit. `commit_in_flight`: commits do not wait for messages in flight. `key_order`:
+    messages of one key are never in flight together."""
 
     max_concurrency: int = 1
     callback_timeout_ms: int = -1
@@ -28,28 +28,29 @@ CALLBACK_TIMEOUT_MS = Key(
     "task.callback.timeout.ms",
     integer(),
     -1,
-    "Milliseconds after which a message that is not completed ends the attempt, to be replayed; <= 0: never.",
+    "Milliseconds after which an incomplete message ends the attempt, to be replayed; <= 0: never.",
 )
 ASYNC_COMMIT = Key(
     "task.async.commit",
     BOOLEAN,
     False,
-    "Commit while messages are in flight, up to the first that is not done; at-least-once only. Stores may then be ahead.",
+    "Commit while messages are in flight, up to the first incomplete one; at-least-once only. Stores may then be ahead of the "
+    "committed inputs.",
 )
 KEY_ORDER = Key(
-    "task.async.key.order", BOOLEAN, False, "Start a message only when the one before it with the same key is done."
+    "task.async.key.order", BOOLEAN, False, "Start a message only when its predecessor with the same key is complete."
 )
 COMMIT_MAX_DELAY_MS = Key(
     "task.commit.max.delay.ms",
     integer(1),
     60_000,
-    "Milliseconds that a commit waits for messages in flight; then it is left out, and the next one tries again.",
+    "Milliseconds that a commit waits for messages in flight; after that it is skipped, and the next one tries again.",
 )
 KEYS = collect(globals())
 
 
 def parse_async(reader: Reader, guarantee: Guarantee, transaction_timeout_ms: int) -> AsyncConfig:
-    """How asynchronous tasks run; notes what the guarantee does not allow."""
+    """Read how asynchronous tasks run; note what the guarantee forbids."""
     config = AsyncConfig(
         reader.get(MAX_CONCURRENCY),
         reader.get(CALLBACK_TIMEOUT_MS),

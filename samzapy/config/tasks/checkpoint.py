@@ -1,4 +1,4 @@
-"""`task.checkpoint.*`."""
+"""`task.checkpoint.*`: where the positions of the tasks are kept."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from samzapy.config.streams.stream import check_system
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    """`task.checkpoint.*`. `factory` is a class path; `system` is set for a topic, `path` for files.
-
-    `samza_records`: whether each commit also writes the record that JVM Samza goes on from.
-    """
+    """`factory` is a class path; `system` is set for a topic, `path` for files. `samza_records`: each commit also writes the
+    record from which JVM Samza can continue."""
 
     factory: str
     system: str | None = None
@@ -38,8 +36,8 @@ FACTORY = Key(
     "task.checkpoint.factory",
     CHECKPOINTS.kind,
     None,
-    "Where the positions reached are kept: topic, file, a class, Samza's Java class name, or none. Samza keeps none unless "
-    "told to; samzapy keeps them in a topic, since without them a restart loses or repeats whatever lies between.",
+    "Where the positions are kept: topic, file, a class, Samza's Java class name, or none. Samza's default is none; "
+    "samzapy's is a topic, since without positions a restart loses or repeats messages.",
     "topic",
 )
 SYSTEM = Key(
@@ -67,15 +65,15 @@ WRITE_VERSIONS = Key(
     "task.checkpoint.write.versions",
     Kind("1, 2 or 1,2", _versions),
     frozenset[int](),
-    "With 1 each commit also writes Samza's version 1 record beside samzapy's own, so that a JVM job may go on; Samza's "
-    "version 2 is not written.",
+    "With 1 each commit also writes Samza's version 1 record beside samzapy's own, so that a JVM job can continue; Samza's "
+    "version 2 is never written.",
     "none",
 )
 READ_VERSIONS = Key(
     "task.checkpoint.read.versions",
     Kind("1, 2 or 1,2", _versions),
     frozenset({1}),
-    "Understood and without effect: samzapy's own records and Samza's version 1 are read, whichever is newer.",
+    "Accepted, without effect: samzapy reads its own records and those of Samza's version 1, whichever are newer.",
 )
 KEYS = collect(globals())
 
@@ -83,7 +81,7 @@ KEYS = collect(globals())
 def parse_checkpoint(
     reader: Reader, default_system: str | None, input_systems: Collection[str], systems: Collection[str]
 ) -> CheckpointConfig | None:
-    """The checkpoints' place; None if the job file asks for none or the place cannot be told (a problem)."""
+    """Read where checkpoints are kept; None if the job has none. Notes a problem if no system or path is given."""
     factory = reader.get(FACTORY) or TOPIC_CHECKPOINTS
     system = reader.get(SYSTEM) or default_system
     path = reader.get(PATH)
@@ -100,7 +98,7 @@ def parse_checkpoint(
     versions = reader.get(WRITE_VERSIONS)
     if versions == {2} or reader.get(READ_VERSIONS) == {2}:
         reader.warn(
-            f"{WRITE_VERSIONS.name}, {READ_VERSIONS.name}: of Samza's records only those of version 1 are known here"
+            f"{WRITE_VERSIONS.name}, {READ_VERSIONS.name}: samzapy writes and reads version 1 of Samza's records, not version 2"
         )
     return CheckpointConfig(
         factory,

@@ -1,6 +1,6 @@
 """Error policies: `task.error.*`, `task.dead.letter.stream`, and Samza's names for some of it.
 
-A policy says what happens to a message that fails at one of four stages.
+A policy decides what happens to a message that fails at one of four stages.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Stage(Enum):
 
 
 class Action(Enum):
-    """What is done with a message that has failed for good."""
+    """What happens to a message after its last attempt has failed."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -41,8 +41,11 @@ DEFAULT_RETRIES, DEFAULT_BACKOFF_MS = 3, 100
 
 @dataclass(frozen=True)
 class ErrorPolicy:
-    """Up to `retries` repetitions, the first after `backoff_ms`, each pause twice the one before (a minute at most);
-    `then` what is done. Exceptions named in `ignored` (by class or base class, `*`: all) are skipped at once."""
+    """Up to `retries` repetitions, then `then`.
+
+    The first pause is `backoff_ms` long, and each is twice as long as the one before, up to a minute. Messages that fail
+    with an exception in `ignored` (by class or base class, `*`: all) are skipped at once.
+    """
 
     then: Action = Action.FAIL
     retries: int = 0
@@ -60,7 +63,7 @@ class ErrorPolicy:
             yield min(self.backoff_ms * 2**n, LONGEST_BACKOFF_MS) / 1000.0
 
     def ignores(self, error: BaseException) -> bool:
-        """Whether `error` is one of those that are skipped."""
+        """Whether a message that fails with `error` is skipped at once."""
         if not self.ignored:
             return False
         names = {
@@ -71,7 +74,7 @@ class ErrorPolicy:
 
 @dataclass(frozen=True)
 class ErrorConfig:
-    """A policy for each stage, and where dead letters go (None: no policy writes any)."""
+    """A policy for each stage, and the stream of dead letters (None: no policy writes any)."""
 
     policies: Mapping[Stage, ErrorPolicy] = field(default_factory=lambda: dict.fromkeys(Stage, ErrorPolicy()))
     dead_letters: SystemStream | None = None
@@ -89,7 +92,7 @@ class ErrorConfig:
 
 @dataclass(frozen=True)
 class PolicyText:
-    """A policy as written: `retries` and `backoff_ms` are None where the text does not give them."""
+    """A policy as written: `retries` and `backoff_ms` are None if the text leaves them out."""
 
     then: Action = Action.FAIL
     retrying: bool = False
@@ -117,7 +120,7 @@ def _policy(text: str) -> PolicyText:
     retries = None if match["retries"] is None else int(match["retries"])
     backoff = None if match["backoff"] is None else int(match["backoff"]) * (1_000 if match["unit"] == "s" else 1)
     if retries is not None and not 1 <= retries <= MOST_RETRIES:
-        raise ValueError(f"retries from 1 to {MOST_RETRIES}")
+        raise ValueError(f"1 to {MOST_RETRIES} retries")
     if backoff is not None and backoff > MOST_BACKOFF_MS:
         raise ValueError(f"a backoff of at most {MOST_BACKOFF_MS} ms")
     return PolicyText(Action(match["then"] or "fail"), retrying=True, retries=retries, backoff_ms=backoff)
@@ -137,7 +140,7 @@ POLICIES = {
         f"task.error.{stage.value}.policy",
         POLICY,
         PolicyText(),
-        f"What becomes of {what}: fail (the attempt ends), skip, dead-letter, or retry(n, backoff) then one of these.",
+        f"What happens to {what}: fail (the attempt ends), skip, dead-letter, or retry(n, backoff) then one of these.",
         "fail",
     )
     for stage, what in _WHAT.items()
@@ -147,7 +150,7 @@ RETRIES: dict[Stage, Key[int | None]] = {
         f"task.error.{stage.value}.retries",
         optional(integer(1, MOST_RETRIES)),
         None,
-        "Repetitions of a policy that says retry without a number.",
+        "Repetitions for a policy retry without a number.",
         str(DEFAULT_RETRIES),
     )
     for stage in Stage
@@ -157,19 +160,23 @@ BACKOFF_MS: dict[Stage, Key[int | None]] = {
         f"task.error.{stage.value}.backoff.ms",
         optional(integer(0, MOST_BACKOFF_MS)),
         None,
-        "Milliseconds before the first repetition; each pause is twice the one before, a minute at most.",
+        "Milliseconds before the first repetition; each pause is twice as long as the one before, up to a minute.",
         str(DEFAULT_BACKOFF_MS),
     )
     for stage in Stage
 }
 DEAD_LETTER_STREAM = Key(
-    "task.dead.letter.stream", TEXT, None, "Where dead letters go: `system.stream`, or a stream's id. It must exist."
+    "task.dead.letter.stream",
+    TEXT,
+    None,
+    "The stream of dead letters: `system.stream`, or a stream's id. It must exist.",
 )
 IGNORED_EXCEPTIONS: Key[tuple[str, ...]] = Key(
     "task.ignored.exceptions",
     LIST,
     (),
-    "Exceptions of process that skip their message, by class or base class, or * for all; others follow the policy.",
+    "Exceptions of `process` after which the message is skipped, by class or base class, or * for all; after others the "
+    "policy applies.",
 )
 _SKIPPING = {
     Stage.DESERIALIZE: "task.drop.deserialization.errors",
@@ -193,7 +200,7 @@ KEYS: tuple[Key[Any], ...] = (
 def parse_errors(
     reader: Reader, ids: Mapping[str, SystemStream], default_system: str | None, systems: Collection[str]
 ) -> ErrorConfig:
-    """The policies. Notes keys that contradict each other, and a missing place for dead letters."""
+    """Read the policies. Note keys that contradict each other, and a missing stream for dead letters."""
     config = ErrorConfig(
         {stage: _stage(reader, stage) for stage in Stage}, _dead_letters(reader, ids, default_system, systems)
     )
@@ -202,23 +209,23 @@ def parse_errors(
         writers = [POLICIES[s].name for s, policy in config.policies.items() if policy.then is Action.DEAD_LETTER]
         reader.problem(key, f"required by {', '.join(writers)}, e.g. kafka.dead-letters")
     elif reader.has(DEAD_LETTER_STREAM) and not config.writes_letters:
-        reader.warn(f"{key}: has no effect: no task.error.*.policy says dead-letter")
+        reader.warn(f"{key}: has no effect without a task.error.*.policy of dead-letter")
     return config
 
 
 def check_waits(reader: Reader, errors: ErrorConfig, guarantee: Guarantee, transaction_timeout_ms: int) -> None:
-    """Note what a guarantee does not allow, such as pauses as long as a transaction, and say what produce does not cover."""
+    """Note what the guarantee forbids, such as pauses as long as a transaction; warn what the policy of produce leaves out."""
     produce = errors.policies[Stage.PRODUCE]
     if produce.then is not Action.FAIL:
         older = DROP[Stage.PRODUCE]
         reader.warn(
             f"{(older if reader.get(older) else POLICIES[Stage.PRODUCE]).name}: only records that are too large are "
-            "skipped; after any other failed send the work since the last commit is done again"
+            "skipped; any other failed send repeats the work since the last commit"
         )
     if produce.retries and guarantee is Guarantee.AT_MOST_ONCE:
         key = POLICIES[Stage.PRODUCE].name
         reader.problem(
-            key, "retry needs a guarantee that repeats inputs: at-most-once drops them", reader.values.get(key)
+            key, "retry needs a guarantee that repeats inputs, at-most-once drops them", reader.values.get(key)
         )
     if not guarantee.transactional:
         return
@@ -227,7 +234,7 @@ def check_waits(reader: Reader, errors: ErrorConfig, guarantee: Guarantee, trans
         if total_ms >= transaction_timeout_ms:
             reader.problem(
                 POLICIES[stage].name,
-                f"pauses of {total_ms} ms in all must be < task.transaction.timeout.ms ({transaction_timeout_ms}) "
+                f"the sum of all pauses ({total_ms} ms) must be < task.transaction.timeout.ms ({transaction_timeout_ms}) "
                 f"with {guarantee.value}",
             )
 
@@ -242,7 +249,7 @@ def _stage(reader: Reader, stage: Stage) -> ErrorPolicy:
         if part is not None and not written.retrying:
             reader.problem(name, f"needs {key.name}=retry", str(part))
         elif part is not None and inline is not None:
-            reader.problem(name, f"{key.name} gives it too: leave one out", str(part))
+            reader.problem(name, f"{key.name} sets it as well: remove one of them", str(part))
     policy = ErrorPolicy(
         written.then,
         (written.retries or retries or DEFAULT_RETRIES) if written.retrying else 0,
@@ -267,7 +274,7 @@ def _as_samza_says(reader: Reader, stage: Stage, policy: ErrorPolicy) -> ErrorPo
             return policy
         older = DROP[stage].name
     if reader.has(key) and policy != skip:
-        reader.problem(key.name, f"contradicts {older}, which skips: leave one out", reader.values.get(key.name))
+        reader.problem(key.name, f"contradicts {older}, which skips: remove one of them", reader.values.get(key.name))
     return skip
 
 

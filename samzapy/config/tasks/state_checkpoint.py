@@ -1,4 +1,4 @@
-"""`state.checkpoint.*`: the states that tasks keep by checkpoints of their own. Gearpump's names where it has them."""
+"""`state.checkpoint.*`: the checkpoints that tasks take of states of their own. The names are Gearpump's where it has any."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from samzapy.config.reading.reader import Reader
 
 @dataclass(frozen=True)
 class StateCheckpointConfig:
-    """`factory` is a class path; `system` is where a topic is, None if that cannot be told; `path` is for files."""
+    """`factory` is a class path. `system` is set for a topic, unless none is configured; `path` for files."""
 
     factory: str = TOPIC_STATE_CHECKPOINTS
     interval_ms: int = 10_000
@@ -32,8 +32,8 @@ INTERVAL_MS = Key(
     "state.checkpoint.interval.ms",
     integer(1),
     10_000,
-    "Milliseconds of event time: a PersistentTask's checkpoint times are multiples of it. It takes one with the first "
-    "commit after its clock has passed one.",
+    "Milliseconds of event time: checkpoint times are multiples of it. A PersistentTask takes one with the first commit "
+    "after its clock has passed such a time.",
 )
 SYSTEM = Key(
     "state.checkpoint.system",
@@ -54,7 +54,7 @@ KEYS = collect(globals())
 
 
 def parse_state_checkpoint(reader: Reader, default_system: str | None) -> StateCheckpointConfig:
-    """`default_system`: where the job's own checkpoints are, if in a topic."""
+    """Read where state checkpoints are kept; in a topic on `default_system` unless a key says otherwise."""
     factory = reader.get(STORE_FACTORY) or TOPIC_STATE_CHECKPOINTS
     path = reader.get(PATH)
     if factory == FILE_STATE_CHECKPOINTS and path is None and not reader.is_broken(PATH.name):

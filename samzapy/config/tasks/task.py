@@ -19,7 +19,7 @@ from samzapy.plugins import PluginError, split_path
 
 @dataclass(frozen=True)
 class ChooserConfig:
-    """`chooser_class`: the path of a MessageChooser, None for turns. `batch_size` 0: whatever a poll has brought."""
+    """`chooser_class`: class path of a MessageChooser, None for turns. `batch_size` 0: everything that a poll has brought."""
 
     chooser_class: str | None = None
     batch_size: int = 0
@@ -27,8 +27,8 @@ class ChooserConfig:
 
 @dataclass(frozen=True)
 class TaskConfig:
-    """What a task is, reads and promises. Durations in milliseconds; `window_ms` <= 0: never; `commit_ms` <= 0: only
-    when asked for and at the end."""
+    """Class, inputs, guarantee and timing of the tasks. Durations are milliseconds. `window_ms` <= 0: never. `commit_ms` <= 0:
+    only on request and at the end."""
 
     task_class: str
     inputs: tuple[SystemStream, ...]
@@ -57,11 +57,11 @@ COMMIT_MS = Key(
     "task.commit.ms",
     integer(),
     60_000,
-    "Milliseconds between commits; <= 0: only when asked for, and at the end.",
+    "Milliseconds between commits; <= 0: only on request and at the end.",
     "60000, or 10000 with exactly-once and effectively-once",
 )
 GUARANTEE = Key(
-    "task.guarantee", member(Guarantee), Guarantee.AT_LEAST_ONCE, "What a crash may do to messages and state."
+    "task.guarantee", member(Guarantee), Guarantee.AT_LEAST_ONCE, "What a crash may do to outputs and positions."
 )
 TRANSACTION_TIMEOUT_MS = Key(
     "task.transaction.timeout.ms",
@@ -73,7 +73,7 @@ STATE_TRANSACTIONS = Key(
     "task.state.transactions",
     BOOLEAN,
     True,
-    "Whether changelogs and checkpoints are written in a transaction. Without, state may hold inputs twice, and may go "
+    "Whether changelogs and checkpoints are written in a transaction. Without one, state may hold inputs twice, and may go "
     "back while two runs overlap; effectively-once and exactly-once need it.",
 )
 SHUTDOWN_MS = Key("task.shutdown.ms", integer(0), 30_000, "Milliseconds a graceful stop may take.")
@@ -91,7 +91,7 @@ CONSUMER_BATCH_SIZE = Key(
     "task.consumer.batch.size",
     integer(0, 10_000_000),
     0,
-    "Messages to take of one partition before another gets its turn; 0: all that a poll has brought.",
+    "Messages to take of one partition before the next has its turn; 0: all that a poll has brought.",
 )
 KEYS = collect(globals())
 
@@ -99,7 +99,7 @@ KEYS = collect(globals())
 def parse_task(
     reader: Reader, ids: Mapping[str, SystemStream], default_system: str | None, systems: Collection[str]
 ) -> TaskConfig:
-    """The task, with its inputs resolved to systems and its checkpoints' place."""
+    """Read `task.*`, with inputs resolved to system streams, checkpoints and error policies."""
     inputs = _inputs(reader, ids, default_system, systems)
     broadcast = _broadcast(reader, ids, default_system, systems)
     input_systems = {stream.system for stream in inputs} | {ssp.system for ssp in broadcast}
@@ -129,7 +129,7 @@ _TRANSACTIONAL_COMMIT_MS = 10_000
 
 
 def _commit_ms(reader: Reader) -> int:
-    """What is given, else a default that suits the guarantee: what is in a transaction is seen by readers at its end."""
+    """The given interval, else a default for the guarantee: readers see the records of a transaction only at its end."""
     if COMMIT_MS.name not in reader.values and reader.get(GUARANTEE).transactional:
         return _TRANSACTIONAL_COMMIT_MS
     return reader.get(COMMIT_MS)
@@ -195,6 +195,6 @@ def _check_commit_interval(reader: Reader, task: TaskConfig) -> None:
 
 
 def parse_chooser(reader: Reader) -> ChooserConfig:
-    """How the next messages are chosen."""
+    """Read how the next messages are chosen."""
     chosen = reader.get(CHOOSER_CLASS)
     return ChooserConfig(None if chosen == ROUND_ROBIN else chosen, reader.get(CONSUMER_BATCH_SIZE))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from samzapy.api.context import JobContext
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import SystemConsumer
 from samzapy.api.task import SideInputsProcessor
@@ -45,7 +44,7 @@ def fill_stores(
         for task, opened in stores.items()
         for name, store in opened.sourced.items()
     }
-    job, began = JobContext(config.name, config.id, config.resolved), clock.monotonic()
+    job, began = config.context, clock.monotonic()
     for filler in fillers.values():
         filler.init(job)
     catch_up(list(fillers.values()), consumer_of, clock, on_progress, should_stop)

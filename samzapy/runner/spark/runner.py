@@ -17,11 +17,12 @@ from samzapy.runner.driver import coordinator_of, watching
 from samzapy.runner.restarts import Backoff
 from samzapy.runner.signals import StopSignals
 from samzapy.runner.spark.application import SparkApplication
-from samzapy.runner.spark.attempt import SparkAttempt
 from samzapy.runner.spark.locality import Locality, place_records
 from samzapy.runner.spark.master import Master, check_reach, coordinator_host
-from samzapy.runner.spark.placed_run import PlacedRun
+from samzapy.runner.spark.placement import ContainerSlot, SparkPlaces, StatePlaces
 from samzapy.runner.spark.settings import TOKEN
+from samzapy.runner.spark.slots import SlotRun
+from samzapy.runner.spark.spark_job import SparkJob
 from samzapy.runner.spark.supervisor import Supervisor
 
 
@@ -61,22 +62,25 @@ class SparkRunner(Runner):
             options.on_event(f"status page: {service.url}/?token={token}")
             spark = stack.enter_context(SparkApplication(config, master, token, verbose=options.verbose))
 
-            def submit(container_ids: tuple[str, ...], ended: Callable[[], None]) -> SparkAttempt:
-                return SparkAttempt(spark.context, service.url, container_ids, ended)
+            def start(ids: Sequence[str], locations: Sequence[str] | None, ended: Callable[[], None]) -> SparkJob:
+                return SparkJob(spark.context, service.url, ids, ended, locations)
 
-            def submit_one(container_id: str, locations: Sequence[str], ended: Callable[[], None]) -> SparkAttempt:
-                return SparkAttempt(spark.context, service.url, [container_id], ended, locations)
-
-            def submit_placed(container_ids: tuple[str, ...], ended: Callable[[], None]) -> PlacedRun:
+            def submit(ids: tuple[str, ...], ended: Callable[[], None]) -> SlotRun:
+                if not places:
+                    slots = [ContainerSlot(ids)]
+                    return SlotRun(slots, (), coordinator, start, SparkPlaces(), self._clock, ended, tries=1)
                 spark.wait_for(locality.hosts(), self._wait)
-                return PlacedRun(container_ids, coordinator, submit_one, spark.executors, locality, self._clock, ended)
+                slots = [ContainerSlot((i,)) for i in ids]
+                beside = [ContainerSlot((i,)) for each in ids for i in prepared.model.standbys_of(each)]
+                policy = StatePlaces(coordinator, spark.executors, locality)
+                return SlotRun(slots, beside, coordinator, start, policy, self._clock, ended)
 
             locality = stack.enter_context(Locality(place_records(config)))
             places = config.placement.chooses and not master.one_executor
 
             supervisor = Supervisor(
                 coordinator,
-                submit_placed if places else submit,
+                submit,
                 spark,
                 self._backoff(prepared),
                 self._clock,

@@ -22,8 +22,7 @@ from samzapy.errors import JobTakenOver
 from samzapy.runner.base import JobFailed, RunOptions
 from samzapy.runner.restarts import Backoff
 from samzapy.runner.signals import STOPPING
-from samzapy.runner.spark.attempt import SparkAttempt
-from samzapy.runner.spark.placed_run import PlacedRun
+from samzapy.runner.spark.slots import SlotRun
 
 #: Seconds between two looks at the job.
 PACE_S = 0.25
@@ -35,7 +34,7 @@ class Supervisor:
     def __init__(
         self,
         coordinator: Coordinator,
-        submit: Callable[[tuple[str, ...], Callable[[], None]], SparkAttempt | PlacedRun],
+        submit: Callable[[tuple[str, ...], Callable[[], None]], SlotRun],
         spark: Any,
         backoff: Backoff,
         clock: Clock,
@@ -86,7 +85,7 @@ class Supervisor:
             self._wait(status, reason, started)
         return self._tell()
 
-    def _watch(self, submission: SparkAttempt | PlacedRun) -> JobStatus:
+    def _watch(self, submission: SlotRun) -> JobStatus:
         """Until Spark has ended the submission, or a stop has left no container running."""
         status = self._look()
         while submission.running and not (self.stopped and not self._any_running(status)):

@@ -70,17 +70,17 @@ Problem = tuple[str, str, str]
 
 
 def problems(properties: Mapping[str, str]) -> list[Problem]:
-    """What is wrong with the properties: (key, value, what is allowed)."""
+    """The problems of the properties: (key, value, allowed values)."""
     found: list[Problem] = []
     for key, value in properties.items():
         text = value.strip()
         if key in _INTEGERS and not _within(text, *_INTEGERS[key]):
             low, high = _INTEGERS[key]
-            found.append((key, value, f"integer from {low} to {high}"))
+            found.append((key, value, f"expected an integer from {low} to {high}"))
         elif key in _NAMES and text.lower() not in _NAMES[key]:
-            found.append((key, value, f"one of {', '.join(_NAMES[key])}"))
+            found.append((key, value, f"expected one of {', '.join(_NAMES[key])}"))
     if properties.get(_STYLE, "").strip().lower() == "fifo" and properties.get(_OPEN_FILES, "-1").strip() != "-1":
-        found.append((_OPEN_FILES, properties[_OPEN_FILES], f"-1 with {_STYLE}=fifo"))
+        found.append((_OPEN_FILES, properties[_OPEN_FILES], f"expected -1 with {_STYLE}=fifo"))
     return found
 
 
@@ -131,7 +131,7 @@ class RocksDbOptions:
         )
 
     def to_options(self, cache: Cache | None) -> Options:
-        """What rocksdict opens with; `cache` is the block cache that the container's tasks share, None for none."""
+        """The options for rocksdict; `cache` is the block cache that the container's tasks share, None for none."""
         options = Options(raw_mode=True)
         options.create_if_missing(True)
         options.set_write_buffer_size(max(65_536, self.write_buffer_bytes // self.tasks))
@@ -144,7 +144,7 @@ class RocksDbOptions:
         options.set_max_open_files(self.max_open_files)
         options.set_max_file_opening_threads(self.max_file_opening_threads)
         options.set_max_manifest_file_size(self.max_manifest_bytes)
-        # A log torn by a kill ends before the torn batch: what is left is a prefix of the commits, as without a log.
+        # A log torn by a kill ends before the torn batch, so a prefix of the commits is left, as without a log.
         options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
         options.set_block_based_table_factory(self._table(cache))
         self._tune(options)

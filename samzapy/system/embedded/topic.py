@@ -61,7 +61,7 @@ def topic(spec: StreamSpec, stream_id: str) -> Topic:
     if not _NAME.fullmatch(spec.stream) or spec.stream in {".", ".."}:
         problems.append(ConfigProblem("stream", spec.stream, "a name is 1 to 249 of A-Z a-z 0-9 . _ -"))
     if spec.partitions < 1:
-        problems.append(ConfigProblem(f"{spec.stream}: partitions", str(spec.partitions), "integer >= 1"))
+        problems.append(ConfigProblem(f"{spec.stream}: partitions", str(spec.partitions), "expected an integer >= 1"))
     config = {**DEFAULTS, **spec.config}
     values = {key: _number(spec.stream, key, config[key], problems) for key in DEFAULTS if key != "cleanup.policy"}
     policy = config["cleanup.policy"].replace(" ", "")
@@ -94,6 +94,6 @@ def _number(stream: str, key: str, text: str, problems: list[ConfigProblem]) -> 
             return value
     except ValueError:
         pass
-    allowed = "a number from 0 to 1" if fraction else f"integer >= {least}"
-    problems.append(ConfigProblem(f"{stream}: {key}", text, allowed))
+    allowed = "a number from 0 to 1" if fraction else f"an integer >= {least}"
+    problems.append(ConfigProblem(f"{stream}: {key}", text, f"expected {allowed}"))
     return 0

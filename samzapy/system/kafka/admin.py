@@ -67,7 +67,9 @@ class KafkaAdmin(SystemAdmin):
 
     def create(self, spec: StreamSpec) -> bool:
         if spec.partitions < 1:
-            raise ConfigError([ConfigProblem(f"{spec.stream}: partitions", str(spec.partitions), "integer >= 1")])
+            raise ConfigError(
+                [ConfigProblem(f"{spec.stream}: partitions", str(spec.partitions), "expected an integer >= 1")]
+            )
         factor = -1 if spec.replication_factor is None else spec.replication_factor
         topic = NewTopic(spec.stream, spec.partitions, factor, config=dict(spec.config))
         client = self._client

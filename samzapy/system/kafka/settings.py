@@ -154,7 +154,7 @@ def _unknown_thresholds(settings: SystemSettings) -> list[ConfigProblem]:
     for key in ("samza.fetch.threshold", "samza.fetch.threshold.bytes"):
         value = settings.properties.get(key)
         if value is not None and not re.fullmatch(r"-?\d{1,18}", value):
-            problems.append(ConfigProblem(f"systems.{settings.name}.{key}", value, "integer"))
+            problems.append(ConfigProblem(f"systems.{settings.name}.{key}", value, "expected an integer"))
     return problems
 
 

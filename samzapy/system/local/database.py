@@ -42,7 +42,7 @@ def local_settings(settings: SystemSettings) -> LocalSettings:
         problems.append(ConfigProblem(f"{prefix}path", path, "the path of a file"))
     timeout = properties.get("busy.timeout.ms", "30000")
     if not timeout.isdecimal() or int(timeout) < 1:
-        problems.append(ConfigProblem(f"{prefix}busy.timeout.ms", timeout, "integer >= 1"))
+        problems.append(ConfigProblem(f"{prefix}busy.timeout.ms", timeout, "expected an integer >= 1"))
     synchronous = properties.get("synchronous", "normal")
     if synchronous not in _SYNCHRONOUS:
         problems.append(ConfigProblem(f"{prefix}synchronous", synchronous, "normal or full"))

@@ -36,14 +36,14 @@ def test_every_key_is_read(load):
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
     [
-        ("state.checkpoint.interval.ms", "0", "integer >= 1"),
+        ("state.checkpoint.interval.ms", "0", "expected an integer >= 1"),
         ("state.checkpoint.store.factory", "hdfs", "topic, kafka, file"),
         ("state.checkpoint.store.factory", "file", "state.checkpoint.path: required"),
         ("state.checkpoint.system", "gone", "known: kafka"),
-        ("state.checkpoint.replication.factor", "0", "integer from 1 to 32767"),
-        ("task.watermark.idle.timeout.ms", "soon", "task.watermark.idle.timeout.ms: integer, got"),
-        ("job.clock.stall.ms", "0", "integer >= 1"),
-        ("job.startpoint.enabled", "perhaps", "true or false"),
+        ("state.checkpoint.replication.factor", "0", "expected an integer from 1 to 32767"),
+        ("task.watermark.idle.timeout.ms", "soon", "task.watermark.idle.timeout.ms: expected an integer, got"),
+        ("job.clock.stall.ms", "0", "expected an integer >= 1"),
+        ("job.startpoint.enabled", "perhaps", "expected true or false"),
     ],
 )
 def test_a_bad_value_says_what_is_allowed(problems, key, value, expected):
@@ -66,7 +66,7 @@ def test_the_older_name_of_the_idle_time_still_works_with_a_warning_and_counts_l
     config = load(older)
     assert config.clock.idle_ms == 700
     assert config.warnings == (
-        "job.clock.idle.ms: is called task.watermark.idle.timeout.ms today, which timers and watermarks go by as well",
+        "job.clock.idle.ms: retired, use task.watermark.idle.timeout.ms instead, which timers and watermarks obey as well",
     )
     assert load(older | TIMERS).clock.idle_ms == 700
     assert load(older | {"task.watermark.idle.timeout.ms": "500"}).clock.idle_ms == 500

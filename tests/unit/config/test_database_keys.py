@@ -88,9 +88,9 @@ def test_everything_that_is_wrong_is_told_together(problems):
         "systems.shop.database.url: required, e.g. sqlite:///shop.db",
         "streams.customers.database.orderby: unknown key; did you mean database.order.by?, got 'id'",
         "streams.customers.database.order.by: required, e.g. id",
-        "streams.customers.database.partitions: integer from 1 to 10000, got '0'",
-        "streams.customers.database.poll.interval.ms: integer from 1 to 86400000, got 'soon'",
-        "streams.customers.database.safety.lag.ms: integer from 0 to 86400000, got '-1'",
+        "streams.customers.database.partitions: expected an integer from 1 to 10000, got '0'",
+        "streams.customers.database.poll.interval.ms: expected an integer from 1 to 86400000, got 'soon'",
+        "streams.customers.database.safety.lag.ms: expected an integer from 0 to 86400000, got '-1'",
     ]
 
 

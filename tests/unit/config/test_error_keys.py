@@ -7,7 +7,7 @@ from samzapy.config.tasks.asynchronous import AsyncConfig
 from samzapy.config.tasks.error_policy import Action, ErrorPolicy, Stage
 
 LETTERS = {"task.dead.letter.stream": "kafka.dead"}
-ALLOWED = "fail, skip, dead-letter or retry, as in: retry(3, 100ms) then dead-letter"
+ALLOWED = "expected fail, skip, dead-letter or retry, as in: retry(3, 100ms) then dead-letter"
 
 
 @pytest.mark.parametrize(
@@ -62,19 +62,19 @@ def test_each_pause_is_twice_the_one_before_and_a_minute_at_most():
         ),
         (
             {"task.error.process.policy": "retry(0)"},
-            "task.error.process.policy: retries from 1 to 1000, got 'retry(0)'",
+            "task.error.process.policy: expected 1 to 1000 retries, got 'retry(0)'",
         ),
         (
             {"task.error.process.policy": "retry(1, 9999s)"},
-            "task.error.process.policy: a backoff of at most 3600000 ms, got 'retry(1, 9999s)'",
+            "task.error.process.policy: expected a backoff of at most 3600000 ms, got 'retry(1, 9999s)'",
         ),
         (
             {"task.error.process.policy": "retry", "task.error.process.retries": "0"},
-            "task.error.process.retries: integer from 1 to 1000, got '0'",
+            "task.error.process.retries: expected an integer from 1 to 1000, got '0'",
         ),
         (
             {"task.error.process.policy": "retry(2)", "task.error.process.retries": "3"},
-            "task.error.process.retries: task.error.process.policy gives it too: leave one out, got '3'",
+            "task.error.process.retries: task.error.process.policy sets it as well: remove one of them, got '3'",
         ),
         (
             {"task.error.process.policy": "skip", "task.error.process.backoff.ms": "3"},
@@ -96,29 +96,29 @@ def test_each_pause_is_twice_the_one_before_and_a_minute_at_most():
             {"task.error.deserialize.policy": "fail", "task.drop.deserialization.errors": "true"},
             (
                 "task.error.deserialize.policy: contradicts task.drop.deserialization.errors, which skips: "
-                "leave one out, got 'fail'"
+                "remove one of them, got 'fail'"
             ),
         ),
         (
             {"task.error.process.policy": "retry", "task.ignored.exceptions": "*"},
-            "task.error.process.policy: contradicts task.ignored.exceptions, which skips: leave one out, got 'retry'",
+            "task.error.process.policy: contradicts task.ignored.exceptions, which skips: remove one of them, got 'retry'",
         ),
         (
             {"task.guarantee": "exactly-once", "task.commit.ms": "100", "task.error.process.policy": "retry(6, 1s)"},
             (
-                "task.error.process.policy: pauses of 63000 ms in all must be < task.transaction.timeout.ms (60000) "
+                "task.error.process.policy: the sum of all pauses (63000 ms) must be < task.transaction.timeout.ms (60000) "
                 "with exactly-once"
             ),
         ),
         (
             {"task.guarantee": "at-most-once", "task.error.produce.policy": "retry(2)"},
             (
-                "task.error.produce.policy: retry needs a guarantee that repeats inputs: at-most-once drops them, "
+                "task.error.produce.policy: retry needs a guarantee that repeats inputs, at-most-once drops them, "
                 "got 'retry(2)'"
             ),
         ),
-        ({"task.max.concurrency": "0"}, "task.max.concurrency: integer from 1 to 100000, got '0'"),
-        ({"task.callback.timeout.ms": "soon"}, "task.callback.timeout.ms: integer, got 'soon'"),
+        ({"task.max.concurrency": "0"}, "task.max.concurrency: expected an integer from 1 to 100000, got '0'"),
+        ({"task.callback.timeout.ms": "soon"}, "task.callback.timeout.ms: expected an integer, got 'soon'"),
         (
             {"task.guarantee": "exactly-once", "task.commit.ms": "100", "task.callback.timeout.ms": "60000"},
             "task.callback.timeout.ms: (60000) must be < task.transaction.timeout.ms (60000) with exactly-once",
@@ -170,7 +170,7 @@ def test_the_dead_letter_stream_may_be_named_by_its_id(load):
 
 def test_a_dead_letter_stream_that_nobody_writes_to_is_warned_of(load):
     assert load(LETTERS).warnings == (
-        "task.dead.letter.stream: has no effect: no task.error.*.policy says dead-letter",
+        "task.dead.letter.stream: has no effect without a task.error.*.policy of dead-letter",
     )
 
 

@@ -36,7 +36,7 @@ def test_all_problems_come_together(problems):
         "job.name: required, e.g. page-views",
         "task.inputs: required, e.g. kafka.page-views",
         "task.class: required, e.g. my.module:MyTask",
-        "task.window.ms: integer, got '1s'",
+        "task.window.ms: expected an integer, got '1s'",
     ]
 
 
@@ -44,7 +44,10 @@ def test_all_problems_come_together(problems):
 def test_a_name_that_cannot_be_part_of_a_path_is_refused(problems, name):
     for key in ("job.name", "job.id"):
         (found,) = problems({key: name})
-        assert found == f"{key}: only A-Za-z0-9._- up to 100 characters, and not '.' or '..', got {name!r}"
+        assert (
+            found
+            == f"{key}: expected a name of up to 100 of the characters A-Za-z0-9._-, other than '.' and '..', got {name!r}"
+        )
 
 
 def test_an_empty_name_counts_as_none(problems):
@@ -66,7 +69,7 @@ def test_groupers_have_short_and_java_names(load, given, meant):
 
 def test_a_grouper_of_ones_own_is_refused(problems):
     assert problems({"job.systemstreampartition.grouper.factory": "my.module:MyGrouper"}) == [
-        "job.systemstreampartition.grouper.factory: one of partition, ssp, single, got 'my.module:MyGrouper'"
+        "job.systemstreampartition.grouper.factory: expected one of partition, ssp, single, got 'my.module:MyGrouper'"
     ]
 
 
@@ -85,7 +88,9 @@ def test_the_variable_for_logged_stores_wins(load):
 
 @pytest.mark.parametrize("count", ["0", "-1", "two", "1.5", "", "1e3", "9" * 40])
 def test_a_container_count_outside_its_limits_is_refused(problems, count):
-    assert problems({"job.container.count": count}) == [f"job.container.count: integer from 1 to 100000, got {count!r}"]
+    assert problems({"job.container.count": count}) == [
+        f"job.container.count: expected an integer from 1 to 100000, got {count!r}"
+    ]
 
 
 def test_spark_keys_are_read(load):
@@ -103,8 +108,8 @@ def test_spark_keys_are_read(load):
 
 def test_speculation_and_foreign_keys_of_spark_are_refused(problems):
     assert problems({"job.spark.conf.spark.speculation": "TRUE", "job.spark.conf.executor": "x"}) == [
-        "job.spark.conf.spark.speculation: must be false: two attempts of one task would write, got 'TRUE'",
-        "job.spark.conf.executor: Spark's keys start with spark.",
+        "job.spark.conf.spark.speculation: must be false: with speculation two attempts of one task write at a time, got 'TRUE'",
+        "job.spark.conf.executor: expected a key of Spark, which starts with spark.",
     ]
 
 
@@ -129,7 +134,7 @@ def test_a_reporter_without_a_stream_or_with_a_bad_pattern_is_refused(problems):
         {"metrics.reporters": "r", "metrics.reporter.r.class": "snapshot", "metrics.reporter.r.blacklist": "("}
     )
     assert found[0] == "metrics.reporter.r.stream: required, e.g. kafka.metrics"
-    assert found[1].startswith("metrics.reporter.r.blacklist: a regular expression (")
+    assert found[1].startswith("metrics.reporter.r.blacklist: expected a regular expression (")
 
 
 def test_every_key_says_what_it_is_for():

@@ -28,7 +28,7 @@ def test_repr_hides_secrets_but_the_values_are_there(load):
 
 def test_problems_hide_secrets(problems):
     assert problems({"task.commit.ms": "${env:MY_PASSWORD}"}, {"MY_PASSWORD": "hunter2"}) == [
-        f"task.commit.ms: integer, got '{MASK}'"
+        f"task.commit.ms: expected an integer, got '{MASK}'"
     ]
 
 

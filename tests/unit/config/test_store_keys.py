@@ -52,14 +52,14 @@ def test_a_changelog_without_a_system_is_refused(store_problems):
 def test_two_stores_may_not_share_a_changelog(store_problems):
     second = {"stores.t.factory": "rocksdb", "stores.t.key.serde": "string", "stores.t.msg.serde": "string"}
     assert store_problems({"changelog": "kafka.log"}, {**second, "stores.t.changelog": "kafka.log"}) == [
-        "stores.t.changelog: is the changelog of store 's' already; each needs its own"
+        "stores.t.changelog: store 's' has the same changelog; give each its own"
     ]
 
 
 @pytest.mark.parametrize("value", ["-1", "0", "abc", "1e99", "10MB", "", "9999999999", "9" * 5000])
 def test_a_batch_size_outside_its_limits_is_refused(store_problems, value):
     assert store_problems({"write.batch.size": value, "object.cache.size": "0"}) == [
-        f"stores.s.write.batch.size: integer from 1 to 2147483647, got {value!r}"
+        f"stores.s.write.batch.size: expected an integer from 1 to 2147483647, got {value!r}"
     ]
 
 
@@ -101,8 +101,8 @@ def test_topic_keys_that_would_lose_state_are_refused(store_problems):
     assert store_problems(
         {"changelog.kafka.cleanup.policy": "delete", "changelog.kafka.min.compaction.lag.ms": "1"}
     ) == [
-        "stores.s.changelog.kafka.min.compaction.lag.ms: say stores.s.changelog.min.compaction.lag.ms instead",
-        "stores.s.changelog.kafka.cleanup.policy: a changelog must be compact: state would be lost, got 'delete'",
+        "stores.s.changelog.kafka.min.compaction.lag.ms: use stores.s.changelog.min.compaction.lag.ms instead",
+        "stores.s.changelog.kafka.cleanup.policy: expected compact, or the changelog would lose state, got 'delete'",
     ]
 
 
@@ -116,13 +116,13 @@ def test_engine_keys_are_passed_to_the_engine(store):
 @pytest.mark.parametrize("name", ["a/b", "..", "a b", "x" * 101, "grün"])
 def test_a_store_name_that_cannot_be_a_folder_is_refused(problems, name):
     assert problems({f"stores.{name}.factory": "rocksdb"}) == [
-        f"stores.{name}.factory: store {name!r}: only A-Za-z0-9._- up to 100 characters, and not '.' or '..'"
+        f"stores.{name}.factory: store {name!r}: expected a name of up to 100 of the characters A-Za-z0-9._-, other than '.' and '..'"
     ]
 
 
 def test_the_reserved_store_name_is_refused(problems):
     assert problems({"stores.default.factory": "rocksdb"}) == [
-        "stores.default.factory: store name 'default' is reserved for the defaults of all stores"
+        "stores.default.factory: store name 'default' is reserved for the defaults of all stores, choose another"
     ]
 
 
@@ -162,17 +162,17 @@ def test_inputs_of_the_task_may_be_read_again_instead_of_a_changelog(store):
         ),
         (
             {"side.inputs.processor.factory": "my.module:Rates"},
-            "stores.s.side.inputs.processor.factory: has nothing to process without stores.s.side.inputs",
+            "stores.s.side.inputs.processor.factory: has no effect without stores.s.side.inputs: add that key or remove this one",
         ),
         (
             {**SIDE, "side.inputs": "kafka.a", "changelog": "kafka.log"},
-            "stores.s.side.inputs: cannot be combined with stores.s.changelog: the streams are what it comes from",
+            "stores.s.side.inputs: cannot be combined with stores.s.changelog: the store is filled from the streams",
         ),
         (
             {**SIDE, "side.inputs": "kafka.a", "rocksdb.ttl.ms": "5000"},
             (
                 "stores.s.side.inputs: cannot be combined with stores.s.rocksdb.ttl.ms: entries that are read again would "
-                "live anew"
+                "start their lives again"
             ),
         ),
         (
@@ -181,17 +181,17 @@ def test_inputs_of_the_task_may_be_read_again_instead_of_a_changelog(store):
         ),
         (
             {"restore.inputs": "kafka.other", "restore.inputs.processor.factory": "my.module:Views"},
-            "stores.s.restore.inputs: must be inputs of the task (task.inputs); others are side.inputs, got 'kafka.other'",
+            "stores.s.restore.inputs: expected inputs of the task (task.inputs); for other streams use side.inputs, got 'kafka.other'",
         ),
         (
             {"restore.inputs": "kafka.page-views#0", "restore.inputs.processor.factory": "my.module:Views"},
-            "stores.s.restore.inputs: names streams, without partitions, got 'kafka.page-views[0]'",
+            "stores.s.restore.inputs: expected whole streams, without partitions, got 'kafka.page-views[0]'",
         ),
         (
             {**SIDE, "side.inputs": "kafka.a", "side.inputs.processor.serialized.instance": "rO0AB"},
             (
-                "stores.s.side.inputs.processor.serialized.instance: an object of the JVM: name a SideInputsProcessor class "
-                "with side.inputs.processor.factory, got 'rO0AB'"
+                "stores.s.side.inputs.processor.serialized.instance: it is an object of the JVM: name a SideInputsProcessor class "
+                "in side.inputs.processor.factory, got 'rO0AB'"
             ),
         ),
     ],
@@ -235,11 +235,11 @@ def test_secrets_of_the_snapshots_place_are_not_shown(store):
     [
         (
             {"backup.path": "s3://bucket"},
-            "stores.s.backup.path: needs stores.s.changelog: it has what a snapshot lacks",
+            "stores.s.backup.path: needs stores.s.changelog, which has the changes since the snapshot",
         ),
         (
             {**LOGGED, "backup.interval.ms": "0"},
-            "stores.s.backup.interval.ms: no snapshot would ever be made: set it or backup.commits",
+            "stores.s.backup.interval.ms: no snapshot would ever be taken: set this key or backup.commits",
         ),
     ],
 )

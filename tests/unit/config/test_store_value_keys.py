@@ -31,11 +31,11 @@ def test_less_than_a_second_counts_as_a_second(load):
         }
     )
     assert config.stores["s"].ttl_ms == 1_000
-    assert config.warnings == ("stores.s.rocksdb.ttl.ms: 10 counts as 1000, the shortest there is",)
+    assert config.warnings == ("stores.s.rocksdb.ttl.ms: 10 counts as 1000, the shortest time to live",)
 
 
 def test_a_time_to_live_that_is_no_number_is_refused(store_problems):
-    assert store_problems({"rocksdb.ttl.ms": "1h"}) == ["stores.s.rocksdb.ttl.ms: integer, got '1h'"]
+    assert store_problems({"rocksdb.ttl.ms": "1h"}) == ["stores.s.rocksdb.ttl.ms: expected an integer, got '1h'"]
 
 
 def test_the_changelog_of_an_expiring_store_is_deleted_by_age(store):
@@ -51,7 +51,7 @@ def test_a_changelog_that_forgets_before_its_store_is_refused(store_problems):
     assert store_problems(
         {"changelog": "kafka.log", "rocksdb.ttl.ms": "60000", "changelog.kafka.retention.ms": "59999"}
     ) == [
-        "stores.s.changelog.kafka.retention.ms: must be >= rocksdb.ttl.ms (60000), or state would be lost, got '59999'"
+        "stores.s.changelog.kafka.retention.ms: must be >= rocksdb.ttl.ms (60000), or the changelog would lose state, got '59999'"
     ]
 
 
@@ -82,7 +82,7 @@ def test_the_access_log_needs_a_changelog(store, load):
 @pytest.mark.parametrize("ratio", ["-1", "101", "0.5"])
 def test_a_sampling_ratio_is_a_percentage(store_problems, ratio):
     assert store_problems({"accesslog.sampling.ratio": ratio}) == [
-        f"stores.s.accesslog.sampling.ratio: integer from 0 to 100, got {ratio!r}"
+        f"stores.s.accesslog.sampling.ratio: expected an integer from 0 to 100, got {ratio!r}"
     ]
 
 
@@ -108,7 +108,7 @@ def test_the_names_of_leveldbs_time_mean_rocksdbs(load):
         "rocksdb.compression": "none",
     }
     assert len(config.warnings) == 8
-    assert "stores.s.batch.size: is called stores.s.write.batch.size today" in config.warnings
+    assert "stores.s.batch.size: retired, use stores.s.write.batch.size instead" in config.warnings
 
 
 def test_todays_name_counts_where_both_are_given(store):
@@ -117,7 +117,7 @@ def test_todays_name_counts_where_both_are_given(store):
 
 def test_a_bad_value_is_reported_under_todays_name(store_problems):
     assert store_problems({"batch.size": "many"}) == [
-        "stores.s.write.batch.size: integer from 1 to 2147483647, got 'many'"
+        "stores.s.write.batch.size: expected an integer from 1 to 2147483647, got 'many'"
     ]
 
 
@@ -133,7 +133,7 @@ def test_a_secret_stays_one_under_todays_name(problems):
     secret = {"SIZE_PASSWORD": "hunter2hunter2"}
     store = {"stores.s.factory": "rocksdb", "stores.s.key.serde": "string", "stores.s.msg.serde": "json"}
     (problem,) = problems({**store, "stores.s.batch.size": "${env:SIZE_PASSWORD}"}, secret)
-    assert problem.startswith("stores.s.write.batch.size: integer from 1")
+    assert problem.startswith("stores.s.write.batch.size: expected an integer from 1")
     assert "hunter2" not in problem
 
 
@@ -142,4 +142,4 @@ def test_a_changelog_over_a_store_that_forgets_warns(load):
     fifo = {**store, "stores.s.rocksdb.compaction.style": "fifo"}
     assert load(fifo).warnings == ()
     (warning,) = load({**fifo, "stores.s.changelog": "kafka.log"}).warnings
-    assert "fifo forgets the oldest entries" in warning
+    assert "fifo drops the oldest entries" in warning

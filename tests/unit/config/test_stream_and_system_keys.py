@@ -24,7 +24,7 @@ def test_system_factories_have_short_java_and_own_names(load, given, factory):
 @pytest.mark.parametrize("given", ["kafak", "org.apache.samza.system.hdfs.HdfsSystemFactory", "a b:C"])
 def test_a_factory_nobody_knows_lists_the_known_ones(problems, given):
     assert problems({"systems.kafka.samza.factory": given}) == [
-        f"systems.kafka.samza.factory: a class like my.module:MySystemFactory, or one of kafka, local, memory, database, got {given!r}"
+        f"systems.kafka.samza.factory: expected a class like my.module:MySystemFactory, or one of kafka, local, memory, database, got {given!r}"
     ]
 
 
@@ -99,7 +99,7 @@ def test_the_older_form_of_stream_keys_is_read(load):
 )
 def test_an_unknown_offset_default_is_refused_wherever_it_stands(problems, key):
     assert problems({"streams.views.samza.system": "kafka", key: "earliest"}) == [
-        f"{key}: one of oldest, upcoming, newest, got 'earliest'"
+        f"{key}: expected one of oldest, upcoming, newest, got 'earliest'"
     ]
 
 
@@ -129,7 +129,9 @@ def test_java_serdes_become_ours(load):
 
 def test_a_java_serde_without_counterpart_is_refused(problems):
     (found,) = problems({"serializers.registry.s.class": "org.apache.samza.serializers.SerializableSerdeFactory"})
-    assert found.startswith("serializers.registry.s.class: a class like my.module:MySerde, or one of string, integer")
+    assert found.startswith(
+        "serializers.registry.s.class: expected a class like my.module:MySerde, or one of string, integer"
+    )
 
 
 def test_a_system_that_can_be_none_is_told_in_one_line(problems):

@@ -43,14 +43,14 @@ def test_inputs_are_streams_of_a_system_or_ids(load):
 def test_a_bare_input_needs_a_default_system(load, problems):
     assert load({"task.inputs": "a", "job.default.system": "kafka"}).task.inputs == (SystemStream("kafka", "a"),)
     assert problems({"task.inputs": "kafka"}) == [
-        "task.inputs: expected system.stream[,..] or the id of a stream, got 'kafka'"
+        "task.inputs: expected system.stream or the id of a stream, got 'kafka'"
     ]
 
 
 @pytest.mark.parametrize("inputs", ["kafka.", ".a", "."])
 def test_a_malformed_input_is_refused(problems, inputs):
     assert problems({"task.inputs": inputs}) == [
-        f"task.inputs: expected system.stream[,..] or the id of a stream, got {inputs!r}"
+        f"task.inputs: expected system.stream or the id of a stream, got {inputs!r}"
     ]
 
 
@@ -99,7 +99,7 @@ def test_guarantees_are_read_in_any_case_and_with_underscores(load, given):
 
 def test_a_misspelt_guarantee_lists_the_four(problems):
     assert problems({"task.guarantee": "exactly-onse"}) == [
-        "task.guarantee: one of at-most-once, at-least-once, effectively-once, exactly-once, got 'exactly-onse'"
+        "task.guarantee: expected one of at-most-once, at-least-once, effectively-once, exactly-once, got 'exactly-onse'"
     ]
 
 
@@ -117,14 +117,14 @@ def test_without_transactions_any_commit_interval_will_do(load, commit):
 
 def test_a_transaction_may_not_outlast_what_brokers_allow(problems):
     assert problems({"task.transaction.timeout.ms": "900001"}) == [
-        "task.transaction.timeout.ms: integer from 1000 to 900000, got '900001'"
+        "task.transaction.timeout.ms: expected an integer from 1000 to 900000, got '900001'"
     ]
 
 
 @pytest.mark.parametrize("given", ["yes", "1", "on", "tru", ""])
 def test_a_boolean_is_true_or_false_in_any_case(load, problems, given):
     key = "task.drop.deserialization.errors"
-    assert problems({key: given}) == [f"{key}: true or false, got {given!r}"]
+    assert problems({key: given}) == [f"{key}: expected true or false, got {given!r}"]
     assert load({key: " TRUE "}).task.errors.policies[Stage.DESERIALIZE].then is Action.SKIP
 
 
@@ -199,13 +199,13 @@ def test_messages_are_taken_in_turns_unless_the_job_says_otherwise(load):
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("task.chooser.class", "mine", "a class like my.module:MyChooser, or one of round-robin"),
+        ("task.chooser.class", "mine", "expected a class like my.module:MyChooser, or one of round-robin"),
         (
             "task.chooser.class",
             "org.apache.samza.system.chooser.OddChooserFactory",
-            "a class like my.module:MyChooser, or one of round-robin",
+            "expected a class like my.module:MyChooser, or one of round-robin",
         ),
-        ("task.consumer.batch.size", "-1", "integer from 0 to 10000000"),
+        ("task.consumer.batch.size", "-1", "expected an integer from 0 to 10000000"),
     ],
 )
 def test_a_chooser_or_batch_size_that_cannot_be_is_refused(load, key, value, said):
@@ -218,7 +218,7 @@ def test_a_bootstrap_stream_that_starts_where_nothing_is_left_to_read_is_warned_
     key = "systems.kafka.streams.page-views.samza"
     (warning,) = load({f"{key}.bootstrap": "true"}).warnings
     assert warning == (
-        f"{key}.bootstrap: kafka.page-views starts at upcoming, where there is nothing to read yet; "
+        f"{key}.bootstrap: kafka.page-views starts at upcoming, so it has nothing to bootstrap from; "
         f"set {key}.offset.default=oldest"
     )
     assert not load({f"{key}.bootstrap": "true", f"{key}.offset.default": "oldest"}).warnings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import subprocess
 import sys
 
 import pytest
@@ -40,23 +41,23 @@ def opened(tmp_path):
 @pytest.mark.parametrize(
     ("factory", "keys", "message"),
     [
-        ("heap", {"heap_size": "-1"}, "stores.s.heap.size: integer from 0"),
-        ("heap", {"heap_order": "best"}, "stores.s.heap.order: one of highest, lowest"),
+        ("heap", {"heap_size": "-1"}, "stores.s.heap.size: expected an integer from 0"),
+        ("heap", {"heap_order": "best"}, "stores.s.heap.order: expected one of highest, lowest"),
         ("heap", {"key_serde": "string"}, "stores.s.key.serde: the engine has an encoding of its own"),
-        ("bloom", {"bloom_error_rate": "1"}, "stores.s.bloom.error.rate: a number between 0 and 1"),
-        ("hyperloglog", {"hyperloglog_lg_k": "3"}, "stores.s.hyperloglog.lg.k: integer from 7 to 21"),
-        ("quantiles", {"quantiles_k": "x"}, "stores.s.quantiles.k: integer from 8 to 65535"),
+        ("bloom", {"bloom_error_rate": "1"}, "stores.s.bloom.error.rate: expected a number between 0 and 1"),
+        ("hyperloglog", {"hyperloglog_lg_k": "3"}, "stores.s.hyperloglog.lg.k: expected an integer from 7 to 21"),
+        ("quantiles", {"quantiles_k": "x"}, "stores.s.quantiles.k: expected an integer from 8 to 65535"),
         ("inverted-index", {"index_tokenizer": "no.such:Thing"}, "stores.s.index.tokenizer: cannot import no.such"),
         ("inverted-index", {"index_tokenizer": "collections:OrderedDict"}, "must be a Tokenizer"),
         ("cube", {}, "stores.s.cube.dimensions: required, e.g. carrier"),
-        ("cube", {"cube_dimensions": "a,a"}, "stores.s.cube.dimensions: different names"),
+        ("cube", {"cube_dimensions": "a,a"}, "stores.s.cube.dimensions: expected different names"),
         ("cube", {"cube_dimensions": "a", "cube_rollups": "a; b"}, "'b' is not among the dimensions a"),
         ("cube", {"cube_dimensions": "a,b", "cube_rollups": "a,b; b,a"}, "each combination of dimensions once"),
         ("cube", {"cube_dimensions": "a,b", "cube_rollups": "a,a"}, "a roll-up has different dimensions"),
         (
             "rocksdb",
             {"key_serde": "string", "msg_serde": "json"},
-            "stores.s.base: is for engines with a query interface",
+            "stores.s.base: has no meaning for an engine that is not a view",
         ),
         ("samzapy.storage.kv:InMemoryStorageEngineFactory", {}, "stores.s.key.serde: required, e.g. string"),
         ("samzapy.storage.kv.memory:InMemoryStorageEngineFactory", {}, "stores.s.key.serde: required, e.g. string"),
@@ -282,3 +283,10 @@ def test_the_list_of_a_heaps_blocks_stays_small_however_large_its_items_are(open
     assert max(directories.values()) < 1_500
     assert [each.item for each in store.store.top(100, "by score")] == items[::-1]
     assert store.store.pop("by item").item == f"099{items[99]}"
+
+
+def test_optional_libraries_are_not_imported_before_a_store_needs_them():
+    optional = {"datasketches", "rbloom", "fsspec", "numpy"}
+    code = f"import sys, samzapy.storage.startup, samzapy.storage.views; print(sorted({optional} & set(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

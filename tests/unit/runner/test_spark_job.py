@@ -10,7 +10,7 @@ from pyspark.serializers import UTF8Deserializer, write_with_length
 from pyspark.worker_util import check_python_version
 
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner.spark.attempt import SparkAttempt
+from samzapy.runner.spark.spark_job import SparkJob
 
 
 class FailingSpark:
@@ -36,7 +36,7 @@ class FailingSpark:
 def why(text):
     """What a submission says of a failure."""
     ended = threading.Event()
-    submission = SparkAttempt(FailingSpark(text), "http://127.0.0.1:1", ["0"], ended.set)
+    submission = SparkJob(FailingSpark(text), "http://127.0.0.1:1", ["0"], ended.set)
     assert ended.wait(60)
     return submission.error()
 

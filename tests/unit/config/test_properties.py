@@ -1,4 +1,4 @@
-"""The grammar of job files, and what cannot be read."""
+"""The text of a job file, and the references in its values."""
 
 import pytest
 
@@ -76,15 +76,15 @@ def test_an_empty_value_and_a_blank_as_separator_are_legal(write):
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"a=1\nb=\xe9\n", "cannot read (not UTF-8: byte 0xe9) line 2"),
-        (b"a=1\n\nb=\\u00zz\n", "cannot read (bad escape \\u00zz) line 3"),
+        (b"a=1\nb=\xe9\n", " line 2: expected UTF-8, got byte 0xe9"),
+        (b"a=1\n\nb=\\u00zz\n", " line 3: expected \\uXXXX, got \\u00zz"),
     ],
 )
 def test_text_that_cannot_be_read_names_file_and_line(write, data, reason):
     path = write(data)
     with pytest.raises(ConfigError) as caught:
         load_job(path)
-    assert str(caught.value) == f"config: {path}: {reason}"
+    assert str(caught.value) == f"config: {path}{reason}"
 
 
 def test_a_missing_file_is_named(tmp_path):
@@ -106,3 +106,46 @@ def test_a_path_with_a_nul_is_refused():
 
 def test_a_mapping_is_taken_as_it_is_but_for_blanks():
     assert read({" a ": " b "}).values == {"a": "b"}
+
+
+def test_variables_and_other_keys_are_put_in_anywhere_in_a_value(load):
+    config = load({"job.id": "${env:STAGE}-${my.number}", "my.number": "7"}, {"STAGE": "test"})
+    assert config.id == "test-7"
+    assert config.raw["job.id"] == "${env:STAGE}-${my.number}"
+    assert config.resolved["job.id"] == "test-7"
+
+
+def test_a_doubled_dollar_is_a_literal_one(load):
+    assert load({"my.text": "$${env:X} $5"}).resolved["my.text"] == "${env:X} $5"
+
+
+def test_a_missing_variable_names_key_and_variable_and_hides_no_other_problem(problems):
+    assert problems({"job.name": "${env:NOPE}", "task.commit.ms": "x"}) == [
+        "job.name: environment variable NOPE is not set",
+        "task.commit.ms: expected an integer, got 'x'",
+    ]
+
+
+def test_a_recursive_reference_shows_its_circle(problems):
+    found = problems({"a": "${b}", "b": "${c}", "c": "${b}"})
+    assert found == [
+        "a: recursive reference: b -> c -> b",
+        "b: recursive reference: b -> c -> b",
+        "c: recursive reference: c -> b -> c",
+    ]
+
+
+def test_other_schemes_and_missing_keys_are_refused(problems):
+    assert problems({"a": "${file:/etc/passwd}", "b": "${no.such}", "c": "${}"}) == [
+        "a: expected ${env:NAME} or ${other.key}, got ${file:/etc/passwd}",
+        "b: reference ${no.such}: key no.such is not set",
+        "c: expected ${env:NAME} or ${other.key}, got ${}",
+    ]
+
+
+def test_the_process_environment_is_read_at_the_call(load, monkeypatch):
+    from samzapy.config.loader import load_job
+
+    raw = load().raw
+    monkeypatch.setenv("STAGE_OF_TEST", "blue")
+    assert load_job({**raw, "job.id": "${env:STAGE_OF_TEST}"}).id == "blue"

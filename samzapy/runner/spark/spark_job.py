@@ -17,6 +17,8 @@ from samzapy.errors import EnvironmentFailure
 from samzapy.runner.spark.application import one_line
 from samzapy.runner.spark.worker import run_container
 
+logger = logging.getLogger(__name__)
+
 
 def placed(context: Any, elements: Sequence[str], locations: Sequence[str]) -> Any:
     """One partition for each element, all of them at one of `locations` if there is room within `spark.locality.wait`."""
@@ -29,8 +31,6 @@ def placed(context: Any, elements: Sequence[str], locations: Sequence[str]) -> A
     return RDD(made.toJavaRDD(), context, pickled)
 
 
-logger = logging.getLogger(__name__)
-
 _PYTHON_MISMATCH = re.compile(r"\[PYTHON_VERSION_MISMATCH\]\s*(.*?)\.(?:\s|$)", re.DOTALL)
 #: samzapy and what it brings along; what else is missing is missed by the user's code, which says so itself.
 _NO_MODULE = re.compile(
@@ -40,8 +40,8 @@ _NO_MODULE = re.compile(
 _OTHER_SAMZAPY = re.compile(r"EnvironmentFailure: (samzapy \S+ is installed for the executor's Python, .*)")
 
 
-class SparkAttempt:
-    """Starts at once; `ended` calls back from the thread when Spark is done with it, well or not."""
+class SparkJob:
+    """The attempt at a slot. Starts at once; its thread calls `ended` when Spark is done with it, well or not."""
 
     def __init__(
         self,
@@ -60,13 +60,14 @@ class SparkAttempt:
         self._ids = list(container_ids)
         self._ended = ended
         self._error: Exception | None = None
+        self._over = False
         self._thread = threading.Thread(target=self._run, name="spark-job", daemon=True)
         self._thread.start()
 
     @property
     def running(self) -> bool:
         """Whether Spark still works on it."""
-        return self._thread.is_alive()
+        return not self._over
 
     def cancel(self) -> None:
         """Have Spark kill its tasks, if it is there to do so; `ended` follows."""
@@ -76,7 +77,8 @@ class SparkAttempt:
             logger.info("Spark did not take the end of container %s: %s", ", ".join(self._ids), one_line(cause))
 
     def error(self) -> str | None:
-        """Why Spark gave up, in one line; None if every task ended. Raises EnvironmentFailure for what no retry mends."""
+        """The reason why Spark gave up, in one line; None if every task ended. Raises EnvironmentFailure for what no retry
+        mends."""
         self._thread.join()
         if self._error is None:
             return None
@@ -103,4 +105,6 @@ class SparkAttempt:
         except Exception as cause:  # noqa: BLE001  # every reason is kept for `error`
             self._error = cause
         finally:
+            # First, so that `ended` finds it over.
+            self._over = True
             self._ended()

@@ -12,8 +12,8 @@ from samzapy.coordinator.wire import AttemptProcess, JobSpec, Place
 from samzapy.errors import EnvironmentFailure
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.runner.spark.locality import Locality
-from samzapy.runner.spark.placed_run import PlacedRun
-from samzapy.runner.spark.placing import ROOM_S, SILENT_S
+from samzapy.runner.spark.placement import ROOM_S, SILENT_S, ContainerSlot, SparkPlaces, StatePlaces
+from samzapy.runner.spark.slots import SlotRun
 from samzapy.testing import ManualClock
 
 TASK = TaskModel("Partition 0", frozenset({SystemStreamPartition("m", "in", 0)}), 0)
@@ -80,18 +80,19 @@ class Spark:
         self.changed = threading.Condition()
         self.over = threading.Event()
         self.clock = WatchedClock(clock)
-        self.run = PlacedRun(
-            ["0"],
+        self.run = SlotRun(
+            [ContainerSlot(("0",))],
+            [ContainerSlot((standby.id,)) for standby in standbys],
             self.coordinator,
             self.submit,
-            lambda: list(self.places),
-            self.locality,
+            StatePlaces(self.coordinator, lambda: list(self.places), self.locality),
             self.clock,
             self.over.set,
             tries=tries,
         )
 
-    def submit(self, container, locations, ended):
+    def submit(self, ids, locations, ended):
+        (container,) = ids
         with self.changed:
             self.tries.append(Try(self, container, locations, ended))
             self.changed.notify_all()
@@ -339,3 +340,22 @@ def test_the_standbys_of_a_job_that_is_done_complete_their_copies(until):
     standby.ends()
     assert spark.over.wait(DEADLINE_S)
     assert not standby.cancelled
+
+
+@pytest.mark.parametrize("reason", [None, "Python worker exited unexpectedly"])
+def test_where_spark_places_the_containers_they_are_one_job_whose_end_is_that_of_the_run(reason):
+    coordinator = Coordinator("job", JobSpec(JobModel((ContainerModel("0", (TASK,)),)), {}), LEASE_S)
+    submitted, over = [], threading.Event()
+
+    class Job:
+        def __init__(self, ids, locations, ended):
+            submitted.append((ids, locations))
+            self.running = False
+            ended()
+
+        def error(self):
+            return reason
+
+    run = SlotRun([ContainerSlot(("0", "1"))], (), coordinator, Job, SparkPlaces(), SYSTEM_CLOCK, over.set, tries=1)
+    assert over.wait(DEADLINE_S)
+    assert (run.error(), submitted) == (reason, [(("0", "1"), None)])

@@ -1,0 +1,223 @@
+"""Decides where a container's next attempt runs, and which attempt is hopeless.
+
+`SparkPlaces` leaves both to Spark. `StatePlaces` sends a container to its state. Spark fixes the preferred places of a
+task when its job is submitted, and tries a lost task again wherever there is room, so such an attempt is a Spark job of
+its own, and `StatePlaces` gives it up in three cases:
+
+1. Its executor has gone. Spark would wait for room, which a standby may have: the loss of a whole host is no failure.
+2. Nothing is heard of it although its worker was to be killed. For minutes Spark does not know that a host hangs.
+3. It waits for room while a standby of the container has some.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, final
+
+from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.leases import ContainerState
+from samzapy.coordinator.progress import ContainerStatus
+from samzapy.coordinator.wire import Place
+from samzapy.runner.spark.locality import Locality
+
+#: Seconds between two looks at the executors for lost ones: a look takes many calls.
+EXECUTORS_PACE_S = 1.0
+#: Seconds after its lease that a container gets to be ended by Spark.
+SILENT_S = 10.0
+#: Seconds that a container waits for room before a standby of its own has to make some.
+ROOM_S = 15.0
+#: Spark's name for the loss of a task's executor; it still counts the executor among its own for a moment.
+EXECUTOR_LOST = "ExecutorLostFailure"
+#: The reason for giving up an attempt that is no failure.
+NO_ROOM = "no room"
+
+
+class SparkAttempt(Protocol):
+    """The containers of a slot as one Spark job."""
+
+    @property
+    def running(self) -> bool:
+        """Whether Spark still works on it."""
+        ...
+
+    def error(self) -> str | None:
+        """The reason why Spark gave up, None if it did not. Raises EnvironmentFailure for what no retry mends."""
+        ...
+
+    def cancel(self) -> None:
+        """Have Spark end it."""
+        ...
+
+
+@dataclass
+class ContainerSlot:
+    """The containers, or the one standby, that one Spark job runs, over all its attempts."""
+
+    ids: tuple[str, ...]
+    attempt: SparkAttempt | None = None
+    started: float = 0.0
+    due: float = 0.0
+    failures: int = 0
+    done: bool = False
+    before: int = 0
+    """The epoch before this attempt; the attempt itself runs under a later one."""
+    silent: float | None = None
+    """The time at which its lease ran out."""
+    taken_back: str | None = None
+    """The reason for giving up the attempt."""
+    avoided: Place | None = None
+    """The place from which nothing was heard."""
+    released: str | None = None
+    """The standby that has to let go first, for a container that takes its copies."""
+
+    @property
+    def id(self) -> str:
+        """The container of the slot; the first one, where Spark places several."""
+        return self.ids[0]
+
+    def begin(self, attempt: SparkAttempt, now: float, before: int = 0) -> None:
+        """Start a new attempt."""
+        self.attempt, self.started, self.before = attempt, now, before
+        self.silent = self.avoided = None
+
+
+class PlacementPolicy(ABC):
+    """Knows where the containers run, and decides where they run next."""
+
+    @abstractmethod
+    def note(self, slot: ContainerSlot, status: ContainerStatus) -> None:
+        """Learn from the status of the slot's container."""
+
+    @abstractmethod
+    def hopeless(self, slot: ContainerSlot, status: Mapping[str, ContainerStatus], now: float) -> str | None:
+        """The reason to give up the slot's attempt; None as long as something may come of it."""
+
+    @abstractmethod
+    def successor(self, slot: ContainerSlot, reason: str, status: Mapping[str, ContainerStatus]) -> str | None:
+        """The standby that has to make room for the slot after an attempt that ended for `reason`, if one has to."""
+
+    @abstractmethod
+    def wanted(self, slot: ContainerSlot) -> list[str] | None:
+        """Where the slot should run, as Spark names hosts and executors; None leaves it to Spark."""
+
+    @abstractmethod
+    def beside(self, at: Place) -> list[str]:
+        """Where a standby of a container that runs at `at` should run; empty: nowhere."""
+
+    @abstractmethod
+    def place(self, container_id: str) -> Place | None:
+        """Where the newest attempt of a container runs, or ran."""
+
+
+@final
+class SparkPlaces(PlacementPolicy):
+    """Spark places the containers, all in one job, and tries a lost one again."""
+
+    def note(self, slot: ContainerSlot, status: ContainerStatus) -> None:
+        """Nothing is kept."""
+
+    def hopeless(self, slot: ContainerSlot, status: Mapping[str, ContainerStatus], now: float) -> str | None:
+        return None
+
+    def successor(self, slot: ContainerSlot, reason: str, status: Mapping[str, ContainerStatus]) -> str | None:
+        return None
+
+    def wanted(self, slot: ContainerSlot) -> list[str] | None:
+        return None
+
+    def beside(self, at: Place) -> list[str]:
+        return []
+
+    def place(self, container_id: str) -> Place | None:
+        return None
+
+
+@final
+class StatePlaces(PlacementPolicy):
+    """A container runs where its state is: in the executor that ran it before, on its host, or at one of its standbys."""
+
+    def __init__(self, coordinator: Coordinator, executors: Callable[[], Sequence[Place]], locality: Locality) -> None:
+        """`executors` are those that Spark has now."""
+        self._coordinator = coordinator
+        self._model = coordinator.spec.model
+        self._executors = executors
+        self._locality = locality
+        self._seen: Sequence[Place] = ()
+        self._seen_at = -math.inf
+
+    def note(self, slot: ContainerSlot, status: ContainerStatus) -> None:
+        """The state is where the container runs, once it is restored there; or ran, if it ended before the next look."""
+        place = self.place(slot.id)
+        if status.phase in ("running", "done") and place is not None:
+            self._locality.note(self._model.container(slot.id), place)
+
+    def hopeless(self, slot: ContainerSlot, status: Mapping[str, ContainerStatus], now: float) -> str | None:
+        own, place = status[slot.id], self.place(slot.id)
+        if (own.epoch or 0) <= slot.before:
+            waits = now - slot.started > ROOM_S and self._standbys(slot, status)
+            return NO_ROOM if waits else None
+        if place is None or own.state == ContainerState.DONE.value:
+            return None
+        if own.state != ContainerState.LOST.value:
+            slot.silent = None
+        elif slot.silent is None:
+            slot.silent = now
+        where = f"executor {place.executor} on {place.host}"
+        if self._has_gone(place, now):
+            return f"{EXECUTOR_LOST}: container {slot.id} has lost {where}"
+        if slot.silent is not None and now - slot.silent > SILENT_S:
+            slot.avoided = place
+            return f"container {slot.id}: nothing is heard of {where}"
+        return None
+
+    def successor(self, slot: ContainerSlot, reason: str, status: Mapping[str, ContainerStatus]) -> str | None:
+        """A standby that has caught up; any standby, if the host of the state has gone or has no room."""
+        place, there = self._locality.of(self._model.container(slot.id)), self._executors()
+        if slot.taken_back is None and EXECUTOR_LOST not in reason and place in there:
+            return None
+        ids = self._standbys(slot, status)
+        caught_up = [i for i in ids if status[i].phase == "running"]
+        host_has_room = slot.taken_back != NO_ROOM and place is not None and place.host in {p.host for p in there}
+        return next(iter(caught_up if host_has_room else caught_up or ids), None)
+
+    def wanted(self, slot: ContainerSlot) -> list[str]:
+        """The place of the state; that of the standby, if the slot has waited for one."""
+        place = self._locality.of(self._model.container(slot.id))
+        if slot.released is not None:
+            place, slot.released = self.place(slot.released), None
+        if place is not None and place == slot.avoided:
+            return [_exactly(other) for other in self._executors() if other != place]
+        return [] if place is None else self._locations([place])
+
+    def beside(self, at: Place) -> list[str]:
+        """Another host, else another executor."""
+        others = [place for place in self._executors() if place != at]
+        return self._locations([place for place in others if place.host != at.host] or others)
+
+    def place(self, container_id: str) -> Place | None:
+        process = self._coordinator.process(container_id)
+        return None if process is None else process.place
+
+    def _standbys(self, slot: ContainerSlot, status: Mapping[str, ContainerStatus]) -> list[str]:
+        """The container's standbys that run, and that have not been lost with the container's host."""
+        ids, there = self._model.standbys_of(slot.id), self._executors()
+        return [i for i in ids if status[i].state == ContainerState.RUNNING.value and self.place(i) in there]
+
+    def _has_gone(self, place: Place, now: float) -> bool:
+        """Whether Spark has executors, and this is none of them: without any it has lost them all, or does not say."""
+        if now - self._seen_at >= EXECUTORS_PACE_S:
+            self._seen, self._seen_at = self._executors(), now
+        return bool(self._seen) and place not in self._seen
+
+    def _locations(self, places: Sequence[Place]) -> list[str]:
+        """The executors that are there, and the hosts: Spark takes the most exact one that has room."""
+        there = set(self._executors())
+        exact = [_exactly(place) for place in places if place in there]
+        return [*exact, *dict.fromkeys(place.host for place in places)]
+
+
+def _exactly(place: Place) -> str:
+    return f"executor_{place.host}_{place.executor}"
