@@ -16,11 +16,8 @@ from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-import orjson
 
 T = TypeVar("T")
-
-_LIMIT = 2**63
 
 #: Integers of at most 64 bits: counts and offsets, offsets that may be -1 for none, and times (also before 1970).
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -80,48 +77,3 @@ def _field_first(error: msgspec.ValidationError) -> str:
     what, place = (match[1], match[2]) if match else (text, "")
     what = (what[:1].lower() + what[1:]).replace("`", "")
     return f"{place}: {what}" if place else what
-
-
-def parsed(data: bytes) -> dict[str, Any]:
-    """The object that the bytes hold. Raises ValueError."""
-    return mapping(orjson.loads(data))
-
-
-def mapping(value: object) -> dict[str, Any]:
-    """`value`, which must be an object. Raises ValueError."""
-    if type(value) is not dict:
-        raise ValueError(f"expected an object, got {reprlib.repr(value)}")
-    return value
-
-
-def listed(value: object) -> list[Any]:
-    """`value`, which must be a list. Raises ValueError."""
-    if type(value) is not list:
-        raise ValueError(f"expected a list, got {reprlib.repr(value)}")
-    return value
-
-
-def whole(value: object, least: int = 0) -> int:
-    """`value`, which must be an integer of at least `least`, within 64 bits. Raises ValueError."""
-    if type(value) is not int or not least <= value < _LIMIT:
-        raise ValueError(f"expected an integer of at least {least}, got {reprlib.repr(value)}")
-    return value
-
-
-def text(value: object) -> str:
-    """`value`, which must be a string. Raises ValueError."""
-    if type(value) is not str:
-        raise ValueError(f"expected a string, got {reprlib.repr(value)}")
-    return value
-
-
-def flag(value: object) -> bool:
-    """`value`, which must be true or false. Raises ValueError."""
-    if type(value) is not bool:
-        raise ValueError(f"expected true or false, got {reprlib.repr(value)}")
-    return value
-
-
-def check_format(record: dict[str, Any], known: int) -> None:
-    """Raise ValueError unless the record's `format` is the one that this version reads."""
-    _check(record.get("format"), known)

@@ -18,7 +18,14 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     # Compact binary values, in each format that we own.
     "msgpack": ("samzapy/serializers", "samzapy/storage/views", "samzapy/operators"),
     # The forms of records and messages; strict_json reads and writes them.
-    "msgspec": ("samzapy/checkpoint", "samzapy/coordinator", "samzapy/job", "samzapy/strict_json.py"),
+    "msgspec": (
+        "samzapy/checkpoint",
+        "samzapy/coordinator",
+        "samzapy/job",
+        "samzapy/storage/backup",
+        "samzapy/storage/local",
+        "samzapy/strict_json.py",
+    ),
     "numpy": ("samzapy/storage/rocksdb",),
     # JSON on hot paths: serdes, rows and reports.
     "orjson": (
@@ -27,7 +34,6 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "samzapy/metrics.py",
         "samzapy/serializers",
         "samzapy/dataframe",
-        "samzapy/strict_json.py",
         "samzapy/system/database",
     ),
     # Processes: measured, looked for and ended.

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import shutil
 from collections.abc import Callable, Iterable, Mapping
@@ -16,11 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from samzapy.errors import StoreError
 from samzapy.failpoints import reach
 from samzapy.storage.backup.folder import BackupFolder, BackupUnavailable
 from samzapy.storage.local.marker import Marker
-from samzapy.strict_json import check_format, mapping, parsed, text, whole
+from samzapy.strict_json import Natural, decode, encode
 
 FORMAT = 1
 _CHUNK_BYTES = 1_048_576
@@ -35,7 +36,7 @@ class SnapshotFile:
 
     @property
     def name(self) -> str:
-        """What it is called among the files of all snapshots."""
+        """The name among the files of all snapshots."""
         return f"{self.digest}-{self.size}"
 
     @classmethod
@@ -47,6 +48,12 @@ class SnapshotFile:
                 digest.update(chunk)
                 size += len(chunk)
         return cls(digest.hexdigest(), size)
+
+
+class _Record(msgspec.Struct):
+    format: int
+    marker: str
+    files: dict[str, tuple[str, Natural]]
 
 
 @dataclass(frozen=True)
@@ -63,14 +70,8 @@ class SnapshotIndex:
 
     def to_bytes(self) -> bytes:
         """As JSON, on the line below its own hash."""
-        body = json.dumps(
-            {
-                "format": FORMAT,
-                "marker": self.marker.to_bytes().decode(),
-                "files": {name: [file.digest, file.size] for name, file in self.files.items()},
-            },
-            separators=(",", ":"),
-        ).encode()
+        files = {name: (file.digest, file.size) for name, file in self.files.items()}
+        body = encode(_Record(FORMAT, self.marker.to_bytes().decode(), files))
         return hashlib.blake2b(body, digest_size=20).hexdigest().encode() + b"\n" + body
 
     @classmethod
@@ -79,16 +80,9 @@ class SnapshotIndex:
         digest, _, body = data.partition(b"\n")
         if hashlib.blake2b(body, digest_size=20).hexdigest().encode() != digest:
             raise ValueError("not a whole index")
-        try:
-            read = parsed(body)
-            check_format(read, FORMAT)
-            files = {
-                _plain(name): SnapshotFile(text(digest), whole(size))
-                for name, (digest, size) in mapping(read["files"]).items()
-            }
-            return cls(Marker.from_bytes(text(read["marker"]).encode()), files)
-        except (KeyError, TypeError) as cause:
-            raise ValueError(f"not an index: {body[:80]!r}") from cause
+        read = decode(_Record, body, FORMAT)
+        files = {_plain(name): SnapshotFile(*entry) for name, entry in read.files.items()}
+        return cls(Marker.from_bytes(read.marker.encode()), files)
 
 
 def _plain(name: str) -> str:
@@ -99,12 +93,12 @@ def _plain(name: str) -> str:
 
 
 class UploadStopped(StoreError):
-    """Raised when an upload was told to stop; what is there already is used by the next one."""
+    """Raised when an upload has to stop; the next one uses the files that are there already."""
 
 
 @dataclass(frozen=True)
 class Uploaded:
-    """One snapshot that was made: its index, and what had to be uploaded for it."""
+    """A new snapshot: its index, and how much had to be uploaded for it."""
 
     index: SnapshotIndex
     files: int
@@ -160,7 +154,7 @@ class SnapshotUploader:
         return files
 
     def _collect(self, newest: str, there: set[str]) -> None:
-        """Remove older snapshots than `newest` and what is kept beside it, then the files of none.
+        """Remove the snapshots that are older than `newest` and the ones kept beside it, then the files of none.
 
         A file that no index names may belong to a snapshot that a successor of this task is making: it is removed when
         it was of no use at the last collection either.
@@ -177,7 +171,7 @@ class SnapshotUploader:
         self._unused = frozenset(unused)
 
     def _named(self, indexes: Iterable[str]) -> set[str]:
-        """The files of these snapshots; none of one whose index is damaged."""
+        """The files of these snapshots. A damaged index names none."""
         found: set[str] = set()
         for name in indexes:
             with suppress(ValueError):
@@ -193,7 +187,7 @@ def newest_snapshot(folder: BackupFolder, directory: Path, refuse: Callable[[Mar
     """Download the newest snapshot that is whole and that `refuse` gives no reason against into `directory`.
 
     `directory` does not exist before, nor afterwards if there was no such snapshot: then None is returned, else its
-    marker. What is wrong with a snapshot is logged, and the one before is tried; a folder that cannot be read has none.
+    marker. A snapshot with a fault is logged, and the one before is tried. A folder that cannot be read counts as empty.
     Raises StoreError for the directory's own sake.
     """
     for name, index in _usable(folder, refuse):
@@ -231,7 +225,7 @@ def _not_used(folder: BackupFolder, name: str, reason: str) -> None:
 
 
 def _download(folder: BackupFolder, index: SnapshotIndex, directory: Path) -> None:
-    """All files, checked against the index. Raises ValueError for a file that is not what the index says."""
+    """Download all files, checked against the index. Raises ValueError for a file that differs from the index."""
     part = directory.with_name(f"{directory.name}.downloading")
     try:
         shutil.rmtree(part, ignore_errors=True)

@@ -1,26 +1,26 @@
-"""The marker of a local store: whose state it is and how far it has got, and whether the store may be used.
+"""The marker of a local store: the identity of its state, how far it has got, and whether the store may be used.
 
 It is written in the same write as the data.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+
+import msgspec
 
 from samzapy.api.system import OffsetRange
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem
-from samzapy.strict_json import check_format, flag, mapping, parsed, text, whole
+from samzapy.strict_json import LastOffset, Natural, decode, encode
 
 FORMAT = 1
 
 
 @dataclass(frozen=True)
 class StoreIdentity:
-    """Whose state it is, and how it is kept: what every marker of a store says, however far the store has got.
+    """The owner of a state and the form of its entries: the part of a store's marker that stays as the store moves on.
 
     The job (`name-id`), the store, the changelog's partition, and the changelog topic's id (which changes when a topic is
     deleted and made again; empty without a changelog, the streams' ids and the processor's name where a store is filled
@@ -43,28 +43,22 @@ class StoreIdentity:
         """Of its keys and its values."""
         return self.key_serde, self.msg_serde
 
-    def to_json(self) -> dict[str, Any]:
-        """Its fields; those that older versions do not know are left out where they are empty."""
-        fields = asdict(self)
-        return {name: fields[name] for name in fields if name not in _LATER_FIELDS or fields[name] not in {"", None}}
 
-    @classmethod
-    def from_json(cls, read: dict[str, Any]) -> StoreIdentity:
-        """The inverse of `to_json`, from an object that has other fields, too. Raises ValueError, KeyError."""
-        kept_ms = read.get("deletions_kept_ms")
-        return cls(
-            text(read["job"]),
-            text(read["store"]),
-            whole(read["partition"]),
-            text(read["topic_id"]),
-            flag(read.get("stamped", False)),
-            text(read.get("key_serde", "")),
-            text(read.get("msg_serde", "")),
-            None if kept_ms is None else whole(kept_ms),
-        )
+class _Record(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A marker as JSON. `stamped` is missing in the oldest markers and always written."""
 
-
-_LATER_FIELDS = frozenset({"key_serde", "msg_serde", "deletions_kept_ms"})
+    format: int
+    job: str
+    store: str
+    partition: Natural
+    topic_id: str
+    stamped: bool | msgspec.UnsetType = msgspec.UNSET
+    key_serde: str = ""
+    msg_serde: str = ""
+    deletions_kept_ms: Natural | None = None
+    changelog_offset: LastOffset
+    input_offsets: dict[str, Natural]
+    time_ms: Natural
 
 
 @dataclass(frozen=True)
@@ -87,29 +81,31 @@ class Marker:
 
     def to_bytes(self) -> bytes:
         """As JSON."""
-        return json.dumps(
-            {
-                "format": self.format,
-                **self.identity.to_json(),
-                "changelog_offset": self.changelog_offset,
-                "input_offsets": dict(self.input_offsets),
-                "time_ms": self.time_ms,
-            },
-            separators=(",", ":"),
-        ).encode()
+        return encode(
+            _Record(
+                format=self.format,
+                **vars(self.identity),
+                changelog_offset=self.changelog_offset,
+                input_offsets=dict(self.input_offsets),
+                time_ms=self.time_ms,
+            )
+        )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Marker:
         """The inverse of `to_bytes`. Raises ValueError, and nothing else, for whatever is not that."""
-        try:
-            read = parsed(data)
-            check_format(read, FORMAT)
-            inputs = {ssp: whole(offset) for ssp, offset in mapping(read["input_offsets"]).items()}
-            return cls(
-                StoreIdentity.from_json(read), whole(read["changelog_offset"], -1), whole(read["time_ms"]), inputs
-            )
-        except KeyError as cause:
-            raise ValueError(f"not a marker, it has no {cause}: {data[:80]!r}") from cause
+        read = decode(_Record, data, FORMAT)
+        identity = StoreIdentity(
+            read.job,
+            read.store,
+            read.partition,
+            read.topic_id,
+            read.stamped is True,
+            read.key_serde,
+            read.msg_serde,
+            read.deletions_kept_ms,
+        )
+        return cls(identity, read.changelog_offset, read.time_ms, read.input_offsets)
 
 
 def refusal(marker: Marker, identity: StoreIdentity, log: OffsetRange, retention_ms: int, now_ms: int) -> str | None:
@@ -136,8 +132,8 @@ def misfit(marker: Marker, identity: StoreIdentity, log: OffsetRange) -> str | N
 def doubt(marker: Marker, log: OffsetRange, retention_ms: int, now_ms: int) -> str | None:
     """Why a store with that marker must not be used if there is any record behind it; None if it may.
 
-    A store that is older than deletions are kept may hold keys whose deletions the changelog no longer tells. What counts
-    is the shortest time for which they were kept since the store was made.
+    The changelog forgets deletions after a time. A store that is older may hold deleted keys. The shortest retention since
+    the store was made counts.
     """
     if marker.changelog_offset + 1 >= log.upcoming:
         return None
@@ -150,7 +146,7 @@ def doubt(marker: Marker, log: OffsetRange, retention_ms: int, now_ms: int) -> s
 
 
 def lowest(identity: StoreIdentity, retention_ms: int) -> int:
-    """The lowest `delete.retention.ms` in the life of a store of that identity, whose changelog has `retention_ms` now."""
+    """The lowest `delete.retention.ms` in the life of a store of that identity; its changelog has `retention_ms` now."""
     known = identity.deletions_kept_ms
     return retention_ms if known is None else min(known, retention_ms)
 
@@ -179,7 +175,7 @@ SerdePair = tuple[str, str]
 
 
 def serde_changes(store: StoreConfig, written: SerdePair, now: SerdePair) -> Iterator[ConfigProblem]:
-    """What is wrong with giving the serdes `now` to a store that was written with others."""
+    """The problems of giving the serdes `now` to a store that was `written` with others."""
     named = (("key.serde", store.key_serde), ("msg.serde", store.msg_serde))
     for (leaf, configured), before, after in zip(named, written, now, strict=True):
         if before and before != after:
@@ -190,8 +186,8 @@ def serde_changes(store: StoreConfig, written: SerdePair, now: SerdePair) -> Ite
 
 @dataclass(frozen=True)
 class Acceptance:
-    """What files of a store are measured by: its identity as the job file and the changelog say it, the changelog's range
-    and `delete.retention.ms`, and the time."""
+    """Decides whether files of a store may be used, by the identity that the job file and the changelog give, the
+    changelog's range and `delete.retention.ms`, and the time."""
 
     config: StoreConfig
     identity: StoreIdentity
@@ -200,12 +196,12 @@ class Acceptance:
     now_ms: int
 
     def refusal(self, marker: Marker) -> str | None:
-        """Why files with that marker must not be used, as half a sentence; None if they may. Raises as `misfit`."""
+        """The reason why files with that marker must not be used, None if they may. Raises as `misfit`."""
         return self.misfit(marker) or self.doubt(marker)
 
     def misfit(self, marker: Marker) -> str | None:
-        """As `refusal`, whatever their age. Raises ConfigError if they are of this very changelog, but were written with
-        other serdes: so was the changelog, and to rebuild the store from it would not help."""
+        """As `refusal`, but at any age. Raises ConfigError if they are of this very changelog, but were written with other
+        serdes: so was the changelog, and a store rebuilt from it would be the same."""
         if of_another(marker.identity, self.identity) is None:
             problems = list(serde_changes(self.config, marker.identity.serdes, self.identity.serdes))
             if problems:
@@ -213,7 +209,7 @@ class Acceptance:
         return misfit(marker, self.identity, self.log)
 
     def doubt(self, marker: Marker) -> str | None:
-        """Why they must not be used if any record follows them in the changelog; None if they may."""
+        """The reason why they must not be used if any record follows them in the changelog; None if they may."""
         return doubt(marker, self.log, self.retention_ms, self.now_ms)
 
     def identity_from(self, marker: Marker | None) -> StoreIdentity:
