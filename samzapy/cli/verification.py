@@ -1,4 +1,4 @@
-"""What `samzapy verify` does with its options: target, scenarios, progress, table."""
+"""Runs `samzapy verify`: from its options to the target, the scenarios, the progress and the table."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from samzapy.api.context import JobContext
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import MessageChooser
 from samzapy.config.job import JobConfig
@@ -60,7 +59,7 @@ def load_chooser(config: JobConfig) -> type[MessageChooser] | None:
 
 def _leaf(config: JobConfig) -> Callable[[frozenset[SystemStreamPartition]], Chooser]:
     own = load_chooser(config)
-    job = JobContext(config.name, config.id, config.resolved)
+    job = config.context
 
     def make(ssps: frozenset[SystemStreamPartition]) -> Chooser:
         if own is None:
