@@ -14,7 +14,13 @@ from samzapy.system.embedded.producer import LogProducer
 from samzapy.system.factories import system_factory
 from samzapy.system.memory.factory import MemorySystemFactory
 
-GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]
+#: Two guarantees share the code of the others here: `make test-slow` runs them.
+GUARANTEES = [
+    pytest.param("at-most-once", marks=pytest.mark.slow),
+    "at-least-once",
+    pytest.param("effectively-once", marks=pytest.mark.slow),
+    "exactly-once",
+]
 PROCESSED_FIRST = GUARANTEES[1:]
 COMMIT_MS = {"task.commit.ms": "30000"}
 IN = SystemStreamPartition("mem", "in", 0)

@@ -22,7 +22,13 @@ from samzapy.runner.prepare import prepare
 from samzapy.system.clients import SystemClients
 from samzapy.system.factories import system_factory
 
-GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]
+#: Two guarantees share the code of the others here: `make test-slow` runs them.
+GUARANTEES = [
+    pytest.param("at-most-once", marks=pytest.mark.slow),
+    "at-least-once",
+    pytest.param("effectively-once", marks=pytest.mark.slow),
+    "exactly-once",
+]
 COMMIT_MS = {"task.commit.ms": "30000"}
 CHANGELOG = SystemStreamPartition("mem", "counts-changelog", 0)
 
