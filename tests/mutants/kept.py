@@ -449,6 +449,24 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "samzapy/storage/kv/cached.py",
+        "self._serialize(sorted(dirty, key=dirty.__getitem__))",
+        "self._serialize(list(dirty))",
+        ("tests/property/test_order_of_changes.py",),
+    ),
+    Mutant(
+        "samzapy/storage/kv/uncommitted.py",
+        "        if len(changes) < together:\n",
+        "        if False:\n",
+        ("tests/property/test_order_of_changes.py",),
+    ),
+    Mutant(
+        "samzapy/storage/kv/ordered.py",
+        "        if self.moved:\n",
+        "        if False:\n",
+        ("tests/property/test_order_of_changes.py",),
+    ),
+    Mutant(
+        "samzapy/storage/kv/cached.py",
         "if len(dirty) < few and len(held) - len(dirty) >= room:",
         "if len(dirty) < few:",
         ("tests/property/test_cache_room.py",),
