@@ -94,12 +94,12 @@ _SYSTEMS = (
     ),
     Mutant("samzapy/system/local/reader.py", "blocked or stable < upcoming", "blocked", (_LOCAL,)),
     Mutant(
-        "samzapy/system/local/cleaning.py",
+        "samzapy/system/local/catalog.py",
         "_compact(database, topic, slot, stable, now_ms)",
         "_compact(database, topic, slot, upcoming, now_ms)",
         (_LOCAL,),
     ),
-    Mutant("samzapy/system/local/cleaning.py", "AND time_ms <= ?", "AND time_ms < ?", (_LOCAL,)),
+    Mutant("samzapy/system/local/catalog.py", "AND time_ms <= ?", "AND time_ms < ?", (_LOCAL,)),
     Mutant(
         "samzapy/system/memory/cluster.py",
         "if owner is not None and state is not None and state.deadline is None:",
@@ -157,13 +157,13 @@ _INPUTS = (
         (_ROWS_BY_TIME + "::test_a_run_that_ends_after_any_row_leaves_the_others_to_the_next",),
     ),
     Mutant(
-        "samzapy/system/choosers/bootstrap.py",
+        "samzapy/system/choosers/consumer.py",
         "if position(ssp) < head}\n        return bool",
         "if position(ssp) < head and False}\n        return bool",
         ("tests/unit/system/test_choosing_consumer.py",),
     ),
     Mutant(
-        "samzapy/system/choosers/bootstrap.py",
+        "samzapy/system/choosers/consumer.py",
         "if position(ssp) >= head and (",
         "if position(ssp) > head and (",
         ("tests/unit/system/test_choosing_consumer.py",),
