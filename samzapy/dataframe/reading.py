@@ -103,8 +103,7 @@ def _local_parts(context: SparkContext, config: JobConfig, store: StoreConfig, f
     if not on_this_machine(context):
         message = "source='local' reads files of this machine; expected a local[...] or local-cluster[...] master"
         raise ConfigError([ConfigProblem("spark.master", context.master, message)])
-    base = config.logged_store_base_dir if store.changelog is not None else config.non_logged_store_base_dir
-    directories = local_directories(config, store.name, folder or base)
+    directories = local_directories(config, store.name, folder or config.base_dir(store))
     return [LocalPart(os.path.abspath(directory)) for directory in directories]  # noqa: PTH100  # text for the wire
 
 

@@ -18,10 +18,11 @@ from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamDescription, StreamSpec
 from samzapy.api.task import AnyTask, StreamTask
-from samzapy.checkpoint import checkpoint_topic, manager_for
+from samzapy.checkpoint import manager_for
 from samzapy.checkpoint.states import store_factory
 from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.job import JobConfig
+from samzapy.config.own_streams import checkpoint_stream
 from samzapy.config.stores import StoreConfig
 from samzapy.config.tasks import asynchronous
 from samzapy.config.tasks.asynchronous import AsyncConfig
@@ -191,11 +192,10 @@ class _Planning:
 
     def _known(self) -> bool:
         """Whether there are checkpoints already: then the job may have an owner."""
-        kept = self._config.task.checkpoint
-        if kept is None or kept.system is None:
+        checkpoints = checkpoint_stream(self._config)
+        if checkpoints is None:
             return False
-        topic = checkpoint_topic(self._config.name, self._config.id)
-        return self._clients.admin(kept.system).describe(topic) is not None
+        return self._clients.admin(checkpoints.system).describe(checkpoints.stream) is not None
 
     def _take_over(self, checkpoints: CheckpointManager, model: JobModel, run: JobRun | None = None) -> Claim:
         members = [container.id for container in model.containers]

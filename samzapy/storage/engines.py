@@ -80,7 +80,7 @@ def entry_serdes(
 def chosen_serdes(
     config: StoreConfig, factory: StorageEngineFactory, settings: EngineSettings
 ) -> tuple[Serde | str, Serde | str]:
-    """Those of a store's keys and values: what a view brings along, else the names in the job file."""
+    """The serdes of a store's keys and values: those that a view brings along, else the names in the job file."""
     wanted = factory.entry_serdes(settings)
     return (
         config.key_serde or "string" if wanted.key is None else wanted.key,
@@ -91,7 +91,7 @@ def chosen_serdes(
 def serde_problems(
     config: StoreConfig, factory: StorageEngineFactory, settings: EngineSettings
 ) -> Iterator[tuple[str, str | None, str]]:
-    """(key below the store, value, what is allowed) for serdes that are missing, or that the engine would ignore."""
+    """(key below the store, value, allowed values) for serdes that are missing, or that the engine would ignore."""
     wanted = factory.entry_serdes(settings)
     named = (
         ("key.serde", config.key_serde, wanted.key, "string"),
@@ -105,7 +105,7 @@ def serde_problems(
 
 
 def entry_serde_names(config: JobConfig, store: StoreConfig, factory: StorageEngineFactory) -> SerdePair:
-    """What the store's keys and values are written with, as the job file and the store's engine have it."""
+    """The serdes of the store's keys and values by their identities, as the job file and the store's engine give them."""
     settings = EngineSettings(store.name, store.properties)
     key, value = chosen_serdes(store, factory, settings)
     return key_identity(key, config.serdes, config.resolved), serde_identity(value, config.serdes)

@@ -1,7 +1,9 @@
-"""What a store holds, read from outside its job: committed data only, nothing written, nobody disturbed.
+"""Reads a store from outside its job: committed data only. It writes nothing and does not disturb the job.
 
-From the changelog, on any machine, while the job runs or not; or from the files of a local store on this machine, which
-hold what the engine had moved to disk, some commits ago if the job runs. Bytes throughout; who asks has the serdes.
+1. `ChangelogReader` reads the changelog, on any machine, while the job runs or not.
+2. `read_files` reads the files of a local store on this machine. If the job runs, they are some commits behind.
+
+Keys and values are bytes; the caller has the serdes.
 """
 
 from __future__ import annotations
@@ -99,7 +101,7 @@ class Contents:
         self._expiry = expiry
 
     def entries(self, selection: Selection) -> Iterator[Entry]:
-        """The wanted entries of all parts, in unsigned byte order of their keys; without what has expired."""
+        """The wanted entries of all parts, in unsigned byte order of their keys, without expired ones."""
         if selection.keys is not None:
             return self._listed(sorted(selection.keys))
         return heapq.merge(
@@ -185,7 +187,7 @@ class ChangelogReader:
         selection: Selection,
         bounds: Mapping[SystemStreamPartition, OffsetRange] | None = None,
     ) -> Contents:
-        """What is committed in the partitions of the store's changelog (none given: in all), up to its ends now, or to the
+        """The committed entries of the partitions of the store's changelog (none given: of all), up to its ends now, or to the
         `bounds` that were taken earlier. Raises as `ends`, and RestoreError."""
         bounds = self.ends(config, partitions) if bounds is None else bounds
         expiry = None if config.ttl_ms is None else Expiry(config.ttl_ms, self.clock)
@@ -236,7 +238,8 @@ class ChangelogReader:
 def read_files(
     config: StoreConfig, factory: StorageEngineFactory, directories: Sequence[Path], clock: Clock
 ) -> Contents:
-    """What is on disk in the directories of the store's tasks; they may be in use. Raises StoreError, EnvironmentFailure."""
+    """The entries on disk in the directories of the store's tasks; they may be in use. Raises StoreError,
+    EnvironmentFailure."""
     settings = EngineSettings(config.name, config.properties)
     with ExitStack() as cleanup:
         parts: dict[int, StorageEngine] = {}

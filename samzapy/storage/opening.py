@@ -40,7 +40,7 @@ from samzapy.storage.task_stores import TaskStores
 #: Of a changelog that is followed: larger than any offset.
 _NO_END = 2**63 - 1
 
-#: What was read, by changelog partition.
+#: How much was read, by changelog partition.
 Restored = Mapping[SystemStreamPartition, RestoreRead]
 
 
@@ -50,11 +50,13 @@ def _nothing_adopted(ssp: SystemStreamPartition, topic_id: str) -> int:  # noqa:
 
 @dataclass(frozen=True)
 class TaskSettings:
-    """The task whose stores are opened, its share of the container, and, by store, the changelog offset that its state
-    must reach, since the checkpoint says that its inputs up to there are done. `ssps` and `starts`: the task's partitions
-    and where it starts in them, for the stores that are filled from streams. `own_ends`: by store, the offset after the
-    last changelog record that the task has written, None where that is not known; `adopted_end`: up to where the partition
-    of a changelog, with the topic's id, holds what else is its own."""
+    """A task that opens its stores.
+
+    - `committed`: by store, the changelog offset that its state must reach, since the inputs up to there are done.
+    - `ssps`, `starts`: the task's partitions and where it starts in them, for stores that are filled from streams.
+    - `own_ends`: by store, the offset after the last changelog record that the task has written; None if not known.
+    - `adopted_end`: the offset up to which other records of a changelog partition, with this topic id, were adopted.
+    """
 
     name: str
     changelog_partition: int
@@ -77,7 +79,7 @@ class JobStores:
     """The stores of a job, as every task of a container opens them.
 
     `job` names their folders below `logged_base` and `non_logged_base`. `written_with`: the serdes of each store with a
-    changelog, by their identities. `undoes_messages`: what a failed message has changed is put back.
+    changelog, by their identities. `undoes_messages`: the changes of a failed message are undone.
     """
 
     job: str
@@ -124,8 +126,8 @@ class StoreOpener:
 
     1. `begin` opens the files of each store, or an empty store, and takes the end of its changelog.
     2. `settle` replaces the stores that turn out to be too old: `doubtful` gives the tails that decide it.
-    3. `behind` gives what is left to read of the changelogs.
-    4. `finish` builds the stores. `abandon` closes what is open instead.
+    3. `behind` gives the parts of the changelogs that are left to read.
+    4. `finish` builds the stores. `abandon` closes the open files instead.
     """
 
     def __init__(self, job: JobStores, task: TaskSettings, changelogs: Changelogs | None = None) -> None:
@@ -166,7 +168,7 @@ class StoreOpener:
                 self._cleanup.callback(self._opened[index].engine.close)
 
     def behind(self) -> list[StoreRestore]:
-        """What has to be read from changelogs."""
+        """The restores that are left to do, up to the ends that the changelogs had at the opening."""
         return [
             self._restore(store, store.changelog, store.bound)
             for store in self._opened
@@ -200,7 +202,7 @@ class StoreOpener:
         return TaskStores(stores, {store.config.name: _result(store, read) for store in self._opened})
 
     def abandon(self) -> None:
-        """Close what `begin` has opened, unless `finish` has given it away."""
+        """Close the files that `begin` has opened; does nothing after `finish`."""
         self._cleanup.close()
 
     def _open(self, config: StoreConfig, *, provisional: bool) -> OpenedStore:
@@ -287,8 +289,8 @@ class StoreOpener:
     def _local(
         self, factory: StorageEngineFactory, settings: EngineSettings, accepted: Acceptance, *, provisional: bool
     ) -> tuple[LocalStore, bool]:
-        """The best there is to begin with: files of this machine, a snapshot, or nothing; and whether a standby's were
-        taken over."""
+        """The furthest store to begin with: files of this machine, a snapshot, or an empty one; and whether a standby's
+        files were taken over."""
         config, log, now_ms = accepted.config, accepted.log, accepted.now_ms
         if config.clean_on_start:
             return LocalStore(self._logged.open_empty(factory, settings, now_ms), None), False
@@ -330,8 +332,8 @@ class StoreOpener:
         )
 
     def _copying(self, config: StoreConfig, factory: StorageEngineFactory) -> StoreConfig:
-        """With a cache of copies where a view changes its values in place and failed messages are undone: to undo one puts
-        back what was there, which must then be unchanged."""
+        """With a cache of copies where a view changes its values in place and failed messages are undone: an undo puts the
+        old value back, so the value must be as it was."""
         if self._job.undoes_messages and factory.changes_in_place:
             return replace(config, object_cache_mode="copy")
         return config

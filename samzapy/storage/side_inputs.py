@@ -16,7 +16,7 @@ _KAFKAS_DELETE_RETENTION_MS = 86_400_000
 
 @dataclass(frozen=True)
 class SourceSpan:
-    """What has to be read of one partition before the task starts: start <= offset < bound."""
+    """The part of a partition to read before the task starts: start <= offset < bound."""
 
     start: int
     bound: int
@@ -24,7 +24,7 @@ class SourceSpan:
 
 @dataclass(frozen=True)
 class StoreFilling:
-    """What is left to do to a store that is filled from streams. `spans`: what to read before the task starts;
+    """The work that is left for a store that is filled from streams. `spans`: the parts to read before the task starts;
     `as_of_ms`: no record after their starts is older; `followed`: the streams are read on while the task runs, and the
     task may not write."""
 
@@ -36,7 +36,7 @@ class StoreFilling:
 class SideInputPlan:
     """The partitions that fill one task's part of a store, as they are now.
 
-    Raises UnknownStream or UnknownPartition for what does not exist, EnvironmentFailure if no partition of a stream
+    Raises UnknownStream, UnknownPartition, EnvironmentFailure if no partition of a stream
     belongs to the task.
     """
 
@@ -85,12 +85,12 @@ class SideInputPlan:
 
     @property
     def stamp(self) -> str:
-        """What a store's marker remembers of the streams and the processor, in the place of a changelog's id."""
+        """Identifies the streams and the processor in a store's marker, in the place of a changelog's id."""
         ids = ",".join(f"{name}={topic.stream_id}" for name, topic in self._topics.items())
         return f"{self._source.processor} {ids}"
 
     def filling(self, marker: Marker | None) -> StoreFilling:
-        """What to do to a store that has got as far as its marker says, None for an empty one."""
+        """The work that is left for a store with this marker, None for an empty one."""
         return StoreFilling(self._spans(marker), 0 if marker is None else marker.time_ms, not self._source.replayed)
 
     def _spans(self, marker: Marker | None) -> dict[SystemStreamPartition, SourceSpan]:

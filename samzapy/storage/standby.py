@@ -1,5 +1,5 @@
-"""Copies of a task's logged stores that follow their changelogs, so that whoever takes the task over has only the tail to
-read.
+"""Keeps copies of a task's logged stores that follow their changelogs. A machine that takes the task over then reads only
+the tails.
 
 A copy is a store like the task's own: the same layout, the same marker, the same rules for its use. It lies beside the
 task's (`Partition_0.standby-1`), and is put in its place when the task starts on this machine and the copy is further.
@@ -43,7 +43,7 @@ class StandbyStores:
         self._following[batch.ssp].add(batch)
 
     def write(self) -> None:
-        """Put what was taken into the engines."""
+        """Put the taken records into the engines."""
         for store in self._following.values():
             store.write_gathered()
 
@@ -54,10 +54,10 @@ class StandbyStores:
             self._following[ssp].complete(end - 1, now_ms)
 
     def flush(self) -> None:
-        """Move what is only in the engines' memory to disk."""
+        """Flush the engines' memory to disk."""
         for store in self._following.values():
             store.flush()
 
     def close(self) -> None:
-        """Close the engines; what was not written is read again by the next attempt."""
+        """Close the engines. The next attempt reads the records again that were not written."""
         self._opener.abandon()

@@ -135,7 +135,7 @@ def _read(
     on_progress: ProgressCallback | None,
     should_stop: ShouldStop,
 ) -> dict[SystemStreamPartition, RestoreRead]:
-    """What was read of every changelog partition, system by system."""
+    """Read every changelog partition, system by system; returns how much was read."""
     read: dict[SystemStreamPartition, RestoreRead] = {}
     for system in dict.fromkeys(restore.ssp.system for restore in restores):
         with closing(consumer_of(system)) as consumer:

@@ -25,10 +25,11 @@ from samzapy.storage.views.engine import View
 
 
 class Flushing:
-    """Bounds what a kill costs: `flush_records` changes and those of one commit, and `flush_interval_ms`.
+    """Flushes an engine, to bound the cost of a kill: `flush_records` changes and those of a commit, `flush_interval_ms`.
 
-    At half a bound the engine begins in the background, so that commits go on; at the bound it is waited for. Between two
-    beginnings the one before must have ended, so what a kill costs is what one beginning took along and what came since.
+    1. At half a bound the engine begins to flush in the background, so that commits go on.
+    2. At the bound the commit waits for it.
+    3. A flush must end before the next one begins. So a kill costs at most the changes of one flush and those since.
     """
 
     __slots__ = ("_begun", "_clock", "_engine", "_files", "_unflushed", "_unflushed_s")
@@ -50,7 +51,7 @@ class Flushing:
         self._unflushed += changes
 
     def flush_if_due(self) -> None:
-        """Begin, or wait for, what has come to a bound."""
+        """Begin a flush, or wait for it, if a bound is reached."""
         if not self._unflushed:
             return
         files = self._files
@@ -147,8 +148,8 @@ class TaskStore:
         backup: StoreBackup | None = None,
         directory: Path | None = None,
     ) -> None:
-        """`view` makes what the task sees of the key-value store, None for that itself. `end` checks that nobody else
-        writes to the changelog, `backup` makes snapshots, `directory` has the files."""
+        """`view` makes the task's view of the key-value store, None for the store itself. `end` detects another writer of
+        the changelog, `backup` makes snapshots, `directory` has the files."""
         self.stack = stack
         self.view = view
         self.end = end
@@ -224,8 +225,8 @@ class TaskStore:
         self.flush_if_due()
 
     def keep(self, input_offsets: Mapping[SystemStreamPartition, int], time_ms: int) -> None:
-        """Write what was put into a store that is filled from streams, with how far they are read: no record after that
-        is older than `time_ms`. Also when nothing has changed, so that it is not read again."""
+        """Write the entries of a store that is filled from streams, with the positions in the streams: no record after
+        them is older than `time_ms`. Also when nothing has changed, so that the streams are not read again."""
         self.stack.store.flush()
         self._write(self.stack.uncommitted.changes, self.offset, input_offsets, time_ms)
         self.flush_if_due()
@@ -242,16 +243,16 @@ class TaskStore:
         self.stack.uncommitted.clear()
 
     def _with_expired(self, changes: Changes) -> Changes:
-        """The changes, and the removal of some entries that have expired: no record says that, each side can tell."""
+        """The changes, and the removal of some expired entries. No changelog record says so: each reader knows the time."""
         expired = self.stack.store.sweep(len(changes))
         return {**expired, **changes} if expired else changes
 
     def flush_if_due(self) -> None:
-        """Flush what is so much or so old that it would take long to read it again after a kill."""
+        """Flush the engine if so much, or so old, is unflushed that a restore after a kill would take long."""
         self._flushing.flush_if_due()
 
     def flush_engine(self) -> None:
-        """Move what is only in the engine's memory to disk."""
+        """Flush the engine's memory to disk."""
         self._flushing.flush()
 
     def discard(self) -> None:
@@ -259,7 +260,7 @@ class TaskStore:
         self.stack.discard()
 
     def distrust(self) -> None:
-        """Set the files aside at the end: somebody else has written to the changelog."""
+        """Set the files aside at the end: another writer has written to the changelog."""
         self._distrusted = True
 
     def close(self) -> None:

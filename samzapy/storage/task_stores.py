@@ -22,7 +22,7 @@ class TaskStores:
     """One task's stores between two commits.
 
     A commit calls `flush`, `send_changes`, (the producer's flush), `changelog_offsets`, (the checkpoint), `apply`; the
-    task does not run in between. When one of them fails, what is where is not known any more: every later one raises
+    task does not run in between. When one of them fails, the state of the stores is unknown: every later call raises
     StoreError, and the next attempt restores.
     """
 
@@ -33,19 +33,19 @@ class TaskStores:
         self.sourced: Mapping[str, TaskStore] = {
             name: held for name, held in stores.items() if held.filling is not None
         }
-        #: Of each store with a changelog, what its keys and values are written with.
+        #: The serdes of each store with a changelog.
         self.serdes = {name: held.identity.serdes for name, held in stores.items() if held.changelog is not None}
         self._held = dict(stores)
         self._own = {name: held for name, held in stores.items() if not held.read_only}
         self._failure: BaseException | None = None
 
     def as_seen(self, stores: Mapping[str, KeyValueStore[Any, Any]]) -> dict[str, Any]:
-        """What the task gets: each of `stores` (these ones, or wrapped), or its engine's view of it."""
+        """The stores as the task gets them: each of `stores` (these ones, or wrapped), or its engine's view of it."""
         views = {name: held.view for name, held in self._held.items() if held.view is not None}
         return {name: views[name](store) if name in views else store for name, store in stores.items()}
 
     def flush(self) -> None:
-        """Serialize what the object caches hold back, in every store."""
+        """Serialize the dirty objects of every store."""
         with self._poisoned_by_failure():
             for held in self._own.values():
                 held.stack.store.flush()
@@ -75,7 +75,7 @@ class TaskStores:
         return {name: held.own_offset for name, held in self._held.items() if held.changelog is not None}
 
     def changelog_ends(self, system: str) -> Iterator[ChangelogEnd]:
-        """What sees that nobody else writes to the stores' changelogs on that system."""
+        """The ends of the stores' changelogs on that system, which detect another writer."""
         for held in self._held.values():
             if held.end is not None and held.end.ssp.system == system:
                 yield held.end
@@ -87,7 +87,7 @@ class TaskStores:
                 held.distrust()
 
     def changes_committed(self, marker_offsets: int) -> None:
-        """What `send_changes` has sent is durable; the end of its transaction took so many offsets more."""
+        """The records of `send_changes` are durable; the end of their transaction took so many offsets more."""
         for held in self._held.values():
             if held.end is not None:
                 held.end.committed(marker_offsets)
@@ -104,13 +104,13 @@ class TaskStores:
             held.discard()
 
     def flush_if_due(self) -> None:
-        """Move to disk what has long been only in the engines' memory; a commit does so by itself, an idle task has none."""
+        """Flush to disk the engines that have not been flushed for long. A commit does so itself, an idle task has none."""
         with self._poisoned_by_failure():
             for held in self._held.values():
                 held.flush_if_due()
 
     def flush_engines(self) -> None:
-        """Move what is only in the engines' memory to disk: at a graceful stop, so that the next start is quick."""
+        """Flush the engines' memory to disk: at a graceful stop, so that the next start is quick."""
         with self._poisoned_by_failure():
             for held in self._held.values():
                 held.flush_engine()
@@ -119,13 +119,13 @@ class TaskStores:
                 held.backup.settle()
 
     def close(self) -> None:
-        """Close every store, also when one of them fails; what was not committed is gone."""
+        """Close every store, also when one of them fails. Uncommitted changes are gone."""
         with ExitStack() as closing:
             for held in self._held.values():
                 closing.callback(held.close)
 
     def metrics(self) -> dict[str, float]:
-        """Every layer's counts and sizes, as `store.name`, and what was read of the changelog at the start."""
+        """Every layer's counts and sizes, as `store.name`, and how much of the changelog was read at the start."""
         found = {f"{name}.{key}": value for name, held in self._held.items() for key, value in held.metrics().items()}
         for name, result in self.restored.items():
             found[f"{name}.messages-restored"] = result.records
@@ -144,7 +144,7 @@ class TaskStores:
 
 
 def _visible(held: TaskStore) -> KeyValueStore[Any, Any]:
-    """What the task gets, apart from views."""
+    """The store as the task gets it, apart from views."""
     if not held.read_only:
         return held.stack.store
     name = held.identity.store

@@ -11,7 +11,7 @@ _LOCAL = "tests/unit/system/test_local_system.py"
 _MEMORY = "tests/unit/system/test_memory_system.py"
 _OFFSETS = "tests/unit/checkpoint/test_files_and_codec.py"
 _POLICIES = "tests/unit/container/test_error_policies.py"
-_RESTORE = "tests/unit/storage/test_restore.py"
+_RESTORE = "tests/unit/storage/changelog/test_restore.py"
 _ROWS_BY_TIME = "tests/unit/container/test_tables_by_time.py"
 _TABLES = "tests/unit/system/test_database_system.py"
 
@@ -237,7 +237,7 @@ _STATE = (
         "samzapy/storage/kv/expiring.py",
         "return self.clock.wall_ms() - self.ttl_ms",
         "return self.clock.wall_ms() - self.ttl_ms - 1",
-        ("tests/unit/storage/test_expiring_store.py",),
+        ("tests/unit/storage/kv/test_expiring_store.py",),
     ),
 )
 
@@ -318,7 +318,7 @@ _LOOP = (
 _COMMIT = "tests/unit/container/test_commit_order.py"
 _OWNED = "tests/unit/container/test_state_transactions.py"
 _FOREIGN = "tests/unit/container/test_foreign_records.py"
-_END = "tests/unit/storage/test_changelog_end.py"
+_END = "tests/unit/storage/changelog/test_changelog_end.py"
 
 _COMMITS: tuple[Mutant, ...] = (
     Mutant(
@@ -391,7 +391,7 @@ _COMMITS: tuple[Mutant, ...] = (
         "samzapy/storage/changelog/restore.py",
         "            restore.finish(as_of_ms)\n",
         "            restore.finish(clock.wall_ms())\n",
-        ("tests/unit/storage/test_restore.py",),
+        ("tests/unit/storage/changelog/test_restore.py",),
     ),
     Mutant(
         "samzapy/checkpoint/codec.py",

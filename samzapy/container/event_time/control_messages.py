@@ -16,11 +16,9 @@ from typing import NamedTuple
 from samzapy.api.collector import CONTROL_HEADER, ControlMessage, Drain, EndOfStream, Watermark
 from samzapy.api.envelope import Headers, IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream
-from samzapy.api.system import OutgoingRecord, RecordBatch
-from samzapy.config.job import JobConfig
+from samzapy.api.system import OutgoingRecord, RecordBatch, SystemAdmin
 from samzapy.container.inputs.decode import Decoder
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError, UnknownStream
-from samzapy.system.clients import SystemClients
 
 _NAMES: dict[type[ControlMessage], bytes] = {Watermark: b"watermark", EndOfStream: b"end-of-stream", Drain: b"drain"}
 
@@ -118,17 +116,25 @@ class ControlDecoder(Decoder):
 class ControlSender:
     """Makes the control messages of one container's tasks; `of_task` gives a task's collector the function it needs."""
 
-    def __init__(self, config: JobConfig, clients: SystemClients, job_tasks: int) -> None:
-        """`job_tasks`: how many tasks the job has, in all containers."""
-        self._config = config
-        self._clients = clients
+    def __init__(
+        self,
+        job_name: str,
+        job_tasks: int,
+        admin_of: Callable[[str], SystemAdmin],
+        takes_control: Callable[[SystemStream], bool],
+    ) -> None:
+        """`job_tasks`: how many tasks the job has, in all containers. `takes_control`: whether the job declares a stream
+        intermediate."""
+        self._job_name = job_name
         self._job_tasks = job_tasks
+        self._admin_of = admin_of
+        self._takes_control = takes_control
         self._partitions: dict[SystemStream, int] = {}
 
     def of_task(self, task_name: str) -> ControlRecords:
         """The records of a task's control messages. It raises ConfigError for a stream that is not intermediate,
         UnknownStream."""
-        sender = f"{self._config.job_name}/{task_name}"
+        sender = f"{self._job_name}/{task_name}"
 
         def records(stream: SystemStream, message: ControlMessage) -> Sequence[OutgoingRecord]:
             key, value, headers = encode(SentControl(sender, self._job_tasks, message))
@@ -141,13 +147,13 @@ class ControlSender:
 
     def _count(self, stream: SystemStream) -> int:
         if stream not in self._partitions:
-            if stream.system in self._config.systems and not self._config.stream(stream).intermediate:
+            if not self._takes_control(stream):
                 key = f"systems.{stream.system}.streams.{stream.stream}.samza.intermediate"
                 message = (
                     "must be true, here and in the jobs that read the stream, before control messages are sent to it"
                 )
                 raise ConfigError([ConfigProblem(key, "false", message)])
-            found = self._clients.admin(stream.system).describe(stream.stream)
+            found = self._admin_of(stream.system).describe(stream.stream)
             if found is None:
                 raise UnknownStream(stream.system, stream.stream)
             self._partitions[stream] = found.partitions

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from samzapy.api.checkpoint import Checkpoint
-from samzapy.api.context import ContainerContext, Context, JobContext
+from samzapy.api.context import ContainerContext, Context
 from samzapy.api.engine import StorageEngineFactory
 from samzapy.api.event_time import ClockListenerTask, StateCheckpointTask
 from samzapy.api.kv import KeyValueStore
@@ -16,7 +16,7 @@ from samzapy.api.lease import ContainerLease
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.serde import Serde
 from samzapy.api.sink import TaskAttempt
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import AnyTask, StreamTask
 from samzapy.checkpoint.states import store_factory
 from samzapy.clock import Clock
@@ -95,12 +95,17 @@ class TaskBuilder:
         self._producers = producers
         self._metrics = metrics
         self._clock = clock
-        self._control = ControlSender(config, clients, model.tasks_of_job or len(model.tasks))
+        tasks_of_job = model.tasks_of_job or len(model.tasks)
+        self._control = ControlSender(config.job_name, tasks_of_job, clients.admin, self._takes_control)
         self._output_serdes = serdes_of_outputs(config.systems, own_streams(config), serdes_of)
         #: Keeps the polled batches for dead letters.
         self.raw = RawRecords() if config.task.errors.writes_letters else NoRawRecords()
         self._processing: dict[str, Processing] = {}
         self._messages: list[AsyncMessages] = []
+
+    def _takes_control(self, stream: SystemStream) -> bool:
+        # An unknown system fails when its admin is asked for.
+        return stream.system not in self._config.systems or self._config.stream(stream).intermediate
 
     @property
     def asynchronous(self) -> bool:
@@ -156,7 +161,7 @@ class TaskBuilder:
             reset | start.startpoints.keys(),
             task.seen_stores[config.timers_store] if config.timers_store else None,
         )
-        job = JobContext(config.name, config.id, config.resolved)
+        job = config.context
         before = dict(offsets)
         task.init(Context(job, ContainerContext(self._container_id, self._metrics), context))
         context.seal()
@@ -187,7 +192,7 @@ class TaskBuilder:
         )
 
     def close(self) -> None:
-        """Close what asynchronous tasks wait in."""
+        """Close the event loop, if one was made."""
         if "_events" in vars(self):
             self._events.close()
 
@@ -235,8 +240,8 @@ class TaskBuilder:
         )
 
     def _of_loop_thread(self, stores: TaskStores, journal: UndoJournal) -> dict[str, KeyValueStore[Any, Any]]:
-        """The stores for a task that may use them on its thread alone. What a failed message has changed can be undone if
-        no other one was in flight with it."""
+        """The stores, usable on the task's thread only. Changes of a failed message can be undone if no other message was in
+        flight with it."""
         errors, config = self._config.task.errors, self._config.task.asynchronous
         alone = config.max_concurrency == 1 and not errors.policies[Stage.PROCESS].only_fails
         held = journal.watching(stores.stores) if alone else stores.stores

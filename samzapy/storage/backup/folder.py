@@ -1,4 +1,4 @@
-"""One task's folder of snapshots, on any file system that fsspec knows. The only importer of fsspec."""
+"""Opens and accesses a task's folder of snapshots, on any file system that fsspec knows. The only importer of fsspec."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class BackupFolder:
         self._root = root.rstrip("/")
 
     def put_file(self, name: str, source: Path) -> None:
-        """Upload a file of a snapshot; whoever lists files does not see it before it is whole."""
+        """Upload a file of a snapshot. A listing does not show it before it is whole."""
         path = f"{self._root}/{_FILES}/{name}"
-        with self._told("writing", path):
+        with self._named("writing", path):
             self._fs.makedirs(f"{self._root}/{_FILES}", exist_ok=True)
             self._fs.put_file(str(source), path + _UNFINISHED)
             self._fs.mv(path + _UNFINISHED, path)
@@ -36,7 +36,7 @@ class BackupFolder:
     def get_file(self, name: str, target: Path) -> None:
         """Download a file of a snapshot."""
         path = f"{self._root}/{_FILES}/{name}"
-        with self._told("reading", path):
+        with self._named("reading", path):
             self._fs.get_file(path, str(target))
 
     def files(self) -> dict[str, int]:
@@ -50,7 +50,7 @@ class BackupFolder:
     def put_index(self, name: str, data: bytes) -> None:
         """Add an index: there as a whole or not at all."""
         path = f"{self._root}/{_INDEXES}/{name}"
-        with self._told("writing", path):
+        with self._named("writing", path):
             self._fs.makedirs(f"{self._root}/{_INDEXES}", exist_ok=True)
             self._fs.pipe_file(path + _UNFINISHED, data)
             self._fs.mv(path + _UNFINISHED, path)
@@ -58,7 +58,7 @@ class BackupFolder:
     def get_index(self, name: str) -> bytes:
         """The contents of an index."""
         path = f"{self._root}/{_INDEXES}/{name}"
-        with self._told("reading", path):
+        with self._named("reading", path):
             return bytes(self._fs.cat_file(path))
 
     def indexes(self) -> list[str]:
@@ -74,7 +74,7 @@ class BackupFolder:
 
     def _listed(self, folder: str) -> dict[str, int]:
         path = f"{self._root}/{folder}"
-        with self._told("listing", path):
+        with self._named("listing", path):
             self._fs.invalidate_cache(path)
             try:
                 found = self._fs.ls(path, detail=True)
@@ -87,14 +87,14 @@ class BackupFolder:
             }
 
     def _remove(self, path: str) -> None:
-        with self._told("removing", path):
+        with self._named("removing", path):
             try:
                 self._fs.rm_file(path)
             except FileNotFoundError:
                 return
 
     @contextmanager
-    def _told(self, doing: str, path: str) -> Iterator[None]:
+    def _named(self, doing: str, path: str) -> Iterator[None]:
         try:
             yield
         except Exception as cause:

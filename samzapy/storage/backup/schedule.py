@@ -1,4 +1,4 @@
-"""When the snapshots of a task's stores are made, and the thread that makes them."""
+"""Schedules the snapshots of a task's stores, and makes them in a thread."""
 
 from __future__ import annotations
 
@@ -81,15 +81,15 @@ class StoreBackup:
                 _HANGING.set()
 
     def close(self) -> None:
-        """End what is being made, at its next file. Afterwards nobody uses the engine; an upload that hangs is left to
-        itself."""
+        """End the snapshot that is being made, at its next file. Afterwards no thread uses the engine. An upload that hangs
+        is left to itself."""
         self._stopped.set()
         with self._engine_in_use:
             pass
         self.settle()
 
     def metrics(self) -> dict[str, float]:
-        """Snapshots, failures, and what was uploaded, since the start."""
+        """Snapshots, failures, uploaded files and bytes since the start."""
         return {name: float(count) for name, count in self._counts.items()}
 
     def _make(self) -> None:
@@ -126,8 +126,8 @@ class StoreBackup:
         self._counts["snapshot-bytes"] += made.bytes
 
     def _made(self, checkpoint: Path) -> bytes | None:
-        """The marker of a new checkpoint, None if the store was closed before. The task goes on committing meanwhile:
-        what the checkpoint has is what its own marker says."""
+        """The marker of a new checkpoint, None if the store was closed before. The task goes on committing meanwhile, so
+        the checkpoint's own marker says how far the checkpoint is."""
         with self._engine_in_use:
             if self._stopped.is_set():
                 return None
@@ -149,7 +149,8 @@ class TaskBackups:
     def reader(
         self, config: StoreConfig, refuse: Callable[[Marker], str | None]
     ) -> Callable[[Path], Marker | None] | None:
-        """What downloads the store's newest snapshot into a directory; None if it has none, or nobody can tell."""
+        """A function that downloads the store's newest snapshot into a directory; None if the store has no snapshots, or
+        their folder cannot be opened."""
         if config.backup is None:
             return None
         try:
@@ -167,7 +168,7 @@ class TaskBackups:
         settings: EngineSettings,
         directory: Path,
     ) -> StoreBackup | None:
-        """What makes the store's snapshots; None if it is not to have any."""
+        """The maker of the store's snapshots; None if the job file asks for none."""
         if config.backup is None:
             return None
 

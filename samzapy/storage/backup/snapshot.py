@@ -36,7 +36,7 @@ class SnapshotFile:
 
     @property
     def name(self) -> str:
-        """What it is called among the files of all snapshots."""
+        """The name among the files of all snapshots."""
         return f"{self.digest}-{self.size}"
 
     @classmethod
@@ -93,12 +93,12 @@ def _plain(name: str) -> str:
 
 
 class UploadStopped(StoreError):
-    """Raised when an upload was told to stop; what is there already is used by the next one."""
+    """Raised when an upload has to stop; the next one uses the files that are there already."""
 
 
 @dataclass(frozen=True)
 class Uploaded:
-    """One snapshot that was made: its index, and what had to be uploaded for it."""
+    """A new snapshot: its index, and how much had to be uploaded for it."""
 
     index: SnapshotIndex
     files: int
@@ -154,7 +154,7 @@ class SnapshotUploader:
         return files
 
     def _collect(self, newest: str, there: set[str]) -> None:
-        """Remove older snapshots than `newest` and what is kept beside it, then the files of none.
+        """Remove the snapshots that are older than `newest` and the ones kept beside it, then the files of none.
 
         A file that no index names may belong to a snapshot that a successor of this task is making: it is removed when
         it was of no use at the last collection either.
@@ -171,7 +171,7 @@ class SnapshotUploader:
         self._unused = frozenset(unused)
 
     def _named(self, indexes: Iterable[str]) -> set[str]:
-        """The files of these snapshots; none of one whose index is damaged."""
+        """The files of these snapshots. A damaged index names none."""
         found: set[str] = set()
         for name in indexes:
             with suppress(ValueError):
@@ -187,7 +187,7 @@ def newest_snapshot(folder: BackupFolder, directory: Path, refuse: Callable[[Mar
     """Download the newest snapshot that is whole and that `refuse` gives no reason against into `directory`.
 
     `directory` does not exist before, nor afterwards if there was no such snapshot: then None is returned, else its
-    marker. What is wrong with a snapshot is logged, and the one before is tried; a folder that cannot be read has none.
+    marker. A snapshot with a fault is logged, and the one before is tried. A folder that cannot be read counts as empty.
     Raises StoreError for the directory's own sake.
     """
     for name, index in _usable(folder, refuse):
@@ -225,7 +225,7 @@ def _not_used(folder: BackupFolder, name: str, reason: str) -> None:
 
 
 def _download(folder: BackupFolder, index: SnapshotIndex, directory: Path) -> None:
-    """All files, checked against the index. Raises ValueError for a file that is not what the index says."""
+    """Download all files, checked against the index. Raises ValueError for a file that differs from the index."""
     part = directory.with_name(f"{directory.name}.downloading")
     try:
         shutil.rmtree(part, ignore_errors=True)

@@ -1,12 +1,12 @@
-"""Sees that nobody but its task writes to a changelog partition.
+"""Checks that only its own task writes to a changelog partition.
 
-A task's own records follow one another without a gap, but for the control records that end transactions. So
+The records of a task follow one another without a gap, except for the control records that end transactions. So
 
 1. before a commit sends anything, the partition ends where the task's own records ended;
 2. the first record of a commit stands at that end.
 
-Anything between is read, as a reader of committed records reads it. If a record is found, or the reading stands still
-before somebody's open transaction, another writer is at work: its records would become state at the next restore.
+The check reads anything between, as a reader of committed records does. If it finds a record, or stands still before an
+open transaction, another writer is at work, and its records would become state at the next restore.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STALL_S = 5.0
 
 
 class ChangelogEnd:
-    """Where the own records of one changelog partition end. One thread."""
+    """The end of the own records of one changelog partition. One thread uses it."""
 
     __slots__ = ("_clock", "_consumer_of", "_own", "_sent", "_store", "end", "ssp")
 
@@ -65,15 +65,15 @@ class ChangelogEnd:
         self._sent = last
 
     def committed(self, marker_offsets: int) -> None:
-        """What was sent is durable, and took so many offsets more."""
+        """The sent records are durable; the end of their transaction took so many offsets more."""
         if self._sent is not None:
             self._own = self._sent + 1
             self.end = self._own + marker_offsets
             self._sent = None
 
     def _look(self, until: int) -> None:
-        """Read what lies between the own records and `until`; only control records may. What stands in the place of the
-        expected one is looked at, too."""
+        """Read between the own records and `until`, the place of the expected control record included: only control records
+        may lie there."""
         with closing(self._consumer_of(self.ssp.system)) as consumer:
             tail = Tail(self.ssp, self._own, until)
             found = first_records([tail], consumer, self._clock, STALL_S, open_counts=True)
@@ -83,7 +83,7 @@ class ChangelogEnd:
 
 
 def foreign_records(store: str, ssp: SystemStreamPartition, end: int, first: int) -> ForeignRecords:
-    """The error for records that a job has not written: `end` is where its own end, `first` where those begin."""
+    """The error for records that the job has not written. Its own records end before `end`, the others begin at `first`."""
     own = f"the job's own records end before offset {end}" if end else "the job has written nothing there"
     return ForeignRecords(
         f"{ssp}@{first}: the changelog of store '{store}' holds a record of another writer ({own}); it must not become "

@@ -121,7 +121,7 @@ _STALL_S = 5.0
 
 
 class ChangelogOrigin:
-    """Names the record of an entry as `stream[partition]@offset`.
+    """Finds the changelog record of an entry that a store cannot read, as `stream[partition]@offset`.
 
     An entry in a store has no offset, so its changelog partition is read for the last record that is the same. Without
     such a record (the entry was changed since the last commit), and when the changelog cannot be read or is too long for
@@ -151,7 +151,7 @@ class ChangelogOrigin:
             if self._left_s > 0:
                 offset = self._find(key, value, began + self._left_s)
         except Exception as cause:  # noqa: BLE001 - it is for the text of an error, which must not be lost to another
-            _LOG.warning("%s was not searched for what cannot be read: %s", self._ssp, cause)
+            _LOG.warning("%s was not searched for the entry that cannot be read: %s", self._ssp, cause)
         self._left_s -= self._clock.monotonic() - began
         return str(self._ssp) if offset is None else f"{self._ssp}@{offset}"
 

@@ -30,7 +30,7 @@ CHUNK_BYTES = 402_653_184
 #: fast, and needs no files.
 MANY_OFFSETS = 100_000
 _POLL_S = 0.1
-#: So few that what was read is still in the processor's cache when it is gathered.
+#: So few that the records are still in the processor's cache when they are gathered.
 _POLL_RECORDS = 5_000
 
 
@@ -42,12 +42,12 @@ class RestoreStopped(SamzapyError):
 
 
 def never() -> bool:
-    """Nobody asks a restore to stop."""
+    """A restore that goes on to its end."""
     return False
 
 
 class RestoreRead(NamedTuple):
-    """What was read of a changelog partition: records, in so many seconds, with so many bytes of keys and values."""
+    """How much a restore has read of a changelog partition: records, seconds, bytes of keys and values."""
 
     records: int
     seconds: float
@@ -81,7 +81,7 @@ class StoreRestore:
         "_chunk_bytes", "_engine", "_expiry", "_gathered", "_identity", "_known_end", "_last", "_load", "_loaded_bytes", "_memory_bytes", "bound", "label", "needs_times", "records", "ssp", "start",
     )  # fmt: skip
 
-    def __init__(  # noqa: PLR0913  # from where to where, and what it means
+    def __init__(  # noqa: PLR0913  # a store, a range of offsets, and their meaning
         self,
         engine: StorageEngine,
         identity: StoreIdentity,
@@ -94,9 +94,9 @@ class StoreRestore:
         expiry: Expiry | None = None,
         known_end: int | None = None,
     ) -> None:
-        """`task` is for the label, by which the store is told of: `task/store`, or the store alone. With an `expiry` the
-        values get the times of their records, and what has expired is left out. `known_end`: from there on no record is
-        the task's own, and one that is there is refused; None: any may be."""
+        """`task`: for the label in progress and errors, `task/store`. With an `expiry` the values get the times of their
+        records, and expired ones are left out. From `known_end` on no record is the task's own: one that is there is
+        refused; None: any record may be."""
         self.label = f"{task}/{identity.store}" if task else identity.store
         self.ssp = ssp
         self.start = start
@@ -120,7 +120,7 @@ class StoreRestore:
         self._gathered = RestoreBuffer(self._memory_bytes)
 
     def begin(self) -> None:
-        """Before the first `add` of a restore to the bound: if much is to be read, the engine may gather it itself."""
+        """Before the first `add` of a restore to the bound: if there is much to read, the engine may gather it itself."""
         self._begin_load(self.start)
 
     def _begin_load(self, position: int) -> None:
@@ -165,20 +165,20 @@ class StoreRestore:
         return self._loaded_bytes + self._gathered.taken_bytes
 
     def write_gathered(self) -> None:
-        """Write what is gathered, as of its last record."""
+        """Write the gathered records, as of the last of them."""
         if self._gathered.values:
             self._write(*self._last)
 
     def complete(self, offset: int, now_ms: int) -> None:
-        """Write what is gathered: everything up to `offset` is in the store, and was all there was at `now_ms`."""
+        """Write the gathered records. The store then has everything up to `offset`, which was the end at `now_ms`."""
         self._write(offset, now_ms)
 
     def flush(self) -> None:
-        """Move what is only in the engine's memory to disk."""
+        """Flush the engine's memory to disk."""
         self._engine.flush()
 
     def finish(self, now_ms: int) -> None:
-        """Write what is gathered: everything below the bound is in the store, as of `now_ms`."""
+        """Write the gathered records. The store then has everything below the bound, as of `now_ms`."""
         self._write(self.bound - 1, now_ms)
 
     def _write(self, offset: int, time_ms: int) -> None:
@@ -203,8 +203,8 @@ def run_restores(
 ) -> dict[SystemStreamPartition, RestoreRead]:
     """Read the partitions of one system with a consumer that was not started yet, until each is at its bound.
 
-    A partition is done when the consumer's position has reached the bound: what lies between may be control records
-    or holes. Raises RestoreStalled when nothing moved for `stall_s` seconds, RestoreStopped once it `should_stop`.
+    A partition is done when the consumer's position has reached the bound, since control records and holes have offsets,
+    too. Raises RestoreStalled when nothing moved for `stall_s` seconds, RestoreStopped once it `should_stop`.
     """
     began = moved = clock.monotonic()
     as_of_ms = clock.wall_ms()
@@ -261,16 +261,16 @@ def _stalled(active: Iterable[StoreRestore], positions: dict[SystemStreamPartiti
 #: Bytes of memory that an entry takes beside the bytes of its key and value: two objects' heads, rounded up, and its
 #: place in the dictionary and in the sorted list that it is written from.
 _ENTRY_BYTES = 140
-#: A count of what there really is must leave so much room, or the next one would come too soon.
+#: An exact count must leave so much room, or the next one would come too soon.
 _ROOM = 0.75
 
 
 class RestoreBuffer:
-    """The last value of each key, None for a deletion, as many as fit in `max_bytes` of memory.
+    """The records that a restore has read and not written yet: the last value of each key, None for a deletion.
 
-    What arrives is counted as if every key were new. Only when that reaches the limit is counted what is there, so a
-    record costs next to nothing, and records of keys that are there already make no difference. `taken_bytes`: of all
-    keys and values that arrived.
+    It holds `max_bytes` of memory. It counts the bytes of arriving records as if every key were new, and counts exactly
+    only when that sum reaches the limit. So a record costs next to nothing, and a repeated key takes no room.
+    `taken_bytes`: the bytes of all keys and values that arrived.
     """
 
     __slots__ = ("_bytes", "_max_bytes", "taken_bytes", "values")
@@ -282,7 +282,8 @@ class RestoreBuffer:
         self._bytes = 0
 
     def add(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> bool:
-        """Take the records, in order; whether it is time to `take` everything. A record without a key is told by the key None."""
+        """Take the records, in order; returns whether it is time to `take` everything. A record without a key shows as the
+        key None."""
         self.values.update(zip(keys, values, strict=True))
         size = _size(keys, values)
         self._bytes += size

@@ -1,4 +1,4 @@
-"""The topic behind a store: made compacted, and checked at every start."""
+"""Creates the changelog topic of a store, and checks it at every start."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def find_changelog(admin: SystemAdmin, config: StoreConfig, partitions: int) -> 
 
 
 def ensure_changelog(admin: SystemAdmin, config: StoreConfig, partitions: int) -> StreamDescription:
-    """Create the changelog if it is missing, and check what is there: called at every start, before any task.
+    """Create the changelog if it is missing, and check it. Every start does so, before any task.
 
     Raises as `find_changelog` does.
     """
@@ -76,7 +76,7 @@ def ensure_access_log(admin: SystemAdmin, config: StoreConfig, partitions: int) 
 
 
 class Changelogs:
-    """The changelogs of a container's stores as its tasks find them: each is asked for once, with all the tasks' partitions.
+    """The changelogs of a container's stores. Each is asked for once, for the partitions of all tasks.
 
     The ends are those of the first look, when no predecessor of the tasks writes any more.
     """
@@ -98,7 +98,7 @@ class Changelogs:
                 self._found[config.name] = topic, admin.offsets(ssps)
 
     def look(self, config: StoreConfig, ssp: SystemStreamPartition) -> tuple[StreamDescription, OffsetRange]:
-        """The changelog of a store, and what the partition `ssp` of it holds. Raises as `described_changelog`."""
+        """The changelog of a store, and the offsets of its partition `ssp`. Raises as `described_changelog`."""
         self.find([config])
         topic, logs = self._found[config.name]
         check_partition(topic, ssp.partition)
@@ -141,9 +141,9 @@ def check_changelog(description: StreamDescription, config: StoreConfig) -> None
 
 
 def check_end(ssp: SystemStreamPartition, log: OffsetRange, committed: int) -> None:
-    """Raise EnvironmentFailure if a changelog partition ends before what the task's last checkpoint counts.
+    """Raise EnvironmentFailure if a changelog partition ends before the last record that the task's checkpoint counts.
 
-    `committed` is the offset of the last record the checkpoint counts, -1 for none.
+    `committed` is the offset of that record, -1 for none.
     """
     if committed >= log.upcoming:
         raise EnvironmentFailure(
@@ -165,7 +165,7 @@ def check_beginning(ssp: SystemStreamPartition, log: OffsetRange, committed: int
 
 
 def delete_retention_ms(description: StreamDescription, config: StoreConfig) -> int:
-    """How long the topic keeps deletions: what it says, else what the job file asks for."""
+    """How long the topic keeps deletions: as the topic is configured, else as the job file asks."""
     return int(description.config.get("delete.retention.ms", config.changelog_delete_retention_ms))
 
 

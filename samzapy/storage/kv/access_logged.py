@@ -24,7 +24,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 R = TypeVar("R")
 
-#: Calls that are remembered between two commits; what is beyond is only counted.
+#: Calls that are remembered between two commits; more are only counted.
 _MOST_HELD = 100_000
 
 
@@ -58,7 +58,7 @@ class AccessLog:
         return [(time.to_bytes(8, "big", signed=True), _message(*call)) for time, call in held]
 
     def forget(self) -> None:
-        """Drop what is remembered."""
+        """Drop the remembered calls."""
         self._held = []
 
     def metrics(self) -> dict[str, float]:

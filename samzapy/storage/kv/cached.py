@@ -15,8 +15,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-#: Dirty values that gather in a cache with room for more, unless `write.batch.size` says more: until they are
-#: serialized nobody knows their bytes, and a task's budget of uncommitted bytes does not count them.
+#: The most dirty values that a cache with room for more holds, unless `write.batch.size` is more. Their bytes are unknown
+#: until they are serialized, so a task's budget of uncommitted bytes does not count them.
 MOST_DIRTY = 50_000
 #: The part of a cache that is evicted at once.
 _SHARE = 64
@@ -27,9 +27,9 @@ class CachedStore(ScanningStore[K, V]):
 
     - A `get` or `put` of a held key touches dicts and nothing below.
     - An entry is dirty from its `put` until it is serialized, and then clean. Only clean entries are evicted.
-    - A hand that goes round finds who is evicted: an entry that was used since it was there last stays, one that was
-      not goes (CLOCK, the second chance). That keeps as good entries as the order of an LRU and costs a hit one
-      assignment instead of a move in that order; nothing as long as there is room.
+    - A hand that goes round finds the entries to evict: an entry that was used since the hand passed it stays, another
+      goes (CLOCK, the second chance). That keeps as good entries as an LRU and costs a hit one assignment instead of a
+      move in the LRU's order; nothing as long as there is room.
     - Dirty values are serialized together, and as late as possible: at `flush`, before a range is read, and where the
       hand meets one that was not used while at least `batch_size` are dirty, or too few are clean to make room: then
       the `batch_size` that were changed longest ago. So a dirty key is always held, and a key that is put again and
@@ -106,7 +106,8 @@ class CachedStore(ScanningStore[K, V]):
         self._change(entry, None)
 
     def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
-        """The values of `keys`; what is not cached is read in one go. Keys that Python finds equal share one entry."""
+        """The values of `keys`; one call below reads those that are not cached. Keys that Python finds equal share one
+        entry."""
         found: dict[K, V | None] = {}
         missing: dict[Any, K] = {}
         held, usual, used = self._held, self._usual, self._used

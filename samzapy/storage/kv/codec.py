@@ -18,7 +18,7 @@ _TUPLE, _TWO = {tuple}, {2}
 
 
 def key_list(store: str, keys: Iterable[K]) -> list[K]:
-    """The keys. Raises StoreRefused for what cannot be iterated, such as None."""
+    """The keys as a list. Raises StoreRefused for an object that cannot be iterated, such as None."""
     try:
         found = iter(keys)
     except TypeError as cause:
@@ -27,7 +27,7 @@ def key_list(store: str, keys: Iterable[K]) -> list[K]:
 
 
 def entry_list(store: str, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> list[tuple[K, V]]:
-    """The entries as pairs. Raises StoreRefused for what is neither a mapping nor pairs."""
+    """The entries as pairs. Raises StoreRefused for an object that is neither a mapping nor pairs."""
     if isinstance(entries, Mapping):
         return list(entries.items())
     try:
@@ -58,10 +58,10 @@ def _shown(given: object) -> str:
     return "None" if given is None else f"{type(given).__name__} {reprlib.repr(given)}"
 
 
-#: From the bytes of a key, and of a value where that is what cannot be read, to the changelog record that holds them.
+#: Finds the changelog record with these bytes of a key, and of a value if the value is the part that cannot be read.
 Origin = Callable[[bytes, "bytes | None"], str]
 
-#: What serdes are tried with to learn which kinds of keys come back as they went in.
+#: Keys that are tried with a serde, to learn which kinds of keys come back as they went in.
 _PROBES: tuple[Any, ...] = ("Ab 1", b"Ab 1", 1)
 
 _BYTES = frozenset({bytes})

@@ -33,8 +33,8 @@ class CopyingStore(ForwardingStore[K, V]):
     """Values as objects over a store that holds them as bytes.
 
     A `put` serializes at once, so it also finds a value that does not serialize; a `get` deserializes each time.
-    This is one conversion a call where copying an object would be several times that, and gives exactly what a
-    restored store would give.
+    One conversion a call is several times cheaper than a copy of an object, and gives exactly the value that a restored
+    store would give.
     """
 
     __slots__ = ("_codec",)
@@ -69,7 +69,7 @@ class CopyingStore(ForwardingStore[K, V]):
         return _DecodingIterator(self._inner.range(from_key, to_key), self._codec)
 
     def prefix(self, prefix: K) -> KeyValueIterator[K, V]:
-        """Entries whose key's bytes start with the prefix's."""
+        """Entries with keys that start with the prefix, in bytes."""
         return _DecodingIterator(self._inner.prefix(prefix), self._codec)
 
     def all(self) -> KeyValueIterator[K, V]:

@@ -1,4 +1,4 @@
-"""A store without an object cache."""
+"""The store without an object cache."""
 
 from __future__ import annotations
 

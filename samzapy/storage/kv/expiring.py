@@ -1,4 +1,4 @@
-"""`rocksdb.ttl.ms`: entries that are gone a fixed time after their put.
+"""`rocksdb.ttl.ms`: hides entries a fixed time after their put, and removes them.
 
 The time of the put, 8 bytes of milliseconds since 1970 (big-endian, signed), stands before the value wherever the store
 keeps it: in the object cache as a pair, in the uncommitted bytes, in the engine. So every read can tell, at once, and no
@@ -80,7 +80,7 @@ class Expiry:
         return self.clock.wall_ms() - self.ttl_ms
 
     def restored(self, values: Sequence[bytes | None], timestamps: Sequence[int]) -> list[bytes | None]:
-        """A changelog's values as the engine keeps them, None for what is gone; one without a time was put now."""
+        """A changelog's values as the engine keeps them, None for expired ones. A record without a time counts as put now."""
         now = self.clock.wall_ms()
         horizon, pack = now - self.ttl_ms, _STAMP.pack
         return [
@@ -137,7 +137,7 @@ class ExpiringStore(ForwardingStore[K, V]):
         return _Living(self._inner.range(from_key, to_key), self._expiry)
 
     def prefix(self, prefix: K) -> KeyValueIterator[K, V]:
-        """Entries whose key's bytes start with the prefix's."""
+        """Entries with keys that start with the prefix, in bytes."""
         return _Living(self._inner.prefix(prefix), self._expiry)
 
     def all(self) -> KeyValueIterator[K, V]:
@@ -145,7 +145,7 @@ class ExpiringStore(ForwardingStore[K, V]):
         return _Living(self._inner.all(), self._expiry)
 
     def snapshot(self, from_key: K, to_key: K) -> KeyValueSnapshot[K, V]:
-        """The range as it is now; what expires later vanishes from it, too."""
+        """The range as it is now. Entries that expire later vanish from it, too."""
         return _LivingSnapshot(self._inner.snapshot(from_key, to_key), self._expiry)
 
     def sweep(self, written: int) -> dict[bytes, None]:

@@ -107,7 +107,7 @@ class ForwardingStore(StoreLayer[K, V]):
 
 
 class ReadOnlyStore(ForwardingStore[Any, Any]):
-    """A store that its task may read and somebody else writes: a write raises StoreRefused with the reason `why`."""
+    """A store that its task may read only. A write raises StoreRefused with the reason `why`."""
 
     __slots__ = ("_why",)
 

@@ -1,4 +1,4 @@
-"""An engine that keeps everything in this process."""
+"""The engine that keeps everything in this process."""
 
 from __future__ import annotations
 

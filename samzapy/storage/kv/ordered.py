@@ -12,7 +12,7 @@ _FEW = 8
 
 
 class KeyOrder:
-    """Sorted keys of `data`, a dict that somebody else changes.
+    """Sorted keys of `data`, a dict that its owner changes, brought up to date only when they are read.
 
     A dict keeps the order of insertion, so the keys that are new since the last look are among its last ones: writers pay
     nothing. They report deletions (`forget`), and keys that they take out and insert again at the end (`moved`).

@@ -108,7 +108,7 @@ class ScanningStore(StoreLayer[K, V]):
         return self._scan(self._codec.encode_key(from_key), self._codec.encode_key(to_key))
 
     def prefix(self, prefix: K) -> KeyValueIterator[K, V]:
-        """Entries whose key's bytes start with the prefix's. Raises StoreError for a serde that keeps no prefixes."""
+        """Entries with keys that start with the prefix, in bytes. Raises StoreError for a serde that keeps no prefixes."""
         self.check_open()
         if not self._codec.keeps_prefixes:
             raise StoreError(
@@ -144,7 +144,7 @@ class ScanningStore(StoreLayer[K, V]):
             raise StoreClosed(f"store '{self._codec.store}' is closed")
 
     def close(self) -> None:
-        """Drop what is held here and every open iterator and snapshot; the engine is closed by its owner."""
+        """Drop the objects held here, and every open iterator and snapshot. The owner of the engine closes that."""
         if self._closed:
             return
         self._closed = True

@@ -1,4 +1,4 @@
-"""Everything that changed since the last commit, as bytes."""
+"""Holds everything that changed since the last commit, as bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class UncommittedStore:
     what is committed.
 
     `max_bytes` is the budget of `over_budget`: serialized keys and values, without Python's own overhead.
-    `max_record_bytes` is what the changelog takes as one record (key and value), None for no limit; `overhead` bytes of
+    `max_record_bytes` is the largest record (key and value) of the changelog, None for no limit; `overhead` bytes of
     each value do not go there. Called with batches, unless a store has no cache.
     """
 
@@ -44,7 +44,7 @@ class UncommittedStore:
 
     @property
     def changes(self) -> dict[bytes, bytes | None]:
-        """What a commit sends and writes, None meaning a deletion; read it, do not change it."""
+        """The changes that a commit sends and writes, None meaning a deletion. Read it, do not change it."""
         return self._changes
 
     def put(self, key: bytes, value: bytes) -> None:
@@ -64,7 +64,7 @@ class UncommittedStore:
         """Set keys to values, None meaning a deletion. Raises RecordTooLarge, and then takes none of them."""
         size = sum(map(len, keys)) + sum(map(len, filter(None, values)))
         limit = self._max_record_bytes
-        # What all of them together do not pass, none of them does; nor if the longest key and value do not.
+        # If all of them together fit, each does; so too if the longest key and the longest value do.
         if limit is not None and size > limit and max(map(len, keys)) + _longest(values) > limit:
             self._refuse_larger_than(limit, keys, values)
         self._bytes += size
@@ -94,7 +94,7 @@ class UncommittedStore:
         return self._engine.get(key) if value is _UNCHANGED else value
 
     def get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values in the order of `keys`; what is not changed is read in one call of the engine."""
+        """The values in the order of `keys`. One call of the engine reads those that have not changed."""
         changes = self._changes
         absent = [key for key in keys if key not in changes]
         if not absent:

@@ -1,4 +1,4 @@
-"""Where a task's local store lies, and how it is put out of the way."""
+"""Names, creates, renames and deletes the directory of a task's local store."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def make_private(path: Path, base: Path) -> None:
 
 
 def set_aside(path: Path, kind: str, now_ms: int) -> Path:
-    """Rename a store that is not used to `<name>.<kind>-<time>`, and drop what was set aside before. Returns the name.
+    """Rename a store that must not be used to `<name>.<kind>-<time>`, and delete the one set aside before. Returns the name.
 
     The directory must not be open. Raises StoreError.
     """
@@ -56,12 +56,12 @@ def set_aside(path: Path, kind: str, now_ms: int) -> Path:
 
 
 def lies_beside(path: Path) -> bool:
-    """Whether the directory is no task's own store, but something beside one: set aside, or a standby's copy."""
+    """Whether the directory is not a task's own store: it was set aside, or is a standby's copy."""
     return any(f".{kind}-" in path.name for kind in ("corrupt", "stale", "orphaned", "standby"))
 
 
 def standby_name(task: str, replica: int) -> str:
-    """What the copy of a task's stores that its `replica`-th standby keeps goes by, in the place of the task's name."""
+    """The name that stands for the task's name in the path of its `replica`-th standby's copies."""
     return f"{task}.standby-{replica}"
 
 
@@ -81,7 +81,7 @@ def standbys_beside(path: Path) -> list[Path]:
 
 
 def set_asides(path: Path) -> list[Path]:
-    """What was set aside of this store, oldest name first."""
+    """The directories of this store that were set aside, oldest name first."""
     name = glob.escape(path.name)
     return sorted(p for kind in ("corrupt", "stale") for p in path.parent.glob(f"{name}.{kind}-*"))
 

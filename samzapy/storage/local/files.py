@@ -20,7 +20,7 @@ from samzapy.storage.local.marker import Marker
 
 _LOG = logging.getLogger(__name__)
 _LOCK_RETRY_S = 0.1
-_NO_MARKER = "it holds data without a marker, so nobody knows whose they are and how old"
+_NO_MARKER = "it holds data without a marker, so their owner and age are unknown"
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class LocalStores:
         refuse: Callable[[Marker], str | None],
         now_ms: int,
     ) -> LocalStore:
-        """The store as an earlier attempt left it, or a new one where that is damaged, has data without a marker, or
-        `refuse` gives a reason. What `refuse` raises ends it, and nothing is set aside."""
+        """The store as an earlier attempt left it. If it is damaged, has data without a marker, or `refuse` gives a reason,
+        it is set aside and a new one is opened. An error of `refuse` passes through, and nothing is set aside."""
         if not factory.persistent:
             return LocalStore(factory.open(None, settings), None)
         path = self.directory(settings.store)
@@ -85,8 +85,8 @@ class LocalStores:
         empty: LocalStore,
         fetch: Callable[[Path], Marker | None],
     ) -> LocalStore:
-        """In the place of an empty store what `fetch` puts into its directory, or an empty one if that is nothing, or
-        does not open with the marker that `fetch` returned."""
+        """Replace an empty store by the one that `fetch` puts into its directory. If `fetch` puts nothing there, or the
+        store does not open with the marker that `fetch` returned, open an empty one again."""
         path = self.directory(settings.store)
         empty.engine.close()
         wipe(path)
@@ -106,14 +106,14 @@ class LocalStores:
         return replace(empty, engine=self._open(factory, path, settings))
 
     def open_empty(self, factory: StorageEngineFactory, settings: EngineSettings, now_ms: int) -> StorageEngine:
-        """An empty store. What an earlier attempt left is deleted; what nobody knows, damaged or without a marker, is set
+        """An empty store. Files that an earlier attempt left are deleted; files that are damaged or have no marker are set
         aside."""
         if not factory.persistent:
             return factory.open(None, settings)
         path = self.directory(settings.store)
         engine: StorageEngine | None = None
         try:
-            # Opened before it is wiped: whoever has it open now holds its lock.
+            # Opened before it is wiped: another process that has it open holds its lock.
             engine = self._open(factory, path, settings)
             marked = engine.marker() is not None
             if not marked and engine.is_empty():
@@ -159,9 +159,9 @@ def take_over_standby(
     refuse: Callable[[Marker], str | None],
     now_ms: int,
 ) -> bool:
-    """Put the furthest usable copy beside the store at `path` in its place, if it is further; whether one was.
+    """Put the furthest usable copy beside the store at `path` in its place, if it is further. Returns whether one was.
 
-    What was there is set aside. What somebody has open is left alone, be it a copy or the store. Raises StoreError.
+    The store that was there is set aside. A copy or store that is open elsewhere is left alone. Raises StoreError.
     """
     copies = standbys_beside(path)
     if not copies:

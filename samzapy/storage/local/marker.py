@@ -1,4 +1,4 @@
-"""The marker of a local store: whose state it is and how far it has got, and whether the store may be used.
+"""The marker of a local store: the identity of its state, how far it has got, and whether the store may be used.
 
 It is written in the same write as the data.
 """
@@ -20,7 +20,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class StoreIdentity:
-    """Whose state it is, and how it is kept: what every marker of a store says, however far the store has got.
+    """The owner of a state and the form of its entries: the part of a store's marker that stays as the store moves on.
 
     The job (`name-id`), the store, the changelog's partition, and the changelog topic's id (which changes when a topic is
     deleted and made again; empty without a changelog, the streams' ids and the processor's name where a store is filled
@@ -132,8 +132,8 @@ def misfit(marker: Marker, identity: StoreIdentity, log: OffsetRange) -> str | N
 def doubt(marker: Marker, log: OffsetRange, retention_ms: int, now_ms: int) -> str | None:
     """Why a store with that marker must not be used if there is any record behind it; None if it may.
 
-    A store that is older than deletions are kept may hold keys whose deletions the changelog no longer tells. What counts
-    is the shortest time for which they were kept since the store was made.
+    The changelog forgets deletions after a time. A store that is older may hold deleted keys. The shortest retention since
+    the store was made counts.
     """
     if marker.changelog_offset + 1 >= log.upcoming:
         return None
@@ -146,7 +146,7 @@ def doubt(marker: Marker, log: OffsetRange, retention_ms: int, now_ms: int) -> s
 
 
 def lowest(identity: StoreIdentity, retention_ms: int) -> int:
-    """The lowest `delete.retention.ms` in the life of a store of that identity, whose changelog has `retention_ms` now."""
+    """The lowest `delete.retention.ms` in the life of a store of that identity; its changelog has `retention_ms` now."""
     known = identity.deletions_kept_ms
     return retention_ms if known is None else min(known, retention_ms)
 
@@ -175,7 +175,7 @@ SerdePair = tuple[str, str]
 
 
 def serde_changes(store: StoreConfig, written: SerdePair, now: SerdePair) -> Iterator[ConfigProblem]:
-    """What is wrong with giving the serdes `now` to a store that was written with others."""
+    """The problems of giving the serdes `now` to a store that was `written` with others."""
     named = (("key.serde", store.key_serde), ("msg.serde", store.msg_serde))
     for (leaf, configured), before, after in zip(named, written, now, strict=True):
         if before and before != after:
@@ -186,8 +186,8 @@ def serde_changes(store: StoreConfig, written: SerdePair, now: SerdePair) -> Ite
 
 @dataclass(frozen=True)
 class Acceptance:
-    """What files of a store are measured by: its identity as the job file and the changelog say it, the changelog's range
-    and `delete.retention.ms`, and the time."""
+    """Decides whether files of a store may be used, by the identity that the job file and the changelog give, the
+    changelog's range and `delete.retention.ms`, and the time."""
 
     config: StoreConfig
     identity: StoreIdentity
@@ -196,12 +196,12 @@ class Acceptance:
     now_ms: int
 
     def refusal(self, marker: Marker) -> str | None:
-        """Why files with that marker must not be used, as half a sentence; None if they may. Raises as `misfit`."""
+        """The reason why files with that marker must not be used, None if they may. Raises as `misfit`."""
         return self.misfit(marker) or self.doubt(marker)
 
     def misfit(self, marker: Marker) -> str | None:
-        """As `refusal`, whatever their age. Raises ConfigError if they are of this very changelog, but were written with
-        other serdes: so was the changelog, and to rebuild the store from it would not help."""
+        """As `refusal`, but at any age. Raises ConfigError if they are of this very changelog, but were written with other
+        serdes: so was the changelog, and a store rebuilt from it would be the same."""
         if of_another(marker.identity, self.identity) is None:
             problems = list(serde_changes(self.config, marker.identity.serdes, self.identity.serdes))
             if problems:
@@ -209,7 +209,7 @@ class Acceptance:
         return misfit(marker, self.identity, self.log)
 
     def doubt(self, marker: Marker) -> str | None:
-        """Why they must not be used if any record follows them in the changelog; None if they may."""
+        """The reason why they must not be used if any record follows them in the changelog; None if they may."""
         return doubt(marker, self.log, self.retention_ms, self.now_ms)
 
     def identity_from(self, marker: Marker | None) -> StoreIdentity:

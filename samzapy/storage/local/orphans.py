@@ -1,7 +1,7 @@
-"""Local stores that no task here uses any more: set aside when they are old, deleted with a later start.
+"""Removes local stores that no task here uses any more: sets them aside when they are old, deletes them at a later start.
 
 A task that has moved to another machine, or is gone with its partition, leaves its stores behind. They hold nothing that
-their changelogs do not. In two steps, as Samza's monitor does it, so that whoever misses one finds it in between.
+their changelogs do not. There are two steps, as in Samza's monitor, so that an operator can recover a store in between.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _ORPHAN, _REFUSED = ".orphaned-", (".stale-", ".corrupt-")
 
 
 def sweep_orphans(base: Path, job: str, current: Collection[str], ttl_ms: int, now_ms: int) -> list[Path]:
-    """Look through the job's own folder below `base`; returns what was set aside or deleted.
+    """Look through the job's own folder below `base`; returns the stores that were set aside or deleted.
 
     Never touched: the stores of the `current` tasks, whatever is locked by any process, whatever was written to less
-    than `ttl_ms` milliseconds ago. Nothing happens with a negative `ttl_ms`. What cannot be renamed or deleted is logged.
+    than `ttl_ms` milliseconds ago. Nothing happens with a negative `ttl_ms`. A failure to rename or delete is logged.
     """
     root = base.expanduser().resolve() / job
     if ttl_ms < 0 or not root.is_dir():
@@ -72,7 +72,7 @@ def _last_written_ms(path: Path) -> int:
 
 
 def _set_aside(path: Path, now_ms: int) -> bool:
-    """Rename it while holding its lock, so that nobody has it open, and nobody opens it meanwhile."""
+    """Rename it while holding its lock, so that no process has it open or opens it meanwhile."""
     if not (path / "LOCK").exists() or locking_pid(path) is not None:
         return False
     lock = os.open(path / "LOCK", os.O_RDWR)

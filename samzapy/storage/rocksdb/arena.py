@@ -1,4 +1,4 @@
-"""Byte strings one behind the other in one piece of memory: their bytes, and four more each."""
+"""Keeps byte strings one behind the other in one piece of memory: their bytes, and four more each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Lengths = NDArray[np.uint32]
 #: Row numbers.
 Rows = NDArray[np.intp]
 
-#: What is read in one go, so many strings or about so many bytes: the copies fit in the processor's cache.
+#: How many strings, or about how many bytes, are read in one go: the copies fit in the processor's cache.
 _PART = 5_000
 _PART_BYTES = 1_048_576
 #: Bytes of a number.
@@ -64,7 +64,7 @@ class Arena:
         return np.frombuffer(self._memory, np.uint8, self.used)
 
     def words(self) -> NDArray[np.uint64]:
-        """Of every byte of `memory` what it and the seven after it are as one number, the first counting most."""
+        """For every byte of `memory` a number made of it and the seven bytes after it, the first counting most."""
         words: NDArray[np.uint64] = np.ndarray((self.used,), ">u8", self._memory, strides=(1,))
         return words
 
@@ -98,7 +98,7 @@ class Arena:
 
     def keep(self, rows: Rows) -> None:
         """Keep these rows, which are in order, and forget the others."""
-        # What is kept only moves down, and what it is written over was read before.
+        # Kept rows only move down, over bytes that were read before.
         end, part, matrix = 0, self.part(), self.matrix()
         if matrix is not None:
             for first in range(0, len(rows), part):

@@ -1,4 +1,4 @@
-"""Reading ranges so that damage never looks like the end."""
+"""Reads ranges of RocksDB in such a way that damage never looks like the end."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class RocksDbCursor:
 
 
 def pinned_rows(db: Rdict, path: Path, upper: bytes | None = None) -> RdictIter:
-    """RocksDB's iterator over what is there now, whatever is written later; it need not look beyond `upper`."""
+    """RocksDB's iterator over the present contents, without later writes; it need not look beyond `upper`."""
     options = ReadOptions()
     if upper:
         options.set_iterate_upper_bound(upper)

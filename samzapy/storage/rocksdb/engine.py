@@ -1,4 +1,4 @@
-"""One task's part of one store, in RocksDB."""
+"""The engine of one task's part of one store, in RocksDB."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class RocksDbStorageEngine(StorageEngine):
     """Committed state in one directory, without a write-ahead log unless one is asked for.
 
     RocksDB without WAL keeps a prefix of its batches: memtables are flushed in order, each with whole batches. The
-    marker is a key of the same column family and in the same batch as the data, so whatever prefix survives a kill,
-    the marker tells it. What a kill loses is what `flush` has not moved to disk.
+    marker is a key of the same column family and in the same batch as the data, so it always fits the prefix that
+    survives a kill. A kill loses the writes that `flush` has not moved to disk.
 
     One process, and no child forked from it, may use it; every cursor and snapshot is released before it closes.
     """
@@ -63,7 +63,7 @@ class RocksDbStorageEngine(StorageEngine):
         *,
         wal: bool = False,
     ) -> None:
-        """`options`: what `db` was opened with. `ownership`: None for a handle that only reads. `properties`: names of
+        """`options`: those that `db` was opened with. `ownership`: None for a handle that only reads. `properties`: names of
         further integer properties of RocksDB (without `rocksdb.`) to publish. `wal`: write to RocksDB's log, too, so that
         a kill of this process loses nothing."""
         self._db: Any = db
@@ -146,7 +146,7 @@ class RocksDbStorageEngine(StorageEngine):
 
     def begin_load(self, memory_bytes: int) -> Load | None:
         """Records are gathered and sorted in memory, and go in as one file; not where so much cannot be reserved."""
-        # Only a long restore needs numpy, whose import takes a tenth of a second.
+        # Only a long restore needs numpy, and its import takes a tenth of a second.
         from samzapy.storage.rocksdb.loading import SortedLoad  # noqa: PLC0415
 
         self._discard_load()
@@ -262,7 +262,7 @@ def _close_once_unused(db: Rdict) -> None:
 
 
 class _Gone:
-    """In the place of the handle when there is none any more: any use of it raises, and nobody has to ask first."""
+    """Stands for the handle when that is gone. Any use of it raises, so no call has to ask first."""
 
     def __init__(self, error: StoreError) -> None:
         self.error = error

@@ -1,4 +1,4 @@
-"""Many changes at once, as a file that RocksDB takes over whole: they never pass through its memtables."""
+"""Loads many changes at once as a file that RocksDB takes over whole, past its memtables."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _SLICE = 10_000
 
 
 def ingest(db: Rdict, path: Path, options: Options, fill: Callable[[SstFileWriter], None]) -> None:
-    """Put what `fill` writes, in order and with a marker, into the store at `path` through one file, made as `options` say.
+    """Make one file with the `options` of the store at `path`, and load it. `fill` writes its entries in order, with a marker.
 
-    RocksDB takes a file in by one entry of its manifest, after it has flushed the memtable that holds the marker before:
-    so data and marker are in together or not at all, and what is in survives a kill.
+    RocksDB takes a file in by one entry of its manifest, after it has flushed the memtable that holds the marker before.
+    So data and marker are in together or not at all, and survive a kill once they are in.
     """
     file = path / _FILE
     try:
@@ -45,7 +45,7 @@ def ingest(db: Rdict, path: Path, options: Options, fill: Callable[[SstFileWrite
 
 
 def remove_leftover(path: Path) -> None:
-    """Delete what a process that was killed while it wrote a file has left in the store at `path`."""
+    """Delete the file that a process left in the store at `path` when it was killed while writing."""
     (path / _FILE).unlink(missing_ok=True)
 
 

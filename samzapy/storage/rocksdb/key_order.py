@@ -1,4 +1,4 @@
-"""Which of many byte strings are the same, and their order: found without an object for any of them.
+"""Finds equal strings among many byte strings, and sorts them, without an object for any of them.
 
 Strings are taken eight bytes at a time, as numbers.
 """
@@ -14,7 +14,7 @@ from samzapy.storage.rocksdb.arena import WORD, Arena, Rows
 
 #: Bytes of a string that are taken as numbers.
 _COLUMNS = 256
-#: Rows of one step: what is worked on stays in the processor's cache.
+#: Rows of one step: its data stay in the processor's cache.
 _STEP = 32_768
 #: An odd number without a pattern: 2**64 divided by the golden ratio.
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
@@ -67,14 +67,14 @@ class _Columns:
 
 
 def unreplaced(arena: Arena) -> Rows:
-    """In order, the rows without most of those whose string comes again later: the last row of each is always among
-    them."""
+    """The rows in order, without most of those with a string that comes again later. The last row of each string always
+    stays."""
     columns, count = _Columns(arena), len(arena.lengths())
     bits = count.bit_length() + 1
     place = np.empty(count, np.uint32)
     for rows in _steps(count):
         place[rows] = columns.mixed(rows) >> np.uint64(64 - bits)
-    # Whose place it is: the last one that came. A row that finds another string at its place only stays longer.
+    # Each place belongs to the last row that came. A row that finds another string at its place only stays longer.
     last = np.zeros(1 << bits, np.int32)
     last[place] = np.arange(count, dtype=np.int32)
     kept = np.ones(count, np.bool_)
@@ -90,14 +90,14 @@ def key_order(arena: Arena, rows: Rows) -> tuple[Rows, Marks]:
     """`rows`, which are in order, by their strings in unsigned byte order, those of equal strings in their own; and of
     each place in that order whether another string begins there.
 
-    What one column leaves equal is put in order by the next, so a prefix that all have in common costs no sort.
+    The next column sorts the rows that one column leaves equal, so a common prefix costs no sort.
     """
     order, new = rows.copy(), np.zeros(len(rows), np.bool_)
     new[:1] = True
     columns = _Columns(arena)
     for at in columns.places:
         _refine(order, new, columns.column(at, order))
-    # What is still equal differs in zeros at its end, or beyond the columns.
+    # Rows that are still equal differ in zeros at their ends, or beyond the columns.
     _refine(order, new, _ends(arena)[order])
     return order, new
 

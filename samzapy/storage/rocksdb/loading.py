@@ -1,4 +1,4 @@
-"""Many records of a changelog on their way into a store: of each key the last one, sorted, as one file."""
+"""Gathers many records of a changelog, and loads the last one of each key into a store, sorted, as one file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from samzapy.storage.rocksdb.key_order import key_order, unreplaced
 
 #: Bytes of memory that a record takes beside those of its key and value, while it is sorted.
 _ROW_BYTES = 48
-#: Forgetting what was overwritten must leave so much of the memory free, or it would soon be due again.
+#: Forgetting overwritten records must leave so much of the memory free, or it would soon be due again.
 _ROOM = 0.75
 #: So few records, of so few bytes, wait for others: packing costs some microseconds a call.
 _FEW = 100

@@ -70,7 +70,7 @@ Problem = tuple[str, str, str]
 
 
 def problems(properties: Mapping[str, str]) -> list[Problem]:
-    """What is wrong with the properties: (key, value, what is allowed)."""
+    """The problems of the properties: (key, value, allowed values)."""
     found: list[Problem] = []
     for key, value in properties.items():
         text = value.strip()
@@ -131,7 +131,7 @@ class RocksDbOptions:
         )
 
     def to_options(self, cache: Cache | None) -> Options:
-        """What rocksdict opens with; `cache` is the block cache that the container's tasks share, None for none."""
+        """The options for rocksdict; `cache` is the block cache that the container's tasks share, None for none."""
         options = Options(raw_mode=True)
         options.create_if_missing(True)
         options.set_write_buffer_size(max(65_536, self.write_buffer_bytes // self.tasks))
@@ -144,7 +144,7 @@ class RocksDbOptions:
         options.set_max_open_files(self.max_open_files)
         options.set_max_file_opening_threads(self.max_file_opening_threads)
         options.set_max_manifest_file_size(self.max_manifest_bytes)
-        # A log torn by a kill ends before the torn batch: what is left is a prefix of the commits, as without a log.
+        # A log torn by a kill ends before the torn batch, so a prefix of the commits is left, as without a log.
         options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
         options.set_block_based_table_factory(self._table(cache))
         self._tune(options)

@@ -1,4 +1,7 @@
-"""Who may use an open directory: this process, once, and none of its children."""
+"""Claims the directory of a store, and finds out who has it open.
+
+One process may use an open directory, once, and none of its children may.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,18 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from samzapy.errors import StoreLocked
-from samzapy.storage.rocksdb.failures import CLAIMED, HOLDER_FILE
+from samzapy.storage.local.directory import locking_pid
+
+#: Our own file beside RocksDB's LOCK: the process that has the directory open.
+HOLDER_FILE = "samzapy.pid"
+
+#: Real paths open for writing in this process (or in the one it was forked from), and by which pid. RocksDB's own table goes
+#: by path text, so a symlink would get past it.
+CLAIMED: dict[Path, int] = {}
 
 
 class Disownable(Protocol):
-    """What holds a handle that a forked child must neither use nor close."""
+    """An object with a handle that a forked child must neither use nor close."""
 
     def disown(self) -> Any:
         """Give up the handle and return it."""
@@ -38,7 +48,7 @@ class Ownership:
         CLAIMED[path] = self._pid
 
     def note_holder(self) -> None:
-        """Write our pid beside RocksDB's lock, once the lock is ours; for whoever finds it locked."""
+        """Write our pid beside RocksDB's lock, once the lock is ours, for other processes that find it locked."""
         (self._path / HOLDER_FILE).write_text(f"{self._pid}\n", encoding="ascii")
 
     def watch(self, engine: Disownable) -> None:
@@ -54,6 +64,32 @@ class Ownership:
         self.release_claim()
         with contextlib.suppress(OSError):
             (self._path / HOLDER_FILE).unlink()
+
+
+def holder(path: Path) -> str:
+    """Who has the store at `path` open, in words."""
+    pid = locking_pid(path) or _written_pid(path)
+    if pid is None:
+        return "the store is locked by another process"
+    if pid == os.getpid():
+        return f"the store is open already in this process (pid {pid})"
+    return f"the store is locked by pid {pid} ({_command(pid)})"
+
+
+def _written_pid(path: Path) -> int | None:
+    try:
+        pid = int((path / HOLDER_FILE).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+    return pid if Path(f"/proc/{pid}").exists() else None
+
+
+def _command(pid: int) -> str:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return "unknown command"
+    return b" ".join(words).decode(errors="replace").strip()[:100] or "unknown command"
 
 
 def _disown_all() -> None:

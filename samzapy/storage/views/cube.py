@@ -48,7 +48,7 @@ def from_name(name: str) -> Value:
 
 
 def rank(value: Value) -> tuple[int, int | str]:
-    """What to sort values by: None, false, true, numbers, texts."""
+    """The sort key of a value: None, false, true, numbers, texts."""
     if value is None:
         return 0, 0
     if isinstance(value, bool):
@@ -79,7 +79,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """`count` facts, and what they measured."""
+    """`count` facts and their measures."""
 
     count: int
     measures: Mapping[str, Measure]
@@ -158,7 +158,7 @@ def leading(rollup: Sequence[str], fixed: Collection[str]) -> int:
 
 
 def problems(settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
-    """What is wrong with `cube.*`: (key below the store, value, what is allowed)."""
+    """The problems of `cube.*`: (key below the store, value, allowed values)."""
     wrong: list[tuple[str, str | None, str]] = list(problems_of(settings, _KEYS))
     return wrong or list(_contradictions(settings))
 
@@ -214,7 +214,7 @@ class CubeStore:
             raise ConfigError([ConfigProblem(f"stores.{name}.cube.rollups", str(design.described()), message)])
 
     def add(self, dimensions: Mapping[str, Value], measures: Mapping[str, Number] | None = None) -> None:
-        """Add a fact: a value for every dimension, and what was measured (a measure may be left out, or None).
+        """Add a fact: a value for every dimension, and its measures (one may be left out, or None).
 
         Raises StoreRefused, and adds nothing, for a missing or unknown dimension, an unknown measure, or a value that
         is none.
@@ -256,7 +256,7 @@ class CubeStore:
         return self.slice({}, by)
 
     def drill(self, cell: Cell, dimension: str) -> list[Cell]:
-        """What a cell is made of, by one more dimension."""
+        """The cells that make up a cell, by one more dimension."""
         return self.slice(cell.dimensions, (dimension,))
 
     def _cells(

@@ -13,7 +13,7 @@ from samzapy.api.engine import EngineSettings, EntrySerdes, StorageEngine, Stora
 from samzapy.api.kv import KeyValueStore
 from samzapy.config.reading.keys import Key
 
-#: From a task's key-value store to what the task gets.
+#: Makes the task's view from its key-value store.
 View = Callable[[KeyValueStore[Any, Any]], Any]
 
 
@@ -57,13 +57,13 @@ _PREFIX = "stores.{store}."
 
 
 def value_of(settings: EngineSettings, key: Key[T]) -> T:
-    """The value of `key`, its default if the job file has none. Raises ValueError, which `problems_of` tells first."""
+    """The value of `key`, its default if the job file has none. Raises ValueError; `problems_of` finds it first."""
     text = settings.properties.get(leaf(key))
     return key.default if text is None else key.kind.parse(text.strip())
 
 
 def problems_of(settings: EngineSettings, keys: Iterable[Key[Any]]) -> Iterator[tuple[str, str, str]]:
-    """What is wrong with the values of `keys`: (key below the store, value, what is allowed)."""
+    """The problems of the values of `keys`: (key below the store, value, allowed values)."""
     for key in keys:
         try:
             value_of(settings, key)

@@ -124,7 +124,7 @@ _SMALLEST, _LARGEST = -(2**63), 2**64 - 1
 
 
 class HeapItem(NamedTuple):
-    """What a heap gives out."""
+    """An item with its score."""
 
     item: Any
     score: Score
@@ -140,7 +140,7 @@ class HeapStore:
       their bytes, so what a heap holds does not depend on the order of the pushes.
     - A heap with a `size` drops its worst item when it has one more.
 
-    A score is an int of 64 bits or a float, not NaN. What a heap does not take raises StoreRefused and changes nothing.
+    A score is an int of 64 bits or a float, not NaN. A refused item or score raises StoreRefused and changes nothing.
     """
 
     __slots__ = ("_block_size", "_highest", "_name", "_pack", "_size", "_store")

@@ -37,7 +37,7 @@ def library(name: str) -> Any:
 
 
 class SketchSerde(Serde):
-    """A sketch's own bytes: what is read and written again without a change between is the same bytes."""
+    """A sketch's own bytes. A sketch that is read and written again without a change has the same bytes."""
 
     @abstractmethod
     def to_bytes(self, value: Any) -> bytes:
@@ -73,7 +73,7 @@ class SketchesFactory(StoreViewFactory):
 class BloomFilters:
     """A Bloom filter of str and bytes items for each key.
 
-    What was added is always found; what was not is found by mistake with about the error rate, once as many items as
+    An item that was added is always found. Another is found by mistake with about the error rate, once as many items as
     the capacity are in. A filter has its full size from its first item on.
     """
 
@@ -202,7 +202,7 @@ class DistinctCounts:
         return 0.0 if sketch is None else float(sketch.get_estimate())
 
     def bounds(self, key: Any, deviations: int = 2) -> tuple[float, float]:
-        """What the number lies between with the certainty of 1, 2 or 3 standard deviations (68, 95, 99.7 %)."""
+        """The bounds of the number with the certainty of 1, 2 or 3 standard deviations (68, 95, 99.7 %)."""
         sketch = self._store.get(key)
         if sketch is None:
             return 0.0, 0.0

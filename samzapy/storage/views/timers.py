@@ -34,8 +34,8 @@ _MOST = 4 * READ
 class FirstTimers:
     """Every timer up to some place in the order, as (time, key's bytes); the store has those after it.
 
-    Nothing is taken out but what has come first: a timer that was cancelled, moved, or set by a message that was undone is
-    here until its turn, when the store says that there is none such. So an undone message needs no telling.
+    Only the first ones are taken out. A timer that was cancelled, moved, or set by an undone message stays here until its
+    turn comes and the store has no such timer. So an undone message needs no report.
     """
 
     __slots__ = ("_places", "_until", "due", "times")
@@ -85,7 +85,7 @@ class FirstTimers:
         self._places[:0] = places
 
     def reads_on(self, now_ms: int) -> bool:
-        """Whether what is due at `now_ms` may be in the store only."""
+        """Whether timers that are due at `now_ms` may be in the store only."""
         return not self._places and self._until is not None and self._until[0] <= now_ms
 
 
@@ -180,7 +180,7 @@ class TimerStore(Timers):
 
     def _read_on(self, first: FirstTimers) -> None:
         if first.until is not None:
-            # From there on: what has fired lies below it, as tombstones that a scan would have to pass.
+            # From there on: fired timers lie below it, as tombstones that a scan would have to pass.
             time_ms, packed = first.until
             start = first.due + _bytes(time_ms) + packed
             first.read(self._places(first, start + b"\0" if packed else start, READ))
@@ -198,7 +198,7 @@ class TimerStore(Timers):
 
 
 def _nobody() -> None:
-    """Nobody runs the task."""
+    """Before a run loop takes the task over."""
 
 
 def _bytes(time_ms: int) -> bytes:

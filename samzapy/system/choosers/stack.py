@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from samzapy.api.context import JobContext
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import Choice, MessageChooser, WaitingRecords
 from samzapy.config.job import JobConfig
@@ -164,7 +163,7 @@ def load_chooser(config: JobConfig) -> type[MessageChooser] | None:
 
 def _leaf(config: JobConfig) -> Callable[[frozenset[SystemStreamPartition]], Chooser]:
     own = load_chooser(config)
-    job = JobContext(config.name, config.id, config.resolved)
+    job = config.context
 
     def make(ssps: frozenset[SystemStreamPartition]) -> Chooser:
         if own is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import subprocess
 import sys
 
 import pytest
@@ -282,3 +283,10 @@ def test_the_list_of_a_heaps_blocks_stays_small_however_large_its_items_are(open
     assert max(directories.values()) < 1_500
     assert [each.item for each in store.store.top(100, "by score")] == items[::-1]
     assert store.store.pop("by item").item == f"099{items[99]}"
+
+
+def test_optional_libraries_are_not_imported_before_a_store_needs_them():
+    optional = {"datasketches", "rbloom", "fsspec", "numpy"}
+    code = f"import sys, samzapy.storage.startup, samzapy.storage.views; print(sorted({optional} & set(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

@@ -44,7 +44,7 @@ class Postings:
         return found
 
     def replace(self, document: str, old: Sequence[str] | None, new: Sequence[str] | None) -> None:
-        """Change a document's terms; None for a document that is not there. What stays the same is not written."""
+        """Change a document's terms; None for a document that is not there. Unchanged entries are not written."""
         before, after = _positions(old or ()), _positions(new or ())
         length = len(new or ())
         same_length = length == len(old or ())
@@ -115,7 +115,7 @@ class Bm25:
         self._frequencies = frequencies
 
     def weight(self, terms: Iterable[str]) -> float:
-        """What an occurrence of the phrase is worth: the sum of its terms' inverse document frequencies."""
+        """The weight of an occurrence of the phrase: the sum of its terms' inverse document frequencies."""
         return sum(self._idf(self._frequencies.get(term, 0)) for term in terms)
 
     def score(self, weight: float, occurrences: int, length: int) -> float:
@@ -166,7 +166,7 @@ class Matching:
         return found
 
     def _all(self, query: AllOf, among: Collection[str] | None) -> Scores:
-        """The rarest part first: the others are looked up in what it leaves."""
+        """The rarest part comes first; the others are looked up in its documents."""
         found: Scores | None = None
         for part in sorted(query.parts, key=self._at_most):
             scores = self.scores(part, among if found is None else found.keys())

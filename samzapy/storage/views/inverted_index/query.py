@@ -1,4 +1,4 @@
-"""From a text to its terms, and from a query to what it asks for.
+"""Splits a text into its terms, and parses a query.
 
     query    = both { [ "OR" ] both }         words without an operator between them are alternatives
     both     = single { "AND" single }
