@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription, SystemAdmin
-from samzapy.checkpoint import checkpoint_topic
 from samzapy.config.guarantee_warnings import GuaranteeWarning, late_rows, weak_copies
 from samzapy.config.job import JobConfig
-from samzapy.config.own_streams import state_checkpoint_topic
+from samzapy.config.own_streams import checkpoint_stream, state_checkpoint_stream
 from samzapy.config.stores import changelogs
 from samzapy.config.tasks import checkpoint, state_checkpoint
 from samzapy.errors import ConfigError, ConfigProblem
@@ -59,24 +58,21 @@ def _asked_for(config: JobConfig) -> Iterable[tuple[str, SystemStream, int]]:
         if store.changelog is not None and factor is not None:
             places = changelogs.REPLICATION_FACTOR.places(store=store.name)
             yield next((key for key in places if key in config.resolved), places[0]), store.changelog, factor
-    kept = config.task.checkpoint
-    if kept is not None and kept.system is not None and kept.replication_factor is not None:
-        stream = SystemStream(kept.system, checkpoint_topic(config.name, config.id))
-        yield checkpoint.REPLICATION_FACTOR.name, stream, kept.replication_factor
-    states = config.state_checkpoint
-    if states.system is not None and states.replication_factor is not None:
-        stream = SystemStream(states.system, state_checkpoint_topic(config.name, config.id))
-        yield state_checkpoint.REPLICATION_FACTOR.name, stream, states.replication_factor
+    checkpoints, kept = checkpoint_stream(config), config.task.checkpoint
+    if checkpoints is not None and kept is not None and kept.replication_factor is not None:
+        yield checkpoint.REPLICATION_FACTOR.name, checkpoints, kept.replication_factor
+    states, factor = state_checkpoint_stream(config), config.state_checkpoint.replication_factor
+    if states is not None and factor is not None:
+        yield state_checkpoint.REPLICATION_FACTOR.name, states, factor
 
 
 def _foundations(config: JobConfig) -> Iterator[tuple[str, SystemStream]]:
     for store in config.stores.values():
         if store.changelog is not None:
             yield changelogs.REPLICATION_FACTOR.at(store=store.name), store.changelog
-    settings = config.task.checkpoint
-    if settings is None or settings.system is None:
+    checkpoints = checkpoint_stream(config)
+    if checkpoints is None:
         return
-    topic = checkpoint_topic(config.name, config.id)
-    yield checkpoint.REPLICATION_FACTOR.name, SystemStream(settings.system, topic)
+    yield checkpoint.REPLICATION_FACTOR.name, checkpoints
     if config.task.guarantee.transactional:
-        yield f"systems.{settings.system}", SystemStream(settings.system, _TRANSACTIONS)
+        yield f"systems.{checkpoints.system}", SystemStream(checkpoints.system, _TRANSACTIONS)

@@ -122,8 +122,7 @@ def _is_alive(owner: JobRun) -> bool:
 
 def _store_holder(config: JobConfig) -> str:
     for store in config.stores.values():
-        base = config.logged_store_base_dir if store.changelog else config.non_logged_store_base_dir
-        parent = store_directory(base, config.job_name, store.name, "task").parent
+        parent = store_directory(config.base_dir(store), config.job_name, store.name, "task").parent
         for lock in sorted(parent.glob("*/LOCK")):
             pid = locking_pid(lock.parent)
             if pid is not None:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from samzapy.api.stream import SystemStream
+from samzapy.api.context import JobContext
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import SystemSettings
 from samzapy.config.event_time import JobClockConfig
 from samzapy.config.metrics import ReporterConfig
@@ -81,6 +82,19 @@ class JobConfig:
         """Name and id in one word, different for different jobs: the last hyphen stands between the two. Hyphens of the id
         are spelled `~`, which neither of them may contain."""
         return f"{self.name}-{self.id.replace('-', '~')}"
+
+    def offset_default(self, ssp: SystemStreamPartition) -> str:
+        """The `offset.default` of a partition's stream."""
+        return self.stream(ssp.system_stream).offset_default
+
+    @property
+    def context(self) -> JobContext:
+        """Name, id and keys, as tasks and plug-ins get them."""
+        return JobContext(self.name, self.id, self.resolved)
+
+    def base_dir(self, store: StoreConfig) -> Path:
+        """The folder of the store's local files."""
+        return self.logged_store_base_dir if store.changelog is not None else self.non_logged_store_base_dir
 
     def stream(self, system_stream: SystemStream) -> StreamConfig:
         """The configuration of a stream: its own keys, else the defaults of its system."""

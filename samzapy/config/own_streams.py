@@ -29,6 +29,21 @@ def state_checkpoint_topic(job_name: str, job_id: str) -> str:
     return f"__samzapy_state_checkpoints_for_{job_name}_{job_id}"
 
 
+def checkpoint_stream(config: JobConfig) -> SystemStream | None:
+    """The stream of the job's checkpoints; None if they are not in a topic."""
+    checkpoint = config.task.checkpoint
+    if checkpoint is None or checkpoint.system is None:
+        return None
+    return SystemStream(checkpoint.system, checkpoint_topic(config.name, config.id))
+
+
+def state_checkpoint_stream(config: JobConfig) -> SystemStream | None:
+    """The stream of the job's state checkpoints; None if no system is configured for it."""
+    if config.state_checkpoint.system is None:
+        return None
+    return SystemStream(config.state_checkpoint.system, state_checkpoint_topic(config.name, config.id))
+
+
 def own_streams(config: JobConfig) -> Mapping[SystemStream, str]:
     """The streams that only the runtime may write to, each with its description, as `the changelog of store 's'`."""
     found = dict(_checkpoints(config))
@@ -50,13 +65,11 @@ def check_changelogs(reader: Reader, config: JobConfig) -> None:
 
 
 def _checkpoints(config: JobConfig) -> Iterator[tuple[SystemStream, str]]:
-    checkpoint, states = config.task.checkpoint, config.state_checkpoint
-    if checkpoint is not None and checkpoint.system is not None:
-        topic = checkpoint_topic(config.name, config.id)
-        yield SystemStream(checkpoint.system, topic), "the job's checkpoint topic"
-    if states.factory == TOPIC_STATE_CHECKPOINTS and states.system is not None:
-        topic = state_checkpoint_topic(config.name, config.id)
-        yield SystemStream(states.system, topic), "the topic of the job's state checkpoints"
+    checkpoints, states = checkpoint_stream(config), state_checkpoint_stream(config)
+    if checkpoints is not None:
+        yield checkpoints, "the job's checkpoint topic"
+    if states is not None and config.state_checkpoint.factory == TOPIC_STATE_CHECKPOINTS:
+        yield states, "the topic of the job's state checkpoints"
 
 
 def _other_uses(reader: Reader, config: JobConfig) -> Iterator[tuple[SystemStream, str]]:

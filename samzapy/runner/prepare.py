@@ -1,4 +1,4 @@
-"""What the driver does before any container runs; nothing is written before everything was checked."""
+"""Checks and sets up a job before any container runs; writes nothing before everything is checked."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamDescription, StreamSpec
 from samzapy.api.task import AnyTask, StreamTask
-from samzapy.checkpoint import checkpoint_topic, manager_for
+from samzapy.checkpoint import manager_for
 from samzapy.checkpoint.states import store_factory
 from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.job import JobConfig
+from samzapy.config.own_streams import checkpoint_stream
 from samzapy.config.stores import StoreConfig
 from samzapy.config.tasks import asynchronous
 from samzapy.config.tasks.asynchronous import AsyncConfig
@@ -55,7 +56,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     5  the checkpoint topic (or folder) is created, where there was none, and the job taken over
     6  missing changelogs and streams of metrics are created
     7  with `until_end`, and for `bounded` streams, the ends as they are now
-    8  what weakens the guarantee is listed, the copies of changelogs and checkpoints included
+    8  the warnings about the guarantee are listed, those about copies of changelogs and checkpoints included
 
     Inputs with different partition counts are a warning (Samza's rule: a task per partition number of the largest one),
     and an error for a CopartitionedTask, which would miss matches. Raises ConfigError, EnvironmentFailure.
@@ -103,7 +104,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
 
 
 def _check_own_state(config: JobConfig, task_class: type[AnyTask]) -> None:
-    """A state of the task's own goes back to its checkpoint after a crash, stores do not."""
+    """Refuse stores beside a state of the task's own: after a crash that state goes back to its checkpoint, stores do not."""
     if not issubclass(task_class, StateCheckpointTask):
         return
     store_factory(config)
@@ -130,7 +131,7 @@ def _partition_counts(config: JobConfig, clients: SystemClients) -> dict[SystemS
 
 @dataclass(frozen=True)
 class _Planned:
-    """What the checkpoints and the inputs say of the job, and whose it is."""
+    """The model of the job as its checkpoints and inputs make it, and the claim of this run."""
 
     model: JobModel
     inputs: Mapping[SystemStream, InputPartitions]
@@ -191,11 +192,10 @@ class _Planning:
 
     def _known(self) -> bool:
         """Whether there are checkpoints already: then the job may have an owner."""
-        kept = self._config.task.checkpoint
-        if kept is None or kept.system is None:
+        checkpoints = checkpoint_stream(self._config)
+        if checkpoints is None:
             return False
-        topic = checkpoint_topic(self._config.name, self._config.id)
-        return self._clients.admin(kept.system).describe(topic) is not None
+        return self._clients.admin(checkpoints.system).describe(checkpoints.stream) is not None
 
     def _take_over(self, checkpoints: CheckpointManager, model: JobModel, run: JobRun | None = None) -> Claim:
         members = [container.id for container in model.containers]
@@ -235,7 +235,7 @@ def _ends(
 
 
 def _parted(config: JobConfig, inputs: Mapping[SystemStream, InputPartitions]) -> Iterable[str]:
-    # With a task for each partition nobody expects that they meet.
+    # With a task for each partition no task expects them to meet.
     if config.grouper != "ssp" and (apart := parted(config, inputs)):
         yield f"task.inputs: {apart}"
 
