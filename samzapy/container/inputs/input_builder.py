@@ -16,8 +16,7 @@ from samzapy.container.event_time.control_messages import ControlDecoder
 from samzapy.container.inputs.decode import Decoder, TolerantDecoder
 from samzapy.container.inputs.inputs import Inputs
 from samzapy.container.tasks.task_instance import TaskInstance
-from samzapy.system.choosers.bootstrap import Bootstrap
-from samzapy.system.choosers.consumer import ChoosingConsumer, Portion
+from samzapy.system.choosers.consumer import Bootstrap, ChoosingConsumer, Portion
 from samzapy.system.choosers.stack import chooser_of, is_wanted
 from samzapy.system.clients import SystemClients
 
