@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from tests.mutants.trial import Mutant
 
+_CLOCK = "tests/unit/container/test_event_clock.py"
 _CONTRACT = "tests/contract/test_system_contract.py"
 _TRANSACTIONS = "tests/contract/test_system_transactions_contract.py"
 _LEASES = "tests/unit/coordinator/test_leases.py"
 _LOCAL = "tests/unit/system/test_local_system.py"
+_MARKS = "tests/unit/watermarks/test_watermarks.py"
 _MEMORY = "tests/unit/system/test_memory_system.py"
 _OFFSETS = "tests/unit/checkpoint/test_files_and_codec.py"
 _POLICIES = "tests/unit/container/test_error_policies.py"
@@ -94,12 +96,12 @@ _SYSTEMS = (
     ),
     Mutant("samzapy/system/local/reader.py", "blocked or stable < upcoming", "blocked", (_LOCAL,)),
     Mutant(
-        "samzapy/system/local/cleaning.py",
+        "samzapy/system/local/catalog.py",
         "_compact(database, topic, slot, stable, now_ms)",
         "_compact(database, topic, slot, upcoming, now_ms)",
         (_LOCAL,),
     ),
-    Mutant("samzapy/system/local/cleaning.py", "AND time_ms <= ?", "AND time_ms < ?", (_LOCAL,)),
+    Mutant("samzapy/system/local/catalog.py", "AND time_ms <= ?", "AND time_ms < ?", (_LOCAL,)),
     Mutant(
         "samzapy/system/memory/cluster.py",
         "if owner is not None and state is not None and state.deadline is None:",
@@ -157,13 +159,13 @@ _INPUTS = (
         (_ROWS_BY_TIME + "::test_a_run_that_ends_after_any_row_leaves_the_others_to_the_next",),
     ),
     Mutant(
-        "samzapy/system/choosers/bootstrap.py",
+        "samzapy/system/choosers/consumer.py",
         "if position(ssp) < head}\n        return bool",
         "if position(ssp) < head and False}\n        return bool",
         ("tests/unit/system/test_choosing_consumer.py",),
     ),
     Mutant(
-        "samzapy/system/choosers/bootstrap.py",
+        "samzapy/system/choosers/consumer.py",
         "if position(ssp) >= head and (",
         "if position(ssp) > head and (",
         ("tests/unit/system/test_choosing_consumer.py",),
@@ -449,10 +451,69 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "samzapy/storage/kv/cached.py",
+        "self._serialize(sorted(dirty, key=dirty.__getitem__))",
+        "self._serialize(list(dirty))",
+        ("tests/property/test_order_of_changes.py",),
+    ),
+    Mutant(
+        "samzapy/storage/kv/uncommitted.py",
+        "        if len(changes) < together:\n",
+        "        if False:\n",
+        ("tests/property/test_order_of_changes.py",),
+    ),
+    Mutant(
+        "samzapy/storage/kv/ordered.py",
+        "        if self.moved:\n",
+        "        if False:\n",
+        ("tests/property/test_order_of_changes.py",),
+    ),
+    Mutant(
+        "samzapy/storage/kv/cached.py",
         "if len(dirty) < few and len(held) - len(dirty) >= room:",
         "if len(dirty) < few:",
         ("tests/property/test_cache_room.py",),
     ),
 )
 
-MUTANTS: tuple[Mutant, ...] = (*_OWNERS, *_SYSTEMS, *_INPUTS, *_STATE, *_LOOP, *_COMMITS)
+#: A task's clock in event time.
+_TIME = (
+    Mutant(
+        "samzapy/container/event_time/clock.py",
+        "while accepted and offsets[accepted[0][0]] > accepted[0][1]:",
+        "while accepted and offsets[accepted[0][0]] >= accepted[0][1]:",
+        (_CLOCK,),
+    ),
+    Mutant(
+        "samzapy/container/event_time/clock.py",
+        "offsets[ssp] >= committed.get(ssp, offsets[ssp])",
+        "True",
+        (_CLOCK,),
+    ),
+    Mutant(
+        "samzapy/container/event_time/clock.py",
+        "        return self._earlier if now is None else max(now, self._earlier or now)\n",
+        "        return self._earlier if now is None else now\n",
+        (_CLOCK,),
+    ),
+    Mutant(
+        "samzapy/container/event_time/clock.py",
+        "        if senders.idle:\n            moved |= self._marks.set_aside(ssp)\n",
+        "        if False:\n            moved |= self._marks.set_aside(ssp)\n",
+        (_CLOCK,),
+    ),
+    Mutant(
+        "samzapy/container/event_time/clock.py",
+        "                self._rule.heard(ssp, now)\n",
+        "                pass\n",
+        (_CLOCK,),
+    ),
+    Mutant(
+        "samzapy/container/event_time/senders.py",
+        "        missing = self._missing() if self.known else 1\n",
+        "        missing = 0\n",
+        (_CLOCK,),
+    ),
+    Mutant("samzapy/watermarks.py", "now - heard_at >= self._idle_s", "now - heard_at > self._idle_s", (_MARKS,)),
+)
+
+MUTANTS: tuple[Mutant, ...] = (*_OWNERS, *_SYSTEMS, *_INPUTS, *_STATE, *_LOOP, *_COMMITS, *_TIME)
