@@ -9,9 +9,8 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint import manager_for
 from samzapy.errors import ProducerError, TaskMigrated, TransactionAborted
 from samzapy.failpoints import arm, disarm
-from samzapy.system.clients import SystemClients
+from samzapy.system.clients import job_clients
 from samzapy.system.embedded.producer import LogProducer
-from samzapy.system.factories import system_factory
 from samzapy.system.memory.factory import MemorySystemFactory
 
 #: Two guarantees share the code of the others here: `make test-slow` runs them.
@@ -62,7 +61,7 @@ def job_of(folder, guarantee, partitions=1, **keys):
 
 def checkpoint(job, task="Partition 0"):
     with (
-        closing(SystemClients(job.config.systems, system_factory, "test")) as clients,
+        closing(job_clients(job.config, "test")) as clients,
         closing(manager_for(job.config, clients)) as checkpoints,
     ):
         return checkpoints.read(task)
