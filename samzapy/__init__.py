@@ -4,16 +4,16 @@ A job is a properties file and a `StreamTask`. Import everything that a task nee
 
 The way of a message through the packages:
 
-    consume   system/kafka/consumer       a batch of raw records, by partition
-    decode    container/inputs/decode     bytes -> IncomingMessageEnvelope
-    choose    system/choosers             the partition that comes next, in jobs with priorities
-    process   container/run_loop          -> the user's StreamTask.process(envelope, collector, coordinator)
-    state     storage/kv/cached           store.get / put on objects; misses go down to bytes
-    send      container/outputs           outputs, batched to the producer
-    commit    container/commit            the numbered steps; the only writer of checkpoints and changelogs
-    restore   storage/changelog/restore   at the start: checkpoint -> local store or backup -> tail of the changelog
-    fill      container/sideinputs        stores that streams fill: before the tasks start, and from then on
-    time      container/event_time        the clock of a task, which fires timers
+    consume   system/kafka/consumer        a batch of raw records, by partition
+    decode    container/inputs/decode      bytes -> IncomingMessageEnvelope
+    choose    system/choosers              the partition that comes next, in jobs with priorities
+    process   container/run_loop           -> the user's StreamTask.process(envelope, collector, coordinator)
+    state     storage/kv/cached            store.get / put on objects; misses go down to bytes
+    send      container/outputs/collector  outputs, batched to the producer
+    commit    container/commit/protocol    the numbered steps; the only writer of checkpoints and changelogs
+    restore   storage/changelog/restore    on start: checkpoint -> local store (or storage/backup) -> tail of the changelog
+    fill      container/sideinputs         stores that streams fill: before the tasks start, and from then on
+    time      container/event_time         the clock of a task: timers fire by it, senders of other jobs feed it
 
 The packages; each imports only from lines below its own:
 

@@ -1,11 +1,11 @@
-"""`samzapy` and `python -m samzapy`: the command, and a Ctrl-C that comes before it is imported."""
+"""`python -m samzapy`: runs the command, and ends quietly when Ctrl-C comes while the command is imported."""
 
 from __future__ import annotations
 
 import sys
 from typing import NoReturn
 
-#: What a shell reports of a process that SIGINT ended.
+#: The exit code that a shell reports of a process that SIGINT ended.
 _INTERRUPTED = 130
 
 

@@ -1,5 +1,5 @@
-"""What an operator does to a job: look at its positions and stores, move it, take it over, drain it, adopt its records.
+"""The tools of an operator: look at the positions and stores of a job, move it, take it over, drain it, adopt its records.
 
-Functions that take a checked job and return values. They know neither the command line nor Spark: `samzapy.cli` shows
-what they return, `samzapy.runner` starts jobs with them.
+Functions take a checked job and return values. They know neither the command line nor Spark: `samzapy.cli` shows their
+results, `samzapy.runner` and `samzapy.dataframe` use them at a start.
 """

@@ -1,8 +1,9 @@
 """Makes a run, or a tool, the owner of its job, in this order.
 
     1  read which run owned it before, as far as that can be read without waiting for open transactions
-    2  refuse checkpoints that are another job's
-    3  write this run down as the owner, with its transactional ids: whoever is fenced from now on finds it, and lets go
+    2  refuse checkpoints that belong to another job
+    3  write this run down as the owner, with its transactional ids: a container that is fenced from now on finds it, and
+       lets go
     4  with transactions, fence the ids of the run before, and this run's own, until nothing is open in the checkpoints
     5  where nothing fences the run before, wait as long as its containers may go on unseen, unless it has ended
     6  see that no checkpoint has a greater epoch than this run's attempts will have
@@ -32,9 +33,9 @@ from samzapy.system.factories import has_transactions
 
 logger = logging.getLogger(__name__)
 
-#: A run's attempts have epochs above its own, and below the next run's: nobody starts a container so often.
+#: A run's attempts have epochs above its own, and below the next run's: no container starts so often.
 _ATTEMPTS = 1 << 20
-#: How often the checkpoints are read while something is open in them that nobody known has opened.
+#: How often the checkpoints are read while a transaction is open in them that no known run has opened.
 _MOST_LOOKS = 60
 
 
@@ -66,7 +67,7 @@ def take_over(
     """
     # 1  the run before
     previous, complete = checkpoints.peek_owner()
-    # 2  whose it was
+    # 2  the job of the checkpoints
     refuse_another_job(config, previous)
     # 3  this run
     ids = tuple(transactional_id(config.job_name, member) for member in members)

@@ -1,1 +1,1 @@
-"""The `samzapy` command. `main` finds the commands; each lives in the module of its name."""
+"""The command `samzapy`: `main` finds a verb and turns errors into lines and exit codes; `commands` has the verbs."""

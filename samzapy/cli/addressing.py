@@ -19,13 +19,13 @@ from samzapy.config.reading.reader import Reader
 from samzapy.config.streams.systems import parse_systems
 from samzapy.errors import ConfigError, ConfigProblem
 
-#: Where `samzapy kafka start` listens unless it is told otherwise.
+#: The default address of `samzapy kafka start`.
 _DEVELOPMENT_BROKER = "127.0.0.1:9092"
 
 
 @dataclass(frozen=True)
 class Addressing:
-    """The options that say where streams are: at most one way of them."""
+    """The options that locate streams: by a job file, or by a description of the system."""
 
     job: Path | None
     kind: str | None
@@ -75,7 +75,7 @@ def addressed(command: Callable[..., None]) -> Callable[..., None]:
 
     @click.option("--job", type=click.Path(path_type=Path), metavar="FILE", help="A job file that has the system.")
     @OVERRIDES
-    @click.option("--system", "kind", type=click.Choice(["local", "kafka"]), help="What kind of system it is.")
+    @click.option("--system", "kind", type=click.Choice(["local", "kafka"]), help="The kind of system.")
     @click.option("--path", metavar="FILE", help="A local system's file; default .samzapy/local.db.")
     @click.option("--bootstrap", metavar="HOST:PORT", help=f"A Kafka broker; default {_DEVELOPMENT_BROKER}.")
     @wraps(command)

@@ -1,4 +1,4 @@
-"""`samzapy`: its commands, loaded when they are called, and what becomes of errors."""
+"""`samzapy`: imports a command when it is called, and turns errors into lines and exit codes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _COMMANDS = {
     "bench": "Measure jobs over their input.",
     "verify": "Prove a delivery guarantee under kills, pauses and bounces.",
 }
-#: What a shell reports of a process that SIGINT or SIGPIPE ended.
+#: The exit codes that a shell reports of a process that SIGINT or SIGPIPE ended.
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
 
 
@@ -53,7 +53,7 @@ class Commands(click.Group):
         return [name for name in _COMMANDS if importlib.util.find_spec(f"samzapy.cli.commands.{name}")]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, imported; a slip ends in a usage error that says what was probably meant."""
+        """The command of that name, imported; a typing error ends in a usage error that suggests a command."""
         known = self.list_commands(ctx)
         if cmd_name not in known:
             near = difflib.get_close_matches(cmd_name, known, n=1)
@@ -70,7 +70,7 @@ class Commands(click.Group):
             formatter.write_dl([(name, _COMMANDS[name]) for name in self.list_commands(ctx)])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; that whoever read its output has gone is no error of its own."""
+        """Run the command. If the reader of its output has gone, that is no error of the command."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""How a run looks while it goes on: bars on a terminal, a line per phase elsewhere; on standard error, always."""
+"""Shows a run while it goes on, on standard error: as bars on a terminal, as a line for each phase elsewhere."""
 
 from __future__ import annotations
 

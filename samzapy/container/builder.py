@@ -80,12 +80,12 @@ class ContainerBuilder:
         self._tasks = TaskBuilder(config, model, plugins, clients, self._producers, metrics, self._stream_serdes, clock)
 
     def take_over(self, must_own: Callable[[], object]) -> None:
-        """End what the container's predecessor may still be doing, where transactions can. `must_own` raises when the
+        """Fence the container's predecessor, where transactions carry the state. `must_own` raises when the
         container is no longer this attempt's."""
         self._producers.take_over(must_own)
 
     def purge(self) -> None:
-        """Throw away what is queued and not sent, from any thread: the container is no longer this attempt's."""
+        """Throw away unsent records, from any thread: the container is another attempt's."""
         self._clients.purge()
 
     def read_checkpoints(self, ownership: Ownership) -> dict[str, Checkpoint | None]:
@@ -95,15 +95,15 @@ class ContainerBuilder:
         return {name: of_inputs(self.config, name, checkpoint) for name, checkpoint in found.items()}
 
     def starts(self, checkpoints: Mapping[str, Checkpoint | None], now_ms: int) -> dict[str, TaskStart]:
-        """Where every task starts; what that skips or repeats is counted. Raises OffsetOutOfRange, UnknownStream."""
+        """Where every task starts; counts the offsets that this skips or repeats. Raises OffsetOutOfRange, UnknownStream."""
         logs = logs_of(self.model.ssps, self._clients)
         written = from_json(self._checkpoints.read_record(JobRecord.STARTPOINTS)) if self.config.startpoints else ()
         starts: dict[str, TaskStart] = {}
         for task in self.model.tasks:
             checkpoint = checkpoints[task.name]
-            told = follow(self.config, written, task, checkpoint, logs, self._clients.admin, now_ms)
-            offsets = first_offsets(self.config, task, checkpoint, told, logs, self._clients.admin)
-            starts[task.name] = TaskStart(offsets, checkpoint, {ssp: each.id for ssp, each in told.items()})
+            followed = follow(self.config, written, task, checkpoint, logs, self._clients.admin, now_ms)
+            offsets = first_offsets(self.config, task, checkpoint, followed, logs, self._clients.admin)
+            starts[task.name] = TaskStart(offsets, checkpoint, {ssp: each.id for ssp, each in followed.items()})
             if checkpoint is not None:
                 count_moves(checkpoint.input_offsets, offsets, self.metrics)
         return starts
@@ -114,7 +114,7 @@ class ContainerBuilder:
         on_restore: Callable[[str, int, int], None],
         should_stop: Callable[[], bool],
     ) -> dict[str, TaskStores]:
-        """The stores of every task, restored; `on_restore` hears of `task/store`, offsets read, offsets to read."""
+        """The stores of every task, restored; `on_restore` gets `task/store`, offsets read, offsets to read."""
         adopted = Adopted.from_json(self._checkpoints.read_record(JobRecord.ADOPTED))
         clock = self._clock
         began = clock.monotonic()
@@ -151,7 +151,7 @@ class ContainerBuilder:
         on_restore: Callable[[str, int, int], None],
         should_stop: Callable[[], bool],
     ) -> NoSideInputs:
-        """Fill the stores that have streams instead of a changelog; what follows these streams from then on."""
+        """Fill the stores that have streams instead of a changelog; returns the side inputs to follow."""
 
         def decoder_of(stream: SystemStream) -> Decoder:
             decoder = Decoder(*self._stream_serdes(stream))
@@ -185,8 +185,8 @@ class ContainerBuilder:
         return RunLoop(tasks, inputs, side, committer, control, self._clock, periods, self._tasks.executor())
 
     def committer(self, epoch: int, must_own: Callable[[], object], confirm: Callable[[], object]) -> CommitProtocol:
-        """What commits the container's tasks; `must_own` raises when it is known that they are somebody else's, `confirm`
-        asks."""
+        """The commit protocol of the container. `must_own` raises when another attempt is known to own it; `confirm` asks
+        first."""
         guarantee = self.config.task.guarantee
         inside = self._producers.system if guarantee.outputs_in_transaction else None
         settings = CommitSettings(self._state_writer(confirm), epoch, self._clock, self.metrics, must_own, inside)
@@ -208,7 +208,7 @@ class ContainerBuilder:
         return heads_of(self.model.ssps, self._clients)
 
     def close(self) -> None:
-        """Close the clients, and what asynchronous tasks wait in."""
+        """Close the clients and the event loop."""
         with ExitStack() as closing:
             closing.callback(self._clients.close)
             closing.callback(self._checkpoints.close)

@@ -1,8 +1,8 @@
 """A container's start and stop, in this order; the order is the guarantee.
 
 start   1  an epoch from the coordinator        (the lease given to the container, and not lost by now)
-        2  take over from the predecessor       (the transactional producer: abort what it left open, and fence it)
-        3  read the checkpoints                 (committed records only), and let go if a newer run has taken over
+        2  take over from the predecessor       (the transactional producer: abort its open transaction, and fence it)
+        3  read the checkpoints                 (committed records only), and end if a newer run has taken over
         4  open the local stores, or set them aside
         5  restore them from the changelogs, and fill those that have streams instead
         6  init() of every task, and take-over of the sinks it registers there
@@ -29,7 +29,7 @@ from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.inputs.inputs import Inputs
 from samzapy.container.run_loop import LoopControl, RunLoop
 from samzapy.container.sideinputs.side_inputs import NoSideInputs
-from samzapy.container.supervision.heartbeat import Heartbeat
+from samzapy.container.supervision.heartbeat import Heartbeat, keep_running
 from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.container.supervision.worker_process import tuned_for_messages
 from samzapy.container.tasks.task_instance import TaskInstance
@@ -51,7 +51,7 @@ class Container:
         ends: Mapping[SystemStreamPartition, int],
         clock: Clock,
         ownership: Ownership,
-        on_lost: Callable[[str], None] | None = None,
+        on_lost: Callable[[str], None] = keep_running,
     ) -> None:
         """`ends`: the offset before which each partition ends in a bounded run, empty for an endless one."""
         self._builder = builder
@@ -76,7 +76,7 @@ class Container:
         """Run until the inputs end, the tasks vote to stop, or a stop is asked for; returns the last report. A stop is
         heard during a restore as well, which goes on at the next start.
 
-        Raises whatever ended the attempt otherwise (TaskFailed, TaskMigrated, StoreError, ProducerError, ...), after
+        Otherwise raises the error that ended the attempt (TaskFailed, TaskMigrated, StoreError, ProducerError, ...), after
         everything is closed; nothing is committed then.
         """
         try:
@@ -93,8 +93,8 @@ class Container:
             raise
 
     def start(self) -> RunLoop:
-        """The start alone; nothing is processed before the loop is turned. Whoever turns it instead of `run` calls
-        `finish` in the end, or `abandon` when anything raises, this call included."""
+        """The start alone; nothing is processed before the loop is turned. A caller that turns it instead of `run`
+        calls `finish` in the end, or `abandon` when anything raises, this call included."""
         self._heartbeat.start()
         loop = self._start()
         self._heartbeat.phase("running")
@@ -107,13 +107,13 @@ class Container:
         return self._heartbeat.finish("done")
 
     def abandon(self) -> None:
-        """Close everything without a commit; what fails on the way is logged, the first failure is what counts."""
+        """Close everything without a commit; failures on the way are logged, since the first one counts."""
         in_flight = [self._loop.close] if self._loop else []
         self._close_all([*in_flight, *(task.close for task in self._tasks), *self._closers()])
         self._heartbeat.finish("failed")
 
     def vanish(self) -> None:
-        """As `abandon`, but the tasks are not told, as they would not be by a SIGKILL."""
+        """As `abandon`, but without the `close` of the tasks, as after a SIGKILL."""
         self._close_all(self._closers())
         self._heartbeat.finish("failed")
 
@@ -140,7 +140,7 @@ class Container:
         try:
             self._stores = builder.open_stores(starts, self._on_restore, should_stop)
         except ForeignRecords:
-            # A successor's records are no stranger's: then this attempt only has to let go.
+            # Records of a successor are not foreign: `_must_own` raises then, and this attempt ends.
             self._must_own()
             raise
         self._side = builder.fill_stores(self._stores, self._on_restore, should_stop)
@@ -253,7 +253,7 @@ class Container:
 
 
 def progress_of(task: TaskInstance) -> TaskProgress:
-    """What the coordinator hears; may be called from any thread."""
+    """The task's part of a report; may be called from any thread."""
     clock = task.event_clock
     kept = task.checkpoints.kept
     return TaskProgress(

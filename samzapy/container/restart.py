@@ -1,7 +1,7 @@
 """Starts a container again where it is, when all that failed was a call that may succeed next time.
 
 After an aborted transaction, or one with an unknown outcome, everything since the last commit is void: inputs, caches,
-uncommitted bytes, and what the task's object remembers. So nothing is rewound piece by piece. The container is closed and
+uncommitted bytes, and the state of the user's object. So nothing is rewound piece by piece. The container is closed and
 started again, in the one order that is the guarantee. That takes about a second and none of Spark's retries.
 
 This is the lowest rung of the ladder of retries. A rung retries what it can, then raises to the next one; it knows nothing
@@ -43,7 +43,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.tasks.error_policy import ErrorPolicy, Stage
 from samzapy.container.builder import ContainerBuilder
 from samzapy.container.lifecycle import Container
-from samzapy.container.supervision.heartbeat import Heartbeat
+from samzapy.container.supervision.heartbeat import Heartbeat, keep_running
 from samzapy.container.supervision.job_ownership import Ownership
 from samzapy.container.supervision.reporting import Reporting
 from samzapy.container.supervision.worker_process import provide_descriptors
@@ -93,8 +93,8 @@ class RestartingContainer:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """`produce`: how often a send that failed is made again, which is the work since the last commit all over;
-        `reporting`: entered while containers run, whichever of them. `transaction_timeout_ms` is for the warning to
-        somebody whose transactions last longer."""
+        `reporting`: entered while containers run. `transaction_timeout_ms` is for the warning about transactions that
+        last longer."""
         self._reporting = reporting or nullcontext()
         self._build = build
         self._ownership = ownership
@@ -113,7 +113,7 @@ class RestartingContainer:
             current.stop()
 
     def run(self) -> ContainerReport:
-        """Run to the end. Raises what a container raises, once starting again is no use or not this process's right."""
+        """Run to the end. Raises a container's error if another start is of no use, or if another attempt owns the container."""
         with self._reporting:
             return self._run()
 
@@ -144,7 +144,7 @@ class RestartingContainer:
         return self._asked_for
 
     def _wait(self, container: Container, failure: SamzapyError, seconds: float) -> None:
-        # Nobody else reports between two starts, and a broker's outage outlasts a lease.
+        # Between two starts no container reports, and a broker's outage may outlast a lease.
         between = Heartbeat(self._lease, container.report, self._clock)
         between.phase("restarting")
         between.start()
@@ -164,7 +164,7 @@ class RestartingContainer:
             raise TaskMigrated(f"a newer attempt runs this container ({failure})") from failure
 
     def _outgrow(self, failure: StaleEpoch) -> None:
-        """Go on under a greater epoch, if the job is this run's. Where nobody can tell, the greater epoch owns it."""
+        """Go on under a greater epoch, if the job is this run's. If that is not known, the greater epoch owns it."""
         try:
             if not self._ownership.known:
                 raise TaskMigrated(str(failure)) from failure
@@ -201,15 +201,16 @@ def build_container(
     *,
     ends: Mapping[SystemStreamPartition, int] | None = None,
     clock: Clock = SYSTEM_CLOCK,
-    on_lost: Callable[[str], None] | None = None,
+    on_lost: Callable[[str], None] = keep_running,
     run_id: str | None = None,
     transactions: bool = True,
 ) -> RestartingContainer:
-    """A container that is ready to `run`, and starts again by itself where that is enough; nothing is connected, opened or restored yet.
+    """A container that is ready to `run`. It connects, opens and restores nothing before that.
 
-    `ends`: the offset before which each partition ends in a bounded run. `on_lost` is called, on the heartbeat's
-    thread, when the lease is gone and the run loop has not let go a lease later (a stuck `process`). `run_id`: the run that the container is part of, whose successors it gives way to. `transactions`: False where a system has refused the job's transactional ids.
-    Raises ConfigError, TooFewFiles.
+    `ends`: the offset before which each partition ends in a bounded run. `on_lost` is called, on the heartbeat's thread,
+    when the lease is lost and the run loop still runs one lease duration later (a stuck `process`). `run_id`: the run that
+    the container is part of; it gives way to a newer run. `transactions`: False if a system has refused the job's
+    transactional ids. Raises ConfigError, TooFewFiles.
     """
     arm_from_environment(os.environ)
     engines = load_engines(config)

@@ -1,4 +1,4 @@
-"""The run loop of a container: polls, has a `TaskExecutor` process what came, and does what the clock and the tasks ask for.
+"""The run loop of a container: polls messages for a `TaskExecutor`, and does the work that the clock and the tasks ask for.
 
 One turn:
 
@@ -62,7 +62,7 @@ class TaskExecutor(ABC):
     calls that may have to do one of these in between.
     """
 
-    #: Whether messages of earlier turns may still end after the loop was told to stop.
+    #: Whether messages of earlier turns may still end after a stop.
     lingers: bool
 
     @abstractmethod
@@ -90,7 +90,7 @@ class TaskExecutor(ABC):
 
     @abstractmethod
     def skip(self, task: TaskInstance, ssp: SystemStreamPartition, offset: int) -> None:
-        """Go past what is no message of the user's."""
+        """Move the position past a record that is no message of the user's."""
 
     @abstractmethod
     def advance(self, loop: RunLoop) -> bool:
@@ -110,7 +110,7 @@ class TaskExecutor(ABC):
 
     @abstractmethod
     def partition_ended(self, loop: RunLoop, task: TaskInstance, ssp: SystemStreamPartition) -> None:
-        """Let the partition hold the task's clock back no longer, once what was polled of it is processed."""
+        """The partition no longer holds the task's clock back, once its polled messages are processed."""
 
     @abstractmethod
     def is_done(self, loop: RunLoop, task: TaskInstance) -> bool:
@@ -126,8 +126,8 @@ class TaskExecutor(ABC):
 
 
 class RunLoop:
-    """Runs the tasks of one container on the calling thread until it is told to stop, all tasks have voted, or all
-    inputs have ended; to be drained is to have them end where they end then."""
+    """Runs the tasks of one container on the calling thread until a stop is requested, all tasks have voted for one, or all
+    inputs have ended. A drain makes the inputs end at their present ends."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class RunLoop:
         self._window = Schedule(periods.window_ms if self._windowed else 0, now)
         self._commit = Schedule(periods.commit_ms, now)
         self._idle = Schedule(min((task.event_clock.look_ms for task in tasks), default=0), now)
-        self._told_of_end: set[str] = set()
+        self._announced_ends: set[str] = set()
         self.stopping = False
 
     def run(self) -> None:
@@ -172,15 +172,15 @@ class RunLoop:
         self.wind_down()
 
     def turn(self, longest_wait_s: float = MAX_WAIT_S) -> bool:
-        """Once around: what is due by the clock, then what a poll brings; whether there is more to do right now.
+        """Run the steps above once; returns whether there is more to do right now.
 
-        A poll waits `longest_wait_s` at the most. For `run`, and for those who move the clock themselves.
+        A poll waits at most `longest_wait_s`. Called by `run`, and by tests that move the clock themselves.
         """
         executor = self._executor
         self.look_at_clock()
         self._look_for_drain()
         found = False
-        # Not by a name of its own: what was processed is to be gone before the next is polled.
+        # Without a variable for the list, so that processed messages are freed before the next poll.
         for ssp, envelopes in self._poll(longest_wait_s):
             found = True
             for task in self._by_ssp[ssp]:
@@ -212,7 +212,7 @@ class RunLoop:
             self._call_window(task)
 
     def commit(self) -> None:
-        """Commit every task whose code has run, now: the state of all of them is one transaction."""
+        """Commit now every task that has run user code. The state of all of them is one transaction."""
         busy = self._executor.busy_for_commit(self)
         if busy:
             self.commits.leave_out(f"messages are in flight for longer than task.commit.max.delay.ms: {busy}")
@@ -284,7 +284,7 @@ class RunLoop:
             self.after_call(task)
 
     def look_at_clock(self) -> None:
-        """Do what is due: side inputs, idle partitions, windows, timers, the commit."""
+        """Do everything that is due: side inputs, idle partitions, windows, timers, the commit."""
         now = self.clock.monotonic()
         self._side.follow(now)
         if now >= self._idle.due_at and self._idle.due(now):
@@ -301,7 +301,7 @@ class RunLoop:
             self.commit()
 
     def fire(self, task: TaskInstance) -> None:
-        """Fire what is due, in the order of time, and what that makes due."""
+        """Fire the due timers in order of time, and those that become due by that."""
         if not task.timers.is_due():
             return
         self._executor.settle(self, task)
@@ -331,7 +331,7 @@ class RunLoop:
         return min(max(until, 0.0), MAX_WAIT_S)
 
     def after_call(self, task: TaskInstance) -> None:
-        """Hand over what a call into the task has sent, and do what it has asked for."""
+        """Hand over the outputs of a call into the task, and carry out its requests."""
         task.collector.hand_over()
         if task.requests.pending:
             self.obey(task)
@@ -352,14 +352,14 @@ class RunLoop:
                 self._open[task.name].discard(ssp)
                 executor.partition_ended(self, task, ssp)
         for task in self.tasks:
-            told, name = self._told_of_end, task.name
-            if not self._open[name] and name not in told and executor.is_done(self, task):
-                told.add(name)
-                self._tell_of_end(task)
-        if self.tasks and len(self._told_of_end) == len(self.tasks):
+            announced, name = self._announced_ends, task.name
+            if not self._open[name] and name not in announced and executor.is_done(self, task):
+                announced.add(name)
+                self._announce_end(task)
+        if self.tasks and len(self._announced_ends) == len(self.tasks):
             self.stopping = True
 
-    def _tell_of_end(self, task: TaskInstance) -> None:
+    def _announce_end(self, task: TaskInstance) -> None:
         if self._draining or task.event_clock.drained:
             task.drain()
         else:

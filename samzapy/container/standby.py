@@ -3,7 +3,7 @@
 start   1  the lease
         2  open the copies, or set them aside, as a task would
         3  follow the changelogs (committed records only) from where the copies are
-stop    1  write what was read, flush it to disk, close: from then on the copies can be taken over
+stop    1  write the records read, flush the copies to disk, close them: now an active container can take them over
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import SystemConsumer
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
-from samzapy.container.supervision.heartbeat import Heartbeat
+from samzapy.container.supervision.heartbeat import Heartbeat, keep_running
 from samzapy.container.supervision.worker_process import sweep_in_background
 from samzapy.job.model import ContainerModel, replica_of
 from samzapy.metrics import Registry
@@ -40,11 +40,11 @@ class StandbyContainer:
         model: ContainerModel,
         lease: ContainerLease,
         clock: Clock = SYSTEM_CLOCK,
-        on_lost: Callable[[str], None] | None = None,
+        on_lost: Callable[[str], None] = keep_running,
         look_s: float = _LOOK_S,
     ) -> None:
-        """`look_s`: seconds between two looks at how far the changelogs are, after each of which what was read is written.
-        `on_lost` is called when the lease is gone and the container has not let go a lease later."""
+        """`look_s`: seconds between two looks at the ends of the changelogs; after each, the records read so far are
+        written. `on_lost` is called when the lease is lost and the container still runs one lease duration later."""
         self._look_s = look_s
         self._config = config
         self._model = model
@@ -64,7 +64,7 @@ class StandbyContainer:
         self._heartbeat.request_stop()
 
     def run(self) -> ContainerReport:
-        """Follow until asked to stop; returns the last report. Raises what the systems and stores raise, TaskMigrated."""
+        """Follow until asked to stop; returns the last report. Raises TaskMigrated, and the errors of systems and stores."""
         self._heartbeat.start()
         try:
             with ExitStack() as stack:
@@ -124,7 +124,7 @@ class StandbyContainer:
                 self._look(clients, flush=flush)
 
     def _look(self, clients: SystemClients, *, flush: bool) -> None:
-        """Write what was read, and see how far that is."""
+        """Write the records read so far, and compare the positions with the ends."""
         now_ms = self._clock.wall_ms()
         ends: dict[SystemStreamPartition, int] = {}
         for system in self._consumers:

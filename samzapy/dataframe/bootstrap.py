@@ -1,4 +1,4 @@
-"""The steps of filling a store by batch."""
+"""Fills a store by batch: checks, serializes and writes the rows of a frame, and records what was written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from samzapy.checkpoint.offsets import Positions
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
-from samzapy.dataframe.job import TravellingJob, spark_context, told_by
+from samzapy.dataframe.job import TravellingJob, spark_context, worker_error
 from samzapy.dataframe.ownership import abort_open
 from samzapy.dataframe.partition_writer import PartitionWriter, PartitionWritten
 from samzapy.dataframe.parts import patience_s
@@ -30,7 +30,7 @@ from samzapy.storage.engines import entry_serde_names, load_engines
 from samzapy.storage.inspection import store_of
 from samzapy.system.clients import SystemClients
 
-#: What a partition's transaction may take, unless its system grants less: Kafka's limit, unless it is set otherwise.
+#: How long the transaction of a partition may take, unless its system grants less: the default of Kafka's own limit.
 _LONGEST_MS = 900_000
 
 
@@ -97,7 +97,7 @@ class Bootstrap:
         try:
             records.mapPartitions(partial(_keys, self._store.name)).sum()
         except Exception as cause:
-            raise told_by(cause) from cause
+            raise worker_error(cause) from cause
         return records
 
     def write(self, records: Any, run_id: str, *, overwrite: bool) -> list[PartitionWritten]:
@@ -113,11 +113,11 @@ class Bootstrap:
             abort_open(self._config, run_id, self._stream.system, names, timeout_ms)
             if not isinstance(cause, Exception):
                 raise
-            raise told_by(cause) from cause
+            raise worker_error(cause) from cause
         return sorted(written, key=lambda part: part.partition)
 
     def adopt(self, checkpoints: CheckpointManager, written: Sequence[PartitionWritten]) -> None:
-        """Write down that what was written is the job's own, although no task has written it."""
+        """Write down that the written records are the job's own, although no task has written them."""
         topic = self._admin.describe(self._stream.stream)
         assert topic is not None
         known = Adopted.from_json(checkpoints.read_record(JobRecord.ADOPTED))
@@ -126,7 +126,7 @@ class Bootstrap:
         checkpoints.write_record(JobRecord.ADOPTED, adopted.to_json())
 
     def checkpoints(self, starts: Positions, written: Sequence[PartitionWritten]) -> dict[str, Checkpoint]:
-        """What is new in each task's checkpoint: where its inputs start, and what its changelog holds."""
+        """The news for each task's checkpoint: the start of its inputs, and the last offsets of its changelogs."""
         last = {part.partition: {self._store.name: part.last_offset} for part in written if part.last_offset >= 0}
         factory = load_engines(self._config)[self._store.name]
         serdes = {self._store.name: entry_serde_names(self._config, self._store, factory)}

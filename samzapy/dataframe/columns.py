@@ -38,8 +38,9 @@ _ALLOWED = (
 def conversion(wanted: sql.DataType) -> Conversion:
     """The conversion to that type: of dicts to structs and maps, of lists to arrays, of ISO 8601 text to dates and times.
 
-    A struct takes the fields it names; what else a dict holds is left out, and what it lacks is null. It raises SerdeError
-    that says where in the value what was found. Raises ConfigError for a type there is no conversion to.
+    A struct takes the fields that it names; other entries of a dict are left out, and missing ones are null. The
+    conversion raises SerdeError, which names the place in the value and what was found there. Raises ConfigError for a type
+    without a conversion.
     """
     make = _MAKERS.get(type(wanted))
     if make is not None:
@@ -159,7 +160,7 @@ def _struct(wanted: sql.StructType) -> Conversion:
 
 
 def _at(wanted: sql.DataType, *, nullable: bool) -> Callable[[str, Any], Any]:
-    """A part's conversion, whose errors begin with where the part is."""
+    """The conversion of a part; its errors begin with the place of the part."""
     convert = conversion(wanted)
 
     def part(place: str, value: Any) -> Any:
@@ -195,7 +196,7 @@ _MAKERS: dict[type[sql.DataType], Callable[[Any], Conversion]] = {
 }
 
 
-#: What a serde of one kind of object makes; whatever is not here is structured.
+#: The column of a serde that makes one kind of object; all other serdes are structured.
 _PLAIN: tuple[tuple[type[Serde], sql.DataType], ...] = (
     (StringSerde, sql.StringType()),
     (LongSerde, sql.LongType()),
@@ -205,7 +206,7 @@ _PLAIN: tuple[tuple[type[Serde], sql.DataType], ...] = (
     (UUIDSerde, sql.StringType()),
 )
 _WHOLE = (sql.ByteType, sql.ShortType, sql.IntegerType, sql.LongType)
-#: What a column may be for such a serde to take it.
+#: The columns that such a serde takes.
 _TAKEN: dict[type[Serde], tuple[type[sql.DataType], ...]] = {
     StringSerde: (sql.StringType,),
     LongSerde: _WHOLE,
@@ -277,7 +278,7 @@ def _converted(serde: Serde, wanted: sql.DataType) -> Callable[[bytes], Any]:
 
 
 def written(what: str, serde: Serde, given: sql.DataType) -> Callable[[Any], Any]:
-    """What makes the serde's objects of a column's values. Structured ones come from a structured column, or from a string
+    """The function that makes the serde's objects of a column's values. Structured ones come from a structured column, or from a string
     column as JSON text. Raises ConfigError, naming `what`, for a column that the serde does not take."""
     kind = next((kind for kind, _ in _PLAIN if isinstance(serde, kind)), None)
     if kind is None:

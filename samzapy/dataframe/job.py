@@ -91,7 +91,7 @@ _IN_GENERAL: dict[str, type[SamzapyError]] = {
 }
 
 
-def told_by(cause: Exception) -> SamzapyError:
+def worker_error(cause: Exception) -> SamzapyError:
     """The error that a worker has raised, or an EnvironmentFailure with what Spark says itself."""
     found = _OURS.findall(str(cause))
     if not found:

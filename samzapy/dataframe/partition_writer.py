@@ -1,4 +1,4 @@
-"""One changelog partition written by one attempt of one Spark task, in one transaction."""
+"""Writes one changelog partition, by one attempt of one Spark task, in one transaction."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def writer_id(config: JobConfig, number: int) -> str:
 
 @dataclass(frozen=True)
 class PartitionWritten:
-    """What a partition got: records with values, tombstones, and the last one's offset (-1: it got nothing)."""
+    """The numbers of one partition: records with values, tombstones, and the last offset (-1 if nothing was written)."""
 
     partition: int
     records: int
@@ -46,10 +46,16 @@ class PartitionWritten:
 class PartitionWriter:
     """Writes a Spark partition's records to the changelog partition of the same number; it travels.
 
-    In this order: see that the job is still this write's; take over the transactional id that the partition's writer has,
-    so that an earlier attempt's transaction is aborted and cannot go on; look again, for a run that has started since
-    fences this attempt, whose id the owner's record names, or is found; read what is there, if it is to be replaced; write; commit. An attempt
-    that is repeated after its commit writes the same once more.
+    1  see that this write still owns the job
+    2  take over the transactional id of the partition's writer: the transaction of an earlier attempt is aborted, and that
+       attempt cannot go on
+    3  look at the owner again: a run that has started since then either fences this attempt, because the owner's record
+       names its id, or is found here
+    4  read the keys that are there, if they are to be replaced
+    5  write
+    6  commit
+
+    An attempt that is repeated after its commit writes the same records once more.
     """
 
     job: TravellingJob
@@ -60,7 +66,7 @@ class PartitionWriter:
     timeout_ms: int
 
     def write(self, number: int, records: Iterable[Record]) -> Iterator[PartitionWritten]:
-        """What `mapPartitionsWithIndex` calls. Raises StoreRefused, JobTakenOver, ProducerError."""
+        """The function for `mapPartitionsWithIndex`. Raises StoreRefused, JobTakenOver, ProducerError."""
         with self.job.arrived() as config, ExitStack() as cleanup:
             store = store_of(config, self.store)
             changes: Iterator[tuple[bytes, bytes | None]] = last_of_each(self.store, records)
@@ -112,7 +118,7 @@ class PartitionWriter:
 
 
 def write_clients(config: JobConfig, timeout_ms: int) -> SystemClients:
-    """Clients whose transactions may take that long."""
+    """Clients with transactions that may take that long."""
     return job_clients(config, PURPOSE, timeout_ms)
 
 

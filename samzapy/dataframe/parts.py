@@ -1,4 +1,4 @@
-"""One part of a store, read where Spark wants it: a partition of its changelog, or the files of one task."""
+"""Reads one part of a store in an executor: a partition of its changelog, or the files of one task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store as a DataFrame."""
+"""Reads a store as a DataFrame: `read_store`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def read_store(
 
     Types follow the serdes: string and uuid give string, long bigint, integer int, double double, bytes binary.
     Structured ones (json, msgpack, your own) give what `schema` (values) and `key_schema` (keys) ask for: a DataType or
-    DDL, as in `"flights bigint, delay array<bigint>"`; a struct's fields are found by name, and what does not fit is an
+    DDL, as in `"flights bigint, delay array<bigint>"`; the fields of a struct are found by name, and a value that does not fit is an
     error. Without a schema they give JSON as text; so does what an engine of its own encodes, as `samzapy store` shows it.
     `columns`: some of partition (the changelog's), task, key, value.
 

@@ -1,4 +1,4 @@
-"""A frame's rows as changelog records: serialized, placed, and one a key."""
+"""Makes changelog records of the rows of a frame: serializes them, finds their partition, keeps one for each key."""
 
 from __future__ import annotations
 

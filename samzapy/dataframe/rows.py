@@ -1,4 +1,4 @@
-"""Entries of a store as rows, made in Spark's executors."""
+"""Makes rows of the entries of a store, in the executors."""
 
 from __future__ import annotations
 

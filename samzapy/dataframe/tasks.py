@@ -1,4 +1,4 @@
-"""Which task, and so which changelog partition, has a key."""
+"""Finds the task, and so the changelog partition, that a key belongs to."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class KeyPlacement:
 def key_placement(config: JobConfig, store: StoreConfig, tasks: JobTasks) -> KeyPlacement:
     """Where the keys of a store belong if they are the keys of the inputs' messages, hashed as producers do (murmur2).
 
-    Raises ConfigError where that cannot be told: keys that are other bytes in an input than in the store, and inputs that
+    Raises ConfigError if that is ambiguous: keys that are other bytes in an input than in the store, and inputs that
     send one key to several tasks.
     """
     owned = [task.changelog_partition for task in tasks.model.tasks]

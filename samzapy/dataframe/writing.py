@@ -1,4 +1,4 @@
-"""A DataFrame as a store: its changelog filled by batch, so that the job's next start restores it."""
+"""Writes a DataFrame as a store: fills its changelog by batch, so that the next start of the job restores it."""
 
 from __future__ import annotations
 

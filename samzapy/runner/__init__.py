@@ -1,1 +1,1 @@
-"""Carries containers to where they run: this process, or the executors of a Spark."""
+"""Runs the containers of a job, in this process or in the executors of a Spark."""

@@ -1,4 +1,4 @@
-"""What every runner is given, gives back, and raises."""
+"""The interface of runners: the job and options that they get, the outcome that they return, the failure that they raise."""
 
 from __future__ import annotations
 
@@ -25,11 +25,16 @@ class JobFailed(SamzapyError):
 
 @dataclass(frozen=True)
 class PreparedJob:
-    """A job whose surroundings were checked and created. `ends`: where each partition ends, None for an endless run.
-    `run_id`: what the run is written down as beside the checkpoints, None where it is not. `guarantee_warnings`: what makes its
-    guarantee mean less than it says. `clocks`: how far earlier runs have come in event time. `transactions`: False where a
-    system has refused the job's transactional ids. `epoch`: those of the run's attempts are greater; None where it is not
-    written down. `lease_ms`: how long its containers may go on unseen where nothing fences them, 0 where it is fenced."""
+    """A job that can start: its surroundings were checked and created.
+
+    - `ends`: the offset at which each partition ends; None for an endless run.
+    - `run_id`, `epoch`: the run as it is written down beside the checkpoints, None for both if it is not. The epochs of its
+      attempts are greater than `epoch`.
+    - `guarantee_warnings`: the reasons why its guarantee means less than it says.
+    - `clocks`: how far earlier runs have come in event time.
+    - `transactions`: False if a system has refused the job's transactional ids.
+    - `lease_ms`: how long its containers may go on unseen if nothing fences them; 0 for a fenced run.
+    """
 
     config: JobConfig
     model: JobModel
@@ -44,14 +49,17 @@ class PreparedJob:
 
 
 def _ignore(_: object) -> None:
-    """Nobody listens."""
+    """The default of both listeners."""
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a run is watched. `on_status` hears the job's status a few times a second, `on_event` one line per event
-    worth telling an operator (`the status page is at ...`, `container 0 failed ...`); both on any thread, and neither
-    may block. `verbose` lets Spark's own log lines through."""
+    """How a run is watched.
+
+    `on_status` gets the job's status a few times a second, `on_event` one line for each event that concerns an operator
+    (`status page: ...`, `container 0 failed: ...`). Both are called on any thread, and neither may block. `verbose` lets
+    Spark's own log lines through.
+    """
 
     on_status: Callable[[JobStatus], None] = _ignore
     on_event: Callable[[str], None] = _ignore
@@ -60,7 +68,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """A run that ended as it should: at the ends of its inputs, by the tasks' vote, or by a stop (`stopped`)."""
+    """A run that ended well: at the ends of its inputs, by the vote of its tasks, or by a stop (`stopped`)."""
 
     status: JobStatus
     stopped: bool
@@ -75,10 +83,13 @@ class Runner(ABC):
     """Runs a prepared job to its end."""
 
     def check(self, config: JobConfig) -> tuple[str, ...]:
-        """Before anything of the job is made ready: raise ConfigError for what cannot run here; warnings."""
+        """Raise ConfigError for a job that cannot run here, before anything of it is created. Returns warnings."""
         return ()
 
     @abstractmethod
     def run(self, prepared: PreparedJob, options: RunOptions) -> JobOutcome:
-        """Run the job; blocks. SIGTERM and SIGINT make the containers commit and stop, a second one exits at once with
-        128 + its number. Raises SamzapyError, whose `exit_code` is the process's, when the job did not end well."""
+        """Run the job; blocks.
+
+        SIGTERM and SIGINT make the containers commit and stop; a second one exits at once with 128 + its number. Raises
+        SamzapyError when the job did not end well; its `exit_code` is that of the process.
+        """

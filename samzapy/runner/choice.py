@@ -1,4 +1,4 @@
-"""Runners by name; Spark is imported only by those who ask for it."""
+"""Finds a runner by its name, and imports Spark only for the runner that needs it."""
 
 from __future__ import annotations
 

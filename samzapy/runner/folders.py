@@ -1,4 +1,4 @@
-"""The folders of this machine that a job writes to, looked at before anything is started or created."""
+"""Checks the folders of this machine that a job writes to, before anything is started or created."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ STORE_BYTES, CHECKPOINT_BYTES = 1024 * 1024, 64 * 1024
 
 @dataclass(frozen=True)
 class Place:
-    """What the file system says of a folder, or of the nearest one above it that exists: `there`. `files`: how many more
-    can be made; None, as for `free_bytes`, where the file system does not say."""
+    """The state of a folder, or of the nearest folder above it that exists: `there`.
+
+    `free_bytes` and `files` (how many more can be created) are None if the file system does not report them.
+    """
 
     there: Path
     is_folder: bool
@@ -46,12 +48,12 @@ def check_folders(config: JobConfig, engines: Mapping[str, StorageEngineFactory]
 
 
 def refusal(place: Place, user: int, least: int) -> str | None:
-    """Why `user` cannot write `least` bytes at the place, None for no reason known here."""
+    """The reason why `user` cannot write `least` bytes at the place; None if none is known."""
     if not place.is_folder:
         return f"expected a folder, {place.there} is none"
     if not place.writable:
-        whose = "" if place.owner == user else f", it belongs to {_name(place.owner)}"
-        return f"{_name(user)} may not write to {place.there}{whose}"
+        owner = "" if place.owner == user else f", it belongs to {_name(place.owner)}"
+        return f"{_name(user)} may not write to {place.there}{owner}"
     if place.free_bytes is not None and place.free_bytes < least:
         return f"{place.there} has {place.free_bytes:,} B free, expected at least {least:,}"
     if place.files == 0:
@@ -82,7 +84,7 @@ def _reason(path: Path, least: int) -> str | None:
 
 
 def look_at(path: Path) -> Place:
-    """What can be told of the folder, which need not exist yet. Raises OSError."""
+    """The state of a folder, which need not exist yet. Raises OSError."""
     there = path
     while not os.path.lexists(there) and there != there.parent:
         there = there.parent

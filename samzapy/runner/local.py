@@ -1,4 +1,4 @@
-"""All tasks of the job in one container in this process."""
+"""Runs all tasks of a job in one container, in this process."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class _Listener:
 class LocalRunner(Runner):
     """Runs the job here, whatever `job.container.count` says: one process has one core's worth of Python anyway.
 
-    What may pass, as a broker that does not answer, is tried again from the last commit, as often as Spark's runner
-    submits again; any other failure is raised at once.
+    After a failure that may pass, such as a broker that does not answer, it starts again from the last commit, as often as
+    Spark's runner submits again. It raises any other failure at once.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:

@@ -1,4 +1,4 @@
-"""What the driver does before any container runs; nothing is written before everything was checked."""
+"""Checks and sets up a job before any container runs; writes nothing before everything is checked."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     5  the checkpoint topic (or folder) is created, where there was none, and the job taken over
     6  missing changelogs and streams of metrics are created
     7  with `until_end`, and for `bounded` streams, the ends as they are now
-    8  what weakens the guarantee is listed, the copies of changelogs and checkpoints included
+    8  the warnings about the guarantee are listed, those about copies of changelogs and checkpoints included
 
     Inputs with different partition counts are a warning (Samza's rule: a task per partition number of the largest one),
     and an error for a CopartitionedTask, which would miss matches. Raises ConfigError, EnvironmentFailure.
@@ -104,7 +104,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
 
 
 def _check_own_state(config: JobConfig, task_class: type[AnyTask]) -> None:
-    """A state of the task's own goes back to its checkpoint after a crash, stores do not."""
+    """Refuse stores beside a state of the task's own: after a crash that state goes back to its checkpoint, stores do not."""
     if not issubclass(task_class, StateCheckpointTask):
         return
     store_factory(config)
@@ -131,7 +131,7 @@ def _partition_counts(config: JobConfig, clients: SystemClients) -> dict[SystemS
 
 @dataclass(frozen=True)
 class _Planned:
-    """What the checkpoints and the inputs say of the job, and whose it is."""
+    """The model of the job as its checkpoints and inputs make it, and the claim of this run."""
 
     model: JobModel
     inputs: Mapping[SystemStream, InputPartitions]
@@ -235,7 +235,7 @@ def _ends(
 
 
 def _parted(config: JobConfig, inputs: Mapping[SystemStream, InputPartitions]) -> Iterable[str]:
-    # With a task for each partition nobody expects that they meet.
+    # With a task for each partition no task expects them to meet.
     if config.grouper != "ssp" and (apart := parted(config, inputs)):
         yield f"task.inputs: {apart}"
 

@@ -1,7 +1,7 @@
-"""Starting a job's container in this process again after a trouble that may pass, such as a broker that does not answer.
+"""Starts the container of a local run again after a failure that may pass, such as a broker that does not answer.
 
-The container itself starts again at once, and for some seconds (`RestartingContainer`). What outlasts that is tried again here, with
-the pauses and the limit of a Spark job that is submitted again: `job.spark.max.resubmits`, `job.spark.resubmit.backoff.*`.
+The container itself starts again at once, and for some seconds (`RestartingContainer`). A failure that outlasts that is
+the business of this module, with the pauses and the limit of a Spark job that is submitted again: `job.spark.max.resubmits`, `job.spark.resubmit.backoff.*`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAY_PASS = (RetriableError, ProducerError, Unreachable, RestoreStalled, TaskMig
 _STAYS = (RecordTooLarge, JobTakenOver)
 
 
-#: A run that lasted this many times the longest delay was sound; what ends it is a new trouble.
+#: A run that lasted this many times the longest delay was sound; its end is a new failure.
 SOUND = 10
 
 
@@ -67,7 +67,7 @@ class Startable(Protocol):
 
 
 class Restarts:
-    """Runs what `build` makes until one of them ends as it should. `stop` is for a signal handler or another thread."""
+    """Runs one container of `build` after the other until one ends well. `stop` is for a signal handler or another thread."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: the first asks to stop, the second insists."""
+"""Handles SIGTERM and SIGINT: the first one asks the job to stop, the second one ends the process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, final
 
-#: What an operator is told after the first signal.
+#: The event that an operator sees after the first signal.
 STOPPING = "stopping: every task commits first; a second signal ends the job at once"
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -17,8 +17,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @final
 class StopSignals:
-    """While entered, the first signal calls `stop`, any further one `abort` and then ends the process with 128 + its
-    number. Does nothing off the main thread, where signals are somebody else's."""
+    """While entered, the first signal calls `stop`; any further one calls `abort` and ends the process with 128 + its number.
+
+    Off the main thread it does nothing: the program around it handles signals there.
+    """
 
     def __init__(self, stop: Callable[[], None], abort: Callable[[], None] = lambda: None) -> None:
         self._stop = stop

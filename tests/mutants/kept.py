@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from tests.mutants.trial import Mutant
 
+_CLOCK = "tests/unit/container/test_event_clock.py"
 _CONTRACT = "tests/contract/test_system_contract.py"
 _TRANSACTIONS = "tests/contract/test_system_transactions_contract.py"
 _LEASES = "tests/unit/coordinator/test_leases.py"
 _LOCAL = "tests/unit/system/test_local_system.py"
+_MARKS = "tests/unit/watermarks/test_watermarks.py"
 _MEMORY = "tests/unit/system/test_memory_system.py"
 _OFFSETS = "tests/unit/checkpoint/test_files_and_codec.py"
 _POLICIES = "tests/unit/container/test_error_policies.py"
@@ -455,4 +457,45 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
 )
 
-MUTANTS: tuple[Mutant, ...] = (*_OWNERS, *_SYSTEMS, *_INPUTS, *_STATE, *_LOOP, *_COMMITS)
+#: A task's clock in event time.
+_TIME = (
+    Mutant(
+        "samzapy/container/event_time/clock.py",
+        "while accepted and offsets[accepted[0][0]] > accepted[0][1]:",
+        "while accepted and offsets[accepted[0][0]] >= accepted[0][1]:",
+        (_CLOCK,),
+    ),
+    Mutant(
+        "samzapy/container/event_time/clock.py",
+        "offsets[ssp] >= committed.get(ssp, offsets[ssp])",
+        "True",
+        (_CLOCK,),
+    ),
+    Mutant(
+        "samzapy/container/event_time/clock.py",
+        "        return self._earlier if now is None else max(now, self._earlier or now)\n",
+        "        return self._earlier if now is None else now\n",
+        (_CLOCK,),
+    ),
+    Mutant(
+        "samzapy/container/event_time/clock.py",
+        "        if senders.idle:\n            moved |= self._marks.set_aside(ssp)\n",
+        "        if False:\n            moved |= self._marks.set_aside(ssp)\n",
+        (_CLOCK,),
+    ),
+    Mutant(
+        "samzapy/container/event_time/clock.py",
+        "                self._rule.heard(ssp, now)\n",
+        "                pass\n",
+        (_CLOCK,),
+    ),
+    Mutant(
+        "samzapy/container/event_time/senders.py",
+        "        missing = self._missing() if self.known else 1\n",
+        "        missing = 0\n",
+        (_CLOCK,),
+    ),
+    Mutant("samzapy/watermarks.py", "now - heard_at >= self._idle_s", "now - heard_at > self._idle_s", (_MARKS,)),
+)
+
+MUTANTS: tuple[Mutant, ...] = (*_OWNERS, *_SYSTEMS, *_INPUTS, *_STATE, *_LOOP, *_COMMITS, *_TIME)

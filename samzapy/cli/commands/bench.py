@@ -65,7 +65,7 @@ def job(job: Path, overrides: tuple[str, ...], runner: str, repeat: int, as_json
 
 
 def _own(config: JobConfig, number: int) -> dict[str, str]:
-    """What makes the job's `number`-th run another job: a changelog belongs to one."""
+    """The keys that make the `number`-th run a job of its own: a changelog belongs to one job."""
     logged = {store.name: store.changelog for store in config.stores.values() if store.changelog is not None}
     changelogs = {f"stores.{name}.changelog": f"{stream}-{number}" for name, stream in logged.items()}
     return {"job.id": f"{config.id}-{number}", **changelogs}
@@ -103,7 +103,7 @@ def events(
 @click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write every figure.")
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg", help="Draw the medians.")
 @click.option(
-    "--compare", "baseline", type=click.Path(path_type=Path), metavar="FILE", help="What --json wrote before."
+    "--compare", "baseline", type=click.Path(path_type=Path), metavar="FILE", help="A file that --json wrote before."
 )
 @click.option(
     "--fail-on", type=_Percent(), default="10%", show_default=True, help="Exit 1 if a median is worse by more."

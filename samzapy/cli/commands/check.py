@@ -1,4 +1,4 @@
-"""`samzapy check`: what a job file means, without doing any of it."""
+"""`samzapy check`: show what a job file means, and start nothing."""
 
 from __future__ import annotations
 
@@ -85,8 +85,10 @@ def _serdes(config: JobConfig) -> list[str]:
 
 
 def _look_around(config: JobConfig, task_class: type[AnyTask]) -> tuple[JobModel | None, tuple[GuaranteeWarning, ...]]:
-    """The job model, and what its topics do not survive; neither, with a warning, if a system does not answer.
-    Raises what is wrong with inputs, changelogs and serdes."""
+    """The job model, and the warnings about its topics; neither, with a warning, if a system does not answer.
+
+    Raises the errors about inputs, changelogs and serdes.
+    """
     from samzapy.admin.job_check import NotReachable, check_serdes, look_around
 
     try:

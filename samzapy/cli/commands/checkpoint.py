@@ -1,4 +1,4 @@
-"""`samzapy checkpoint`: the positions a job has reached."""
+"""`samzapy checkpoint`: show and move the positions that a job has reached."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def _moving(command: Callable[..., None]) -> Callable[..., None]:
 def checkpoint() -> None:
     """Show and move the positions a job has reached.
 
-    Positions are moved only while the job stands still. Seen is a driver on this machine, and any process here that has a
-    local store of the job open. A driver on another machine is not: then --take-over is needed, and whatever still runs there
-    is made to let go first. Stores keep what they hold: going back makes a job that counts count twice, unless its stores
-    are emptied, too. A sink that keeps offsets of its own may refuse to start behind, or skip what it has.
+    Positions can be moved only while the job does not run. The command sees a driver on this machine, and any process here
+    that has a local store of the job open. It cannot see a driver on another machine: then add --take-over, which first
+    makes any run there let go. Stores keep their entries: a job that counts counts twice after going back, unless its
+    stores are emptied, too. A sink that keeps offsets of its own may refuse to start behind them, or skip records.
     """
 
 

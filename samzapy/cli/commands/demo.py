@@ -1,4 +1,4 @@
-"""`samzapy demo`: the flights, from their CSV to a table, on Spark and the embedded system."""
+"""`samzapy demo`: run the flights job on real departures, on Spark and the embedded system."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MARK = ".samzapy-demo"
     type=click.Path(path_type=Path, file_okay=False),
     default=Path(".samzapy/demo"),
     show_default=True,
-    help="Where the logs and the state go; what an earlier demo left there is removed.",
+    help="Where the logs and the state go; files of an earlier demo are removed.",
 )
 @click.option("--runner", type=click.Choice(["spark", "local"]), default="spark", show_default=True, help="Where.")
 @click.option("--verbose", is_flag=True, help="Show the log of Spark, too.")

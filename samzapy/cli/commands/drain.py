@@ -1,4 +1,4 @@
-"""`samzapy drain`: a graceful end, with nothing left over."""
+"""`samzapy drain`: end a running job after it has processed everything that its inputs hold."""
 
 from __future__ import annotations
 

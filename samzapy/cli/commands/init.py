@@ -83,7 +83,7 @@ def create_project(name: str, parent: Path) -> tuple[Path, int]:
 
 
 def check_name(name: str) -> None:
-    """Raise ConfigError unless `name` can be a module, a job and a part of topic names, and nobody else's module."""
+    """Raise ConfigError unless `name` can be a module, a job and a part of topic names, and is no module that exists."""
     if not _NAME.fullmatch(name):
         raise _refused(name, "a name is 1 to 40 of a-z 0-9 _, a letter first: it becomes a Python module")
     if name.startswith("test_") or name.endswith("_test") or name == "conftest":
@@ -112,7 +112,7 @@ def _write_files(name: str, folder: Path) -> None:
 
 
 def _fill_streams(name: str, folder: Path) -> int:
-    """What `samzapy topic create` and `samzapy topic write` of the README would do, called in the folder."""
+    """Create and fill the streams, as `samzapy topic create` and `samzapy topic write` of the README do in the folder."""
     job = load_job(folder / f"{name}.properties", {"systems.local.path": str(folder / ".samzapy" / "local.db")})
     (source,) = job.task.inputs
     _create(job, source, SystemStream(source.system, f"{name}-counts"))

@@ -1,4 +1,4 @@
-"""`samzapy kafka`: the development broker."""
+"""`samzapy kafka`: start and stop the development broker."""
 
 from __future__ import annotations
 

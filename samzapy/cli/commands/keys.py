@@ -1,4 +1,4 @@
-"""`samzapy keys`: what may stand in a job file."""
+"""`samzapy keys`: list the keys of job files."""
 
 from __future__ import annotations
 

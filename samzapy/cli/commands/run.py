@@ -1,4 +1,4 @@
-"""`samzapy run`: from a job file to a running job."""
+"""`samzapy run`: run a job until it ends or is stopped."""
 
 from __future__ import annotations
 

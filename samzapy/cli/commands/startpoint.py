@@ -1,4 +1,4 @@
-"""`samzapy startpoint`: where the next start of a job begins."""
+"""`samzapy startpoint`: set, show and clear where the next start of a job begins."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from samzapy.job.model import JobModel
 
 @click.group()
 def startpoint() -> None:
-    """Say where the next start of a job begins, while it may be running.
+    """Say where the next start of a job begins. The job may be running.
 
-    A startpoint overrides what was committed, is followed once, and is void after 12 hours, as in Samza. Stores keep what
-    they hold: going back makes a job that counts count twice. To move a job that stands still at once, there is
-    `samzapy checkpoint set`.
+    A startpoint overrides the committed position, is followed once, and expires after 12 hours, as in Samza. Stores keep
+    their entries: a job that counts counts twice after going back. `samzapy checkpoint set` moves a job that does not run
+    at once.
     """
 
 
@@ -37,7 +37,8 @@ def set_(config: JobConfig, model: JobModel, position: str, inputs: tuple[str, .
     """Begin the next start at POSITION.
 
     POSITION is oldest, newest (the last record), upcoming (after it), an offset, or a time: 2026-01-31T12:00:00Z (UTC
-    unless it says otherwise) or @1769860800000 (milliseconds), for the first record that is not older; told by what is there at the start.
+    unless it says otherwise) or @1769860800000 (milliseconds), for the first record that is not older. The start
+    evaluates it.
     """
     from samzapy.admin.startpoints import write_startpoints
 
@@ -48,7 +49,7 @@ def set_(config: JobConfig, model: JobModel, position: str, inputs: tuple[str, .
 @startpoint.command()
 @of_job
 def show(config: JobConfig, model: JobModel) -> None:
-    """Show what the next start will follow."""
+    """Show the startpoints that the next start will follow."""
     from samzapy.admin.startpoints import read_startpoints
 
     rows = [
@@ -61,7 +62,7 @@ def show(config: JobConfig, model: JobModel) -> None:
 @startpoint.command()
 @of_job
 def clear(config: JobConfig, model: JobModel) -> None:
-    """Drop what the next start would have followed."""
+    """Drop the startpoints that the next start would follow."""
     from samzapy.admin.startpoints import clear_startpoints
 
     click.echo(f"{clear_startpoints(config, model)} startpoints dropped")

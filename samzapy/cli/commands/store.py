@@ -1,4 +1,4 @@
-"""`samzapy store`: what the stores of a job hold, and local stores made anew."""
+"""`samzapy store`: show, count and export entries, rebuild local stores, adopt foreign records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`samzapy topic`: streams of any system, by `system.stream`."""
+"""`samzapy topic`: create, list, describe, read and write streams of any system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`samzapy verify`: prove a delivery guarantee where it will be needed."""
+"""`samzapy verify`: prove a delivery guarantee in the place where it is needed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def verify(**given: Any) -> None:
     """Run a job with known results while it is killed, paused and cut off, and check what is left of it.
 
     Scenarios: worker, executor, driver (SIGKILL), zombie (SIGSTOP past the lease, then SIGCONT), overlap (a second run
-    with other containers beside the first, which goes on or is stopped), foreign-writer (a record of somebody else in a
+    with other containers beside the first, which goes on or is stopped), foreign-writer (a record of another writer in a
     changelog, to be refused), broker-restart and broker-kill (only for a broker that this command has started), and
     mixed, which is all of them. Only processes and streams of our own are touched. On a remote master that leaves the
     driver and the changelogs.

@@ -1,1 +1,1 @@
-"""Asynchronous tasks: many messages in flight, one thread, and commits of what is done without a gap."""
+"""Asynchronous tasks: many messages in flight, one thread, and commits without gaps."""

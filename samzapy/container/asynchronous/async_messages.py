@@ -83,7 +83,7 @@ class AsyncMessages:
 
     @property
     def unsettled(self) -> bool:
-        """Whether anything that was started, or overtaken by what was, is not done: a commit now would have a gap."""
+        """Whether a message that was started, or overtaken by a started one, is not done: a commit now would have a gap."""
         return bool(self._in_flight) or self.waiting.overtaken
 
     @property
@@ -103,7 +103,7 @@ class AsyncMessages:
             accept(Work(envelope, undecodable, pauses=policy.pauses_s()))
 
     def skip(self, ssp: SystemStreamPartition, offset: int) -> None:
-        """Go past what is no message of the user's."""
+        """Move past a record that is no message of the user's."""
         self._prefixes.setdefault(ssp, ContiguousPrefix(self.task.offsets[ssp])).take(offset)
         self._complete(ssp, offset, self._order.mark())
         self.task.touched = True
@@ -129,7 +129,7 @@ class AsyncMessages:
         return self.waiting.released() if only_overtaken or self._order.full else self.waiting.next()
 
     def check(self, now: float) -> None:
-        """Raise what has ended the attempt: a failure, or a message that takes longer than it may."""
+        """Raise the error that ends the attempt: a failure, or a message that takes longer than it may."""
         if self._failure is not None:
             raise self._failure
         timeout_ms = self._config.callback_timeout_ms
@@ -142,7 +142,7 @@ class AsyncMessages:
                 )
 
     def close(self) -> None:
-        """Cancel what is in flight; callbacks that come later are ignored."""
+        """Cancel the messages in flight; later callbacks are ignored."""
         self._closed = True
         self._events.cancel([each.coroutine for each in self._in_flight.values() if each.coroutine is not None])
         self._in_flight.clear()
@@ -247,7 +247,7 @@ class AsyncMessages:
         recovery.input = None
         return True
 
-    def _done(self, work: Work, mark: Mark) -> None:  # what it sent, a letter included, was gathered since `mark`
+    def _done(self, work: Work, mark: Mark) -> None:  # its outputs, a letter included, were gathered since `mark`
         self._complete(work.envelope.ssp, work.envelope.offset, mark)
         task = self.task
         task.touched = True

@@ -1,4 +1,4 @@
-"""Runs asynchronous tasks: starts what there is room for, waits for what ends, and lets a commit have no gaps."""
+"""Runs asynchronous tasks: starts messages while there is room, waits for their ends, and keeps commits free of gaps."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class AsynchronousExecutor(TaskExecutor):
         return not any(each.waiting or each.unsettled for each in self._all)
 
     def wants_input(self, loop: RunLoop) -> bool:
-        """Not while every task has enough to do, nor while a commit or the stop waits for what was polled."""
+        """Not while every task has enough to do, nor while a commit or the stop waits for polled messages."""
         if all(each.waiting for each in self._all):
             return False
         if self._awaits_boundary(loop) and not loop.inputs.boundaries.halved:
@@ -86,7 +86,7 @@ class AsynchronousExecutor(TaskExecutor):
             loop.follow(each.task, moved=each.task.event_clock.done())
             if each.task.over_budget():
                 loop.commit()
-        # Asked before the wait: what ends in it has sent something that is handed over by the next turn.
+        # Asked before the wait: messages that end in it have outputs, which the next turn hands over.
         busy = any(each.in_flight or each.waiting.ready for each in self._all)
         if any(each.unsettled for each in self._all):
             self._events.run(min(_BUSY_WAIT_S, loop.wait_s()))

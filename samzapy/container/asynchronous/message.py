@@ -53,7 +53,7 @@ class MessageOutputs(MessageCollector):
         self._gather(ControlOutput(stream, message))
 
     def send_to(self, collector: MessageCollector) -> None:
-        """Send what was gathered, in order."""
+        """Send the gathered outputs, in order."""
         for output in self.gathered:
             if isinstance(output, ControlOutput):
                 collector.send_control(*output)
@@ -96,7 +96,7 @@ class MessageInFlight(TaskCallback):
 
 
 def failure_in(then: Callable[[], object]) -> BaseException | None:
-    """What `then` raises, None if it raises nothing."""
+    """The exception that `then` raises, None if it raises none."""
     try:
         then()
     except BaseException as failure:  # noqa: BLE001  # sorted out by kind

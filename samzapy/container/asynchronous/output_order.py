@@ -1,9 +1,9 @@
 """When the outputs of messages in flight leave.
 
 Messages end in any order. With ids their outputs leave in the order of the input: a receiver then needs to remember no
-more of a partition than how far it has come, and a crash leaves a prefix. What is ready early is held. It is not covered
+more of a partition than how far it has come, and a crash leaves a prefix. Outputs that are ready early are held. They are not covered
 by a commit either, since a commit covers a message only with every one before it. Without ids outputs leave as they are
-ready; nobody compares them, and no message waits for another.
+ready, and no message waits for another.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from samzapy.container.errors.collectors import Mark, Taken, TolerantCollector, 
 
 #: While a task holds so much it starts no new messages, so one that takes long does not fill the memory.
 _MOST_HELD_BYTES = 16 * 1024 * 1024
-#: What a held message, and each of its records, takes beside its bytes.
+#: The memory of a held message, and of each of its records, beside its bytes.
 _OVERHEAD_BYTES = 200
 
 
 class OutputOrder(Protocol):
-    """Decides about the outputs of one task. They are serialized already: what becomes of those that fail is settled
-    when their message ends."""
+    """Decides when the outputs of one task leave. They are serialized already: the policies deal with those that fail when
+    their message ends."""
 
     @property
     def full(self) -> bool:
         """Whether no new message may start."""
 
     def mark(self) -> Mark:
-        """A message ends; what the collector gathers from here on is its."""
+        """A message ends; the records that the collector gathers from here on are its."""
 
     def done(self, ssp: SystemStreamPartition, offset: int, position: int, mark: Mark) -> None:
         """The message at `offset` is done, and with it everything before `position`."""

@@ -10,7 +10,7 @@ from samzapy.container.asynchronous.message import Work
 
 class WaitingMessages:
     """In the order they were accepted. With `key_order` a message waits until the one of its key before it is done;
-    messages without a key wait for nobody."""
+    messages without a key wait for none."""
 
     __slots__ = ("_accepted", "_behind", "_key_order", "_released", "_repetitions")
 

@@ -30,7 +30,7 @@ class Boundaries:
 
     @property
     def halved(self) -> bool:
-        """Whether what was polled ends in the middle of a group."""
+        """Whether the polled messages end in the middle of a group."""
         return bool(self._halved)
 
     def behind(self, ssp: SystemStreamPartition, offset: int) -> int:
@@ -38,7 +38,7 @@ class Boundaries:
         return self._consumers[ssp.system].boundary(ssp, offset)
 
     def polled(self, batches: Iterable[RecordBatch]) -> bool:
-        """Note where batches end; whether that changes who waits."""
+        """Note where batches end; whether that changes which partitions wait."""
         changed = False
         for batch in batches:
             upcoming = batch.offsets[-1] + 1
@@ -49,7 +49,7 @@ class Boundaries:
         return changed
 
     def ended(self, ssp: SystemStreamPartition) -> bool:
-        """Note that a partition brings nothing more; whether that changes who waits."""
+        """Note that a partition brings nothing more; whether that changes which partitions wait."""
         changed = ssp in self._halved
         self._halved.discard(ssp)
         return changed

@@ -4,9 +4,9 @@
     2  object caches -> uncommitted stores (serialize once a key)
     3  outputs: wait for every ack, before the state says that they were sent; with exactly-once those to the
        transaction's system join it instead; sinks: one transaction each, rows + offsets
-    4  changelog records: send, wait for every ack, note each changelog's last offset; see that nobody else writes there
+    4  changelog records: send, wait for every ack, note each changelog's last offset; check that no other writer is there
     5  checkpoint records {input offsets, changelog offsets, epoch, clock}; commit the transaction of 4 and 5
-    6  store engines: one write batch each, data + marker; only now, so a store never holds what was aborted
+    6  store engines: one write batch each, data + marker; only now, so a store never holds aborted changes
     7  count it
 
 A commit is the container's: one transaction holds the state of all its tasks, whichever of them asked for it. The
@@ -36,7 +36,7 @@ Positions = Mapping[str, Mapping[SystemStreamPartition, int]]
 
 @dataclass(frozen=True)
 class CommitSettings:
-    """What every commit needs. `state` writes changelogs and checkpoints. `outputs_inside`: the system whose outputs are
+    """The values and parts that every commit needs. `state` writes changelogs and checkpoints. `outputs_inside`: the system whose outputs are
     in the transaction of the state, None if all are acknowledged before it. `must_own` raises TaskMigrated when the
     lease is lost; asked right before a checkpoint, since a late one would undo a successor's."""
 
@@ -62,7 +62,7 @@ class CommitProtocol:
         self.count = 0
 
     def commit(self, tasks: Iterable[TaskInstance], *, force: bool = False) -> None:
-        """Commit those of `tasks` whose code has run since their last commit; all of them with `force`."""
+        """Commit the `tasks` that have run user code since their last commit; all of them with `force`."""
         due = []
         tasks = list(tasks)
         for task in tasks:
@@ -117,7 +117,7 @@ class CommitProtocol:
         self._count(tasks)
 
     def _positions(self, tasks: Sequence[TaskInstance], offsets: Positions) -> Positions:
-        """What the checkpoints say of the inputs, when `offsets` are processed."""
+        """The input offsets for the checkpoints, when `offsets` are processed."""
         return offsets
 
     def _take_offsets(self, tasks: Sequence[TaskInstance]) -> Positions:
@@ -132,8 +132,8 @@ class CommitProtocol:
         reach("commit.2")
 
     def _outputs(self, tasks: Sequence[TaskInstance], offsets: Positions) -> None:
-        """Wait for what the tasks have sent, except to the system whose transaction waits for it; then the sinks, one
-        after the other: a connection belongs to the thread that has made it."""
+        """Wait for the acks of the tasks' outputs, except of those inside the transaction, which waits for them itself. Then
+        commit the sinks one after the other: a connection belongs to the thread that has made it."""
         flushed = set()
         for task in tasks:
             task.collector.hand_over()

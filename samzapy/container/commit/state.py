@@ -15,9 +15,9 @@ from samzapy.errors import ForeignRecords
 
 @dataclass(frozen=True)
 class StateRecords:
-    """What state is written to. `producer_of` gives the producer of changelogs and checkpoints on a system;
-    `changelog_systems` hold the changelogs of the job's stores. `confirm` asks whose the container is, and raises when it
-    is somebody else's."""
+    """The places that state is written to. `producer_of` gives the producer of changelogs and checkpoints on a system;
+    `changelog_systems` hold the changelogs of the job's stores. `confirm` asks who owns the container, and raises when it
+    is another attempt."""
 
     checkpoints: CheckpointManager
     producer_of: Callable[[str], SystemProducer]
@@ -38,8 +38,8 @@ class StateWriter(ABC):
         self._changelog_systems = sorted(records.changelog_systems)
 
     def acknowledge_changes(self, tasks: Sequence[TaskInstance]) -> None:
-        """Send the tasks' changes to their changelogs and wait for every ack. Raises ForeignRecords when somebody else
-        writes there as well."""
+        """Send the tasks' changes to their changelogs and wait for every ack. Raises ForeignRecords when another
+        writer is there."""
         try:
             self._check_ends(tasks)
             for task in tasks:
@@ -49,7 +49,7 @@ class StateWriter(ABC):
             for task in tasks:
                 task.changelog_offsets = task.stores.changelog_offsets(self._records.producer_of)
         except ForeignRecords as found:
-            # A successor's records are no stranger's: then this attempt only has to let go.
+            # Records of a successor are not foreign: `confirm` raises then, and this attempt ends.
             self._records.confirm()
             for task in tasks:
                 task.stores.distrust(found.ssp)

@@ -1,4 +1,4 @@
-"""Error policies: what a task does with a message that fails, if its job does more than fail with it.
+"""Error policies: a message that fails is repeated, skipped, or made a dead letter, instead of ending the attempt.
 
 Jobs without policies use none of these classes, so a policy costs only the jobs that ask for one.
 """

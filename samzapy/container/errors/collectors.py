@@ -1,4 +1,4 @@
-"""Collectors that deal with outputs that cannot be sent, and can take back those of a message that failed."""
+"""Collectors under error policies: for outputs that cannot be sent, and for taking back those of a failed message."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class TolerantCollector(BufferingCollector):
         return tuple(map(len, self._gathered.values()))
 
     def back_to(self, mark: Mark) -> None:
-        """Drop what was sent since `mark`."""
+        """Drop the records sent since `mark`."""
         self.take_since(mark)
         self.recovery.taken_back()
 
     def take_since(self, mark: Mark) -> Taken:
-        """Take out what was sent since `mark`, also to systems that nothing was sent to before."""
+        """Take out the records sent since `mark`, also those to systems without earlier records."""
         taken = []
         for (system, records), length in zip_longest(self._gathered.items(), mark, fillvalue=0):  # type: ignore[misc]
             if len(records) > length:
@@ -58,7 +58,7 @@ class TolerantCollector(BufferingCollector):
         return taken
 
     def put_back(self, taken: Taken) -> None:
-        """Send what was taken out."""
+        """Send records that were taken out."""
         for system, records in taken:
             self._gathered[system] += records
 
@@ -85,7 +85,7 @@ class TolerantCollector(BufferingCollector):
 class SizingCollector(TolerantCollector):
     """Asks the policy about outputs that are too large, before a producer sees them and is poisoned.
 
-    A record's size is that of its key, value and headers; what a system adds to it in its own format is not counted.
+    A record's size is that of its key, value and headers; the overhead of a system's own format is not counted.
     """
 
     __slots__ = ("_limit_of", "_limits")

@@ -1,4 +1,4 @@
-"""Dead letters: an input that failed, as it came, with where it came from and why it is here.
+"""Writes dead letters: an input that failed, with its position and the reason.
 
 The record has the input's key and value bytes and headers, and on top, all as UTF-8 text:
 
@@ -11,8 +11,8 @@ The record has the input's key and value bytes and headers, and on top, all as U
     samzapy-error-task        the task's name
     samzapy-error-time-ms     when, in milliseconds since 1970
 
-An output that does not serialize, or is too large, is represented by the input it was to come from. What `window` or
-`on_end_of_stream` sent comes from no input: its letter has neither key nor value, nor a position.
+The letter about an output that does not serialize, or is too large, has the input of that output. Outputs of `window` or
+`on_end_of_stream` come from no input: their letters have neither key nor value, nor a position.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LONGEST_REASON = 1_000
 
 
 class NoDeadLetters:
-    """The dead letters of a task under whose policies none is ever written."""
+    """For a task with policies that write no dead letters."""
 
     def write(
         self, stage: Stage, failure: BaseException, envelope: IncomingMessageEnvelope | None, number: int = 0
@@ -113,7 +113,7 @@ class NoRawRecords:
     __slots__ = ()
 
     def keep(self, batches: Iterable[RecordBatch]) -> None:
-        """Take the batches of a poll, and let go of those that are done with."""
+        """Take the batches of a poll, and release those that all tasks are past."""
 
 
 class RawRecords(NoRawRecords):
@@ -131,7 +131,7 @@ class RawRecords(NoRawRecords):
         self._batches: dict[SystemStreamPartition, list[RecordBatch]] = {}
 
     def follow(self, positions: Mapping[SystemStreamPartition, int]) -> None:
-        """Keep what a task still has before it; `positions` is the task's own map."""
+        """Keep the batches that a task has not processed; `positions` is the task's own map."""
         for ssp in positions:
             self._positions.setdefault(ssp, []).append(positions)
 

@@ -1,4 +1,4 @@
-"""Carrying out a policy: repeat, then fail, skip, or write a dead letter. Counted, and said in the log."""
+"""Carries out an error policy: repeats, then fails, skips, or writes a dead letter. Counts and logs it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Recovery:
         return True
 
     def taken_back(self) -> None:
-        """What the message at hand has sent is dropped, its letters as well: they are numbered anew."""
+        """The outputs of the message at hand are dropped, letters included: number those anew."""
         self._numbered = (None, 0)
 
     def _number(self) -> int:

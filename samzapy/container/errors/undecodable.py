@@ -12,7 +12,7 @@ from samzapy.errors import SerdeError
 
 
 class Undecodable(list[IncomingMessageEnvelope]):
-    """A run of one message whose key and message are the bytes that came; `decode` tries again."""
+    """A run of one message with its undecoded bytes as key and message; `decode` tries again."""
 
     __slots__ = ("decode", "failure")
 
@@ -25,8 +25,8 @@ class Undecodable(list[IncomingMessageEnvelope]):
 
 
 class TolerantDecoder(Decoder):
-    """Cuts a batch at the messages that do not decode, so that what becomes of them happens in their turn and is
-    committed with their offsets."""
+    """Cuts a batch at the messages that do not decode, so that the policy deals with them in their turn, and a commit has
+    both the outcome and their offsets."""
 
     __slots__ = ()
 

@@ -1,8 +1,8 @@
-"""Taking back what a message did to the stores before it failed.
+"""Undoes the store changes of a message that failed.
 
-Every change notes what was there before, by one more `get`; a message that fails has its changes undone in reverse. An
-object that was changed in place is not its old self any more, and cannot be taken back: so stores hand out copies, unless
-the job file says `stores.X.object.cache.mode=reference`.
+1. Each change first notes the old value, by one more `get`. The changes of a failed message are undone in reverse order.
+2. An object that was changed in place cannot be undone. So stores hand out copies, unless the job file says
+   `stores.X.object.cache.mode=reference`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Store = KeyValueStore[Any, Any]
 
 
 class UndoJournal:
-    """What the stores of one task held before the message at hand changed it."""
+    """The old values of the entries that the message at hand has changed, in all stores of one task."""
 
     __slots__ = ("_before",)
 
@@ -25,11 +25,11 @@ class UndoJournal:
         self._before: list[tuple[Store, Any, Any]] = []
 
     def watching(self, stores: Mapping[str, Store]) -> dict[str, Store]:
-        """The stores, by name, whose changes can be undone."""
+        """The stores, by name, each noting its changes here."""
         return {name: JournaledStore(name, store, self) for name, store in stores.items()}
 
     def begin(self) -> None:
-        """A message begins; what the one before did stays."""
+        """A message begins; the changes of the one before stay."""
         if self._before:
             self._before.clear()
 
@@ -38,7 +38,7 @@ class UndoJournal:
         self._before.append((store, key, store.get(key)))
 
     def undo(self) -> None:
-        """Put back what was there when the message began."""
+        """Put back the values from before the message."""
         for store, key, value in reversed(self._before):
             if value is None:
                 store.delete(key)
@@ -48,7 +48,7 @@ class UndoJournal:
 
 
 class JournaledStore(KeyValueStore[Any, Any]):
-    """A task's store whose changes can be undone."""
+    """A task's store that notes its changes in a journal."""
 
     __slots__ = ("_journal", "_name", "_store")
 

@@ -62,7 +62,7 @@ class Decoder:
 
     @staticmethod
     def undecoded(batch: RecordBatch, index: int, arrival_ms: int) -> IncomingMessageEnvelope:
-        """The envelope of one record with its bytes as they came."""
+        """The envelope of one record with its bytes undecoded."""
         key, value = batch.keys[index], batch.values[index]
         headers = None if batch.headers is None else batch.headers[index]
         size = 0 if value is None else len(value)

@@ -1,4 +1,4 @@
-"""What a container reads with: a consumer a system, or all of them behind the choosers the job asks for."""
+"""Makes the inputs of a container: a consumer for each system, or all of them behind the choosers of the job."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class InputBuilder:
 
 
 def logs_of(ssps: Iterable[SystemStreamPartition], clients: SystemClients) -> dict[SystemStreamPartition, OffsetRange]:
-    """What every partition holds now."""
+    """The offset range of every partition, now."""
     by_system: dict[str, list[SystemStreamPartition]] = {}
     for ssp in sorted(ssps):
         by_system.setdefault(ssp.system, []).append(ssp)
@@ -122,5 +122,5 @@ def logs_of(ssps: Iterable[SystemStreamPartition], clients: SystemClients) -> di
 
 
 def heads_of(ssps: Iterable[SystemStreamPartition], clients: SystemClients) -> dict[SystemStreamPartition, int]:
-    """Where every partition ends now."""
+    """The end of every partition, now."""
     return {ssp: log.upcoming for ssp, log in logs_of(ssps, clients).items()}

@@ -22,7 +22,7 @@ _offset = attrgetter("offset")
 
 
 class Inputs:
-    """Polls the consumers, decodes, and tells which partitions have reached their ends.
+    """Polls the consumers, decodes, and finds the partitions that have reached their ends.
 
     `ends` gives, for a bounded run, the offset before which each partition ends; partitions not in it are endless.
     With several systems an idle poll waits on them in turn, so it is `max_idle_s` that bounds how late a message is seen.
@@ -39,7 +39,7 @@ class Inputs:
         max_idle_s: float,
         raw: NoRawRecords,
     ) -> None:
-        """`consumers` by system; one may serve several. `raw` keeps the polled batches as they came, for dead letters."""
+        """`consumers` by system; one may serve several. `raw` keeps the polled batches, for dead letters."""
         self._consumers = dict(consumers)
         self._readers = tuple(dict.fromkeys(consumers.values()))
         self._decoders = {tuple(stream): decoder for stream, decoder in decoders.items()}

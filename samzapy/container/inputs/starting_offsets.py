@@ -1,4 +1,4 @@
-"""Where tasks start, and by how much that differs from where they had got."""
+"""Finds the offsets where tasks start, and counts the difference to their checkpoints."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def of_inputs(config: JobConfig, task: str, checkpoint: Checkpoint | None) -> Ch
     return replace(checkpoint, input_offsets=kept)
 
 
-class Told(NamedTuple):
-    """Where a partition starts, and the startpoint that says so."""
+class FollowedStartpoint(NamedTuple):
+    """The offset that a startpoint leads to, and its id."""
 
     offset: int
     id: str
@@ -86,8 +86,8 @@ def follow(
     logs: Mapping[SystemStreamPartition, OffsetRange],
     admin_of: Callable[[str], SystemAdmin],
     now_ms: int,
-) -> dict[SystemStreamPartition, Told]:
-    """Where the task is told to start. One that leads nowhere is logged and passed over, as in Samza."""
+) -> dict[SystemStreamPartition, FollowedStartpoint]:
+    """The startpoints that the task follows. One that leads nowhere is logged and passed over, as in Samza."""
     found = {}
     for ssp, startpoint in pending(startpoints, task.name, task.ssps, checkpoint, now_ms).items():
         try:
@@ -96,7 +96,7 @@ def follow(
             logger.warning("%s: the startpoint %s of %s is passed over: %s", task.name, startpoint.position, ssp, cause)
             continue
         logger.info("%s: %s starts at %d, by the startpoint %s", task.name, ssp, offset, startpoint.position)
-        found[ssp] = Told(offset, startpoint.id)
+        found[ssp] = FollowedStartpoint(offset, startpoint.id)
     return found
 
 
@@ -104,14 +104,14 @@ def first_offsets(
     config: JobConfig,
     task: TaskModel,
     checkpoint: Checkpoint | None,
-    told: Mapping[SystemStreamPartition, Told],
+    followed: Mapping[SystemStreamPartition, FollowedStartpoint],
     logs: Mapping[SystemStreamPartition, OffsetRange],
     admin_of: Callable[[str], SystemAdmin],
 ) -> dict[SystemStreamPartition, int]:
-    """Where each partition of the task starts: where it is told to, else by its checkpoint, else by default."""
+    """Where each partition of the task starts: by its startpoint, else by its checkpoint, else by default."""
     return {
-        ssp: told[ssp].offset
-        if ssp in told
+        ssp: followed[ssp].offset
+        if ssp in followed
         else starting_offset(
             ssp,
             checkpoint,

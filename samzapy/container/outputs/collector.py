@@ -21,7 +21,7 @@ Route = tuple[str, Encode, Encode, list[OutgoingRecord]]
 # An OutgoingRecord without the Python frame of its constructor.
 _record = partial(tuple.__new__, OutgoingRecord)
 
-#: What stands in for a missing serde: gives bytes back as they are, and refuses everything else, in C.
+#: Stands in for a missing serde: gives bytes back, and refuses everything else, in C.
 _bytes_only: Encode = b"".__add__
 
 
@@ -103,7 +103,7 @@ class BufferingCollector(MessageCollector):
         self._records_of(stream).extend(self._control(stream, message))
 
     def hand_over(self) -> None:
-        """Queue what was gathered at the producers. Raises what they raise."""
+        """Queue the gathered records at the producers. Raises their errors."""
         for system, records in self._gathered.items():
             if records:
                 self.sent += len(records)
@@ -111,12 +111,12 @@ class BufferingCollector(MessageCollector):
                 records.clear()
 
     def discard(self) -> None:
-        """Forget what was gathered and not handed over."""
+        """Forget the gathered records that were not handed over."""
         for records in self._gathered.values():
             records.clear()
 
     def _choose(self, stream: SystemStream) -> None:
-        # What is no stream may not be hashable either.
+        # A value that is no stream may not be hashable.
         route = self._routes.get(stream) if isinstance(stream, SystemStream) else None
         if route is None:
             key, message = self._serdes_of(stream)
@@ -147,8 +147,8 @@ def serdes_of_outputs(systems: Collection[str], own: Mapping[SystemStream, str],
     """`serdes_of` behind a check: a task may send to the streams of the job's `systems`, except to the job's `own`
     streams, which the runtime keeps for itself (they are named by kind).
 
-    Raises TypeError for what is no SystemStream, ValueError for an unknown system and for the job's own changelogs and
-    checkpoints: the error comes out of the user's `send`, so that it is told with the input at hand.
+    Raises TypeError for a value that is no SystemStream, ValueError for an unknown system and for the job's own changelogs
+    and checkpoints. The error comes out of the user's `send`, so it names the input at hand.
     """
 
     def checked(stream: SystemStream) -> tuple[Serde | None, Serde | None]:

@@ -1,22 +1,22 @@
 """Ids for outputs, so that a receiver can tell a repetition from a new message.
 
 In effectively-once every output carries the header `samzapy-id`: the job, the input it came from, and its number among
-that input's outputs (the format is in `samzapy.api.envelope`). What `window` and the methods that begin with `on_` send
-comes from no input and has no id.
+that input's outputs (the format is in `samzapy.api.envelope`). Outputs of `window`
+and of the methods that begin with `on_` come from no input and have no id.
 
-A receiver drops what it has seen. That it drops nothing else rests on the following:
+A receiver drops outputs that it has seen. It drops nothing else because:
 
 1. A source (a job's tasks reading one partition of one incarnation of a stream) has names of its own: no other job, no
    other stream and no later stream of the same name sends under them.
-2. A task numbers what it makes of an input from 0, and does so again when it processes the input again. A task that
+2. A task numbers the outputs of an input from 0, and does so again when it processes the input again. A task that
    makes the same of an input every time, whatever was repeated, sends the same ids with the same content.
 3. The outputs of a source leave in the order of its offsets: those of asynchronous tasks are held until every message
    before theirs is done, and records that a policy gives up leave a hole and move nothing.
 4. A repeated output goes to the partition it went to before: one without any key is given its place by its offset and
    number, where a producer would have chosen at random.
 5. A producer keeps the order of each partition and delivers nothing behind a record that it could not deliver. So what
-   lies in a partition of the output is a prefix of what was sent there, plus whole repetitions of its end.
-6. After a crash the sender goes on from its last commit, whose outputs were all acknowledged. So everything below the
+   lies in a partition of the output is a prefix of the records sent there, plus whole repetitions of its end.
+6. After a crash the sender goes on from its last commit; all outputs before that were acknowledged. So everything below the
    greatest id that a partition has is there as well, and an id that is not greater is a repetition.
 7. Where 3 to 6 do not hold (a policy gave a record up in one attempt and not in the next, a stream was given more
    partitions, the sender is of the version before) the receiver's window decides: it remembers the latest ids one by
@@ -55,7 +55,7 @@ class OutputIds:
         self._prefixes: dict[tuple[SystemStreamPartition, str], bytes] = {}
 
     def prefix(self, ssp: SystemStreamPartition, kind: str) -> bytes:
-        """What the ids of this kind begin with that come from this partition; the offset follows."""
+        """The beginning of all ids of this kind from this partition; the offset follows."""
         found = self._prefixes.get((ssp, kind))
         if found is None:
             reader = self._task_name if ssp in self._broadcast else ""
@@ -111,7 +111,7 @@ class OutputIdCollector(MessageCollector):
         )
 
     def send_control(self, stream: SystemStream, message: ControlMessage) -> None:
-        # What it says is the same however often it is said: it needs no id.
+        # A control message may be repeated without harm, so it needs no id.
         self._collector.send_control(stream, message)
 
 
@@ -127,6 +127,6 @@ class IdentifiedProcess:
     def process(
         self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
     ) -> object:
-        """As the task's; returns what it returned."""
+        """As the task's; returns its value."""
         self._collector.begin(envelope)
         return self._process(envelope, self._collector, coordinator)

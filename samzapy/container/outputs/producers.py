@@ -42,7 +42,7 @@ def check_transaction_timeout(timeout_ms: int, clients: SystemClients, system: s
 
 
 def fence(clients: SystemClients, system: str, transactional_ids: Iterable[str]) -> None:
-    """Abort what is open under the ids and refuse what their producers still try; every client is closed at once.
+    """Abort the open transactions of the ids and fence their producers; every client is closed at once.
 
     Raises TransactionsRefused where the system does not grant an id.
     """
@@ -80,8 +80,8 @@ class TaskProducers:
         self.transaction: TransactionOnDemand | None = None
 
     def take_over(self, must_own: Callable[[], object]) -> None:
-        """Abort what the container's predecessor left open, and refuse what it still tries. `must_own` raises when the
-        container is somebody else's by now: asked when the producer has taken over once more."""
+        """Abort the transaction that the container's predecessor left open, and fence it. `must_own` raises when another
+        attempt owns the container by now; it is asked when the producer has taken over from itself."""
         if self.system is not None:
             self.transaction = TransactionOnDemand(self._clients.transactional(self.system, self._id), must_own)
             self.transaction.init_transactions()
@@ -111,7 +111,7 @@ class TaskProducers:
 
 
 class CountingProducer(ForwardingProducer):
-    """Passes outputs on and counts them. It carries no transaction: it is for what is outside of one."""
+    """Counts the records that it passes on. For outputs outside of the transaction."""
 
     __slots__ = ("_counter",)
 

@@ -53,14 +53,15 @@ class ForwardingProducer(SystemProducer):
 class TransactionOnDemand(ForwardingProducer):
     """Begins with the first record after a commit or an abort, so an idle task holds no transaction open.
 
-    A producer may have to take over from itself to begin. If a successor was started in between, that has fenced it: so
-    the owner is asked for then, in this order, and whoever is not the owner lets go. The successor starts again in place.
+    A producer may have to take over from itself to begin. If a successor was started in between, that has fenced the
+    successor. So `must_own` is asked after the take-over, in this order: an attempt that is not the owner ends, and the
+    successor starts again in place.
     """
 
     __slots__ = ("_must_own", "_open")
 
     def __init__(self, producer: SystemProducer, must_own: Callable[[], object]) -> None:
-        """`producer` was made with a transactional id. `must_own` raises when the task is somebody else's by now."""
+        """`producer` was made with a transactional id. `must_own` raises when another attempt owns the tasks by now."""
         super().__init__(producer)
         self._must_own = must_own
         self._open = False

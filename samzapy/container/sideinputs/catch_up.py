@@ -27,10 +27,10 @@ def catch_up(
     should_stop: ShouldStop = never,
     stall_s: float = _STALL_S,
 ) -> None:
-    """Read every store's streams to their bounds, with one consumer a system, and keep what was read.
+    """Read the streams of every store to their bounds, with one consumer a system, and keep the entries.
 
-    `on_progress` hears of `task/store`, offsets read, offsets to read. Raises RestoreStalled when nothing moved for
-    `stall_s` seconds, RestoreStopped once it `should_stop`, and what a processor or a decoder raises.
+    `on_progress` gets `task/store`, offsets read, offsets to read. Raises RestoreStalled when nothing moved for
+    `stall_s` seconds, RestoreStopped once it `should_stop`, and the errors of processors and decoders.
     """
     behind = readers(fillers, lambda filler, ssp: filler.positions[ssp] < filler.spans[ssp].bound)
     for system in sorted({ssp.system for ssp in behind}):

@@ -29,9 +29,9 @@ def fill_stores(
     on_progress: ProgressCallback | None = None,
     should_stop: ShouldStop = never,
 ) -> NoSideInputs:
-    """Read the streams of the stores that have some, `stores` being by task, and add what was read to `restored`.
+    """Read the streams of the stores that have some, `stores` being by task, and add the counts to `restored`.
 
-    Returns what follows side inputs. Raises TaskFailed or SerdeError for a message that cannot
+    Returns the side inputs to follow. Raises TaskFailed or SerdeError for a message that cannot
     be processed, RestoreError when a stream cannot be read to its bound, RestoreStopped once it `should_stop`.
     """
     if not any(opened.sourced for opened in stores.values()):
@@ -50,7 +50,7 @@ def fill_stores(
     catch_up(list(fillers.values()), consumer_of, clock, on_progress, should_stop)
     seconds = clock.monotonic() - began
     for (task, name), filler in fillers.items():
-        stores[task].restored[name] = filler.told(stores[task].restored[name], seconds)
+        stores[task].restored[name] = filler.result(stores[task].restored[name], seconds)
     followed = [filler for filler in fillers.values() if filler.followed]
     return SideInputs(followed, consumer_of, clock, config.task.commit_ms) if followed else NoSideInputs()
 

@@ -1,4 +1,4 @@
-"""One store of one task, filled from streams."""
+"""Restores one store of one task from streams: side inputs, or the inputs themselves."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _offset = attrgetter("offset")
 class SideInputRestore:
     """Lets the processor make entries of messages, and keeps the store and how far it is together.
 
-    What was put since the last `keep` is undone by a crash, and its messages are processed again.
+    A crash undoes the entries since the last `keep`; their messages are processed again.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class SideInputRestore:
         decoders: Mapping[SystemStream, Decoder],
         clock: Clock,
     ) -> None:
-        """`store` is as far as the starts of what is left to read into it."""
+        """`store` stands at the starts of the spans that are left to read."""
         assert store.filling is not None
         self.label = f"{task}/{store.identity.store}"
         self.spans = store.filling.spans
@@ -102,8 +102,8 @@ class SideInputRestore:
             self._store.keep(self.positions, self._as_of_ms)
             self._kept = dict(self.positions)
 
-    def told(self, found: RestoreResult, seconds: float) -> RestoreResult:
-        """`found` at the store's opening, with what was read before the task starts."""
+    def result(self, found: RestoreResult, seconds: float) -> RestoreResult:
+        """`found` at the store's opening, with the counts of the records read before the task starts."""
         streams = "side inputs" if self.followed else "inputs"
         if found.source == "local store":
             source = f"local store + {streams}" if self.records else "local store"

@@ -1,6 +1,6 @@
-"""While the tasks run: read-only stores follow their streams, on the run loop's thread.
+"""Lets read-only stores follow their streams while the tasks run, on the run loop's thread.
 
-So a task reads such a store while nobody writes to it, and a message sees it as it was when its slice began.
+So nothing writes to such a store while a task reads it, and a message sees it as it was when its slice began.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class NoSideInputs:
     """The side inputs of a container without any: every call does nothing."""
 
     def follow(self, now: float) -> None:
-        """Take what has arrived, if it is time to look. Raises what a processor or a decoder raises."""
+        """Take the messages that have arrived, if it is time to look. Raises the errors of processors and decoders."""
 
     def keep(self) -> None:
-        """Write what the stores hold, with how far they are."""
+        """Write the entries of the stores, with their positions."""
 
     def close(self) -> None:
         """Release the consumers; nothing is written."""
@@ -42,7 +42,7 @@ class SideInputs(NoSideInputs):
         clock: Clock,
         keep_ms: int,
     ) -> None:
-        """`fillers` are at their bounds; `keep_ms`: how often what they hold is written."""
+        """`fillers` are at their bounds; `keep_ms`: milliseconds between two writes of their entries."""
         self._fillers = fillers
         self._readers = readers(fillers)
         self._consumers = {system: consumer_of(system) for system in sorted({ssp.system for ssp in self._readers})}

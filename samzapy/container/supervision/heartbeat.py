@@ -1,12 +1,12 @@
-"""The container's reports: a thread tells the coordinator how things stand and takes its directives.
+"""Reports to the coordinator from a thread of its own, and takes its directives: this is what keeps the container's lease.
 
 The run loop never waits for the coordinator; it looks at two flags and the clock between slices. Without an answer for
-the length of the lease the container must let go, because another attempt may have been started by then.
+the length of the lease the container must stop without a commit, because another attempt may have been started by then.
 
 A process that is stopped and goes on after its lease has run out sees that by the clock, before its next slice and before
-any checkpoint: it asks, and writes nothing more once it has heard of a successor. That is all a lease can do: what it had
-handed to the producer before it was stopped is sent by the producer's own thread the moment it goes on, unless the loss of the
-lease is known first: then what is queued is thrown away. The broker refuses state and checkpoints in every guarantee, since the
+any checkpoint: it asks, and writes nothing more once it knows of a successor. A lease cannot do more: records handed to the
+producer before the stop are sent by the producer's own thread the moment the process goes on, unless the loss of the lease is
+known first; then the queue is purged. The broker refuses state and checkpoints in every guarantee, since the
 successor has fenced the container's transactional producer, and outputs in exactly-once; the other guarantees may repeat one
 batch of outputs (effectively-once under the same ids). Without transactions changelog records may be repeated, too.
 """
@@ -27,20 +27,24 @@ logger = logging.getLogger(__name__)
 LONGEST_SILENCE_S = 1.0
 
 
+def keep_running(why: str) -> None:
+    """The default of `on_lost`: wait until the run loop asks."""
+
+
 class Heartbeat:
-    """Reports three times a lease, and every second at least; `should_stop` is what the run loop asks."""
+    """Reports three times a lease, and every second at least. The run loop asks `should_stop`."""
 
     def __init__(
         self,
         lease: ContainerLease,
         report: Callable[[str], ContainerReport],
         clock: Clock,
-        on_lost: Callable[[str], None] | None = None,
+        on_lost: Callable[[str], None] = keep_running,
         purge: Callable[[], None] = lambda: None,
     ) -> None:
-        """`report` builds a report of the given phase; it is called on the heartbeat's thread, as is `on_lost`, which
-        hears of a lost lease that the run loop has not obeyed for the length of another. `purge` throws away what is
-        queued and not sent: called as soon as the lease is known to be lost."""
+        """`report` builds a report of the given phase. `on_lost` is called when the run loop has ignored a lost lease for
+        the length of another. `purge` throws away unsent records; it is called as soon as the loss is known. The heartbeat's
+        thread makes these calls."""
         self._purge = purge
         self._on_lost = on_lost
         self._lost_at = 0.0
@@ -71,7 +75,7 @@ class Heartbeat:
     def should_stop(self) -> bool:
         """Whether to commit and stop. Raises TaskMigrated when the container must stop without a commit."""
         if self._lost is None and self._silent_s() > self._lease.duration_s:
-            # Stopped, or kept from reporting, for that long: somebody else may own the tasks by now, so ask first.
+            # Stopped, or kept from reporting, for that long: another attempt may own the tasks by now, so ask first.
             self._tell()
             if self._lost is None and self._silent_s() > self._lease.duration_s:
                 self._lose("the lease has run out before its renewal was heard of")
@@ -84,7 +88,7 @@ class Heartbeat:
         return self._drain_requested
 
     def confirm(self) -> None:
-        """Ask now, and wait for the answer. Raises TaskMigrated if the container is another attempt's, or nobody says."""
+        """Ask now, and wait for the answer. Raises TaskMigrated if the container is another attempt's, or without an answer."""
         asked = self._clock.monotonic()
         self._tell()
         if self._answered_at < asked and self._lost is None:
@@ -92,7 +96,7 @@ class Heartbeat:
         self.should_stop()
 
     def finish(self, phase: str) -> ContainerReport:
-        """Stop the thread and send a last report of that phase, for what it is worth."""
+        """Stop the thread and try to send a last report, of that phase; returns it."""
         self._phase = phase
         self._closed.set()
         if self._thread.is_alive():
@@ -108,7 +112,7 @@ class Heartbeat:
         while not self._closed.wait(min(self._lease.duration_s / 3, LONGEST_SILENCE_S)):
             if self._lost is None:
                 self._tell()
-            elif self._on_lost is not None and self._clock.monotonic() - self._lost_at > self._lease.duration_s:
+            elif self._clock.monotonic() - self._lost_at > self._lease.duration_s:
                 self._on_lost(self._lost)
 
     def _silent_s(self) -> float:

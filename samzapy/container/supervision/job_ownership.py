@@ -2,7 +2,7 @@
 
 The record is written before anything of an older run is fenced. So whoever is fenced by a newer run finds it there, lets
 go for good, and does not fence back; whoever is fenced by its broker (a transaction that took too long) finds itself.
-Without transactions nobody is fenced: the driver looks at the record three times a lease, and the next run waits a lease
+Without transactions no run is fenced: the driver looks at the record three times a lease, and the next run waits a lease
 before it reads anything, unless this one is written down as ended. Outputs that an older run has queued may still arrive.
 """
 
@@ -20,7 +20,7 @@ from samzapy.errors import JobTakenOver
 
 
 def this_run(clock: Clock = SYSTEM_CLOCK) -> JobRun:
-    """What a driver that starts now writes down; of the same process no two are equal."""
+    """The owner record of a driver that starts now. No two are equal, even of the same process."""
     return JobRun(secrets.token_hex(8), clock.wall_ms(), socket.gethostname(), os.getpid())
 
 
@@ -28,7 +28,7 @@ class Ownership:
     """One run's claim to its job, as its containers and its driver check it. One thread at a time."""
 
     def __init__(self, config: JobConfig, run_id: str | None) -> None:
-        """`run_id`: the run's `JobRun.id`; None for a container that nobody has started as part of a run."""
+        """`run_id`: the run's `JobRun.id`; None for a container outside of any run."""
         self._config = config
         self._run_id = run_id
         self._records = JobRecords(config, "owner")

@@ -29,11 +29,11 @@ class ContainerTaskContext(TaskContext):
         metrics: MetricsRegistry,
         epoch: int,
         checkpoints: StateCheckpoints | None = None,
-        told: Collection[SystemStreamPartition] = (),
+        pinned: Collection[SystemStreamPartition] = (),
         timers: Timers | None = None,
     ) -> None:
-        """`checkpoints`: those of a StateCheckpointTask; `told`: the partitions that start at a
-        startpoint, or are reset, whatever state there is."""
+        """`checkpoints`: those of a StateCheckpointTask. `pinned`: the partitions that start at a startpoint, or are reset,
+        whatever state there is."""
         self._task_name = task_name
         self._stores = stores
         self._offsets = offsets
@@ -41,7 +41,7 @@ class ContainerTaskContext(TaskContext):
         self._epoch = epoch
         self._timers = timers
         self._checkpoints = checkpoints
-        self._told = told
+        self._pinned = pinned
         self._sealed = False
         self.replayed: dict[SystemStreamPartition, int] = {}
         self.moved: set[SystemStreamPartition] = set()
@@ -89,7 +89,7 @@ class ContainerTaskContext(TaskContext):
 
     def replay_from(self, ssp: SystemStreamPartition, offset: int) -> int:
         committed = self._offsets.get(ssp, offset)
-        if ssp in self._told:
+        if ssp in self._pinned:
             return committed
         self._start_at("replay_from", ssp, offset)
         if offset < committed:

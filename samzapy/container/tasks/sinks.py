@@ -1,4 +1,4 @@
-"""The sinks of one task: taken over at its start, committed before its checkpoint, freed of what a failed message wrote."""
+"""The sinks of one task: opens them at its start, commits them before its checkpoint, takes failed messages back."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ logger = logging.getLogger(__name__)
 
 
 class TaskSinks:
-    """Most tasks have none; then every call does nothing. What a sink raises becomes TaskFailed, unless it is an error of
-    samzapy's own."""
+    """The sinks of one task. Most tasks have none; then every call does nothing. An exception of a sink becomes TaskFailed,
+    unless it is one of samzapy's own."""
 
     __slots__ = ("_sinks", "_task_name")
 
@@ -74,12 +74,12 @@ class TaskSinks:
         return lacking
 
     def commit(self, offsets: Mapping[SystemStreamPartition, int]) -> None:
-        """Make what the sinks were given durable, with `offsets`."""
+        """Make the rows given to the sinks durable, with `offsets`."""
         for sink in self._sinks:
             self._call(f"commit of sink '{sink.name}'", sink.commit, offsets)
 
     def forget(self, envelope: IncomingMessageEnvelope) -> None:
-        """Take back what a message that failed has written."""
+        """Take back the rows of a message that failed."""
         for sink in self._sinks:
             sink.forget(envelope)
 
@@ -94,7 +94,7 @@ class TaskSinks:
                 metrics.gauge(self._task_name, f"sink.{sink.name}.{name}").set(value)
 
     def close(self) -> None:
-        """Release the sinks; what they have not committed is void. Every one is closed, then the first failure raised."""
+        """Release the sinks; uncommitted rows are void. Closes all of them, then raises the first failure."""
         failures = []
         for sink in self._sinks:
             try:

@@ -1,10 +1,10 @@
-"""A task's own state checkpoints: what its `init` finds, what goes with its commits, and what the job is told of them.
+"""Takes and persists the checkpoints of a task that keeps a state of its own, in step with its commits.
 
-    a commit begins         the state is taken, with what the task sends on the occasion
-    the commit              offsets, outputs; see `commit`
-    the commit is durable   the state is persisted: so it never holds a message whose outputs may have been lost
+    a commit begins         take the state; the task may send outputs with it
+    the commit              offsets and outputs, see `commit`
+    the commit is durable   persist the state, so that it never holds a message with outputs that may have been lost
 
-A crash in between leaves the checkpoint before it, whose positions are behind the committed ones.
+After a crash in between, the previous checkpoint is the last one; its positions are behind the committed ones.
 """
 
 from __future__ import annotations

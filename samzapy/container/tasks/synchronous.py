@@ -23,12 +23,12 @@ _offset = attrgetter("offset")
 
 _SLICE_SECONDS = 0.05
 _MIN_SLICE = 1
-#: What a slice sends waits in memory until its end: more than this no longer stays in the processor's cache.
+#: The outputs of a slice wait in memory until its end: those of more messages no longer fit the processor's cache.
 _MAX_SLICE = 256
 
 
 class Processing(ABC):
-    """Calls the `process` of one task. What happens to messages that fail is what its subclasses differ in."""
+    """Calls the `process` of one task. Subclasses differ in the handling of messages that fail."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ class StrictProcessing(Processing):
                     task.refuse_awaitable(f"process of {envelope.position}", returned)
                 if requests.pending:
                     break
-        except BaseException as cause:  # noqa: BLE001  # told where
+        except BaseException as cause:  # noqa: BLE001  # raised again with the position
             task.raise_failure(envelope, cause)
         done = bisect_right(envelopes, envelope.offset, key=_offset) if requests.pending else len(envelopes)
         task.passed(ssp, envelopes, done)

@@ -192,7 +192,7 @@ class TaskBuilder:
         )
 
     def close(self) -> None:
-        """Close what asynchronous tasks wait in."""
+        """Close the event loop, if one was made."""
         if "_events" in vars(self):
             self._events.close()
 
@@ -240,8 +240,8 @@ class TaskBuilder:
         )
 
     def _of_loop_thread(self, stores: TaskStores, journal: UndoJournal) -> dict[str, KeyValueStore[Any, Any]]:
-        """The stores for a task that may use them on its thread alone. What a failed message has changed can be undone if
-        no other one was in flight with it."""
+        """The stores, usable on the task's thread only. Changes of a failed message can be undone if no other message was in
+        flight with it."""
         errors, config = self._config.task.errors, self._config.task.asynchronous
         alone = config.max_concurrency == 1 and not errors.policies[Stage.PROCESS].only_fails
         held = journal.watching(stores.stores) if alone else stores.stores

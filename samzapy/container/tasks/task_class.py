@@ -9,7 +9,7 @@ from samzapy.config.job import JobConfig
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import PluginError, load_class
 
-#: What each kind of task has to define.
+#: The method that each kind of task must define.
 _KINDS: dict[type, str] = {
     StreamTask: "process(envelope, collector, coordinator)",
     AsyncStreamTask: "process_async(envelope, collector, coordinator, callback)",
@@ -30,7 +30,7 @@ def load_task_class(path: str) -> type[AnyTask]:
 
 
 def _shortcoming(found: type) -> str | None:
-    """What keeps a class from being one kind of task."""
+    """The reason why a class is not exactly one kind of task, None if it is."""
     kinds = [kind for kind in _KINDS if issubclass(found, kind)]
     if not kinds:
         return f"must be a StreamTask that defines {_KINDS[StreamTask]}, or an AsyncStreamTask or a CoroutineTask"
@@ -48,7 +48,7 @@ def _shortcoming(found: type) -> str | None:
 
 
 def check_timers(config: JobConfig, task_class: type[AnyTask]) -> None:
-    """Raise ConfigError for a job that keeps timers which nobody would be called back for."""
+    """Raise ConfigError for a job that has a timer store but no TimerTask."""
     if config.timers_store is not None and not issubclass(task_class, TimerTask):
         message = (
             f"{task_class.__name__} must be a TimerTask that defines on_timer: store '{config.timers_store}' has timers"

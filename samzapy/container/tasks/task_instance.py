@@ -1,4 +1,4 @@
-"""One running task: the user's object, and what the runtime keeps for it between two commits."""
+"""One running task: the user's object, its position, and its part of a commit."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TaskPosition:
         return {ssp: max(offset, self._replayed.get(ssp, offset)) for ssp, offset in self.offsets.items()}
 
     def note_serialized(self) -> None:
-        """What the messages before this position have put is serialized."""
+        """Note that everything put by messages before this position is serialized."""
         self._serialized = dict(self.offsets)
 
     def _unserialized(self, envelope: IncomingMessageEnvelope | None) -> str:
@@ -79,7 +79,7 @@ class UserSide:
     """The user's object, and the objects that its code works with.
 
     `stores` are the stores as its code gets them, by name; `seen` are the same behind the views of their engines.
-    `finish` waits for what a call returns. `in_order`: whether it is done with each message before the next one begins.
+    `finish` awaits the value that a call returns. `in_order`: whether it is done with each message before the next one begins.
     """
 
     task: AnyTask
@@ -192,11 +192,11 @@ class TaskInstance(TaskPosition, UserCalls):
         self.note_serialized()
 
     def keep_checkpoint(self) -> None:
-        """The commit is durable: persist what was taken."""
+        """The commit is durable: persist the checkpoint that was taken."""
         self.checkpoints.keep()
 
     def skip(self, ssp: SystemStreamPartition, offset: int) -> None:
-        """Go past what is no message of the user's."""
+        """Move the position past a record that is no message of the user's."""
         self.offsets[ssp] = offset + 1
         self.touched = True
 
@@ -216,7 +216,7 @@ class TaskInstance(TaskPosition, UserCalls):
     def checkpoint(
         self, offsets: Mapping[SystemStreamPartition, int], epoch: int, time_ms: int, *, atomic: bool
     ) -> Checkpoint:
-        """What a commit says about the task, whose position is `offsets`; `atomic` as the checkpoint's."""
+        """The task's checkpoint in a commit, at the position `offsets`; `atomic` as the checkpoint's."""
         return Checkpoint(
             offsets,
             self.changelog_offsets,
@@ -258,7 +258,7 @@ class TaskInstance(TaskPosition, UserCalls):
         return self.stores.over_budget() or self.sinks.full()
 
     def publish(self, metrics: MetricsRegistry) -> None:
-        """Set the task's gauges: what it processed and sent, and its stores' and sinks' own."""
+        """Set the task's gauges: messages processed and sent, and those of its clock, timers, stores and sinks."""
         metrics.gauge(self.name, "processed").set(self.processed)
         metrics.gauge(self.name, "sent").set(self.collector.sent)
         self.event_clock.publish(self.name, metrics)
@@ -275,7 +275,7 @@ class TaskInstance(TaskPosition, UserCalls):
         self.publish(metrics)
 
     def close(self) -> None:
-        """Call the user's `close`, if there is one, and let go of what keeps the task's own state."""
+        """Call the user's `close`, if there is one, and release the state checkpoints."""
         if isinstance(self.task, ClosableTask):
             self.call("close", self.task.close)
         self.checkpoints.close()
@@ -283,7 +283,7 @@ class TaskInstance(TaskPosition, UserCalls):
     def _unserialized(self, envelope: IncomingMessageEnvelope | None) -> str:
         if self._in_order:
             return super()._unserialized(envelope)
-        # Messages end in any order, so nobody knows how far.
+        # Messages end in any order, so the upper end is not known.
         return "put since the last commit, at " + ", ".join(
             f"{ssp}@{at} or later" for ssp, at in self._serialized.items()
         )

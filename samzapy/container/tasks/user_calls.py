@@ -10,7 +10,7 @@ from typing import NoReturn
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.errors import SamzapyError, SerdeError, StoreRefused, TaskFailed
 
-#: From the value that a call has returned to what is left of it.
+#: Awaits the value that a call has returned, and gives its result.
 Finish = Callable[[object], object]
 
 
@@ -20,7 +20,7 @@ def as_returned(returned: object) -> object:
 
 
 def task_failed(task_name: str, where: str, cause: BaseException) -> TaskFailed:
-    """The error for what the user's code, or a sink, has raised."""
+    """The error for an exception of the user's code or of a sink."""
     return TaskFailed(f"{task_name}: {where} failed: {type(cause).__name__}: {cause}")
 
 
@@ -30,7 +30,7 @@ class UserCalls:
     __slots__ = ()
 
     name: str
-    #: Waits for what a call has returned, if that is to be awaited.
+    #: Awaits the value that a call has returned, if it has to.
     _finish: Finish
 
     def call(self, where: str, method: Callable[..., object], *arguments: object) -> None:
@@ -46,8 +46,8 @@ class UserCalls:
         self.refuse_awaitable(where, returned)
 
     def refuse_awaitable(self, where: str, returned: object) -> None:
-        """Raise TaskFailed if the user's code returned what nobody awaits, so that its work would never be done; any
-        other value means nothing."""
+        """Raise TaskFailed if the user's code returned an awaitable: it is never awaited, so its work would not be done. Any
+        other value is ignored."""
         if not isawaitable(returned):
             return
         if iscoroutine(returned):
@@ -61,7 +61,7 @@ class UserCalls:
         raise self.failure_of(envelope, cause)
 
     def failure_of(self, envelope: IncomingMessageEnvelope, cause: BaseException) -> SamzapyError:
-        """What the attempt ends with over a message: what samzapy raised speaks for itself, the rest is the task's failure."""
+        """The error that ends the attempt over a message: samzapy's own errors as they are, any other as a TaskFailed."""
         failure: SamzapyError
         if isinstance(cause, SerdeError):
             failure = self._placed(cause, f"while processing {envelope.position}", envelope)

@@ -1,4 +1,4 @@
-"""Runs containers in the executors of a Spark; the only importer of pyspark.
+"""Runs containers in the executors of a Spark.
 
 `runner.SparkRunner` is the driver's side, `worker.run_container` the executors'; they import little of each other,
 because a worker starts anew with every attempt.

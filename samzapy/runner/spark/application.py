@@ -1,4 +1,4 @@
-"""A SparkContext for one run, and everything around it."""
+"""Starts the SparkContext of one run, asks it about its executors, and stops it."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ class SparkApplication:
         """The executors that are there now; none for a `local` master, or when Spark does not say."""
         try:
             found = self.context._jsc.sc().statusStore().executorList(True)  # noqa: SLF001  # not offered to Python
-            told = [found.apply(number) for number in range(found.size())]
-            places = [Place(executor.hostPort().rpartition(":")[0], executor.id()) for executor in told]
+            listed = [found.apply(number) for number in range(found.size())]
+            places = [Place(executor.hostPort().rpartition(":")[0], executor.id()) for executor in listed]
         except (Py4JError, OSError) as cause:
             logger.warning("Spark does not tell its executors: %s", one_line(cause))
             return ()
@@ -139,7 +139,7 @@ class SparkApplication:
 
 
 def one_line(cause: BaseException) -> str:
-    """What a Java exception says, without its stack."""
+    """The message of a Java exception, without its stack."""
     java = getattr(cause, "java_exception", None)
     return " ".join(str(java if java is not None else cause).split())[:500]
 

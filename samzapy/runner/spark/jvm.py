@@ -80,7 +80,7 @@ class RunFolder:
 
 
 def _sweep(parent: Path) -> None:
-    """Remove what this user's runs have left there whose process is gone."""
+    """Remove the folders that ended runs of this user have left there."""
     for path in parent.glob(f"{_PREFIX}*-*"):
         pid = path.name.removeprefix(_PREFIX).partition("-")[0]
         try:
@@ -98,7 +98,7 @@ GRACE_S = 10.0
 
 class DriverJvm:
     """One JVM with its gateway. Its output is held back until `settled`, then passed on to standard error: by then
-    Spark itself is silent, so what comes is what the tasks print."""
+    Spark itself is silent, so the lines are those that tasks print."""
 
     def __init__(self, settings: dict[str, str], *, verbose: bool) -> None:
         self._lines: deque[str] = deque(maxlen=200)
@@ -164,8 +164,8 @@ class DriverJvm:
         java = str(Path(home, "bin", "java")) if home else shutil.which("java")
         if java is None or not Path(java).exists():
             return f"Spark 4 needs Java {JAVA_NEEDED}+, found none: install a JDK {JAVA_NEEDED} or set JAVA_HOME"
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=30)
-        version = re.search(r'version "(\d+)', told.stderr + told.stdout)
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=30)
+        version = re.search(r'version "(\d+)', answer.stderr + answer.stdout)
         if version is not None and int(version[1]) < JAVA_NEEDED:
             return f"Spark 4 needs Java {JAVA_NEEDED}+, found {version[1]} ({java})"
         said = next((line for line in reversed(self._lines) if line.strip()), "nothing on its output")

@@ -102,7 +102,7 @@ def to_json(places: Mapping[str, Place]) -> dict[str, Any]:
 
 
 def from_json(data: Mapping[str, Any] | None) -> dict[str, Place]:
-    """The hosts of such a record; nothing for None. Raises RestoreError."""
+    """The hosts of such a record; none for None. Raises RestoreError."""
     try:
         tasks = {} if data is None else data["tasks"]
         return {task: Place(str(told["host"])) for task, told in tasks.items()}

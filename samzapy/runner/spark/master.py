@@ -28,8 +28,8 @@ _REMOTE = re.compile(r"^(spark|k8s|yarn)\b")
 
 @dataclass(frozen=True)
 class Master:
-    """A master: `slots` is how many tasks of one core run at a time (None: unknown before it runs), `on_this_machine`
-    whether driver and executors share files and the loopback address."""
+    """A master. `slots`: how many tasks of one core run at a time, None if that is not known before it runs.
+    `on_this_machine`: driver and executors share files and the loopback address."""
 
     address: str
     slots: int | None
@@ -83,14 +83,23 @@ class Master:
 
 _LOOPBACK = "127.0.0.1"
 _DRIVER_HOST = "spark.driver.host"
-#: `spark://HOST:PORT`, of several the first, and `k8s://https://HOST:PORT`; `yarn` names nobody.
+#: `spark://HOST:PORT`, of several the first, and `k8s://https://HOST:PORT`; `yarn` names no host.
 _MASTER = re.compile(r"^(?:spark|k8s)://(?:https?://)?\[?(?P<host>[^,/\]]+?)\]?(?::(?P<port>\d+))?(?:[,/]|$)")
 
 
 def coordinator_host(config: JobConfig, master: Master) -> str:
-    """What `job.spark.coordinator.host` says, else where Spark's own driver is told to be found, else, for a master on
-    other machines, this one's address: by its own name, or, where that leads to loopback, the one from which the master
-    is reached. Never a wildcard. Raises EnvironmentFailure where there is none."""
+    """The address at which executors find the coordinator, never a wildcard.
+
+    It is the first of these that is known:
+
+    1. `job.spark.coordinator.host`
+    2. loopback, for a master on this machine
+    3. `spark.driver.host`
+    4. the address of this machine's own name, unless that is loopback
+    5. the address from which the master is reached
+
+    Raises EnvironmentFailure if none is known.
+    """
     if config.spark.coordinator_host:
         return config.spark.coordinator_host
     if master.on_this_machine:
@@ -103,14 +112,14 @@ def _own_address(master: str) -> str:
     try:
         address = socket.gethostbyname(name)
     except OSError:
-        told = f"cannot resolve this machine's name {name}"
+        problem = f"cannot resolve this machine's name {name}"
     else:
         if not address.startswith("127."):
             return address
-        told = f"this machine's name {name} leads to {address}, where executors cannot reach it"
+        problem = f"this machine's name {name} leads to {address}, where executors cannot reach it"
     towards = _towards(master)
     if towards is None:
-        raise EnvironmentFailure(f"{told}: set job.spark.coordinator.host")
+        raise EnvironmentFailure(f"{problem}: set job.spark.coordinator.host")
     return towards
 
 
@@ -130,8 +139,11 @@ def _towards(master: str) -> str | None:
 
 
 def check_reach(config: JobConfig) -> tuple[str, ...]:
-    """Raise ConfigError, with everything at once, for what the executors would not find, or each find for itself.
-    Returns warnings: what each has for itself at the price of time only. Asks nothing of a master on this machine."""
+    """Raise ConfigError, with all problems, for streams and folders that the executors cannot reach, or do not share.
+
+    Returns warnings about folders that each executor may have for itself, at the price of time only. A master on this
+    machine has no such problems.
+    """
     if config.spark.master is None:
         return ()
     master = Master.parse(config.spark.master)

@@ -1,4 +1,4 @@
-"""A run on Spark: the coordinator, the application, the supervisor, in this order; taken down in the reverse one."""
+"""Runs a job on Spark: starts the coordinator, the application and the supervisor in this order, and ends them in reverse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Spark configuration of a run: what the job file asks for, what we need, and what is refused."""
+"""Makes the Spark configuration of a run from the job file, and refuses settings that would break a guarantee."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _ON_THIS_MACHINE = {
 
 _PYTHON = "spark.pyspark.python"
 
-#: What would break a promise, with the reason. A value equal to the one we need is no offence.
+#: The values that the guarantees need, each with the reason. Any other value is refused.
 _FIXED = {
     "spark.speculation": ("false", "a second copy of a running task would write the same state"),
     "spark.python.worker.reuse": ("false", "clients and stores must not outlive their task"),
@@ -71,8 +71,10 @@ def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dic
 
 
 def environment(config: JobConfig, master: Master, spark_home: Path) -> dict[str, str]:
-    """What the driver needs in its environment: the executors' Python, which is this one on this machine, and loopback
-    there. `spark.pyspark.python` wins, as it does with Spark; pyspark itself looks at its variable only."""
+    """The environment of the driver: on this machine the executors use this Python and the loopback address.
+
+    `spark.pyspark.python` wins, as with Spark; pyspark itself reads its variable only.
+    """
     wanted = {"SPARK_HOME": str(spark_home), "PYSPARK_PIN_THREAD": "true"}
     if master.on_this_machine:
         wanted["PYSPARK_PYTHON"] = wanted["PYSPARK_DRIVER_PYTHON"] = sys.executable

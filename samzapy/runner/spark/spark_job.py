@@ -32,7 +32,7 @@ def placed(context: Any, elements: Sequence[str], locations: Sequence[str]) -> A
 
 
 _PYTHON_MISMATCH = re.compile(r"\[PYTHON_VERSION_MISMATCH\]\s*(.*?)\.(?:\s|$)", re.DOTALL)
-#: samzapy and what it brings along; what else is missing is missed by the user's code, which says so itself.
+#: samzapy and its dependencies; any other module is missed by the user's code, and the error names it.
 _NO_MODULE = re.compile(
     r"ModuleNotFoundError: No module named "
     r"'(samzapy[\w.]*|confluent_kafka|rocksdict|orjson|msgpack|numpy|javaproperties|urllib3|psutil)'"
@@ -82,11 +82,11 @@ class SparkJob:
         self._thread.join()
         if self._error is None:
             return None
-        told = str(self._error)
-        mismatch = _PYTHON_MISMATCH.search(told) or _OTHER_SAMZAPY.search(told)
+        message = str(self._error)
+        mismatch = _PYTHON_MISMATCH.search(message) or _OTHER_SAMZAPY.search(message)
         if mismatch is not None:
             raise EnvironmentFailure(" ".join(mismatch[1].split())) from self._error
-        missing = _NO_MODULE.search(told)
+        missing = _NO_MODULE.search(message)
         if missing is not None:
             raise EnvironmentFailure(
                 f"the executors' Python has no {missing[1]}: install samzapy there, or set "

@@ -1,10 +1,10 @@
 """Keeps a job's containers running on a Spark until they are done, asked to stop, or given up.
 
 Spark retries a lost task up to `spark.task.maxFailures` times, counted over the task's whole life; for a task that runs
-for months that is no number. So when Spark gives up, what is not done is submitted again.
+for months that limit means nothing. So when Spark gives up, the supervisor submits the rest again.
 
-Of a worker that is stopped, or hangs, Spark knows nothing. Its lease does: when that has run out while Spark still waits
-for the task, Spark is told to kill the worker and to try the task again.
+Spark does not notice a worker that is stopped, or hangs. The lease does: when it has run out while Spark still waits for
+the task, the supervisor has Spark kill the worker and try the task again.
 """
 
 from __future__ import annotations

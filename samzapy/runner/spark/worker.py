@@ -1,4 +1,4 @@
-"""What runs in the executor's Python worker: one attempt of one container.
+"""Runs one attempt of one container, in the Python worker of an executor.
 
 Only the coordinator's address and the container's id travel with the task. The token comes from the executor's
 environment, the job from the coordinator, and `${env:X}` is read here. Clients and stores are made here and closed
@@ -35,7 +35,7 @@ from samzapy.runner.spark.settings import TOKEN
 
 logger = logging.getLogger(__name__)
 
-#: Exit status of a worker whose lease is gone while the user's code does not return.
+#: Exit status of a worker that has lost its lease while the user's code does not return.
 LOST_EXIT = 75
 
 #: Failures that another attempt would only repeat: the task then ends, and the driver reads why.
@@ -46,7 +46,7 @@ _running = False
 
 
 class AttemptFailed(Exception):
-    """Raised in the worker so that Spark tries again; the driver has been told why."""
+    """Raised in the worker so that Spark tries again; the driver knows the reason already."""
 
 
 def run_container(url: str, container_ids: Iterable[str]) -> Iterator[ContainerReport]:
@@ -98,13 +98,13 @@ def _run(client: CoordinatorClient, lease: HttpLease, spec: JobSpec, container_i
         return made.run()
     except SamzapyError as error:
         permanent = isinstance(error, PERMANENT)
-        told = _tell(client, container_id, lease.epoch, error, permanent=permanent)
-        if permanent and told:
+        heard = _report(client, container_id, lease.epoch, error, permanent=permanent)
+        if permanent and heard:
             return None
         raise AttemptFailed(f"container {container_id}: {type(error).__name__}: {error}") from error
     except Exception as error:
         unexpected = SamzapyError(f"{type(error).__name__}: {error}")
-        _tell(client, container_id, lease.epoch, unexpected)
+        _report(client, container_id, lease.epoch, unexpected)
         raise AttemptFailed(f"container {container_id}: {unexpected}") from error
 
 
@@ -113,7 +113,7 @@ def _spark_task() -> int | None:
     return None if context is None else context.taskAttemptId()
 
 
-def _tell(
+def _report(
     client: CoordinatorClient, container_id: str, epoch: int, error: SamzapyError, *, permanent: bool = False
 ) -> bool:
     try:

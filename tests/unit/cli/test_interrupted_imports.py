@@ -53,7 +53,8 @@ def interrupted(tmp_path):
         os.close(end)
 
 
-COMMANDS = {"module": ["-m", "samzapy"], "script": ["-c", "from samzapy.__main__ import main; main()"]}
+SCRIPT = ["-c", "from samzapy_cli import main; main()"]
+COMMANDS = {"module": ["-m", "samzapy"], "script": SCRIPT}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -69,4 +70,10 @@ def test_the_import_of_a_task_can_be_interrupted(interrupted, tmp_path, command,
 def test_the_import_of_the_command_itself_can_be_interrupted(interrupted, tmp_path, command):
     (tmp_path / "click.py").write_text(SLOW)
     code, errors = interrupted(*COMMANDS[command], "keys")
+    assert (code, errors.strip()) == (130, "")
+
+
+def test_the_import_of_the_package_can_be_interrupted(interrupted, tmp_path):
+    (tmp_path / "dataclasses.py").write_text(SLOW)
+    code, errors = interrupted(*SCRIPT, "keys")
     assert (code, errors.strip()) == (130, "")

@@ -11,7 +11,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord
 from samzapy.container.supervision.job_records import open_job
 from samzapy.dataframe.bootstrap import Bootstrap, writable_store
-from samzapy.dataframe.job import told_by
+from samzapy.dataframe.job import worker_error
 from samzapy.dataframe.ownership import abort_open, commit_positions, own, starting_positions
 from samzapy.dataframe.partition_writer import PartitionWritten, writer_id
 from samzapy.dataframe.tasks import job_tasks
@@ -215,5 +215,5 @@ def test_an_input_that_does_not_exist_is_told_before_anything_is_written(tmp_pat
     ],
 )
 def test_what_spark_says_of_a_failed_action_becomes_the_workers_error_in_one_line(text, kind, message):
-    found = told_by(RuntimeError(text))
+    found = worker_error(RuntimeError(text))
     assert (type(found), str(found)) == (kind, message)
