@@ -81,8 +81,8 @@ def run(options: argparse.Namespace) -> None:
         if made.row_count:
             console.print(made)
     if options.output:
-        told = [each.to_json() for each in targets(repeats)]
-        write(options.output, repeats, options.events, machine, told)
+        reached = [each.to_json() for each in targets(repeats)]
+        write(options.output, repeats, options.events, machine, reached)
         console.print(f"every repeat is in {options.output}", soft_wrap=True)
 
 

@@ -120,8 +120,8 @@ class Tasks(InEachGuarantee):
         self._kafka.delete(changelog)
         more = dict(measured.more)
         start_s = more["prepare_s"] + more.pop("first_message_s")
-        told = {"start_s": start_s, "threads": measured.threads, "descriptors": measured.descriptors}
-        return replace(measured, phases=(), more={**more, **told})
+        seen = {"start_s": start_s, "threads": measured.threads, "descriptors": measured.descriptors}
+        return replace(measured, phases=(), more={**more, **seen})
 
     @staticmethod
     def _parts(variant: str) -> tuple[Guarantee, int, str]:

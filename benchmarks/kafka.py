@@ -35,7 +35,7 @@ class Kafka:
 
     @property
     def overrides(self) -> dict[str, str]:
-        """What makes a job file of configs/bench use this broker."""
+        """The keys with which a job file of configs/bench uses this broker."""
         servers = "bootstrap.servers"
         return {f"systems.kafka.{side}.{servers}": self.bootstrap for side in ("consumer", "producer")}
 
@@ -95,7 +95,7 @@ class Kafka:
             producer.close()
 
     def records(self, topic: str, partitions: int = PARTITIONS) -> int:
-        """How many offsets a topic has given out."""
+        """The number of offsets that a topic has given out."""
         admin = system_factory(self.settings).admin(self.settings, "benchmark")
         try:
             found = admin.offsets(SystemStreamPartition("kafka", topic, number) for number in range(partitions))

@@ -1,4 +1,4 @@
-"""What the measurements are to reach, and whether they do."""
+"""The bounds that the measurements must keep, and whether they do."""
 
 from __future__ import annotations
 

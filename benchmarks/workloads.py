@@ -1,4 +1,4 @@
-"""What is measured by hand and by samzapy, on the same topics.
+"""The workloads that are measured by hand and by samzapy, on the same topics.
 
 A workload is made ready once; its variants are then run in turns, each in a process of its own.
 """
@@ -51,7 +51,7 @@ class Workload(ABC):
     @classmethod
     @abstractmethod
     def ratio_prefix(cls, variant: str) -> str:
-        """What the names of this variant's ratios begin with."""
+        """The beginning of the names of this variant's ratios."""
 
     def _loop(self, module: str, **options: str | int | Path) -> Measurement:
         command = ["-m", f"benchmarks.bare.{module}", "--bootstrap", self._kafka.bootstrap]
@@ -70,7 +70,7 @@ class Workload(ABC):
         return measure_job(CONFIGS / f"{name}.properties", config, runner, endless=marks is not None, marks=marks)
 
     def _adopt(self, name: str, overrides: dict[str, str]) -> None:
-        """What the benchmark itself has written to the changelogs is the job's own."""
+        """Make the changelog records of the benchmark the job's own."""
         adopt(load_job(CONFIGS / f"{name}.properties", {**self._kafka.overrides, **overrides}), [])
 
     def _with_changelog(self, measured: Measurement, changelog: str, partitions: int = PARTITIONS) -> Measurement:

@@ -2,30 +2,30 @@
 
 A job is a properties file and a `StreamTask`. Everything a task needs is importable from here.
 
-A message's way through the packages:
+The way of a message through the packages:
 
-    consume   system/kafka/consumer      a batch of raw records, by partition
-    decode    container/decode           bytes -> IncomingMessageEnvelope
-    choose    system/choosers            which partition's next (only in jobs that ask for an order)
-    process   container/run_loop         -> the user's StreamTask.process(envelope, collector, coordinator)
-    state     storage/kv/cached          store.get / put on objects; misses go down to bytes
-    send      container/collector        outputs, batched to the producer
-    commit    container/commit           the numbered steps; the only writer of checkpoints and changelogs
-    restore   storage/changelog/restore  on start: checkpoint -> local store (or storage/backup) -> tail of the changelog
-    fill      container/sources          stores that streams fill: before the tasks start, and from then on
-    time      container/event_time       the clock of a task: timers fire by it, senders of other jobs feed it
+    consume   system/kafka/consumer        a batch of raw records, by partition
+    decode    container/inputs/decode      bytes -> IncomingMessageEnvelope
+    choose    system/choosers              the partition whose message is next (only in jobs that ask for an order)
+    process   container/run_loop           -> the user's StreamTask.process(envelope, collector, coordinator)
+    state     storage/kv/cached            store.get / put on objects; misses go down to bytes
+    send      container/outputs/collector  outputs, batched to the producer
+    commit    container/commit/protocol    the numbered steps; the only writer of checkpoints and changelogs
+    restore   storage/changelog/restore    on start: checkpoint -> local store (or storage/backup) -> tail of the changelog
+    fill      container/sideinputs         stores that streams fill: before the tasks start, and from then on
+    time      container/event_time         the clock of a task: timers fire by it, senders of other jobs feed it
 
 The packages, imports going down only:
 
-    cli, pytest_plugin                   commands; fixtures for tests of tasks
-    examples, bench, verify              the tasks behind configs/; what measures jobs, and proves guarantees
-    runner, testing, devkafka            carry a container to where it runs; test kit; development broker
-    spark                                stores as DataFrames, and DataFrames as stores
-    container, coordinator               run tasks; what the driver serves to the containers
-    operators                            what tasks are made of: windows, joins, persistent states; on stores and the api
+    cli, pytest_plugin                     commands; fixtures for tests of tasks
+    examples, bench, verify                jobs to learn from; the harnesses that measure jobs and prove guarantees
+    admin, runner, dataframe               administer a job, run its containers, read and fill its stores from Spark
+    testing, devkafka                      test kit; development broker
+    container, coordinator                 run tasks; the service of the driver for its containers
+    operators                              windows, joins, persistent states, deduplication: on stores and the api
     system storage checkpoint serializers metrics job sinks      one part each, not knowing one another
-    config                               job file -> frozen values
-    api                                  the names: envelopes, tasks, stores, the SPIs
+    config                                 job file -> frozen values
+    api                                    the names: envelopes, tasks, stores, the SPIs
     errors clock watermarks plugins failpoints
 """
 

@@ -35,11 +35,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         config = load_job(options.job, overrides)
         add_import_paths(config.spark.py_files)
-        told = run(config, options.runner, until_end=not options.endless)
+        measured = run(config, options.runner, until_end=not options.endless)
     except SamzapyError as failure:
         print(f"error: {failure}", file=sys.stderr)  # noqa: T201
         return failure.exit_code
-    print(json.dumps(told))  # noqa: T201
+    print(json.dumps(measured))  # noqa: T201
     return 0
 
 
@@ -52,15 +52,15 @@ def run(config: JobConfig, runner: str, *, until_end: bool) -> dict[str, Any]:
     end, used = time.monotonic(), time.process_time() - cpu
     marks = config.resolved.get(MARKS_KEY)
     stretch = read_stretch(Path(marks)) if marks else None
-    told: dict[str, Any] = {"messages": outcome.status.processed, "more": _more(outcome, stretch)}
-    told["more"] |= {"prepare_s": start - began, "run_s": end - start}
+    measured: dict[str, Any] = {"messages": outcome.status.processed, "more": _more(outcome, stretch)}
+    measured["more"] |= {"prepare_s": start - began, "run_s": end - start}
     if stretch is not None:
         if stretch.first is not None:
-            told["more"]["first_message_s"] = stretch.first - start
-        told["more"]["cpu_to_ready_s"] = stretch.cpu_before_s - (cpu if runner == LOCAL else 0.0)
+            measured["more"]["first_message_s"] = stretch.first - start
+        measured["more"]["cpu_to_ready_s"] = stretch.cpu_before_s - (cpu if runner == LOCAL else 0.0)
         exact = {"cpu_s": stretch.cpu_s, "cpu_of": [MAIN if runner == LOCAL else WORKER]}
-        return {**told, **exact, "start": stretch.start, "end": stretch.end, "timeline": stretch.timeline}
-    return {**told, "cpu_s": used, "cpu_of": [MAIN], "start": start, "end": end}
+        return {**measured, **exact, "start": stretch.start, "end": stretch.end, "timeline": stretch.timeline}
+    return {**measured, "cpu_s": used, "cpu_of": [MAIN], "start": start, "end": end}
 
 
 def _more(outcome: JobOutcome, stretch: Stretch | None) -> dict[str, Any]:

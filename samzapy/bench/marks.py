@@ -1,4 +1,4 @@
-"""What a measured task tells about its process: when its tasks were ready, when they were closed, CPU between.
+"""The marks of a measured task: when its tasks were ready, when they were closed, and the CPU time between.
 
 The runtime restores before `init` and commits before `close`, so from the first ready task to the last closed one is
 exactly what the job does with its messages, start-up and restore left out. The marks are lines in a file, appended by
@@ -59,7 +59,7 @@ def append_mark(
 
 
 def read_stretch(path: Path) -> Stretch | None:
-    """The stretch that the marks in a file tell of; None if no task was closed, or none wrote any.
+    """The stretch between the marks in a file; None if no task was closed, or none wrote any.
 
     Only processes that closed count: an attempt that failed has been repeated by another.
     """

@@ -99,8 +99,8 @@ def measure(command: Sequence[str], timeout_s: float = 600.0) -> Measurement:
         errors.seek(0)
         lines, said = output.read().splitlines(), errors.read()
     if code or not lines:
-        told = " | ".join((said.splitlines() or lines)[-5:])
-        raise MeasurementFailed(f"{' '.join(command)}: exit code {code}: {told}")
+        ending = " | ".join((said.splitlines() or lines)[-5:])
+        raise MeasurementFailed(f"{' '.join(command)}: exit code {code}: {ending}")
     return _measurement(json.loads(lines[-1]), tree)
 
 
@@ -122,20 +122,20 @@ def phases(timeline: Sequence[Sequence[float]]) -> tuple[Phase, ...]:
     return tuple(found)
 
 
-def _measurement(told: Mapping[str, Any], tree: ProcessTree) -> Measurement:
-    start, end = told["start"], told["end"]
-    exact = set(told.get("cpu_of", [MAIN]))
+def _measurement(report: Mapping[str, Any], tree: ProcessTree) -> Measurement:
+    start, end = report["start"], report["end"]
+    exact = set(report.get("cpu_of", [MAIN]))
     sampled = sum(tree.cpu_s(role, start, end) for role in tree.roles - exact)
     return Measurement(
-        messages=told["messages"],
+        messages=report["messages"],
         seconds=end - start,
-        cpu_s=told["cpu_s"] + sampled,
+        cpu_s=report["cpu_s"] + sampled,
         cpu_whole_s=tree.cpu_s(),
         peak_rss={**{role: tree.peak_rss(role) for role in sorted(tree.roles)}, "tree": tree.peak_rss()},
         threads=max(tree.most_threads(role, start, end) for role in exact),
         descriptors=max(tree.most_descriptors(role, start, end) for role in exact),
-        phases=phases(told.get("timeline", ())),
-        more=told.get("more", {}),
+        phases=phases(report.get("timeline", ())),
+        more=report.get("more", {}),
     )
 
 

@@ -20,7 +20,7 @@ _MIB = 1024 * 1024
 
 
 def job_table(name: str, repeats: Sequence[Measurement]) -> Table:
-    """What one job did: a row a repeat, and their medians."""
+    """The figures of one job: a row a repeat, and their medians."""
     table = Table(title=name, title_style="bold")
     for column in ("run", "messages", "seconds", "msg/s", "CPU-s/M", "memory MiB"):
         table.add_column(column, justify="right", no_wrap=True)

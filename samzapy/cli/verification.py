@@ -163,7 +163,7 @@ class _Display(Listener):
         """Move the bar."""
         self._progress.update(self._bar, completed=events)
 
-    def told(self, plan: Plan, line: str) -> None:
+    def happened(self, plan: Plan, line: str) -> None:
         """Say it beside the bar, or on a line of its own."""
         self._progress.update(self._bar, description=f"{plan}: {line}")
         if not self._console.is_terminal:

@@ -26,7 +26,7 @@ _SIZE = "recent.size"
 
 
 class RecentItems:
-    """What `context.get_store(NAME, RecentItems)` gives. It keeps nothing itself, only in the store's entries."""
+    """The object of `context.get_store(NAME, RecentItems)`. It keeps nothing itself, only in the store's entries."""
 
     def __init__(self, store: KeyValueStore[str, Any], size: int) -> None:
         self._store = store

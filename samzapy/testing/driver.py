@@ -135,8 +135,8 @@ class TaskTestDriver:
             return loop.turn(0.0)
 
     def outputs(self, stream: str, partition: int | None = None) -> Outputs:
-        """Everything that was sent to a stream and not aborted, whether it is committed or not; nothing for a stream that
-        nobody has written to. Partition by partition, in order in each."""
+        """Everything that was sent to a stream and not aborted, whether it is committed or not; nothing for a stream without
+        records. Partition by partition, in order in each."""
         return self._bench.streams.read(stream, partition, committed=False)
 
     def committed(self, stream: str, partition: int | None = None) -> Outputs:
@@ -193,7 +193,7 @@ class TaskTestDriver:
         return self._attempt is not None and self._attempt.running
 
     def crash(self, at: str | None = None, during: Callable[[], object] | None = None, nth: int = 1) -> None:
-        """End as a SIGKILL would, now or at a fail point (`samzapy.failpoints`): the task is not told, no transaction is
+        """End as a SIGKILL would, now or at a fail point (`samzapy.failpoints`): no task is closed, no transaction is
         aborted, and what a disk had at that instant is all that is left.
 
         `at`: `commit.1` to `commit.7` (after that step of a commit), `start.1` to `start.7`, `restore.batch`, ...; the

@@ -77,7 +77,7 @@ class Input(NamedTuple):
 
 @final
 class FinishedRun:
-    """What a run has left. `status` is its report, as the coordinator has it (`status.processed`, `status.commits`, ...)."""
+    """The results of a run. `status` is its report, as the coordinator has it (`status.processed`, `status.commits`, ...)."""
 
     def __init__(self, status: JobStatus, streams: Streams, stores: Mapping[str, Entries]) -> None:
         self.status = status
@@ -85,7 +85,7 @@ class FinishedRun:
         self._stores = stores
 
     def outputs(self, stream: str, partition: int | None = None) -> Outputs:
-        """The committed messages of a stream, one partition after the other; nothing of one that nobody has written to."""
+        """The committed messages of a stream, one partition after the other; nothing of one that does not exist."""
         return self._streams.read(stream, partition, committed=True)
 
     def store(self, name: str, partition: int | None = None) -> dict[Any, Any]:
@@ -133,7 +133,7 @@ class TestRunner:
 
     @classmethod
     def of(cls, job: type[AnyTask] | Path | str) -> TestRunner:
-        """For a task class, whose configuration `with_config` gives, or for a job file."""
+        """For a task class, configured by `with_config`, or for a job file."""
         return cls(job, {}) if isinstance(job, type) else cls(None, job)
 
     def with_config(self, config: Mapping[str, str]) -> TestRunner:

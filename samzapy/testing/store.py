@@ -112,12 +112,12 @@ class OpenStore:
 
     @property
     def restored(self) -> RestoreResult:
-        """How the last opening got the contents."""
+        """The source of the contents at the last opening."""
         return self._opened().restored[self._name]
 
     @property
     def stores(self) -> TaskStores:
-        """What a container would hold."""
+        """The stores as a container holds them."""
         return self._opened()
 
     def commit(self) -> None:

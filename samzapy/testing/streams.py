@@ -155,12 +155,12 @@ class Streams:
         return found
 
     def store_serdes(self, store: StoreConfig) -> tuple[Serde, Serde]:
-        """How the entries of a store are written."""
+        """The serdes of a store's keys and values."""
         engine = load_engines(self._job)[store.name]
         return entry_serdes(store, engine, EngineSettings(store.name, store.properties), self._serdes)
 
     def partitions(self, stream: SystemStream) -> int:
-        """How many partitions the stream has, 0 if there is no such stream."""
+        """The number of partitions, 0 for a stream that does not exist."""
         found = self._clusters[stream.system].find(stream.stream)
         return 0 if found is None else found.partitions
 

@@ -1,4 +1,4 @@
-"""`samzapy verify`: a job whose outcome is known, faults while it runs, and independent checkers.
+"""`samzapy verify`: a job with a known outcome, faults while it runs, and independent checkers.
 
 workload     seeded events with their partitions, and the job's task
 job          the job's properties

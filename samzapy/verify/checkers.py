@@ -130,8 +130,8 @@ def running_sums(oracle: Oracle, echoes: Sequence[Echo], guarantee: Guarantee, *
 
 
 def output_ids(evidence: Evidence, oracle: Oracle, echoes: Sequence[Echo]) -> Finding:
-    """Outputs whose id header does not name their input, or names another sender than the others do: a receiver could
-    not drop repetitions by it."""
+    """Outputs with an id header that names another input or another sender: a receiver could not drop their
+    repetitions."""
 
     def wrong() -> Iterator[str]:
         first: tuple[str, ...] | None = None
@@ -201,7 +201,7 @@ def stores(evidence: Evidence) -> Finding:
 
 
 def lag(evidence: Evidence) -> Finding:
-    """Input partitions whose committed offset is not their end."""
+    """Input partitions with a committed offset short of their end."""
     reached = committed(evidence.checkpoints, evidence.input_stream)
     return found(
         "lag",

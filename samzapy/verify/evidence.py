@@ -77,7 +77,7 @@ class Account:
 
     @property
     def count(self) -> int:
-        """How many deposits there were."""
+        """The number of deposits."""
         return self.chain.length
 
 

@@ -35,7 +35,7 @@ _COUNTED_APART = {"loss", "duplicates", "order"}
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found (nothing of count 0), and which of it breaks the guarantee."""
+    """The findings with a count above 0, and those that break the guarantee."""
 
     guarantee: Guarantee
     findings: tuple[Finding, ...]
@@ -51,7 +51,7 @@ class Verdict:
 
     @property
     def mismatches(self) -> int:
-        """What was found apart from losses, repetitions and changes of order."""
+        """The count of all other findings than losses, repetitions and changes of order."""
         return sum(finding.count for finding in self.findings if finding.check not in _COUNTED_APART)
 
 

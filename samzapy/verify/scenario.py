@@ -112,8 +112,8 @@ class Listener:
     def written(self, plan: Plan, events: int) -> None:
         """So many events are in the log now."""
 
-    def told(self, plan: Plan, line: str) -> None:
-        """Something has happened."""
+    def happened(self, plan: Plan, line: str) -> None:
+        """A line about the scenario, for people."""
 
 
 class Scenario:
@@ -204,7 +204,7 @@ class Scenario:
         self._tell(f"{fault}; recovered in {self._recovery_s[-1]:.1f} s")
 
     def _tell(self, line: str) -> None:
-        self._listener.told(self._plan, line)
+        self._listener.happened(self._plan, line)
 
     def _judge(self, streams: Streams, watcher: Watcher, state: Path) -> Verdict:
         self._tell("checking")

@@ -22,7 +22,7 @@ class Kind(Enum):
     OVERLAP = "overlap"
     """A second run with other containers while the first goes on, or is stopped by SIGSTOP until the second is at work."""
     FOREIGN_WRITER = "foreign-writer"
-    """A record of somebody else in a changelog: the job must refuse it, until it is put right and adopted."""
+    """A record of another writer in a changelog: the job must refuse it until it is corrected and adopted."""
     BROKER_RESTART = "broker-restart"
     """The broker stops in good order and comes back."""
     BROKER_KILL = "broker-kill"

@@ -132,7 +132,7 @@ class Watcher:
 
     @property
     def count(self) -> int:
-        """How many records it has seen so far."""
+        """The number of records that it has seen."""
         return len(self._seen)
 
     def close(self) -> list[Record]:

@@ -90,7 +90,7 @@ class ConcurrentWritePerformance(Scenario):
                         put(key, value)
                         if number % 1_000 == 0 and target.over_budget():
                             target.commit()
-            except BaseException as failure:  # noqa: BLE001 - raised again by whoever started the threads
+            except BaseException as failure:  # noqa: BLE001 - raised again in the thread that started these
                 failures.append(failure)
 
         threads = [threading.Thread(target=writes, name=f"writer-{number}") for number in range(self._threads)]

@@ -87,11 +87,11 @@ def run_plan(plan: Plan, *, scale: float = 1.0, on_progress: Progress | None = N
     """Measure every case; `scale` multiplies the counts. The sets of one test take turns, so that whatever else the
     machine does falls on all of them alike. Raises ConfigError before anything of the test has run."""
     results: list[CaseResult] = []
-    told = on_progress or _silent
+    progress = on_progress or _silent
     with tempfile.TemporaryDirectory(prefix="samzapy-bench-") as folder:
         opener = Opener(plan.job, Path(folder), plan.seed)
         for _, cases in groupby(plan.cases, key=lambda case: case.test):
-            results += _run_test(list(cases), plan, opener, scale, told)
+            results += _run_test(list(cases), plan, opener, scale, progress)
     return results
 
 
@@ -99,7 +99,7 @@ def _silent(name: str, repeat: int, repeats: int) -> None:
     """Report no progress."""
 
 
-def _run_test(cases: Sequence[Case], plan: Plan, opener: Opener, scale: float, told: Progress) -> list[CaseResult]:
+def _run_test(cases: Sequence[Case], plan: Plan, opener: Opener, scale: float, progress: Progress) -> list[CaseResult]:
     with ExitStack() as opened:
         runs = []
         for case in cases:
@@ -107,14 +107,14 @@ def _run_test(cases: Sequence[Case], plan: Plan, opener: Opener, scale: float, t
             opened.callback(run.close)
             runs.append(run)
         for run in runs:
-            told(run.case.name, 0, plan.repeats)
+            progress(run.case.name, 0, plan.repeats)
             run.prepare()
             for _ in range(plan.warmup):
                 run.repeat()
             run.measured.clear()
         for number in range(1, plan.repeats + 1):
             for run in runs:
-                told(run.case.name, number, plan.repeats)
+                progress(run.case.name, number, plan.repeats)
                 run.repeat()
         return [result for run in runs for result in run.results()]
 

@@ -114,7 +114,7 @@ class Comparison:
 
 
 def read_results(path: Path) -> dict[str, Any]:
-    """What `--json` wrote. Raises ConfigError."""
+    """The results in a file of `--json`. Raises ConfigError."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as cause:
@@ -158,7 +158,7 @@ _FORMAT = 1
 def document(
     name: str, plan: Plan, scale: float, results: Sequence[CaseResult], ratios: Sequence[RatioResult]
 ) -> dict[str, Any]:
-    """What ran, on which machine, and every repeat of every case."""
+    """The file, the machine, and every repeat of every case."""
     return {
         "format": _FORMAT,
         "file": name,

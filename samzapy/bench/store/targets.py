@@ -60,7 +60,7 @@ class Target(Protocol):
         """Whether a container would commit now."""
 
     def counts(self) -> Counts:
-        """What happened so far."""
+        """The counts so far."""
 
     def empty(self) -> None:
         """Start again with nothing in it; `store` is another object."""

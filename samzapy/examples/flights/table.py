@@ -54,7 +54,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Results:
-    """All rows, by carrier and hour; `waiting` counts flights whose plane is not in the register."""
+    """All rows, by carrier and hour; `waiting` counts flights of planes that are not in the register."""
 
     rows: tuple[Row, ...]
     waiting: int

@@ -85,7 +85,7 @@ class FlightDelayTask(StreamTask, InitableTask):
 Sample = list[int]
 
 #: `flights` and `cancelled` count departures, `delay` is the Sample of those that left (None: none yet), `models`
-#: the Samples by plane model of those whose plane is known.
+#: the Samples by model of the flights with a known plane.
 Delays = dict[str, Any]
 
 

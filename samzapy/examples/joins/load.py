@@ -49,7 +49,7 @@ def profiles_and_settings(seed: int = 7, members: int = 300, changes: int = 3_00
 
 
 def views_and_users(seed: int = 7, users: int = 200, views: int = 2_000) -> tuple[list[Event], list[Event]]:
-    """Page views keyed by user, one in twenty of a user that nobody knows; and the users, some of whom have moved."""
+    """Page views keyed by user, one in twenty of an unknown user; and the users, some with a second row because they have moved."""
     drawn = random.Random(seed)
     known = [f"user-{number}" for number in range(users)]
     moves = known + drawn.choices(known, k=users // 4)

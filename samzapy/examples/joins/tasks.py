@@ -40,7 +40,7 @@ class SendingTask(StreamTask, InitableTask, CopartitionedTask):
 
     @abstractmethod
     def message(self, joined: Joined) -> dict[str, Any]:
-        """What is sent, under the key of both sides."""
+        """The message to send, under the key of both sides."""
 
     def send(self, found: Iterable[Joined], collector: MessageCollector) -> None:
         """Send one message for each."""
@@ -104,7 +104,7 @@ LATENESS_MS = 60_000
 
 
 class ImpressionsClicksTask(SendingTask, WindowableTask, EndOfStreamListenerTask):
-    """Sends, by impression: each click with its impression, impressions that nobody has clicked on, and clicks on none."""
+    """Sends, by impression: each click with its impression, impressions without a click, and clicks without an impression."""
 
     _waiting: StreamStreamJoin
 
