@@ -133,7 +133,7 @@ Publish = Callable[[bytes], None]
 
 @dataclass(frozen=True)
 class SnapshotHeader:
-    """Who reports."""
+    """The container that reports."""
 
     job_name: str
     job_id: str

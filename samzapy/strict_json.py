@@ -1,6 +1,6 @@
 """Reads the JSON that samzapy writes to topics, files and HTTP bodies, by type; writes it compactly.
 
-msgspec does the work. Whatever does not fit the type is a ValueError that names the field:
+msgspec does the work. A value that does not fit the type is a ValueError that names the field:
 
 1. A bool is no number, and a float is no integer. The types below bound integers to 64 bits.
 2. NaN, the infinities, lone surrogates and bytes that are not UTF-8 are no JSON.

@@ -117,7 +117,7 @@ def move_positions(
         unseen = refuse_if_running(config, checkpoints.read_owner(), anyway=move.dry_run, take_over=move.take_over)
         before = _read(model, clients, checkpoints)
         chosen = {ssp: before.logs[ssp] for ssp in chosen_inputs(before.logs, move.inputs)}
-        after = move.target.offsets(config, chosen, clients.admin)
+        after = move.target.offsets(config.offset_default, chosen, clients.admin)
         if not move.dry_run:
             # 2  the owner
             tasks = [task.name for task in model.tasks]

@@ -1,4 +1,4 @@
-"""How far a job has got, kept where it survives: a topic or files."""
+"""Keeps the progress of a job where it survives: in a topic or in files."""
 
 from samzapy.checkpoint.factories import (
     CheckpointManagerFactory,

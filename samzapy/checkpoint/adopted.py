@@ -40,7 +40,7 @@ class Adopted:
         return self.ends.get((str(ssp.system_stream), topic_id), {}).get(ssp.partition, 0)
 
     def with_ends(self, stream: SystemStream, topic_id: str, ends: Mapping[int, int]) -> Adopted:
-        """The same and these; what was known of an earlier topic of the name is forgotten."""
+        """These ends and the known ones, without those of an earlier topic of the name."""
         name = str(stream)
         others = {key: value for key, value in self.ends.items() if key[0] != name}
         known = self.ends.get((name, topic_id), {})

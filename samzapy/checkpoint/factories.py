@@ -54,7 +54,7 @@ class NoCheckpointManager(CheckpointManager):
 
 
 class Clients(Protocol):
-    """What a manager may use of the job's systems; each is made when first asked for."""
+    """The clients of the job's systems that a manager may use; each is made when first asked for."""
 
     def admin(self, system: str) -> SystemAdmin:
         """The admin of a system."""

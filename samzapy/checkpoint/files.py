@@ -18,7 +18,7 @@ _OWNER = "owner.json"
 
 
 class FileCheckpointManager(CheckpointManager):
-    """For jobs whose containers all see one file system. Contents are the checkpoint topic's record values."""
+    """For jobs with all containers on one file system. Contents are the checkpoint topic's record values."""
 
     def __init__(self, folder: Path) -> None:
         """`folder` belongs to one job; it is made when the job starts."""

@@ -9,7 +9,6 @@ from datetime import datetime, timezone
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, SystemAdmin
-from samzapy.config.job import JobConfig
 from samzapy.config.streams import StreamConfig
 from samzapy.errors import ConfigError, ConfigProblem, OffsetOutOfRange
 
@@ -26,7 +25,7 @@ def starting_offset(
     """The first offset to process.
 
     A partition that is `late` came after the job's first start: until it has a committed offset, it is read from its
-    oldest record, whatever the stream's default, since what it holds by now was meant for the job.
+    oldest record, not from the stream's default: its records were meant for the job.
 
     A committed offset is used unless `reset.offset` is set, and must lie in the log (its end included): otherwise
     records were lost to retention, or the topic was made anew, and only the operator can say what to do. Where the log's
@@ -62,23 +61,24 @@ _PLACES = ("oldest", "newest", "upcoming")
 
 @dataclass(frozen=True)
 class Target:
-    """Where to go: oldest, newest (the last record), upcoming, default (as a first start would), an offset, or the first
+    """A place in a partition: oldest, newest (the last record), upcoming, default (as a first start would), an offset, or the first
     record that is not older than a time, written as ISO 8601 (UTC unless it says otherwise) or as @ and milliseconds."""
 
     text: str
 
     def offsets(
         self,
-        config: JobConfig,
+        offset_default_of: Callable[[SystemStreamPartition], str],
         logs: Mapping[SystemStreamPartition, OffsetRange],
         admin_of: Callable[[str], SystemAdmin],
     ) -> Positions:
-        """The offset for each partition of `logs`. Raises ConfigError for a text that is none of these, OffsetOutOfRange."""
+        """The offset for each partition of `logs`. `offset_default_of` a partition: the `offset.default` of its stream.
+
+        Raises ConfigError for any other text, OffsetOutOfRange.
+        """
         text = self.text.strip()
         if text == "default":
-            return {
-                ssp: default_offset(config.stream(ssp.system_stream).offset_default, log) for ssp, log in logs.items()
-            }
+            return {ssp: default_offset(offset_default_of(ssp), log) for ssp, log in logs.items()}
         if text in _PLACES:
             return {ssp: default_offset(text, log) for ssp, log in logs.items()}
         if text.isdecimal() and len(text) < 20:
@@ -90,7 +90,7 @@ class Target:
         return {ssp: min(max(offset, logs[ssp].oldest), logs[ssp].upcoming) for ssp, offset in found.items()}
 
     def check(self) -> None:
-        """Raise ConfigError for a text that is none of these; whether an offset is there is seen when it is used."""
+        """Raise ConfigError for any other text. Whether the log has an offset is seen when it is used."""
         text = self.text.strip()
         if text != "default" and text not in _PLACES and not (text.isdecimal() and len(text) < 20):
             self._time_ms(text)

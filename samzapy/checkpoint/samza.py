@@ -33,7 +33,7 @@ from samzapy.strict_json import encode as encode_json
 
 _GROUPER = "systemstreampartition-grouper-factory"
 _PACKAGE = "org.apache.samza.container.grouper.stream."
-#: Samza's factories by our groupers' names. A reader refuses records of another grouper, whose tasks are others.
+#: Samza's factories by our groupers' names. A reader refuses records of another grouper, because its tasks are others.
 _FACTORIES = {
     "partition": _PACKAGE + "GroupByPartitionFactory",
     "ssp": _PACKAGE + "GroupBySystemStreamPartitionFactory",
@@ -42,13 +42,13 @@ _FACTORIES = {
 
 
 class Kind(Enum):
-    """What a record says."""
+    """The kinds of records."""
 
     CHECKPOINT = "samzapy-checkpoint"
     PARTITIONS = "samzapy-changelog-partitions"
-    """Which changelog partition each task owns: one record."""
+    """The changelog partition of each task: one record."""
     OWNER = "samzapy-owner"
-    """Which run was started last: one record."""
+    """The run that was started last: one record."""
     INPUTS = JobRecord.INPUTS.value
     LOCALITY = JobRecord.LOCALITY.value
     CLOCK = JobRecord.CLOCK.value
@@ -77,7 +77,7 @@ def encode_key(key: RecordKey, grouper: str) -> bytes:
 
 
 def decode_key(key: bytes | None, grouper: str, where: str) -> RecordKey | None:
-    """What a record is about; None for kinds that are not ours to read.
+    """The kind and task of a record; None for kinds that are not ours.
 
     Raises RestoreError if the job that wrote it grouped its inputs differently.
     """
@@ -99,7 +99,7 @@ def decode_key(key: bytes | None, grouper: str, where: str) -> RecordKey | None:
 
 @dataclass(frozen=True)
 class SamzaRecords:
-    """How a job shares its topic with JVM Samza: the records name its `grouper`; Samza's own are written if `write`."""
+    """The way a job shares its topic with JVM Samza: records name its `grouper`; with `write` it writes Samza's, too."""
 
     grouper: str = "partition"
     write: bool = False

@@ -1,8 +1,9 @@
-"""Startpoints, as of Samza's SEP-18: where partitions are to start, whatever was committed.
+"""Startpoints of Samza's SEP-18: they make partitions start elsewhere than at the committed offset.
 
-Written from outside, also while the job runs; followed at the next start, once, and void after twelve hours. Samza
-deletes one when a commit has succeeded; here that commit itself says which startpoints it followed, so a crash
-neither follows one twice nor loses it.
+1. An operator writes one at any time, also while the job runs. The next start follows it, once. It is void after twelve
+   hours.
+2. Samza deletes a startpoint after a commit. Here that commit names the startpoints that it followed, so a crash neither
+   follows one twice nor loses it.
 
 {"format": 1, "startpoints": [{"id": "5f0c...", "input": "kafka.orders[0]", "position": "@1700000000000",
                                "created-ms": 1700000000000, "task": null}]}
@@ -84,7 +85,7 @@ def pending(
     checkpoint: Checkpoint | None,
     now_ms: int,
 ) -> dict[SystemStreamPartition, Startpoint]:
-    """What the task has to follow at its start: of each partition the newest, one for this task before one for all."""
+    """The startpoints to follow at the task's start: of each partition the newest, one for this task before one for all."""
     own = set(ssps)
     chosen: dict[SystemStreamPartition, Startpoint] = {}
     for each in sorted(startpoints, key=lambda each: (each.task is not None, each.created_ms)):

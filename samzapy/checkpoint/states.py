@@ -180,7 +180,7 @@ class TopicCheckpointStore(CheckpointStore):
         ssp = self._open()
         for time_ms in times:
             self._values.pop(time_ms, None)
-            # The head first: without it what is left is none.
+            # The head first: without it the parts are no state.
             parts = sorted(self._parts.pop(time_ms, ()), key=lambda part: part is not _HEAD)
             self._producer().send([self._record(ssp, time_ms, part, None) for part in parts])
 

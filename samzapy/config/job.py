@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from samzapy.api.context import JobContext
-from samzapy.api.stream import SystemStream
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import SystemSettings
 from samzapy.config.event_time import JobClockConfig
 from samzapy.config.metrics import ReporterConfig
@@ -82,6 +82,10 @@ class JobConfig:
         """Name and id in one word, different for different jobs: the last hyphen stands between the two. Hyphens of the id
         are spelled `~`, which neither of them may contain."""
         return f"{self.name}-{self.id.replace('-', '~')}"
+
+    def offset_default(self, ssp: SystemStreamPartition) -> str:
+        """The `offset.default` of a partition's stream."""
+        return self.stream(ssp.system_stream).offset_default
 
     @property
     def context(self) -> JobContext:

@@ -113,7 +113,7 @@ class RestartingContainer:
             current.stop()
 
     def run(self) -> ContainerReport:
-        """Run to the end. Raises a container's error if another start is of no use, or if another attempt owns the container."""
+        """Run to the end. Raises a container's error if another start is of no use or not this attempt's right."""
         with self._reporting:
             return self._run()
 

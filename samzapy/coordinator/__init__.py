@@ -1,1 +1,1 @@
-"""What the driver serves to its containers: the job, leases, stop requests, and what they report."""
+"""The driver's service for its containers: the job, leases, stop requests and reports."""

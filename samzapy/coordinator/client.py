@@ -30,7 +30,7 @@ M = TypeVar("M")
 #: Seconds to wait for a connection and for an answer: well below a third of any sensible lease.
 CONNECT_S, ANSWER_S = 2.0, 5.0
 
-#: What the service says to somebody who does not, or does no longer, belong to it.
+#: The service answers so to a container that does not, or no longer, belong to it.
 _NOT_OURS = {403, 404}
 
 
@@ -65,7 +65,7 @@ class CoordinatorClient:
 
     def fail(self, container_id: str, epoch: int, error: SamzapyError, *, permanent: bool = False) -> None:
         """Say why an attempt ends, and whether another would only fail in the same way."""
-        # A message may quote what is no text in UTF-8.
+        # A message may quote text that has no form in UTF-8.
         message = str(error).encode(errors="backslashreplace").decode()
         failure = Failure(epoch, type(error).__name__, message, error.exit_code, permanent)
         self._request("POST", f"/containers/{quote(container_id, safe='')}/failure", failure)
@@ -154,7 +154,7 @@ class HttpLease(ContainerLease):
             self._epoch = grown
 
     def report(self, report: ContainerReport) -> Directive:
-        """Tell the coordinator. Raises RetriableError when it does not answer."""
+        """Send the report. Raises RetriableError when the coordinator does not answer."""
         try:
             answer = self._client.call(Answer, "POST", self._path, report)
         except TaskMigrated:

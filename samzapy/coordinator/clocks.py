@@ -1,4 +1,4 @@
-"""The job's clocks in event time, from what the containers report of their tasks (Gearpump's ClockService).
+"""The job's clocks in event time, from the containers' reports on their tasks (Gearpump's ClockService).
 
 The job's clock is the least of its tasks' clocks. Its checkpoint clock is the greatest time of which every task has a
 checkpoint of its own state. Neither goes back. No I/O, no lock: one caller at a time.
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class KeptClocks:
-    """What is known of earlier runs: the tasks' clocks by name, and the job's checkpoint clock (None: it has none yet)."""
+    """The clocks of earlier runs: the tasks' by name, and the job's checkpoint clock (None: it has none yet)."""
 
     tasks: Mapping[str, int] = field(default_factory=dict)
     checkpoint: int | None = None
@@ -28,7 +28,7 @@ class KeptClocks:
 
 @dataclass(frozen=True)
 class Stall:
-    """What the job's clock waits for: a task, and the partition that holds its clock (empty: not known), for so long."""
+    """The cause of a clock that stands still: a task, and the partition that holds its clock (empty: not known), for so long."""
 
     task: str
     partition: str
@@ -80,7 +80,7 @@ class Clocks:
         self._kept = checkpoint
 
     def restart(self, tasks: Iterable[str]) -> None:
-        """These begin anew: what they have is not known until they say so."""
+        """These tasks begin anew: their states are unknown until they report them."""
         self._progress.update(dict.fromkeys(tasks))
 
     def update(self, told: Mapping[str, TaskProgress]) -> None:

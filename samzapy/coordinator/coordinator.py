@@ -1,4 +1,4 @@
-"""The coordinator of one run of a job: leases and progress behind one lock, whoever asks."""
+"""The coordinator of one run of a job: leases, progress and clocks behind one lock."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Coordinator:
 
     @property
     def spec(self) -> JobSpec:
-        """What a container is handed."""
+        """The job, as containers get it."""
         return self._spec
 
     @property
@@ -87,12 +87,12 @@ class Coordinator:
             return self._leases.outgrow(container_id, epoch, newest)
 
     def process(self, container_id: str) -> AttemptProcess | None:
-        """Where the newest attempt runs; None if there is none, or it has not said."""
+        """The process of the newest attempt; None if there is none, or it is unknown."""
         with self._changed:
             return self._processes.get(container_id)
 
     def overdue(self) -> tuple[Overdue, ...]:
-        """The attempts whose leases have run out, and of which nobody has said that they ended."""
+        """The attempts that let their leases run out and did not report their end."""
         with self._changed:
             leases = self._leases
             found = [(i, leases.epoch(i), self._processes.get(i)) for i in self._everyone if leases.overdue(i)]
@@ -103,7 +103,7 @@ class Coordinator:
         )
 
     def report(self, report: ContainerReport) -> Directive:
-        """Take a report and say what to do; what a superseded attempt reports is not counted."""
+        """Take a report and return the directive; a report of a superseded attempt is not counted."""
         with self._changed:
             directive = self._leases.renew(report.container_id, report.epoch)
             if directive is not Directive.ABANDON:
@@ -120,7 +120,7 @@ class Coordinator:
         with self._changed:
             self._leases.finish(failure.container_id, failure.epoch, ContainerState.LOST)
             if failure.container_id not in self._standbys:
-                # What a standby fails at costs the job nothing; who submits it is told by Spark.
+                # A failed standby costs the job nothing; its submitter hears of it from Spark.
                 self._progress.fail(failure)
             if failure.error == JobTakenOver.__name__:
                 self._abandon(failure.message)
@@ -256,7 +256,7 @@ class LocalLease(ContainerLease):
             self._epoch = grown
 
     def report(self, report: ContainerReport) -> Directive:
-        """Tell the coordinator. Raises RetriableError when it cannot tell whether the job is still this run's."""
+        """Pass the report on. Raises RetriableError when it is unknown whether the job is still this run's."""
         with self._one_at_a_time:
             if self._clock.monotonic() - self._reported_at > self.duration_s:
                 self._confirm_ownership()

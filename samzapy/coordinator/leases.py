@@ -1,4 +1,4 @@
-"""Which attempt may run a container: a state machine of grants and renewals.
+"""Decides which attempt may run a container: a state machine of grants and renewals.
 
 An attempt registers and is granted an epoch; from then on it owns the container until another registers (its epoch is
 larger) or until it is silent for the lease's duration, after which it has to stop by itself. So at any time at most
@@ -18,7 +18,7 @@ from samzapy.clock import Clock
 
 
 class ContainerState(Enum):
-    """Where a container stands, as the coordinator knows it."""
+    """The state of a container, as the coordinator knows it."""
 
     WAITING = "waiting"
     """No attempt has registered yet."""
@@ -86,7 +86,7 @@ class Leases:
         return grant is not None and grant.epoch == epoch
 
     def renew(self, container_id: str, epoch: int) -> Directive:
-        """Take a sign of life; a late one revives the lease as long as nobody else has registered."""
+        """Take a sign of life; a late one revives the lease unless another attempt has registered."""
         grant = self._grants[container_id]
         if self._abandoned or grant is None or grant.epoch != epoch:
             return Directive.ABANDON
@@ -98,7 +98,7 @@ class Leases:
         return Directive.DRAIN if self._draining else Directive.CONTINUE
 
     def finish(self, container_id: str, epoch: int, state: ContainerState) -> None:
-        """Record how an attempt ended; what a superseded one says does not count."""
+        """Record the end of an attempt; a superseded attempt does not count."""
         grant = self._grants[container_id]
         if grant is not None and grant.epoch == epoch:
             grant.state = state
@@ -125,7 +125,7 @@ class Leases:
         self._abandoned = True
 
     def overdue(self, container_id: str) -> bool:
-        """Whether the newest attempt's lease has run out, and nobody has said that it ended."""
+        """Whether the newest attempt's lease has run out without a report of its end."""
         grant = self._grants[container_id]
         return grant is not None and grant.state is ContainerState.RUNNING and self._clock.monotonic() >= grant.expires
 
@@ -139,7 +139,7 @@ class Leases:
         return None if grant is None else grant.epoch
 
     def state(self, container_id: str) -> ContainerState:
-        """Where the container stands now."""
+        """The state of the container now."""
         grant = self._grants[container_id]
         if grant is None:
             return ContainerState.WAITING

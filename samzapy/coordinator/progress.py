@@ -1,4 +1,4 @@
-"""What the containers have reported, added up."""
+"""Adds up the reports of the containers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from samzapy.coordinator.clocks import ClockStatus
 
 @dataclass(frozen=True)
 class RestoredStore:
-    """What one store's restore did: `source` says from where, as in `changelog`."""
+    """The restore of one store; `source` names its origin, as in `changelog`."""
 
     container_id: str
     store: str
@@ -59,7 +59,7 @@ class ContainerStatus:
 class JobStatus:
     """The whole job at one moment. `seconds`: from the first attempt's start to the newest report. `failed` counts
     failures; `failures` are the newest of them. `downgrades` weaken the job's guarantee; `counts`, of all attempts and
-    by `group.name`, say what came of that. `standbys` process nothing; their `remaining` is what they have yet to read.
+    by `group.name`, count the consequences. `standbys` process nothing; their `remaining` counts the offsets that they have yet to read.
     `clocks` are those in event time."""
 
     name: str
@@ -174,7 +174,7 @@ class Progress:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What weakened promises came to, by `group.name`, over all containers and attempts; nothing that is 0."""
+        """The counters of weakened guarantees, by `group.name`, over all containers and attempts; none that is 0."""
         found: Counter[str] = Counter()
         for account in self._accounts.values():
             found += account.counts_before

@@ -1,7 +1,7 @@
 """The messages between the coordinator and its containers, as JSON.
 
 Driver and executors have the same version of samzapy, so msgspec writes and reads the classes themselves. The coordinator
-trusts no body: whatever does not fit its class is a WireError that names the field.
+trusts no body: a field that does not fit its class is a WireError that names it.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def registration(
 
 
 class Attempt(msgspec.Struct):
-    """What an attempt registers with."""
+    """The body with which an attempt registers."""
 
     process: AttemptProcess | None = None
 

@@ -76,7 +76,7 @@ def starting_positions(
     found: Positions = {}
     for name, target in named.items():
         chosen = {ssp: logs[ssp] for ssp in chosen_inputs(logs, (name,) if name else (), "positions")}
-        found.update(Target(target).offsets(config, chosen, clients.admin))
+        found.update(Target(target).offsets(config.offset_default, chosen, clients.admin))
     return found
 
 

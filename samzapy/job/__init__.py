@@ -1,1 +1,1 @@
-"""What runs where: pure functions over names, no I/O."""
+"""Plans which tasks run in which container: pure functions over names, no I/O."""

@@ -1,4 +1,4 @@
-"""Inputs that have got more partitions since their job keeps state: Samza's rule (SEP-5).
+"""Follows inputs that got more partitions while their job keeps state: Samza's rule (SEP-5).
 
 A key's state lies with the task of `hash(key) % count`. If the count becomes a multiple of what it was, the messages of
 partition `p` are those that `p % old count` would have got: so the new partitions go to the old tasks, and no state has to
@@ -36,7 +36,7 @@ class InputPartitions:
 def follow_growth(
     known: Mapping[SystemStream, InputPartitions], counts: Mapping[SystemStream, int], *, keeps_state: bool
 ) -> dict[SystemStream, InputPartitions]:
-    """What is known of every input there ever was, now that the job's have these `counts`.
+    """The partition counts of every input that the job ever had, now that its inputs have these `counts`.
 
     A job that `keeps_state` keeps its tasks, and so does one that has expanded before. Raises EnvironmentFailure for a
     count that is no multiple of the one that the tasks are grouped by.
@@ -59,7 +59,7 @@ def follow_growth(
 
 
 def home(ssp: SystemStreamPartition, inputs: Mapping[SystemStream, InputPartitions]) -> SystemStreamPartition:
-    """The partition whose task reads `ssp`: itself, unless it came with an expansion."""
+    """The partition that shares its task with `ssp`: itself, unless it came with an expansion."""
     known = inputs.get(ssp.system_stream)
     if known is None or ssp.partition < known.grouped:
         return ssp

@@ -66,5 +66,5 @@ def active_of(container_id: str) -> str:
 
 
 def replica_of(container_id: str) -> int:
-    """Which standby it is; 0 for a container that runs its tasks."""
+    """The number of the standby; 0 for a container that runs its tasks."""
     return int(container_id.partition("-")[2] or 0)

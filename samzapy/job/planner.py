@@ -48,7 +48,7 @@ GROUPERS: dict[str, Callable[[Iterable[SystemStreamPartition]], Groups]] = {
 
 
 def parted(config: JobConfig, inputs: Mapping[SystemStream, InputPartitions]) -> str | None:
-    """What keeps equal keys apart, in a sentence; None if they meet. Broadcast inputs meet everything.
+    """The reason why equal keys do not meet in one task; None if they do. Broadcast inputs meet everything.
 
     Counts are those that the tasks are grouped by: an input that has grown since brings its keys to the old tasks.
     """

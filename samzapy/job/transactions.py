@@ -1,7 +1,7 @@
-"""Which transactions carry a job's state, and under which transactional ids.
+"""Chooses the transactions that carry a job's state, and their transactional ids.
 
 A job's changelogs and checkpoints are written in one transaction a container, where one system has them all and has
-transactions. Then whoever takes a container over fences its predecessor, and state, changelog and checkpoint never
+transactions. Then a successor that takes a container over fences its predecessor, and state, changelog and checkpoint never
 disagree. `task.guarantee` says what happens to outputs and positions, not whether state is kept so.
 
 A transactional id is `<job name>-<job id>-<member>`: the member is the container's id, the same in every attempt and on
@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from samzapy.api.system import SystemSettings
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
-from samzapy.config.reading.classes import FILE_CHECKPOINTS
 from samzapy.config.tasks import checkpoint, task
 from samzapy.errors import ConfigError, ConfigProblem
 
@@ -31,7 +30,7 @@ def transactional_id(job_key: str, member: str) -> str:
 
 @dataclass(frozen=True)
 class StateTransactions:
-    """`system`: whose transactions carry the job's state; None: none do, and `key` and `reason` say why."""
+    """`system`: its transactions carry the job's state. None: no transactions do, for the `reason` at `key`."""
 
     system: str | None
     key: str = ""
@@ -39,7 +38,7 @@ class StateTransactions:
 
 
 def state_transactions(job: JobConfig, has_transactions: Callable[[SystemSettings], bool]) -> StateTransactions:
-    """What the job file and its systems allow. Raises ConfigError where the guarantee needs more than that."""
+    """The transactions that the job file and its systems allow. Raises ConfigError if the guarantee needs more."""
     problems = list(_obstacles(job, has_transactions))
     system = job.task.checkpoint.system if job.task.checkpoint else None
     if not problems:
@@ -56,7 +55,7 @@ def refused(system: str, detail: str) -> StateTransactions:
 
 
 def weakened_state(job: JobConfig, state: StateTransactions) -> tuple[GuaranteeWarning, ...]:
-    """What it means for the job's promise that no transaction carries its state; nothing without such state."""
+    """The warning for a job with state that no transaction carries; none without such state."""
     if state.system is not None or not any(store.changelog for store in job.stores.values()):
         return ()
     message = (
@@ -73,7 +72,7 @@ def _obstacles(job: JobConfig, has_transactions: Callable[[SystemSettings], bool
         return
     kept = job.task.checkpoint
     system = kept.system if kept else None
-    if kept is None or system is None or kept.factory == FILE_CHECKPOINTS:
+    if kept is None or system is None:
         message = f"{needs}checkpoints in a topic, which can be part of a transaction"
         yield ConfigProblem(checkpoint.FACTORY.name, None, message)
         return

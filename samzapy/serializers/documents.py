@@ -19,7 +19,7 @@ _TYPES = (dict, list, tuple, str, int)
 class JsonSerde(Serde):
     """JSON in UTF-8 without blanks, keys in the order of the dict.
 
-    What JSON cannot say comes back changed, as from every JSON library: a tuple is a list, a datetime, UUID, Enum or
+    Values outside of JSON come back changed, as from every JSON library: a tuple is a list, a datetime, UUID, Enum or
     dataclass is what orjson writes for it, NaN and the infinities are null. An int beyond 64 bits, a key that is not a
     str and nesting deeper than orjson goes (about 250 written, 1024 read) are errors; an int beyond 64 bits that
     someone else wrote is read as a float.
@@ -66,7 +66,7 @@ class JsonSerdeFactory(SerdeFactory):
 
 
 def as_json(value: object) -> str:
-    """One line of JSON; bytes in hexadecimal, what JSON cannot say as its text."""
+    """One line of JSON; bytes in hexadecimal, other values as their text."""
     option = orjson.OPT_NON_STR_KEYS
     try:
         return orjson.dumps(value, _other, option).decode()
@@ -92,7 +92,7 @@ class MsgpackSerde(Serde):
         self.to_bytes = msgpack.Packer(use_bin_type=True).pack  # type: ignore[method-assign]
 
     def to_bytes(self, value: Any) -> bytes:
-        """Raises TypeError for what MessagePack cannot say, ValueError or OverflowError for what is too deep or large."""
+        """Raises TypeError for a type outside of MessagePack, ValueError or OverflowError for a value too deep or large."""
         packed: bytes = msgpack.packb(value, use_bin_type=True)
         return packed
 

@@ -1,4 +1,4 @@
-"""Sentences about data that a serde refused: which serde, where, which part, why."""
+"""Words the errors of serdes: place, part, serde and reason."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def encode_failure(serde_name: str, where: str, part: str, value: object, cause:
 
 
 def as_refusal(takes: str, value: object, cause: Exception, *, fits: bool) -> str:
-    """For `Serde.refusal`: what a serde takes and what it got; with the cause where the value is of a type that `fits`, so
-    that only the cause says what is wrong in it."""
+    """The text for `Serde.refusal`: the accepted type and the given one. If the type `fits`, the value itself is wrong, so the
+    text has the cause as well."""
     kind = type(value).__name__
     return f"{takes}, got {kind} ({_reason(cause)})" if fits else f"{takes}, got {kind}"
 

@@ -27,7 +27,7 @@ class SerdeRegistry(Mapping[str, Serde]):
         self._made: dict[str, Serde] = {}
 
     def __getitem__(self, name: str) -> Serde:
-        """Raises UnknownSerde for a name nobody registered, ConfigError if its class cannot be made."""
+        """Raises UnknownSerde for a name that is not registered, ConfigError if its class cannot be made."""
         serde = self._made.get(name)
         if serde is None:
             serde = self._made[name] = self._make(name)

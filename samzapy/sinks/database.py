@@ -1,7 +1,7 @@
 """Hides the differences between databases and their drivers behind a DB-API 2 connection.
 
 1. `Database` and `Postgres` load rows and end the sessions of a predecessor.
-2. The functions at the end classify what a driver raises. DB-API 2 fixes the names of the exception classes but no base
+2. The functions at the end classify the errors of drivers. DB-API 2 fixes the names of the exception classes but no base
    class, so they go by these names.
 """
 
@@ -24,7 +24,7 @@ _PLACEHOLDERS = {"qmark": "?", "format": "%s", "pyformat": "%s"}
 
 
 class Connection(Protocol):
-    """What a sink needs of a DB-API 2 connection, which must not be in autocommit mode."""
+    """The part of a DB-API 2 connection that a sink needs; it must not be in autocommit mode."""
 
     def cursor(self) -> Any:
         """A cursor."""
@@ -74,7 +74,7 @@ class Database:
         self.placeholder = placeholder
 
     def end_predecessor(self, cursor: Any, name: str) -> None:
-        """End what an earlier session of this `name` may still be doing; this session goes by it from now on.
+        """End an earlier session of this `name`; this session takes the name from now on.
 
         Locks and epochs keep a predecessor from doing harm. This keeps one that was stopped for good inside its
         transaction from blocking its successors; where a database has no means for it, its lock time-out must do.
@@ -118,10 +118,10 @@ class Postgres(Database):
 
 
 def database_of(connection: Connection) -> Database:
-    """What is behind a connection, by its driver's module.
+    """The database behind a connection, by its driver's module.
 
     Raises EnvironmentFailure for a connection in autocommit mode, where rows and offsets would not be one transaction,
-    and for a driver whose marks of parameters are neither `?` nor `%s`.
+    and for a driver that marks parameters neither by `?` nor by `%s`.
     """
     driver = type(connection).__module__
     package = driver.partition(".")[0]
@@ -149,7 +149,7 @@ def _parameter_style(driver: str) -> str:
     return "unknown"
 
 
-#: A lost connection, a server that shuts down, a deadlock, a time-out: what a new connection may cure.
+#: A lost connection, a server that shuts down, a deadlock, a time-out: a new connection may help.
 _TRANSIENT = {"OperationalError", "InterfaceError"}
 #: SQLite calls nearly everything an OperationalError, a missing table too.
 _TRANSIENT_IN_SQLITE = ("locked", "busy", "disk I/O")
@@ -169,7 +169,7 @@ def is_transient(cause: BaseException) -> bool:
 
 
 def is_conflict(cause: BaseException) -> bool:
-    """Whether somebody else wrote the same at the same time: a unique constraint, or a catalog entry made twice."""
+    """Whether another writer wrote the same at the same time: a unique constraint, or a catalog entry made twice."""
     return bool(_names(cause) & {"IntegrityError", "InternalError"})
 
 

@@ -1,7 +1,7 @@
 """The table `samzapy_offsets`: from where on a sink lacks each partition's inputs, and which attempt may write.
 
-    job, task, sink, ssp    what the row is about: one partition of one task and one sink
-    next_offset             the first input whose rows are not in the sink; null until the first commit
+    job, task, sink, ssp    one partition of one task and one sink
+    next_offset             the first input without rows in the sink; null until the first commit
     epoch                   the newest attempt that has opened the sink
     commit_number           counts the transactions of the task's sink; with `task` it identifies a batch of rows
 
@@ -58,7 +58,7 @@ class SinkOffsets:
 
     def claim(self, cursor: Any) -> dict[SystemStreamPartition, int]:
         """Lock every earlier attempt out, then read the offsets. Raises StaleEpoch if the sink has seen a greater epoch:
-        that of a newer attempt, or of an earlier one whose epoch is written down nowhere else."""
+        that of a newer attempt, or of an earlier one with an epoch that only the sink has."""
         epoch = self._attempt.epoch
         newest = max((seen for _, _, seen, _ in self._rows(cursor)), default=0)
         if newest > epoch:
@@ -78,7 +78,7 @@ class SinkOffsets:
 
     def advance(self, cursor: Any, offsets: Mapping[SystemStreamPartition, int]) -> None:
         """Set the offsets and the next commit number. Raises TaskMigrated, RetriableError or EnvironmentFailure if
-        somebody else has changed the rows."""
+        another writer has changed the rows."""
         number, epoch = self.commit_number, self._attempt.epoch
         for ssp in sorted(offsets):
             self._execute(

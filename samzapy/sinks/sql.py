@@ -31,7 +31,7 @@ WaitingRow = tuple[SystemStreamPartition | None, int, Row]
 
 
 class WaitingRows:
-    """What a sink was given since its last commit, in order."""
+    """The rows that a sink got since its last commit, in order."""
 
     __slots__ = ("_rows", "add")
 
@@ -43,7 +43,7 @@ class WaitingRows:
         return len(self._rows)
 
     def before(self, offsets: Mapping[SystemStreamPartition, int]) -> list[WaitingRow]:
-        """The rows whose inputs are done. Those of later inputs wait on: a crash would bring their inputs again."""
+        """The rows of inputs that are done. Rows of later inputs wait on: a crash would bring their inputs again."""
         return [each for each in self._rows if each[0] is None or each[1] < offsets[each[0]]]
 
     def remove(self, done: list[WaitingRow]) -> None:
@@ -79,7 +79,7 @@ class SqlSink(Sink):
     `transactional`: rows are inserted; those of an input that is processed again are dropped. `upsert`: a row replaces
     the one with the same `key`, for which the table needs a unique constraint; rows of an input that is processed again
     are written again, so the table follows the task's state even where that depends on more than the inputs, and
-    `window` may write too. Either way, what an older attempt of the task still tries is refused.
+    `window` may write too. Either way, writes of an older attempt of the task are refused.
 
     The task's container connects when it starts, and again when it starts again after a lost connection. Tested with
     sqlite3 and with psycopg 3 on PostgreSQL, where rows are inserted by COPY; `transactional` is standard SQL.
@@ -229,7 +229,7 @@ class SqlSink(Sink):
 
 
 class _Opened:
-    """What a sink has between `open` and `close`."""
+    """The state of a sink between `open` and `close`."""
 
     __slots__ = ("connection", "database", "offsets")
 

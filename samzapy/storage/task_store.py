@@ -23,6 +23,10 @@ from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.side_inputs import StoreFilling
 from samzapy.storage.views.engine import View
 
+#: Seconds after which a commit without changes writes a marker nevertheless: it has to stay younger than the changelog's
+#: delete.retention.ms.
+_MARKER_S = 600.0
+
 
 class Flushing:
     """Flushes an engine, to bound the cost of a kill: `flush_records` changes and those of a commit, `flush_interval_ms`.
@@ -73,11 +77,6 @@ class Flushing:
         """Move everything to disk, and wait for it."""
         self._engine.flush()
         self._begun = self._unflushed = 0
-
-
-#: Seconds after which a commit without changes writes a marker nevertheless: it has to stay younger than the changelog's
-#: delete.retention.ms.
-_MARKER_S = 600.0
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from samzapy.storage.changelog.end import ChangelogEnd
 from samzapy.storage.changelog.restore import (
     RestoreResult,
 )
-from samzapy.storage.kv.forwarding import ReadOnlyStore
+from samzapy.storage.kv.forwarding import ReadOnlyStore, StoreLayer
 from samzapy.storage.task_store import TaskStore
 
 
@@ -27,7 +27,7 @@ class TaskStores:
     """
 
     def __init__(self, stores: Mapping[str, TaskStore], restored: Mapping[str, RestoreResult]) -> None:
-        self.stores: Mapping[str, KeyValueStore[Any, Any]] = {name: _visible(held) for name, held in stores.items()}
+        self.stores: Mapping[str, StoreLayer[Any, Any]] = {name: _visible(held) for name, held in stores.items()}
         self.restored = dict(restored)
         #: Those that are filled from streams, before the task starts and, if they are read-only, from then on.
         self.sourced: Mapping[str, TaskStore] = {
@@ -143,7 +143,7 @@ class TaskStores:
             raise
 
 
-def _visible(held: TaskStore) -> KeyValueStore[Any, Any]:
+def _visible(held: TaskStore) -> StoreLayer[Any, Any]:
     """The store as the task gets it, apart from views."""
     if not held.read_only:
         return held.stack.store

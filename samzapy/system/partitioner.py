@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: the same one as for Kafka's Java producers.
+"""Chooses the partition of a key: the same one as Kafka's Java producers choose.
 
 Java's `DefaultPartitioner`, and librdkafka's `murmur2_random`: `(murmur2(key) & 0x7fffffff) % partitions`, seed
 0x9747b28c. An empty key is a key (hash of no bytes); a null key belongs nowhere and is spread by the producer.
@@ -47,7 +47,7 @@ class KeyHashes(dict[bytes, int]):
     """Positive hashes by key, computed on first use: `hashes[key] % partitions` is the key's partition.
 
     A hit costs a dict lookup. Holds at most 2 x `limit` keys: when the young generation is full it becomes the old
-    one, and what is still in use comes back from there without being hashed again. Not thread-safe: one a producer.
+    one. Keys that are still in use come back from there without being hashed again. Not thread-safe: one a producer.
     """
 
     __slots__ = ("_limit", "_old")

@@ -1,5 +1,4 @@
-"""Which calls a producer may take: the order init_transactions, begin, send, commit or abort, and none after an error,
-in one place."""
+"""Checks the order of a producer's calls: init_transactions, begin, send, commit or abort, and none after an error."""
 
 from __future__ import annotations
 
@@ -8,14 +7,14 @@ from contextlib import contextmanager
 
 from samzapy.errors import ProducerError, ProducerFenced, SamzapyError, TransactionIndeterminate
 
-#: What no abort heals: somebody else has taken over, or nobody knows how it ended.
+#: No abort heals these: another producer has taken over, or the outcome is unknown.
 _FINAL = (ProducerFenced, TransactionIndeterminate)
 
 
 class ProducerCalls:
-    """Where a producer stands between its calls; a call out of order is a ProducerError that names the producer.
+    """The state of a producer between its calls. A call out of order is a ProducerError that names the producer.
 
-    `error` is what has poisoned it: every later call raises it again, until an abort heals it.
+    `error` has poisoned the producer: every later call raises it again, until an abort heals it.
     """
 
     __slots__ = ("closed", "error", "in_transaction", "initialised", "name", "transactional")
@@ -46,7 +45,7 @@ class ProducerCalls:
             raise
 
     def heal(self) -> None:
-        """What an abort begins with. Raises the error again if there is no way back from it."""
+        """Begin an abort. Raises the error again if an abort cannot heal it."""
         if isinstance(self.error, _FINAL):
             self._raise_again()
         self.error = None
@@ -73,6 +72,6 @@ class ProducerCalls:
             raise ProducerError(f"begin: {self.name} {state}")
 
     def must_be_in_transaction(self, call: str) -> None:
-        """What `commit` and `abort` need."""
+        """`commit` and `abort` end an open transaction."""
         if not self.in_transaction:
             raise ProducerError(f"{call}: {self.name} is in no transaction")

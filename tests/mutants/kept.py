@@ -96,12 +96,12 @@ _SYSTEMS = (
     ),
     Mutant("samzapy/system/local/reader.py", "blocked or stable < upcoming", "blocked", (_LOCAL,)),
     Mutant(
-        "samzapy/system/local/cleaning.py",
+        "samzapy/system/local/catalog.py",
         "_compact(database, topic, slot, stable, now_ms)",
         "_compact(database, topic, slot, upcoming, now_ms)",
         (_LOCAL,),
     ),
-    Mutant("samzapy/system/local/cleaning.py", "AND time_ms <= ?", "AND time_ms < ?", (_LOCAL,)),
+    Mutant("samzapy/system/local/catalog.py", "AND time_ms <= ?", "AND time_ms < ?", (_LOCAL,)),
     Mutant(
         "samzapy/system/memory/cluster.py",
         "if owner is not None and state is not None and state.deadline is None:",
@@ -159,13 +159,13 @@ _INPUTS = (
         (_ROWS_BY_TIME + "::test_a_run_that_ends_after_any_row_leaves_the_others_to_the_next",),
     ),
     Mutant(
-        "samzapy/system/choosers/bootstrap.py",
+        "samzapy/system/choosers/consumer.py",
         "if position(ssp) < head}\n        return bool",
         "if position(ssp) < head and False}\n        return bool",
         ("tests/unit/system/test_choosing_consumer.py",),
     ),
     Mutant(
-        "samzapy/system/choosers/bootstrap.py",
+        "samzapy/system/choosers/consumer.py",
         "if position(ssp) >= head and (",
         "if position(ssp) > head and (",
         ("tests/unit/system/test_choosing_consumer.py",),
@@ -448,6 +448,24 @@ _COMMITS: tuple[Mutant, ...] = (
         "        wait(previous.lease_ms / 1000)\n",
         "        pass\n",
         (_OWNED,),
+    ),
+    Mutant(
+        "samzapy/storage/kv/cached.py",
+        "self._serialize(sorted(dirty, key=dirty.__getitem__))",
+        "self._serialize(list(dirty))",
+        ("tests/property/test_order_of_changes.py",),
+    ),
+    Mutant(
+        "samzapy/storage/kv/uncommitted.py",
+        "        if len(changes) < together:\n",
+        "        if False:\n",
+        ("tests/property/test_order_of_changes.py",),
+    ),
+    Mutant(
+        "samzapy/storage/kv/ordered.py",
+        "        if self.moved:\n",
+        "        if False:\n",
+        ("tests/property/test_order_of_changes.py",),
     ),
     Mutant(
         "samzapy/storage/kv/cached.py",

@@ -18,8 +18,8 @@ from samzapy.container.asynchronous.output_order import AsReady, InOffsetOrder, 
 from samzapy.container.asynchronous.waiting import ContiguousPrefix, WaitingMessages
 from samzapy.container.errors.collectors import Mark, TolerantCollector
 from samzapy.container.errors.recovery import is_about_its_message
-from samzapy.container.errors.undecodable import Undecodable
 from samzapy.container.errors.undo_journal import UndoJournal
+from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.output_ids import OutputIdCollector, OutputIds
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import SerdeError, TaskFailed

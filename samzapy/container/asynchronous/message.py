@@ -11,7 +11,7 @@ from samzapy.api.collector import ControlMessage, MessageCollector
 from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
 from samzapy.api.stream import SystemStream
 from samzapy.api.task import TaskCallback
-from samzapy.container.errors.undecodable import Undecodable
+from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.collector import no_envelope
 
 

@@ -1,9 +1,9 @@
-"""When the outputs of messages in flight leave.
+"""Decides when the outputs of messages in flight leave.
 
-Messages end in any order. With ids their outputs leave in the order of the input: a receiver then needs to remember no
-more of a partition than how far it has come, and a crash leaves a prefix. Outputs that are ready early are held. They are not covered
-by a commit either, since a commit covers a message only with every one before it. Without ids outputs leave as they are
-ready, and no message waits for another.
+1. With ids they leave in the order of the input, although messages end in any order. A receiver then only needs to remember
+   how far it has come in a partition, and a crash leaves a prefix. Outputs that are ready early are held; no commit covers
+   them, since a commit covers a message only with all messages before it.
+2. Without ids they leave as they are ready, and no message waits for another.
 """
 
 from __future__ import annotations

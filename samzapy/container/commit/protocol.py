@@ -36,9 +36,12 @@ Positions = Mapping[str, Mapping[SystemStreamPartition, int]]
 
 @dataclass(frozen=True)
 class CommitSettings:
-    """The values and parts that every commit needs. `state` writes changelogs and checkpoints. `outputs_inside`: the system whose outputs are
-    in the transaction of the state, None if all are acknowledged before it. `must_own` raises TaskMigrated when the
-    lease is lost; asked right before a checkpoint, since a late one would undo a successor's."""
+    """The parts that every commit needs.
+
+    `state` writes changelogs and checkpoints. `outputs_inside`: the system with outputs in the transaction of the state,
+    None if all outputs are acknowledged before it. `must_own` raises TaskMigrated when the lease is lost; it is asked right
+    before a checkpoint, since a late one would undo a successor's.
+    """
 
     state: StateWriter
     epoch: int

@@ -9,8 +9,8 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.errors.collectors import Mark, TolerantCollector
 from samzapy.container.errors.recovery import RetryInterrupted, is_about_its_message
-from samzapy.container.errors.undecodable import Undecodable
 from samzapy.container.errors.undo_journal import UndoJournal
+from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.tasks.synchronous import Process, Processing
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import SerdeError

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
+from samzapy.api.kv import KeyValueStore
 from samzapy.storage.kv.codec import entry_list, key_list
+from samzapy.storage.kv.forwarding import ForwardingStore, StoreLayer
 
 Store = KeyValueStore[Any, Any]
 
@@ -24,7 +25,7 @@ class UndoJournal:
     def __init__(self) -> None:
         self._before: list[tuple[Store, Any, Any]] = []
 
-    def watching(self, stores: Mapping[str, Store]) -> dict[str, Store]:
+    def watching(self, stores: Mapping[str, StoreLayer[Any, Any]]) -> dict[str, StoreLayer[Any, Any]]:
         """The stores, by name, each noting its changes here."""
         return {name: JournaledStore(name, store, self) for name, store in stores.items()}
 
@@ -47,56 +48,32 @@ class UndoJournal:
         self._before.clear()
 
 
-class JournaledStore(KeyValueStore[Any, Any]):
+class JournaledStore(ForwardingStore[Any, Any]):
     """A task's store that notes its changes in a journal."""
 
-    __slots__ = ("_journal", "_name", "_store")
+    __slots__ = ("_journal", "_name")
 
-    def __init__(self, name: str, store: Store, journal: UndoJournal) -> None:
+    def __init__(self, name: str, store: StoreLayer[Any, Any], journal: UndoJournal) -> None:
+        super().__init__(store)
         self._name = name
-        self._store = store
         self._journal = journal
 
-    def get(self, key: Any) -> Any:
-        return self._store.get(key)
-
-    def get_all(self, keys: Iterable[Any]) -> dict[Any, Any]:
-        return self._store.get_all(keys)
-
     def put(self, key: Any, value: Any) -> None:
-        self._journal.note(self._store, key)
-        self._store.put(key, value)
+        self._journal.note(self._inner, key)
+        self._inner.put(key, value)
 
     def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
         pairs = entry_list(self._name, entries)
         for key, _ in pairs:
-            self._journal.note(self._store, key)
-        self._store.put_all(pairs)
+            self._journal.note(self._inner, key)
+        self._inner.put_all(pairs)
 
     def delete(self, key: Any) -> None:
-        self._journal.note(self._store, key)
-        self._store.delete(key)
+        self._journal.note(self._inner, key)
+        self._inner.delete(key)
 
     def delete_all(self, keys: Iterable[Any]) -> None:
         unwanted = key_list(self._name, keys)
         for key in unwanted:
-            self._journal.note(self._store, key)
-        self._store.delete_all(unwanted)
-
-    def range(self, from_key: Any, to_key: Any) -> KeyValueIterator[Any, Any]:
-        return self._store.range(from_key, to_key)
-
-    def prefix(self, prefix: Any) -> KeyValueIterator[Any, Any]:
-        return self._store.prefix(prefix)
-
-    def all(self) -> KeyValueIterator[Any, Any]:
-        return self._store.all()
-
-    def snapshot(self, from_key: Any, to_key: Any) -> KeyValueSnapshot[Any, Any]:
-        return self._store.snapshot(from_key, to_key)
-
-    def flush(self) -> None:
-        self._store.flush()
-
-    def close(self) -> None:
-        self._store.close()
+            self._journal.note(self._inner, key)
+        self._inner.delete_all(unwanted)

@@ -1,12 +1,13 @@
-"""Raw records to envelopes, a batch at a time.
+"""Decodes raw records into envelopes, a batch at a time.
 
-The good path has no Python frame per record: the serde's function is mapped over a column, and the envelopes are made
-from the columns in C. Whatever is not plain (a null, bytes that do not decode) takes the path record by record.
+1. The good path has no Python frame per record: the serde's function is mapped over a column, and the envelopes are made
+   from the columns in C. A batch with a null or with bytes that do not decode takes the path record by record.
+2. Under an error policy a record that does not decode keeps its place among those that do, as a run of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import repeat
 
@@ -79,3 +80,42 @@ class Decoder:
         except Exception as cause:
             shown = data[:40].hex() + ("..." if len(data) > 40 else "")
             raise SerdeError(f"{batch.ssp}@{offset}: {part}: {cause} (bytes {shown})") from cause
+
+
+class Undecodable(list[IncomingMessageEnvelope]):
+    """A run of one message with its undecoded bytes as key and message; `decode` tries again."""
+
+    __slots__ = ("decode", "failure")
+
+    def __init__(
+        self, raw: IncomingMessageEnvelope, failure: SerdeError, decode: Callable[[], IncomingMessageEnvelope]
+    ) -> None:
+        super().__init__([raw])
+        self.failure = failure
+        self.decode = decode
+
+
+class TolerantDecoder(Decoder):
+    """Cuts a batch at the messages that do not decode, so that the policy deals with them in their turn, and a commit has
+    both the outcome and their offsets."""
+
+    __slots__ = ()
+
+    def runs(self, batch: RecordBatch, arrival_ms: int) -> list[list[IncomingMessageEnvelope]]:
+        try:
+            return [self.decode(batch, arrival_ms)]
+        except SerdeError:
+            return self._cut(batch, arrival_ms)
+
+    def _cut(self, batch: RecordBatch, arrival_ms: int) -> list[list[IncomingMessageEnvelope]]:
+        runs: list[list[IncomingMessageEnvelope]] = []
+        good: list[IncomingMessageEnvelope] = []
+        for index in range(len(batch.offsets)):
+            try:
+                good.append(self.decode_one(batch, index, arrival_ms))
+            except SerdeError as failure:
+                raw = self.undecoded(batch, index, arrival_ms)
+                again = partial(self.decode_one, batch, index, arrival_ms)
+                runs += [good, Undecodable(raw, failure, again)]
+                good = []
+        return [run for run in (*runs, good) if run]

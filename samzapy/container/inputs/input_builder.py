@@ -12,13 +12,11 @@ from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.errors.dead_letters import NoRawRecords
-from samzapy.container.errors.undecodable import TolerantDecoder
 from samzapy.container.event_time.control_messages import ControlDecoder
-from samzapy.container.inputs.decode import Decoder
+from samzapy.container.inputs.decode import Decoder, TolerantDecoder
 from samzapy.container.inputs.inputs import Inputs
 from samzapy.container.tasks.task_instance import TaskInstance
-from samzapy.system.choosers.bootstrap import Bootstrap
-from samzapy.system.choosers.consumer import ChoosingConsumer, Portion
+from samzapy.system.choosers.consumer import Bootstrap, ChoosingConsumer, Portion
 from samzapy.system.choosers.stack import chooser_of, is_wanted
 from samzapy.system.clients import SystemClients
 

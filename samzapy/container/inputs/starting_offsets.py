@@ -91,7 +91,7 @@ def follow(
     found = {}
     for ssp, startpoint in pending(startpoints, task.name, task.ssps, checkpoint, now_ms).items():
         try:
-            offset = Target(startpoint.position).offsets(config, {ssp: logs[ssp]}, admin_of)[ssp]
+            offset = Target(startpoint.position).offsets(config.offset_default, {ssp: logs[ssp]}, admin_of)[ssp]
         except SamzapyError as cause:
             logger.warning("%s: the startpoint %s of %s is passed over: %s", task.name, startpoint.position, ssp, cause)
             continue

@@ -34,7 +34,7 @@ _MOST_FENCED_AT_ONCE = 8
 
 
 def check_transaction_timeout(timeout_ms: int, clients: SystemClients, system: str | None) -> None:
-    """Raise ConfigError if the system whose transactions carry the state ends them sooner than the job asks for (`timeout_ms`)."""
+    """Raise ConfigError if the system with the transactions of the state ends them before the job's `timeout_ms`."""
     limit = None if system is None else clients.admin(system).longest_transaction_ms()
     if limit is not None and timeout_ms > limit:
         message = f"must be at most {limit}, the transaction.max.timeout.ms of system '{system}'"

@@ -26,9 +26,8 @@ from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import own_streams
 from samzapy.config.tasks.error_policy import Action, Stage
 from samzapy.container.asynchronous.async_messages import AsyncMessages
-from samzapy.container.asynchronous.event_loop import EventLoop
+from samzapy.container.asynchronous.event_loop import EventLoop, LoopThreadStore
 from samzapy.container.asynchronous.executor import AsynchronousExecutor
-from samzapy.container.asynchronous.loop_thread_store import LoopThreadStore
 from samzapy.container.errors.collectors import SizingCollector, TolerantCollector
 from samzapy.container.errors.dead_letters import DeadLetters, NoDeadLetters, NoRawRecords, RawRecords
 from samzapy.container.errors.processing import TolerantProcessing

@@ -23,6 +23,8 @@ from samzapy.storage.backup.folder import BackupFolder, BackupUnavailable
 from samzapy.storage.local.marker import Marker
 from samzapy.strict_json import Natural, decode, encode
 
+_LOG = logging.getLogger(__name__)
+
 FORMAT = 1
 _CHUNK_BYTES = 1_048_576
 
@@ -178,9 +180,6 @@ class SnapshotUploader:
                 index = SnapshotIndex.from_bytes(self._folder.get_index(name))
                 found.update(file.name for file in index.files.values())
         return found
-
-
-_LOG = logging.getLogger(__name__)
 
 
 def newest_snapshot(folder: BackupFolder, directory: Path, refuse: Callable[[Marker], str | None]) -> Marker | None:

@@ -18,6 +18,16 @@ from samzapy.api.system import OffsetRange, RecordBatch, SystemAdmin, SystemCons
 from samzapy.clock import Clock
 from samzapy.errors import RestoreError
 
+#: `first_records` needs one record of each partition, but they come in batches.
+_FEW_RECORDS = 1_000
+
+_LOG = logging.getLogger(__name__)
+
+#: Seconds that a store spends on looking for unreadable entries, all together: they are rare, or everything is broken.
+_PATIENCE_S = 20.0
+
+_STALL_S = 5.0
+
 _POLL_S = 0.1
 _POLL_RECORDS = 5_000
 
@@ -61,10 +71,6 @@ def _first(batch: RecordBatch, count: int) -> RecordBatch:
     return RecordBatch(
         batch.ssp, batch.offsets[:count], batch.keys[:count], batch.values[:count], batch.timestamps[:count]
     )
-
-
-#: One is enough of each partition, but they come in batches.
-_FEW_RECORDS = 1_000
 
 
 class Tail(NamedTuple):
@@ -111,13 +117,6 @@ def first_records(
             where = ", ".join(f"{ssp} at {positions[ssp]} of {tail.bound}" for ssp, tail in left.items())
             raise RestoreError(f"looking for records in changelogs made no progress for {stall_s:g} s: {where}")
     return found
-
-
-_LOG = logging.getLogger(__name__)
-
-#: Seconds that a store spends on looking for such entries, all together: they are rare, or everything is broken.
-_PATIENCE_S = 20.0
-_STALL_S = 5.0
 
 
 class ChangelogOrigin:

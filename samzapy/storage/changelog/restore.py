@@ -17,6 +17,13 @@ from samzapy.storage.changelog.end import foreign_records
 from samzapy.storage.kv.expiring import Expiry
 from samzapy.storage.local.marker import Marker, StoreIdentity
 
+#: Bytes of memory that an entry takes beside the bytes of its key and value: two objects' heads, rounded up, and its
+#: place in the dictionary and in the sorted list that it is written from.
+_ENTRY_BYTES = 140
+
+#: An exact count must leave so much room, or the next one would come too soon.
+_ROOM = 0.75
+
 #: Called with (store as `task/store`, records read so far in offsets, offsets to read).
 ProgressCallback = Callable[[str, int, int], None]
 
@@ -256,13 +263,6 @@ def _advanced(
 def _stalled(active: Iterable[StoreRestore], positions: dict[SystemStreamPartition, int], stall_s: float) -> str:
     where = ", ".join(f"{r.ssp} at {positions[r.ssp]} of {r.bound} (store '{r.label}')" for r in active)
     return f"restore made no progress for {stall_s:g} s: {where}"
-
-
-#: Bytes of memory that an entry takes beside the bytes of its key and value: two objects' heads, rounded up, and its
-#: place in the dictionary and in the sorted list that it is written from.
-_ENTRY_BYTES = 140
-#: An exact count must leave so much room, or the next one would come too soon.
-_ROOM = 0.75
 
 
 class RestoreBuffer:

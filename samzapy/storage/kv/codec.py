@@ -12,6 +12,18 @@ from typing import Any, TypeVar
 from samzapy.api.serde import Serde
 from samzapy.errors import SerdeError, StoreRefused
 
+#: Finds the changelog record with these bytes of a key, and of a value if the value is the part that cannot be read.
+Origin = Callable[[bytes, "bytes | None"], str]
+
+#: Keys that are tried with a serde, to learn which kinds of keys come back as they went in.
+_PROBES: tuple[Any, ...] = ("Ab 1", b"Ab 1", 1)
+
+_BYTES = frozenset({bytes})
+
+_BYTES_OR_DELETED = frozenset({bytes, type(None)})
+
+_view: Callable[[bytes], Any] = memoryview
+
 K = TypeVar("K")
 V = TypeVar("V")
 _TUPLE, _TWO = {tuple}, {2}
@@ -56,18 +68,6 @@ def _is_pair(entry: object) -> bool:
 
 def _shown(given: object) -> str:
     return "None" if given is None else f"{type(given).__name__} {reprlib.repr(given)}"
-
-
-#: Finds the changelog record with these bytes of a key, and of a value if the value is the part that cannot be read.
-Origin = Callable[[bytes, "bytes | None"], str]
-
-#: Keys that are tried with a serde, to learn which kinds of keys come back as they went in.
-_PROBES: tuple[Any, ...] = ("Ab 1", b"Ab 1", 1)
-
-_BYTES = frozenset({bytes})
-_BYTES_OR_DELETED = frozenset({bytes, type(None)})
-
-_view: Callable[[bytes], Any] = memoryview
 
 
 class EntryCodec:

@@ -7,6 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+Pair = tuple[bytes, bytes]
+
+Change = tuple[bytes, "bytes | None"]
+
 #: Up to so many new keys are inserted one by one; more are appended and sorted (one run merged into another).
 _FEW = 8
 
@@ -73,10 +77,6 @@ def _absent(keys: list[bytes], candidates: Iterable[bytes], count: int) -> list[
                 if len(found) == count:
                     break
     return found
-
-
-Pair = tuple[bytes, bytes]
-Change = tuple[bytes, "bytes | None"]
 
 
 def merged(overlay: Sequence[Change], below: Iterator[Pair]) -> Iterator[Pair]:

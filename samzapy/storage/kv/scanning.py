@@ -14,6 +14,8 @@ from samzapy.storage.kv.forwarding import StoreLayer
 from samzapy.storage.kv.ordered import Pair
 from samzapy.storage.kv.uncommitted import UncommittedSnapshot, UncommittedStore
 
+_NONE = type(None)
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -85,9 +87,6 @@ class EntrySnapshot(KeyValueSnapshot[K, V]):
         if not self._closed:
             self._closed = True
             self._snapshot.close()
-
-
-_NONE = type(None)
 
 
 class ScanningStore(StoreLayer[K, V]):

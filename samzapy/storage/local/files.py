@@ -149,9 +149,6 @@ def _put_out_of_the_way(path: Path, kind: str, reason: str, now_ms: int) -> None
     _LOG.warning("The local store %s is not used: %s. It was set aside as %s.", path, reason, aside.name)
 
 
-logger = logging.getLogger(__name__)
-
-
 def take_over_standby(
     path: Path,
     factory: StorageEngineFactory,
@@ -180,7 +177,7 @@ def take_over_standby(
         best.rename(path)
     except OSError as cause:
         raise StoreError(f"{path}: cannot take over {best.name}: {cause.strerror or cause}") from cause
-    logger.info(
+    _LOG.info(
         "The local store %s is the standby %s from now on, at changelog offset %d", path, best.name, offsets[best]
     )
     return True
@@ -192,7 +189,7 @@ def _usable_offset(
     try:
         return _offset(copy, factory, settings, refuse)
     except StoreLocked as cause:
-        logger.info("The standby %s is not taken over: %s", copy.name, cause)
+        _LOG.info("The standby %s is not taken over: %s", copy.name, cause)
         return -1
 
 

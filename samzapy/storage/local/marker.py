@@ -15,6 +15,9 @@ from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.strict_json import LastOffset, Natural, decode, encode
 
+#: The serdes of a store's keys and values, by their identities; empty where an older version has not written them down.
+SerdePair = tuple[str, str]
+
 FORMAT = 1
 
 
@@ -168,10 +171,6 @@ def foreign(found: StoreIdentity, wanted: StoreIdentity, other_log: str) -> str 
     if found.stamped != wanted.stamped:
         return f"its values {'carry' if found.stamped else 'lack'} the times of their puts (rocksdb.ttl.ms)"
     return None
-
-
-#: The serdes of a store's keys and values, by their identities; empty where an older version has not written them down.
-SerdePair = tuple[str, str]
 
 
 def serde_changes(store: StoreConfig, written: SerdePair, now: SerdePair) -> Iterator[ConfigProblem]:

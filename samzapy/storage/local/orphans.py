@@ -15,7 +15,7 @@ from pathlib import Path
 
 from samzapy.storage.local.directory import locking_pid
 
-logger = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 #: A store that was set aside as an orphan stays for so long at least, in milliseconds.
 GRACE_MS = 3_600_000
@@ -39,7 +39,7 @@ def sweep_orphans(base: Path, job: str, current: Collection[str], ttl_ms: int, n
             if path.name not in kept and _sweep(path, ttl_ms, now_ms):
                 touched.append(path)
         except OSError as cause:
-            logger.warning("The unused store %s stays: %s", path, cause.strerror or cause)
+            _LOG.warning("The unused store %s stays: %s", path, cause.strerror or cause)
     return touched
 
 
@@ -63,7 +63,7 @@ def _delete(path: Path, kind: str, least_ms: int, now_ms: int) -> bool:
     if not since.isdigit() or now_ms - int(since) < least_ms:
         return False
     shutil.rmtree(path)
-    logger.info("Deleted the unused store %s", path)
+    _LOG.info("Deleted the unused store %s", path)
     return True
 
 
@@ -83,5 +83,5 @@ def _set_aside(path: Path, now_ms: int) -> bool:
         return False
     finally:
         os.close(lock)
-    logger.info("Set aside the unused store %s; it is deleted with a later start", path)
+    _LOG.info("Set aside the unused store %s; it is deleted with a later start", path)
     return True

@@ -19,6 +19,15 @@ from samzapy.errors import ConfigError, ConfigProblem, StoreRefused
 from samzapy.storage.views.engine import leaf, problems_of, value_of
 from samzapy.storage.views.entry_keys import is_name, key, names
 
+#: A measure's value; None where a fact has none.
+Number = int | float | None
+
+_SMALLEST, _LARGEST = -(2**63), 2**64 - 1
+
+_KEYS = (engines.CUBE_DIMENSIONS, engines.CUBE_MEASURES, engines.CUBE_ROLLUPS)
+
+_DESIGN = b"d"
+
 Value = str | int | bool | None
 
 
@@ -54,12 +63,6 @@ def rank(value: Value) -> tuple[int, int | str]:
     if isinstance(value, bool):
         return 1, value
     return (2, value) if isinstance(value, int) else (3, value)
-
-
-#: A measure's value; None where a fact has none.
-Number = int | float | None
-
-_SMALLEST, _LARGEST = -(2**63), 2**64 - 1
 
 
 @dataclass(frozen=True)
@@ -120,9 +123,6 @@ def opened(held: Sequence[Any], measures: Sequence[str]) -> Aggregate:
     return Aggregate(held[0], dict(zip(measures, parts, strict=True)))
 
 
-_KEYS = (engines.CUBE_DIMENSIONS, engines.CUBE_MEASURES, engines.CUBE_ROLLUPS)
-
-
 @dataclass(frozen=True)
 class CubeDesign:
     """`rollups` are combinations of `dimensions`, each in the order in which its cells are sorted."""
@@ -181,9 +181,6 @@ def _contradictions(settings: EngineSettings) -> Iterator[tuple[str, str | None,
 
 def _rollups(text: str) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(name.strip() for name in part.split(",")) for part in text.split(";") if part.strip())
-
-
-_DESIGN = b"d"
 
 
 class Cell(NamedTuple):

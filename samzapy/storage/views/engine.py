@@ -13,6 +13,10 @@ from samzapy.api.engine import EngineSettings, EntrySerdes, StorageEngine, Stora
 from samzapy.api.kv import KeyValueStore
 from samzapy.config.reading.keys import Key
 
+T = TypeVar("T")
+
+_PREFIX = "stores.{store}."
+
 #: Makes the task's view from its key-value store.
 View = Callable[[KeyValueStore[Any, Any]], Any]
 
@@ -50,10 +54,6 @@ class ViewEngineFactory(StorageEngineFactory):
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> Any:
         """The view."""
         return self._views.view(store, settings)
-
-
-T = TypeVar("T")
-_PREFIX = "stores.{store}."
 
 
 def value_of(settings: EngineSettings, key: Key[T]) -> T:

@@ -29,6 +29,12 @@ from samzapy.errors import StoreRefused
 from samzapy.storage.views.engine import problems_of, value_of
 from samzapy.storage.views.entry_keys import key, names
 
+Score = int | float
+
+_SMALLEST, _LARGEST = -(2**63), 2**64 - 1
+
+_KEYS = (engines.HEAP_SIZE, engines.HEAP_ORDER, engines.HEAP_BLOCK_SIZE)
+
 #: A score and the item's bytes; the bytes decide between equal scores.
 Ranked = list[Any]
 
@@ -116,11 +122,6 @@ def _between(left: Ranked, right: Ranked) -> Ranked:
     before, after = left[1], right[1]
     same = next((n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), len(before))
     return [right[0], after[: same + 1]]
-
-
-Score = int | float
-
-_SMALLEST, _LARGEST = -(2**63), 2**64 - 1
 
 
 class HeapItem(NamedTuple):
@@ -287,9 +288,6 @@ def _score_key(group: str, packed: bytes) -> bytes:
 
 def _opened(ranked: Ranked) -> HeapItem:
     return HeapItem(msgpack.unpackb(ranked[1], strict_map_key=False), ranked[0])
-
-
-_KEYS = (engines.HEAP_SIZE, engines.HEAP_ORDER, engines.HEAP_BLOCK_SIZE)
 
 
 class HeapStoreFactory(StoreViewFactory):

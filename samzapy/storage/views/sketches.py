@@ -24,6 +24,10 @@ from samzapy.config.stores import engines
 from samzapy.errors import EnvironmentFailure, StoreRefused
 from samzapy.storage.views.engine import problems_of, value_of
 
+_KINDS = (str, int, float)
+
+_SMALLEST, _LARGEST = -(2**63), 2**63 - 1
+
 _ADVICE = "install it: pip install 'samzapy[sketches]'"
 
 
@@ -154,10 +158,6 @@ class BloomFiltersFactory(SketchesFactory):
         """See `StoreViewFactory.view`."""
         capacity, error_rate = value_of(settings, engines.BLOOM_CAPACITY), value_of(settings, engines.BLOOM_ERROR_RATE)
         return BloomFilters(store, settings.store, capacity, error_rate)
-
-
-_KINDS = (str, int, float)
-_SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 
 
 class DistinctCounts:

@@ -21,6 +21,8 @@ from samzapy.api.event_time import TimerClock, Timers
 from samzapy.api.kv import KeyValueStore
 from samzapy.errors import StoreRefused
 
+_SMALLEST, _LARGEST = -(2**63), 2**63 - 2
+
 #: Of a clock that has no timers.
 NEVER = 2**63 - 1
 
@@ -87,9 +89,6 @@ class FirstTimers:
     def reads_on(self, now_ms: int) -> bool:
         """Whether timers that are due at `now_ms` may be in the store only."""
         return not self._places and self._until is not None and self._until[0] <= now_ms
-
-
-_SMALLEST, _LARGEST = -(2**63), 2**63 - 2
 
 
 class Timer(NamedTuple):

@@ -1,6 +1,6 @@
-"""Which of the messages that have arrived come next, where a job says anything about that.
+"""Choose the next of the messages that have arrived, if the job configures an order.
 
-Samza's composition, each part only if it is configured: bootstrap streams before all others (`bootstrap`), staying with
-a partition (`batching`), higher priorities first (`tiered`), and the job's own chooser, or turns (`turns`), among equals.
-`consumer` puts the choice between the systems' consumers and whoever reads from them; `stack` knows the order.
+The parts and their order are Samza's, each only if it is configured: bootstrap streams before all others, staying with a
+partition, higher priorities first, and among equals the job's own chooser, or turns. `stack` builds the choosers;
+`consumer` puts them between the systems' consumers and their reader.
 """

@@ -1,15 +1,65 @@
-"""Combines the consumers of all systems into one, which returns what its chooser chooses."""
+"""Combines the consumers of all systems into one, which returns what its chooser chooses.
+
+1. `Bootstrap` holds everything else back until the bootstrap streams have caught up.
+2. A `PartitionBuffer` keeps the polled records of one partition.
+3. `Portion` decides how many records a poll returns.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer, WaitingRecords
 from samzapy.clock import Clock
-from samzapy.system.choosers.bootstrap import Bootstrap
-from samzapy.system.choosers.chooser import Chooser
+from samzapy.system.choosers.stack import Chooser
+
+logger = logging.getLogger(__name__)
+
+PositionOf = Callable[[SystemStreamPartition], int]
+
+
+class Bootstrap:
+    """Knows whether the bootstrap partitions of a container have caught up; once they have, that stays so.
+
+    A partition has caught up when its reader is at or past the head as of the start (holes before the head, as
+    compaction leaves them, deliver nothing: so `>=`, on positions), and everything read of it is processed. Samza's rule,
+    which counts messages as they are chosen, made strict: with messages in flight, chosen is not processed.
+    """
+
+    def __init__(
+        self, heads: Mapping[SystemStreamPartition, int], processed: PositionOf, on_progress: Callable[[int], None]
+    ) -> None:
+        """`heads`: the offset after the last record of each bootstrap partition at the start. `processed`: the offset
+        before which every task that reads a partition has processed it. `on_progress` hears the offsets that are left."""
+        self._lagging = dict(heads)
+        self._processed = processed
+        self._on_progress = on_progress
+        self.ssps = frozenset(heads)
+
+    def begin(self, position: PositionOf) -> None:
+        """Leave out what begins at its head."""
+        self._lagging = {ssp: head for ssp, head in self._lagging.items() if position(ssp) < head}
+        if self._lagging:
+            logger.info("Bootstrapping from %s", ", ".join(map(str, sorted(self._lagging))))
+
+    def awaits(self, position: PositionOf, waiting: Container[SystemStreamPartition]) -> bool:
+        """Whether a lagging stream has nothing waiting, so that nothing is chosen until it has: the choice is between the
+        messages of all of them, as Samza's is, and not between those that came first."""
+        lagging = {ssp.system_stream for ssp, head in self._lagging.items() if position(ssp) < head}
+        return bool(lagging - {ssp.system_stream for ssp in self.ssps if ssp in waiting})
+
+    def look(self, position: PositionOf, released: Mapping[SystemStreamPartition, int]) -> bool:
+        """Whether everything has caught up. `position`: the next offset to hand out; `released`: the one after the last
+        record handed out."""
+        for ssp, head in list(self._lagging.items()):
+            if position(ssp) >= head and (ssp not in released or self._processed(ssp) >= released[ssp]):
+                del self._lagging[ssp]
+                logger.info("%s has caught up with offset %d, its head at the start", ssp, head)
+        self._on_progress(sum(max(0, head - position(ssp)) for ssp, head in self._lagging.items()))
+        return not self._lagging
 
 
 class PartitionBuffer(WaitingRecords):
@@ -35,7 +85,7 @@ class PartitionBuffer(WaitingRecords):
         return self._batches[0].timestamps[self._at :]
 
     def add(self, batch: RecordBatch) -> None:
-        """Put a batch behind what waits."""
+        """Append a batch."""
         self._batches.append(batch)
         self._records += len(batch.offsets)
         self.size += _size(batch)
@@ -56,7 +106,7 @@ class PartitionBuffer(WaitingRecords):
         return batch.part(start, stop)
 
     def clear(self) -> None:
-        """Drop what waits."""
+        """Drop everything."""
         self._batches.clear()
         self._at = self._records = self.size = 0
 
@@ -82,7 +132,7 @@ class Portion:
         self.records = min(_FIRST, most)
 
     def asked(self) -> None:
-        """The reader is done with what it was given."""
+        """The reader is done with the last portion."""
         if not self._given:
             return
         took = self._clock.monotonic() - self._given_at
@@ -102,12 +152,12 @@ MOST_WAITING_BYTES = 16_777_216
 
 
 class ChoosingConsumer(SystemConsumer):
-    """Polls all consumers, keeps what comes by partition, and returns what is chosen, in that order.
+    """Polls all consumers, keeps the records by partition, and returns the chosen ones in their order.
 
     What waits of a partition is bounded by `most_waiting` records and `MOST_WAITING_BYTES`, plus one poll; then its
     consumer is paused. While `bootstrap` lags, the other partitions are not fetched at all, and nothing is chosen as long
     as one of its lagging streams has nothing waiting. A poll returns no more than the reader has lately dealt with in
-    about 20 ms (`portion`), so that what is more urgent does not wait longer.
+    about 20 ms (`Portion`), so that urgent records wait no longer.
     """
 
     def __init__(

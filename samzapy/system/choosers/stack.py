@@ -1,22 +1,126 @@
-"""The order in which choosers are put on each other; it is written nowhere else."""
+"""The choosers, and the only place that knows the order in which they stand on each other.
+
+A chooser chooses among partitions that have records waiting. `Batching`, `Tiered` and `RoundRobin` follow Samza's choosers
+of these names; `JobsOwn` checks the answers of the chooser that the job brings.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import MessageChooser
+from samzapy.api.system import Choice, MessageChooser, WaitingRecords
 from samzapy.config.job import JobConfig
 from samzapy.config.streams import StreamConfig
 from samzapy.config.streams.stream import BOOTSTRAP_PRIORITY
 from samzapy.config.tasks.task import ChooserConfig
-from samzapy.errors import ConfigError, ConfigProblem
+from samzapy.errors import ConfigError, ConfigProblem, SamzapyError, TaskFailed
 from samzapy.plugins import PluginError, load_class
-from samzapy.system.choosers.chooser import Batching, Chooser, JobsOwn, RoundRobin, Tiered
+
+#: What waits by partition, the longest unserved first.
+Waiting = Mapping[SystemStreamPartition, WaitingRecords]
+
+
+class Chooser(Protocol):
+    """Chooses among partitions that have something waiting."""
+
+    def choose(self, waiting: Waiting, most: int) -> Choice | None:
+        """The next choice, of `most` records at most; None for nothing now. `waiting` is not empty."""
+        ...
+
+
+class RoundRobin:
+    """The partition that has waited longest for its turn, with everything it has: Samza's RoundRobinChooser."""
+
+    __slots__ = ()
+
+    def choose(self, waiting: Waiting, most: int) -> Choice:
+        """The first partition."""
+        ssp = next(iter(waiting))
+        return Choice(ssp, min(len(waiting[ssp]), most))
+
+
+class JobsOwn:
+    """Checks the answers of a MessageChooser that the job brings. Raises TaskFailed, naming it."""
+
+    __slots__ = ("_chooser", "_name")
+
+    def __init__(self, chooser: MessageChooser) -> None:
+        self._chooser = chooser
+        self._name = type(chooser).__name__
+
+    def choose(self, waiting: Waiting, most: int) -> Choice | None:
+        """As the chooser says."""
+        try:
+            choice = self._chooser.choose(waiting)
+        except SamzapyError:
+            raise
+        except Exception as cause:
+            raise TaskFailed(f"task.chooser.class: {self._name}: {type(cause).__name__}: {cause}") from cause
+        if choice is None:
+            return None
+        if not isinstance(choice, Choice) or choice.ssp not in waiting or choice.records < 1:
+            raise TaskFailed(
+                f"task.chooser.class: {self._name} chose {choice!r}: expected a Choice of at least 1 record of a "
+                "partition that waits"
+            )
+        return Choice(choice.ssp, min(choice.records, len(waiting[choice.ssp]), most))
+
+
+class Tiered:
+    """Asks the chooser of the highest priority that has something; a lower one only if that one chooses nothing.
+
+    Samza's TieredPriorityChooser.
+    """
+
+    __slots__ = ("_choosers", "_priority_of")
+
+    def __init__(self, priority_of: Mapping[SystemStreamPartition, int], choosers: Mapping[int, Chooser]) -> None:
+        """`choosers` by priority, one for every value of `priority_of`."""
+        self._priority_of = priority_of
+        self._choosers = choosers
+
+    def choose(self, waiting: Waiting, most: int) -> Choice | None:
+        """The choice of the highest tier that makes one."""
+        priority_of = self._priority_of
+        for priority in sorted({priority_of[ssp] for ssp in waiting}, reverse=True):
+            tier = {ssp: records for ssp, records in waiting.items() if priority_of[ssp] == priority}
+            choice = self._choosers[priority].choose(tier, most)
+            if choice is not None:
+                return choice
+        return None
+
+
+class Batching:
+    """Stays with the partition that was chosen for `size` messages, as long as it has any: Samza's BatchingChooser.
+
+    When it has none left, the wrapped chooser is asked at once; nothing is waited for.
+    """
+
+    __slots__ = ("_left", "_preferred", "_size", "_wrapped")
+
+    def __init__(self, wrapped: Chooser, size: int) -> None:
+        self._wrapped = wrapped
+        self._size = size
+        self._preferred: SystemStreamPartition | None = None
+        self._left = 0
+
+    def choose(self, waiting: Waiting, most: int) -> Choice | None:
+        """The preferred partition, or the one that is now preferred."""
+        preferred = self._preferred
+        if preferred is not None and self._left > 0 and preferred in waiting:
+            records = min(self._left, len(waiting[preferred]), most)
+            self._left -= records
+            return Choice(preferred, records)
+        choice = self._wrapped.choose(waiting, min(self._size, most))
+        if choice is not None:
+            self._preferred, self._left = choice.ssp, self._size - choice.records
+        return choice
 
 
 def is_wanted(config: JobConfig, ssps: Iterable[SystemStreamPartition]) -> bool:
-    """Whether anything is to be chosen among these partitions; if not, messages come as they arrive."""
+    """Whether the job configures an order among these partitions; if not, messages come as they arrive."""
     chosen = config.task.chooser != ChooserConfig()
     return chosen or any(_has_order(config.stream(ssp.system_stream)) for ssp in ssps)
 

@@ -1,8 +1,8 @@
 """Tables of a database as streams: polled by a column that grows.
 
-What comes out of a table is what Samza's state documentation asks of a database: a stream of changes that can be set
-back to zero, to replay the table as it is now. A row that is changed again and gets a new place in the order is read at
-its new place only, so the stream is that of a compacted topic whose cleaner never rests.
+A table is a stream of changes, as Samza's state documentation asks for it: a job can be set back to zero and replays the
+table as it is now. A row that is changed again and gets a new place in the order is read at
+its new place only, so the stream is that of a compacted topic with a cleaner that never rests.
 
     order.by a unique integer   offset = the integer
     order.by a timestamp        offset = whole seconds since 1970 x 2^30 + the row's number within its second, and
@@ -16,7 +16,7 @@ deleted are not seen, but for the offset: mark them instead.
 """
 
 try:
-    import sqlalchemy  # noqa: F401  # what is missing is said once, here
+    import sqlalchemy  # noqa: F401  # the one place that reports it missing
 except ImportError as cause:
     raise ImportError("needs SQLAlchemy 2; install it: pip install 'samzapy[database]'") from cause
 

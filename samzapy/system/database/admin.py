@@ -1,4 +1,4 @@
-"""The admin of a database: it looks, and changes nothing."""
+"""The admin of a database: it looks at tables and changes nothing."""
 
 from __future__ import annotations
 

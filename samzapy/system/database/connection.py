@@ -31,7 +31,7 @@ class Database:
     """
 
     def __init__(self, config: DatabaseConfig) -> None:
-        """Raises ConfigError for a URL that is none, or one whose driver is not installed."""
+        """Raises ConfigError for a bad URL, or for a driver that is not installed."""
         self.config = config
         self.shown = without_password(config.url)
         self._engine = _engine(config)
@@ -45,7 +45,7 @@ class Database:
 
     @contextmanager
     def connected(self) -> Iterator[sa.Connection]:
-        """The connection. After any failure it is closed. Raises RetriableError for what a new connection may cure,
+        """The connection. After any failure it is closed. Raises RetriableError if a new connection may help,
         EnvironmentFailure for the rest."""
         if self._closed or os.getpid() != self._pid:
             raise EnvironmentFailure(f"{self}: closed, or opened by another process")
@@ -123,7 +123,7 @@ _CLOCKS = {
 
 def micros(value: Any, where: str) -> int:
     """Microseconds since 1970 of a time as it was read; one without a time zone is UTC. Raises EnvironmentFailure, naming
-    `where`, for what is no time."""
+    `where`, for any other value."""
     found = value
     if isinstance(value, str) and _TEXT.fullmatch(value):
         # Finer fractions than Python's are cut off.

@@ -1,4 +1,4 @@
-"""A table's rows in order, and the offsets that stand for places in it."""
+"""Reads a table's rows in order, and gives them offsets."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _SQLITE = sa.text("SELECT seq FROM sqlite_sequence WHERE name = :table")
 
 
 def last_number(connection: sa.Connection, source: SourceTable) -> int | None:
-    """The last number of the order column that was given out; None where nobody knows: the column is not filled from a
+    """The last number of the order column that was given out; None if it is unknown: the column is not filled from a
     sequence of its own, or it may not be looked at."""
     dialect = connection.dialect
     found = None
@@ -79,7 +79,7 @@ class TableStream:
     def read(
         self, connection: sa.Connection, positions: dict[SystemStreamPartition, int], max_records: int
     ) -> dict[SystemStreamPartition, Fetch]:
-        """What may be read now, at most so many records; nothing before the table is due."""
+        """The records that may be read now, at most `max_records`; none before the table is due."""
         if self.wait_s > 0:
             return {}
         if self._order is None:
@@ -120,7 +120,7 @@ class TableStream:
             return ByTime(source, self._rows, self._is_of, SettledSeconds(source, self._clock))
         self._refuse_new_numbers(connection, positions)
         writers = writers_of(connection, source.table)
-        # What is not read yet only: a position may be sought back later, and what is settled stays so.
+        # From the lowest position: a position may be sought back later, and a settled number stays settled.
         settled = SettledNumbers(source, min(positions.values()), writers, self._clock)
         return ByNumber(source, self._rows, self._is_of, settled)
 

@@ -1,7 +1,7 @@
-"""From a row to a record: key, value and time as bytes and a number.
+"""Turns rows into records: key and value as bytes, time as a number.
 
 The value is the row as a JSON object, column by column, written by orjson: times in ISO 8601, decimals as strings (a JSON
-number may lose digits), UUIDs as strings, bytes in base64, what the database holds as JSON as it is. In SQLite times and
+number may lose digits), UUIDs as strings, bytes in base64, JSON columns as they are. In SQLite times and
 decimals are as they are stored. The key is its column's value as text (serde `string`; `json` for integers as
 well); bytes as they are; several columns as a JSON array. A key that is NULL is no key.
 """
@@ -24,7 +24,7 @@ Row = Any
 
 
 class Record(NamedTuple):
-    """What a message is made of; `time_ms` is -1 for none."""
+    """Key, value and time of a message; `time_ms` is -1 for none."""
 
     key: bytes | None
     value: bytes | None
@@ -32,7 +32,7 @@ class Record(NamedTuple):
 
 
 class Rows:
-    """What to select of a table, and what its rows mean."""
+    """The columns to select of a table, and the meaning of its rows."""
 
     def __init__(self, source: SourceTable, dialect: str) -> None:
         self._source = source
@@ -88,7 +88,7 @@ class Rows:
 
 
 def _read(column: Column, dialect: str) -> sa.ColumnElement[Any]:
-    # What SQLite stores under the name of such a type is what somebody wrote there: text, a number, anything.
+    # Under the name of such a type, SQLite stores any value that was written: text, a number.
     if dialect == "sqlite" and isinstance(column.type, (sa.DateTime, sa.Date, sa.Time, sa.Numeric)):
         return sa.type_coerce(column, sa.types.NullType())
     return column

@@ -38,7 +38,7 @@ _LOCKS = sa.text(
 
 
 class Writers(Protocol):
-    """Asked again and again; `default_lag_ms` is what has to be waited besides."""
+    """Asked at each look; `default_lag_ms` has to pass as well."""
 
     default_lag_ms: int
 
@@ -48,7 +48,7 @@ class Writers(Protocol):
 
 
 class PostgresWriters:
-    """PostgreSQL tells from its locks, whatever else is going on in the database."""
+    """PostgreSQL shows writers by their locks on the table."""
 
     default_lag_ms = 0
 
@@ -60,7 +60,7 @@ class PostgresWriters:
 
 
 class OneWriter:
-    """SQLite: who commits later has begun to write later."""
+    """SQLite has one writer at a time: a later commit began later."""
 
     default_lag_ms = 0
 
@@ -78,7 +78,7 @@ class UnseenWriters:
 
 
 def writers_of(connection: sa.Connection, table: sa.Table) -> Writers:
-    """Who writes to the table, by what this database can tell."""
+    """The way to see the table's writers in this database."""
     name = connection.dialect.name
     if name == "sqlite":
         return OneWriter()
@@ -111,7 +111,7 @@ class SettledNumbers:
     """For an integer order column. `end` is asked once a look; it never goes back."""
 
     def __init__(self, source: SourceTable, start: int, writers: Writers, clock: Clock) -> None:
-        """`start`: the number before which nobody reads."""
+        """`start`: the lowest number that will be read."""
         self._order = source.order
         self._where = source.where
         self._end = start
@@ -163,7 +163,7 @@ class SettledNumbers:
 
 
 class SettledSeconds:
-    """For a timestamp: whole seconds, so that what a second holds is known when it is read."""
+    """For a timestamp: whole seconds, so that a second is complete when it is read."""
 
     def __init__(self, source: SourceTable, clock: Clock) -> None:
         lag_ms = source.config.safety_lag_ms

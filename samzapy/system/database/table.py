@@ -1,4 +1,4 @@
-"""A table as it is: found in the database, and fit to be read as the job file says, or refused."""
+"""Finds a table in the database, and checks that it can be read as the job file says."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def find_table(database: Database, connection: sa.Connection, config: TableConfi
 
 
 class _Columns:
-    """Looks columns up, and gathers what is wrong."""
+    """Looks columns up, and gathers the problems."""
 
     def __init__(self, table: sa.Table, config: TableConfig, database: Database) -> None:
         self.problems: list[ConfigProblem] = []
@@ -93,7 +93,7 @@ class _Columns:
         return tuple(found for name in names if (found := self.one(leaf, name)) is not None)
 
     def ties(self, order: Column) -> tuple[Column, ...]:
-        """What orders rows with the same order column; a problem if rows could not be told apart."""
+        """The columns that order rows with the same order column; a problem if rows stay equal."""
         primary = tuple(self._table.primary_key.columns)
         if isinstance(order.type, sa.Integer):
             if not self._is_unique((order.name,)):

@@ -10,19 +10,19 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.errors import EnvironmentFailure, OffsetOutOfRange
 
-#: What one poll returns at most, in bytes of keys and values (the batch that passes it is still returned).
+#: The most bytes of keys and values that one poll returns; the batch that exceeds it is still returned.
 MOST_BYTES_A_POLL = 52_428_800
 
 
 class Fetch(NamedTuple):
-    """What was read of one partition: the next offset to look at, and the records before it, if any."""
+    """The result of reading one partition: the next offset to look at, and the records before it, if any."""
 
     position: int
     batch: RecordBatch | None
 
 
 class LogReader(ABC):
-    """What a consumer reads from."""
+    """The log that a consumer reads."""
 
     @abstractmethod
     def open(self, ssps: Iterable[SystemStreamPartition]) -> None:
@@ -40,7 +40,7 @@ class LogReader(ABC):
 
     @abstractmethod
     def wait(self, timeout_s: float) -> float:
-        """Wait for something that the last `read` has not seen; returns the seconds spent, `timeout_s` if in vain."""
+        """Wait for something that the last `read` has not seen. Returns the seconds spent, `timeout_s` if nothing came."""
 
     def boundary(self, ssp: SystemStreamPartition, offset: int) -> int:
         """As that of the consumer."""

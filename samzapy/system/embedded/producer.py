@@ -1,4 +1,4 @@
-"""The producer of an embedded log: what was sent waits in memory, as columns, until a flush writes it in one go."""
+"""The producer of an embedded log: records wait in memory, as columns, until a flush writes them in one go."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _size(key: bytes | None, value: bytes | None, headers: Headers | None) -> in
     return size
 
 
-#: What a producer holds before it writes on its own account, so that its memory is bounded.
+#: A producer that holds more writes without a flush, so that its memory is bounded.
 MOST_PENDING_RECORDS = 10_000
 MOST_PENDING_BYTES = 16_777_216
 
@@ -147,7 +147,7 @@ LastOffsets = dict[SystemStreamPartition, int]
 
 
 class ProducerIdentity(NamedTuple):
-    """Who writes in transactions: the id is stable, the epoch grows with every take-over."""
+    """The owner of transactions: the id is stable, the epoch grows with every take-over."""
 
     transactional_id: str
     epoch: int
@@ -155,7 +155,7 @@ class ProducerIdentity(NamedTuple):
 
 
 class LogWriter(ABC):
-    """Where a producer writes to. Every call is atomic: after an error nothing of it has happened.
+    """The log that a producer writes. Every call is atomic: after an error nothing of it has happened.
 
     Calls with an owner raise ProducerFenced when a newer producer has taken its id over, or its transaction timed out.
     """
@@ -192,7 +192,7 @@ class LogProducer(SystemProducer):
     """Keeps the rules of `SystemProducer` over a `LogWriter`.
 
     An error poisons it; in a transaction `abort` heals it, unless it was fenced or the outcome is unknown. Records
-    beyond `MOST_PENDING_RECORDS` are written at once; in a transaction that makes them part of what an abort removes.
+    beyond `MOST_PENDING_RECORDS` are written at once; in a transaction an abort removes them, too.
     A transaction's time-out counts from its first write, and `flush` waits as long as the writer waits for its lock.
     """
 

@@ -1,4 +1,4 @@
-"""What a stream of an embedded log is, from Kafka's topic keys."""
+"""The settings of an embedded log's stream, from Kafka's topic keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from samzapy.errors import ConfigError, ConfigProblem
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _POLICIES = frozenset({"delete", "compact", "compact,delete", "delete,compact"})
 
-#: Kafka's defaults, but for `retention.ms`: an embedded log keeps everything unless it is told for how long.
+#: Kafka's defaults, but for `retention.ms`: an embedded log keeps everything unless its configuration says otherwise.
 DEFAULTS = {
     "cleanup.policy": "delete",
     "delete.retention.ms": "86400000",

@@ -2,7 +2,7 @@
 
 factory   settings -> clients
 settings  job file keys -> librdkafka properties; keys that carry a guarantee are refused
-client    one librdkafka handle: its log, its errors, and what it knows of the cluster
+client    one librdkafka handle: its log, its errors, and the cluster's metadata
 consumer  assigned partitions -> columns of committed records
 producer  records -> topics, every one acknowledged; transactions
 queue     records -> librdkafka's queue; delivery reports

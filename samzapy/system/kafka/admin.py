@@ -253,7 +253,7 @@ class KafkaAdmin(SystemAdmin):
         while not done():
             if self._clock.monotonic() > deadline:
                 raise EnvironmentFailure(f"{otherwise} after {_SETTLE_S:.0f} s on {self._client_errors.servers}")
-            # What a large topic needs the broker for most is not being asked.
+            # While a broker makes a large topic, every question slows it down.
             self._client.poll(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 

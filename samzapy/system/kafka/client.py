@@ -1,4 +1,4 @@
-"""Wraps one librdkafka handle: its memory, its log lines, its errors beside the calls, and what it knows of the cluster."""
+"""Wraps one librdkafka handle: its memory, its log lines, its errors outside of calls, and the cluster's metadata."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def partition_counts(
     """How many partitions every topic has, by name; those `needed` are there.
 
     Brokers learn of a new topic, or of more partitions, one after another, and any of them may be the one that is asked:
-    where there are several, what is missing is asked for again for 5 s. Raises UnknownStream, UnknownPartition.
+    with several brokers, the client asks again for missing ones for 5 s. Raises UnknownStream, UnknownPartition.
     """
     deadline = clock.monotonic() + _NEWS_S
     while True:

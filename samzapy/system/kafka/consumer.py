@@ -70,7 +70,7 @@ def _offsets(run: Sequence[Any]) -> Sequence[int]:
 
 
 def _cuts(messages: Sequence[Any], partitions: list[int], *, one_topic: bool) -> list[int]:
-    """Where one run ends and the next begins, both ends included."""
+    """The indexes between runs, with 0 and the number of messages."""
     count = len(messages)
     cuts = set() if partitions.count(partitions[0]) == count else _changes(partitions)
     if not one_topic:
@@ -141,7 +141,7 @@ class KafkaConsumer(SystemConsumer):
         known = self._positions[ssp]
         if self._client is None:
             return known
-        # librdkafka's own position also passes what it never hands out: control records and aborted transactions.
+        # librdkafka's own position also passes records that it never hands out: control records, aborted transactions.
         found: int = self._call(lambda client: client.position([_at(ssp)]))[0].offset
         return max(known, found)
 
@@ -175,7 +175,7 @@ class KafkaConsumer(SystemConsumer):
             self._client = None
 
     def _first(self, timeout_s: float, max_records: int) -> list[Any]:
-        """Wait for one record and take what came with it: consume(n, t) would wait all of t for n records."""
+        """Wait for one record and take those that came with it. consume(n, t) would wait all of t for n records."""
         first = self._client.poll(timeout_s)
         if first is None:
             self._client_errors.check()

@@ -1,4 +1,4 @@
-"""librdkafka's errors as ours, by what is to be done about them."""
+"""Translates librdkafka's errors into ours, by the reaction that they need."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def error_of(cause: KafkaException | KafkaError) -> KafkaError:
 
 
 def one_line(error: KafkaError) -> str:
-    """What librdkafka says, on one line."""
+    """Librdkafka's text, on one line."""
     return " ".join(str(error.str()).split())
 
 
@@ -98,7 +98,7 @@ def delivery_error(error: KafkaError, system: str, where: str, size: int, limit:
     """The class for a record that was not acknowledged."""
     code = error.code()
     if code in TOO_LARGE:
-        # The client refuses what is too large for itself; here the broker did, and it measures whole batches.
+        # The client refuses records above its own limit. Here the broker refused, and it measures whole batches.
         advice = f", alone or in its batch; systems.{system}.producer.batch.size must be below its max.message.bytes"
         return RecordTooLarge(where, size, limit, advice)
     if code in _FENCED:
@@ -109,7 +109,7 @@ def delivery_error(error: KafkaError, system: str, where: str, size: int, limit:
 
 
 def transaction_error(error: KafkaError, call: str) -> SamzapyError:
-    """What a transactional call's failure means: let go, abort and rewind, or nobody knows."""
+    """The class for a failed transactional call: let go, abort and rewind, or an unknown outcome."""
     code = error.code()
     text = f"{call}: {one_line(error)}"
     if code in _REFUSED or code in _UNAUTHORISED:

@@ -46,7 +46,7 @@ class KafkaProducer(SystemProducer):
         clock: Clock = SYSTEM_CLOCK,
         call_s: float = 30.0,
     ) -> None:
-        """`call_s`: how many seconds a transactional call may take; then nobody knows its outcome."""
+        """`call_s`: how many seconds a transactional call may take; after that its outcome is unknown."""
         self._properties = properties
         self._client_errors = client_errors
         self._clock = clock
@@ -113,7 +113,7 @@ class KafkaProducer(SystemProducer):
         self._calls.heal()
         with self._calls.guarded():
             self._calls.must_be_in_transaction("abort")
-            # It throws away what is still queued as well.
+            # It throws away queued records as well.
             self._call("abort", lambda client: client.abort_transaction(self._call_s))
             self._reports.clear()
             self._calls.in_transaction = False
@@ -194,7 +194,7 @@ class KafkaProducer(SystemProducer):
 
     def _too_large(self) -> SamzapyError | None:
         """The error of a record that the broker found too large, None if there is none. The client has a fatal error, so
-        it reports at once what became of the records."""
+        it reports at once on all records."""
         for _ in range(_REPORT_CALLS):
             failure = next((each for each in self._reports.failures() if each[0].code() in TOO_LARGE), None)
             if failure is not None:
@@ -204,7 +204,7 @@ class KafkaProducer(SystemProducer):
         return None
 
     def _after_a_failure(self, found: SamzapyError) -> SamzapyError:
-        """What a failed record means to an open transaction: a fenced producer's records fail for many reasons."""
+        """The error for a failed record in an open transaction: a fenced producer's records fail for many reasons."""
         if not self._calls.in_transaction:
             return found
         try:

@@ -1,10 +1,10 @@
-"""Puts records into librdkafka's queue, and keeps the reports of what became of them.
+"""Puts records into librdkafka's queue, and keeps their delivery reports.
 
 1. Every record carries a callback, because a record without one fails silently. The callback is a dict's own
    `__setitem__`: librdkafka calls it with (error, message), so the dict holds the last delivered message under None and
    one failed message for each kind of error, and no Python frame runs for a record.
-2. `produce_batch` takes many records in one call, but neither headers nor time stamps. What does not fit its queue stays
-   behind with an error. So only batches without headers and time stamps go that way, and only when all of them fit.
+2. `produce_batch` takes many records in one call, but neither headers nor time stamps. A record that does not fit its queue
+   stays behind with an error. So only batches without headers and time stamps go that way, and only when all of them fit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Callback = Callable[[Any, Any], None]
 
 class DeliveryReports:
     """Reports by topic and partition; `callback` is what `produce` is given. A partition of None stands for records
-    whose partition librdkafka chooses: whether they were delivered is known, their last offsets are not."""
+    that librdkafka chooses the partition of: their delivery is known, their last offsets are not."""
 
     __slots__ = ("_last", "_reports")
 
@@ -59,7 +59,7 @@ class DeliveryReports:
             reports.clear()
 
     def clear(self) -> None:
-        """Forget what was reported; the last offsets of earlier flushes stay."""
+        """Forget the reports; the last offsets of earlier flushes stay."""
         for reports in self._reports.values():
             reports.clear()
 
@@ -140,7 +140,7 @@ class RecordQueue:
         self._hashes = KeyHashes()
 
     def send(self, records: Sequence[OutgoingRecord]) -> None:
-        """Queue records. Raises RecordTooLarge, UnknownStream, ProducerError, or what a fatal error means."""
+        """Queue records. Raises RecordTooLarge, UnknownStream, ProducerError, or the error for a fatal one."""
         for first in range(0, len(records), _BATCH):
             part = records[first : first + _BATCH] if len(records) > _BATCH else records
             messages = plain_batch(part)

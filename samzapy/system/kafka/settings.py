@@ -1,4 +1,4 @@
-"""What a job file says about a Kafka system, as librdkafka's properties."""
+"""Turns the job file's keys of a Kafka system into librdkafka's properties."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from samzapy.api.system import SystemSettings
 from samzapy.config.reading.secrets import MASK, is_secret
 from samzapy.errors import ConfigError, ConfigProblem
 
-#: What the properties that carry a guarantee are, and why nobody else may set them.
+#: The properties that carry a guarantee, and the reason why a job file cannot set them.
 _CARRIES_A_GUARANTEE = {
     "acks": "always all: a record that is acknowledged must not be lost",
     "auto.offset.reset": "always error; see streams.STREAM.samza.offset.default and samza.reset.offset",
@@ -57,10 +57,10 @@ _PRODUCER = {
     "queue.buffering.max.kbytes": "131072",
     "reconnect.backoff.max.ms": "1000",
 }
-#: Without transactions nothing takes back what lies behind a record that could not be delivered, and a receiver of ids
-#: takes the lower ones for seen. So nothing is delivered behind it: a refusal ends the producer, and a record does not
-#: time out by itself, as what was queued later would overtake it; a flush ends after its own time-out. In a transaction
-#: an abort takes everything back, and these would make a fatal error of what it heals.
+#: Without transactions, records behind one that could not be delivered cannot be taken back, and a receiver of ids takes
+#: the lower ids for seen. So no record may overtake a failed one: a refusal ends the producer, and a record does not time
+#: out by itself; a flush ends after its own time-out. In a transaction an abort takes everything back, and these properties
+#: would turn an error that it heals into a fatal one.
 _IN_ORDER = {"message.timeout.ms": "0"}
 _IN_ORDER_FIXED = {"enable.gapless.guarantee": "true"}
 _PRODUCER_FIXED = {"acks": "all", "enable.idempotence": "true", "partitioner": "murmur2_random"}
@@ -170,7 +170,7 @@ def _refused(system: str, side: str, given: Mapping[str, str]) -> list[ConfigPro
 
 
 def _tried(system: str, side: str, given: Mapping[str, str]) -> list[ConfigProblem]:
-    """What librdkafka says to the properties, together and then one by one, on a client without an address."""
+    """The problems that librdkafka finds with the properties, together and then one by one, on a client without an address."""
     rest = {key: value for key, value in given.items() if key != "bootstrap.servers"}
     if _reason(side, rest) is None:
         return []

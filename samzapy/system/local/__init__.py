@@ -9,7 +9,7 @@ One file a system, shared by the processes of one machine. Tables (`schema` has 
     open_ranges  positions written by transactions that are still open
 
 A record of an open transaction is in `records`, takes its offset and counts in `upcoming`; readers stop at the first
-open range of a partition, so what they return is decided. Commit removes the ranges, abort their records as well.
+open range of a partition, so they return decided records only. Commit removes the ranges, abort their records as well.
 """
 
 from samzapy.system.local.factory import LocalSystemFactory

@@ -12,6 +12,7 @@ from samzapy.system.local.catalog import (
     Bounds,
     StreamEntry,
     bounds,
+    clean,
     create_stream,
     delete_stream,
     find_stream,
@@ -20,7 +21,6 @@ from samzapy.system.local.catalog import (
     stream_names,
     truncate,
 )
-from samzapy.system.local.cleaning import clean
 from samzapy.system.local.database import Database, LocalSettings, open_database
 
 

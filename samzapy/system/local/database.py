@@ -55,7 +55,7 @@ _RETRY_S = 0.005
 
 
 class OutcomeUnknown(EnvironmentFailure):
-    """Raised when SQLite failed in the COMMIT itself: what was written may or may not be there."""
+    """Raised when SQLite failed in the COMMIT itself: the write may or may not be there."""
 
 
 class Database:
@@ -150,7 +150,7 @@ def open_database(settings: LocalSettings, *, create: bool) -> Database | None:
 def _prepare(settings: LocalSettings, connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA page_size=8192")
     _until_not_locked(settings, lambda: connection.execute("PRAGMA journal_mode=WAL"))
-    # NORMAL does not wait for the disk at each commit: what is committed is in the page cache, so it survives the
+    # NORMAL does not wait for the disk at each commit: a commit is in the page cache, so it survives the
     # death of any process, and after a power cut the file is whole but may lack its last commits. `full` waits.
     connection.execute(f"PRAGMA synchronous={settings.synchronous}")
     connection.execute("PRAGMA wal_autocheckpoint=2000")

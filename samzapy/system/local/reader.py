@@ -1,4 +1,4 @@
-"""Reading the file."""
+"""Reads the file."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def encode_headers(headers: Headers) -> bytes:
 
 
 def decode_headers(data: bytes) -> Headers:
-    """What `encode_headers` was given."""
+    """The inverse of `encode_headers`."""
     at = 0
     fields: list[bytes | None] = []
     while at < len(data):

@@ -1,4 +1,4 @@
-"""Writing the file."""
+"""Writes the file."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from samzapy.errors import (
 from samzapy.system.embedded.producer import Batches, Columns, LastOffsets, LogWriter, ProducerIdentity
 from samzapy.system.embedded.topic import Topic
 from samzapy.system.local import transactions
-from samzapy.system.local.catalog import StreamEntry, find_stream
-from samzapy.system.local.cleaning import clean, is_due
+from samzapy.system.local.catalog import StreamEntry, clean, find_stream, is_due
 from samzapy.system.local.database import Database, LocalSettings, OutcomeUnknown, open_database
 from samzapy.system.local.schema import encode_headers
 

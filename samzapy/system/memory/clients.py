@@ -76,7 +76,7 @@ class MemoryReader(LogReader):
         return self._cluster.fetch(positions, max_records)
 
     def wait(self, timeout_s: float) -> float:
-        # Waiting takes real time, whatever clock the cluster dates its records with.
+        # Waiting takes real time, even if the cluster dates its records by another clock.
         start = SYSTEM_CLOCK.monotonic()
         changed = self._cluster.wait(self._seen, timeout_s)
         return SYSTEM_CLOCK.monotonic() - start if changed else timeout_s
@@ -86,7 +86,7 @@ class MemoryReader(LogReader):
 
 
 class MemoryWriter(LogWriter):
-    """Writes for the clients of one system, whose name the errors carry."""
+    """Writes for the clients of one system; errors carry its name."""
 
     marker_offsets = 1
 

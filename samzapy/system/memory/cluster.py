@@ -20,7 +20,7 @@ from samzapy.system.memory.log import PartitionLog
 
 @dataclass
 class _Transaction:
-    """What is known of a transactional id: its epoch and, while one is open, where and until when."""
+    """The state of a transactional id: its epoch and, while a transaction is open, its logs and deadline."""
 
     epoch: int = 0
     deadline: float | None = None

@@ -7,8 +7,7 @@ import pytest
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch
-from samzapy.container.errors.undecodable import TolerantDecoder, Undecodable
-from samzapy.container.inputs.decode import Decoder
+from samzapy.container.inputs.decode import Decoder, TolerantDecoder, Undecodable
 from samzapy.errors import SerdeError
 
 SSP = SystemStreamPartition("kafka", "orders", 2)

@@ -6,9 +6,8 @@ import pytest
 
 from samzapy import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
-from samzapy.system.choosers.bootstrap import Bootstrap
-from samzapy.system.choosers.chooser import RoundRobin, Tiered
-from samzapy.system.choosers.consumer import ChoosingConsumer, Portion
+from samzapy.system.choosers.consumer import Bootstrap, ChoosingConsumer, Portion
+from samzapy.system.choosers.stack import RoundRobin, Tiered
 from samzapy.system.memory.factory import MemorySystemFactory
 from samzapy.testing import ManualClock
 

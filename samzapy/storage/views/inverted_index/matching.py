@@ -20,6 +20,15 @@ from samzapy.api.kv import KeyValueStore
 from samzapy.storage.views.entry_keys import key, names
 from samzapy.storage.views.inverted_index.query import AllOf, AnyOf, Phrase, Query, phrases
 
+_K1 = 1.2
+
+_B = 0.75
+
+#: From how many documents on the postings of a term are read one by one rather than in a scan of them all.
+_SCAN_FACTOR = 4
+
+Scores = dict[str, float]
+
 #: Positions by term.
 Positions = Mapping[str, list[int]]
 _TOTALS = b"n"
@@ -92,10 +101,6 @@ def _positions(terms: Sequence[str]) -> dict[str, list[int]]:
     return found
 
 
-_K1 = 1.2
-_B = 0.75
-
-
 class Hit(NamedTuple):
     """A document that matches, and how well."""
 
@@ -131,12 +136,6 @@ def best(scores: Mapping[str, float], limit: int) -> list[Hit]:
     """The `limit` documents with the highest scores, in the order of their ids where scores are equal."""
     chosen = heapq.nsmallest(limit, ((-score, document) for document, score in scores.items()))
     return [Hit(document, -score) for score, document in chosen]
-
-
-#: From how many documents on the postings of a term are read one by one rather than in a scan of them all.
-_SCAN_FACTOR = 4
-
-Scores = dict[str, float]
 
 
 class Matching:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 from samzapy.errors import StoreRefused
 
+_TOKEN = re.compile(r'\s*(?:(?P<mark>[()])|"(?P<phrase>[^"]*)"|(?P<word>[^\s()"]+)|(?P<bad>"))')
+
 _WORD = re.compile(r"\w+")
 
 
@@ -34,9 +36,6 @@ class WordTokenizer(Tokenizer):
     def terms(self, text: str) -> list[str]:
         """The words of the text."""
         return _WORD.findall(text.casefold())
-
-
-_TOKEN = re.compile(r'\s*(?:(?P<mark>[()])|"(?P<phrase>[^"]*)"|(?P<word>[^\s()"]+)|(?P<bad>"))')
 
 
 @dataclass(frozen=True)
