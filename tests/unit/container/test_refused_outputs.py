@@ -64,7 +64,10 @@ COLLECTORS = {
 }
 
 
-@pytest.mark.parametrize("collector", COLLECTORS)
+@pytest.mark.parametrize(
+    "collector",
+    ["plain", "with ids", "asynchronous", *(pytest.param(n, marks=pytest.mark.slow) for n in ("tolerant", "sizing"))],
+)
 @pytest.mark.parametrize("what", SENT)
 def test_what_cannot_be_sent_is_told_at_send_with_the_input(tmp_path, collector, what):
     task, keys = COLLECTORS[collector]

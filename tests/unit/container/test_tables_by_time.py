@@ -125,7 +125,7 @@ def run(job):
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-@pytest.mark.parametrize("step", range(1, 8))
+@pytest.mark.parametrize("step", [*(pytest.param(step, marks=pytest.mark.slow) for step in (1, 2, 7)), 3, 4, 5, 6])
 @pytest.mark.parametrize("nth", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_a_crash_after_any_step_of_any_commit_repeats_no_row_and_misses_none(job_of, table, guarantee, step, nth):
     job = job_of(guarantee=guarantee)

@@ -44,6 +44,7 @@ def test_a_change_that_the_tests_notice_is_fine(tree):
     assert "2 of 2 changes were noticed" in said
 
 
+@pytest.mark.slow
 def test_a_change_that_survives_fails_the_run_and_is_shown(tree):
     code, said = tried(tree, ("a > b", "a < b"), ("a > b", "a >= b"))
     assert code == 1
@@ -74,6 +75,7 @@ def test_tests_that_fail_without_a_change_say_nothing_about_one(tree):
     assert "assert 2 == 3" in said
 
 
+@pytest.mark.slow
 def test_a_change_that_never_ends_is_noticed_by_the_clock(tree):
     code, said = tried(tree, ("return a if", "\n    while True: pass\n    return a if"), limit_s=5.0)
     assert code == 0
