@@ -19,8 +19,9 @@ The packages, imports going down only:
 
     cli, pytest_plugin                     commands; fixtures for tests of tasks
     examples, bench, verify                jobs to learn from; the harnesses that measure jobs and prove guarantees
-    admin, runner, dataframe               administer a job, run its containers, read and fill its stores from Spark
+    runner, dataframe                      run the containers of a job; read and fill its stores from Spark
     testing, devkafka                      test kit; development broker
+    admin                                  positions, startpoints, drain, store queries and rebuilds, take-over
     container, coordinator                 run tasks; the service of the driver for its containers
     operators                              windows, joins, persistent states, deduplication: on stores and the api
     system storage checkpoint serializers metrics job sinks      one part each, not knowing one another
