@@ -19,7 +19,7 @@ from samzapy.job.model import ContainerModel, JobModel
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
 from samzapy.runner.driver import coordinator_of, watching
 from samzapy.runner.periodic import Periodic
-from samzapy.runner.restarts import Backoff, Restarts
+from samzapy.runner.restarts import Restarts, backoff_of
 from samzapy.runner.signals import STOPPING, StopSignals
 
 #: Seconds between two looks at the status.
@@ -111,7 +111,7 @@ class LocalRunner(Runner):
         ownership: Ownership,
         options: RunOptions,
     ) -> Restarts:
-        config, spark = prepared.config, prepared.config.spark
+        config = prepared.config
 
         def build() -> RestartingContainer:
             ownership.close()
@@ -125,5 +125,4 @@ class LocalRunner(Runner):
             coordinator.fail(ContainerFailure(model.id, epoch, type(failure).__name__, str(failure), failure.exit_code))
             options.on_event(f"container {model.id} failed: {failure}; {next_start}")
 
-        backoff = Backoff(spark.max_resubmits, spark.resubmit_backoff_ms / 1000, spark.resubmit_backoff_max_ms / 1000)
-        return Restarts(build, backoff, self._clock, tell, lambda: coordinator.abandoned is None)
+        return Restarts(build, backoff_of(config.spark), self._clock, tell, lambda: coordinator.abandoned is None)

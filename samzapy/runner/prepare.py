@@ -61,6 +61,42 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     Inputs with different partition counts are a warning (Samza's rule: a task per partition number of the largest one),
     and an error for a CopartitionedTask, which would miss matches. Raises ConfigError, EnvironmentFailure.
     """
+    code = _checked_code(config)
+    state, task_class = code.state, code.task_class
+    with closing(job_clients(config, "driver")) as clients:
+        counts = _partition_counts(config, clients)
+        check_transaction_timeout(config.task.transaction_timeout_ms, clients, state.system)
+        check_copies(config, clients.admin)
+        planned = _Planning(config, clients, counts, code).planned()
+        claim = planned.claim
+        ends = _ends(config, clients, planned.model, until_end)
+        kept = weakly_kept(config, lambda stream: clients.admin(stream.system).describe(stream.stream))
+    weaker = (*guarantee_warnings(config, load_factory, task_class), *weakened_state(config, claim.state), *kept)
+    return PreparedJob(
+        config,
+        planned.model,
+        ends,
+        tuple(_warnings(config, counts, planned.inputs, task_class)),
+        claim.run.id,
+        weaker,
+        planned.clocks,
+        transactions=claim.state.system is not None,
+        epoch=None if config.task.checkpoint is None else claim.run.epoch,
+        lease_ms=claim.run.lease_ms,
+    )
+
+
+@dataclass(frozen=True)
+class _Code:
+    """The classes that the job file names, and the transactions that its systems allow."""
+
+    state: StateTransactions
+    task_class: type[AnyTask]
+    engines: Mapping[str, StorageEngineFactory]
+
+
+def _checked_code(config: JobConfig) -> _Code:
+    """Step 1 of `prepare`."""
     state = state_transactions(config, has_transactions)
     task_class = load_task_class(config.task.task_class)
     engines = load_engines(config)
@@ -71,36 +107,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     for settings in config.systems.values():
         system_factory(settings).check(settings)
     check_folders(config, engines)
-    clients = job_clients(config, "driver")
-    try:
-        counts = _partition_counts(config, clients)
-        check_transaction_timeout(config.task.transaction_timeout_ms, clients, state.system)
-        check_copies(config, clients.admin)
-        planned = _Planning(config, clients, counts, state, task_class, engines).planned()
-        model, inputs, claim = planned.model, planned.inputs, planned.claim
-        ends = _ends(config, clients, model, until_end)
-        kept = weakly_kept(config, lambda stream: clients.admin(stream.system).describe(stream.stream))
-    finally:
-        clients.close()
-    warnings = (
-        *config.warnings,
-        *growth(inputs, counts),
-        *_parted(config, inputs),
-        *_idle_keys(config, task_class),
-    )
-    weaker = (*guarantee_warnings(config, load_factory, task_class), *weakened_state(config, claim.state), *kept)
-    return PreparedJob(
-        config,
-        model,
-        ends,
-        warnings,
-        claim.run.id,
-        weaker,
-        planned.clocks,
-        transactions=claim.state.system is not None,
-        epoch=None if config.task.checkpoint is None else claim.run.epoch,
-        lease_ms=claim.run.lease_ms,
-    )
+    return _Code(state, task_class, engines)
 
 
 def _check_own_state(config: JobConfig, task_class: type[AnyTask]) -> None:
@@ -147,16 +154,14 @@ class _Planning:
         config: JobConfig,
         clients: SystemClients,
         counts: Mapping[SystemStream, int],
-        state: StateTransactions,
-        task_class: type[AnyTask],
-        engines: Mapping[str, StorageEngineFactory],
+        code: _Code,
     ) -> None:
         self._config = config
         self._clients = clients
         self._counts = counts
-        self._state = state
-        self._task_class = task_class
-        self._engines = engines
+        self._state = code.state
+        self._task_class = code.task_class
+        self._engines = code.engines
 
     def planned(self) -> _Planned:
         with closing(manager_for(self._config, self._clients)) as checkpoints:
@@ -234,13 +239,17 @@ def _ends(
     return {ssp: found.upcoming for ssp, found in clients.offsets(bounded).items()} or None
 
 
-def _parted(config: JobConfig, inputs: Mapping[SystemStream, InputPartitions]) -> Iterable[str]:
+def _warnings(
+    config: JobConfig,
+    counts: Mapping[SystemStream, int],
+    inputs: Mapping[SystemStream, InputPartitions],
+    task_class: type[AnyTask],
+) -> Iterable[str]:
+    yield from config.warnings
+    yield from growth(inputs, counts)
     # With a task for each partition no task expects them to meet.
     if config.grouper != "ssp" and (apart := parted(config, inputs)):
         yield f"task.inputs: {apart}"
-
-
-def _idle_keys(config: JobConfig, task_class: type[AnyTask]) -> Iterable[str]:
     if issubclass(task_class, StreamTask) and config.task.asynchronous != AsyncConfig():
         given = [key.name for key in asynchronous.KEYS if key.name in config.resolved]
         yield f"{', '.join(given)}: without effect on a StreamTask, whose messages are processed one by one"

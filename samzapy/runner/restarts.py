@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from samzapy.clock import Clock
+from samzapy.config.spark import SparkConfig
 from samzapy.errors import (
     JobTakenOver,
     ProducerError,
@@ -54,6 +55,11 @@ class Backoff:
             return None
         self.failures += 1
         return float(min(self._longest_s, self._first_s * 2 ** (self.failures - 1)))
+
+
+def backoff_of(spark: SparkConfig) -> Backoff:
+    """The back-off that the job file asks for, of Spark jobs and of starts in this process alike."""
+    return Backoff(spark.max_resubmits, spark.resubmit_backoff_ms / 1000, spark.resubmit_backoff_max_ms / 1000)
 
 
 class Startable(Protocol):

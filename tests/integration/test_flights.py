@@ -55,6 +55,7 @@ def test_the_totals_on_the_embedded_system_are_those_of_the_csv(tmp_path, answer
 
 
 @pytest.mark.kafka
+@pytest.mark.slow
 def test_the_totals_on_kafka_are_those_of_the_csv_with_flights_before_their_planes(tmp_path, answer, kafka):
     job = load_job(
         JOB,

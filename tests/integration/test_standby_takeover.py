@@ -12,8 +12,7 @@ from samzapy.api.checkpoint import JobRecord
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint import manager_for
 from samzapy.config.loader import load_job
-from samzapy.system.clients import SystemClients
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import job_clients
 from samzapy.verify.processes import gone, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
@@ -155,7 +154,7 @@ def test_the_hosts_are_written_down_and_everything_was_counted_once_the_job_has_
     scene.run.terminate()
     assert scene.run.wait(WAIT_S) == 0, scene.run.errors
     config = load_job(scene.job)
-    clients = SystemClients(config.systems, system_factory, "test")
+    clients = job_clients(config, "test")
     checkpoints = manager_for(config, clients)
     places = checkpoints.read_record(JobRecord.LOCALITY)["tasks"]
     checkpoints.close()

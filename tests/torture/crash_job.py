@@ -19,7 +19,7 @@ from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import SamzapyError
 from samzapy.runner.prepare import prepare
-from samzapy.system.clients import SystemClients
+from samzapy.system.clients import job_clients
 from samzapy.system.factories import system_factory
 
 
@@ -170,7 +170,7 @@ class CrashJob:
     def _checkpoints(self):
         config = load_job(self.flat)
         with (
-            closing(SystemClients(config.systems, system_factory, "test")) as clients,
+            closing(job_clients(config, "test")) as clients,
             closing(manager_for(config, clients)) as checkpoints,
         ):
             yield checkpoints

@@ -10,11 +10,12 @@ from contextlib import ExitStack
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
+from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import CoordinatorService
 from samzapy.coordinator.wire import JobSpec
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
 from samzapy.runner.driver import coordinator_of, watching
-from samzapy.runner.restarts import Backoff
+from samzapy.runner.restarts import backoff_of
 from samzapy.runner.signals import StopSignals
 from samzapy.runner.spark.application import SparkApplication
 from samzapy.runner.spark.locality import Locality, place_records
@@ -37,18 +38,13 @@ class SparkRunner(Runner):
         self._wait = threading.Event().wait
 
     def check(self, config: JobConfig) -> tuple[str, ...]:
-        """Whether the executors find what the job file names. Raises ConfigError."""
+        """Check that the executors can reach the streams and folders of the job file. Raises ConfigError."""
         return check_reach(config)
 
     def run(self, prepared: PreparedJob, options: RunOptions) -> JobOutcome:
         """Run to the end or to a signal. Raises JobFailed, JobTakenOver, ConfigError, EnvironmentFailure."""
         config = prepared.config
-        containers = len(prepared.model.containers)
-        master = Master.parse(config.spark.master) if config.spark.master else Master.default(containers)
-        standbys = len(prepared.model.standbys)
-        master.check_standbys(standbys)
-        if prepared.ends is None or standbys:
-            master.check_slots(containers + standbys)
+        master = _checked_master(prepared)
         token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
         directory = os.getcwd() if master.on_this_machine else None  # noqa: PTH109  # text for the wire
         spec = JobSpec(prepared.model, config.raw, prepared.ends, directory, prepared.run_id, prepared.transactions)
@@ -61,28 +57,13 @@ class SparkRunner(Runner):
             stack.callback(service.close)
             options.on_event(f"status page: {service.url}/?token={token}")
             spark = stack.enter_context(SparkApplication(config, master, token, verbose=options.verbose))
-
-            def start(ids: Sequence[str], locations: Sequence[str] | None, ended: Callable[[], None]) -> SparkJob:
-                return SparkJob(spark.context, service.url, ids, ended, locations)
-
-            def submit(ids: tuple[str, ...], ended: Callable[[], None]) -> SlotRun:
-                if not places:
-                    slots = [ContainerSlot(ids)]
-                    return SlotRun(slots, (), coordinator, start, SparkPlaces(), self._clock, ended, tries=1)
-                spark.wait_for(locality.hosts(), self._wait)
-                slots = [ContainerSlot((i,)) for i in ids]
-                beside = [ContainerSlot((i,)) for each in ids for i in prepared.model.standbys_of(each)]
-                policy = StatePlaces(coordinator, spark.executors, locality)
-                return SlotRun(slots, beside, coordinator, start, policy, self._clock, ended)
-
             locality = stack.enter_context(Locality(place_records(config)))
-            places = config.placement.chooses and not master.one_executor
-
+            placed = config.placement.chooses and not master.one_executor
             supervisor = Supervisor(
                 coordinator,
-                submit,
+                self._submitter(coordinator, spark, service.url, locality if placed else None),
                 spark,
-                self._backoff(prepared),
+                backoff_of(config.spark),
                 self._clock,
                 options,
                 config.task.shutdown_ms / 1000,
@@ -92,7 +73,33 @@ class SparkRunner(Runner):
             status = supervisor.run()
         return JobOutcome(status, supervisor.stopped)
 
-    @staticmethod
-    def _backoff(prepared: PreparedJob) -> Backoff:
-        spark = prepared.config.spark
-        return Backoff(spark.max_resubmits, spark.resubmit_backoff_ms / 1000, spark.resubmit_backoff_max_ms / 1000)
+    def _submitter(
+        self, coordinator: Coordinator, spark: SparkApplication, url: str, locality: Locality | None
+    ) -> Callable[[tuple[str, ...], Callable[[], None]], SlotRun]:
+        """The function that submits containers: to the places that `locality` knows, or wherever Spark likes (None)."""
+        model, clock = coordinator.spec.model, self._clock
+
+        def start(ids: Sequence[str], locations: Sequence[str] | None, ended: Callable[[], None]) -> SparkJob:
+            return SparkJob(spark.context, url, ids, ended, locations)
+
+        def submit(ids: tuple[str, ...], ended: Callable[[], None]) -> SlotRun:
+            if locality is None:
+                return SlotRun([ContainerSlot(ids)], (), coordinator, start, SparkPlaces(), clock, ended, tries=1)
+            spark.wait_for(locality.hosts(), self._wait)
+            containers = [ContainerSlot((i,)) for i in ids]
+            standbys = [ContainerSlot((i,)) for each in ids for i in model.standbys_of(each)]
+            policy = StatePlaces(coordinator, spark.executors, locality)
+            return SlotRun(containers, standbys, coordinator, start, policy, clock, ended)
+
+        return submit
+
+
+def _checked_master(prepared: PreparedJob) -> Master:
+    """The master of the job. Raises ConfigError if it has too few slots or executors for the containers."""
+    address = prepared.config.spark.master
+    containers, standbys = len(prepared.model.containers), len(prepared.model.standbys)
+    master = Master.parse(address) if address else Master.default(containers)
+    master.check_standbys(standbys)
+    if prepared.ends is None or standbys:
+        master.check_slots(containers + standbys)
+    return master

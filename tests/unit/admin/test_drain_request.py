@@ -23,7 +23,7 @@ from samzapy.errors import ConfigError, EnvironmentFailure
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
-from samzapy.system.clients import SystemClients
+from samzapy.system.clients import job_clients
 from samzapy.system.factories import system_factory
 
 
@@ -65,7 +65,7 @@ def config(tmp_path):
 
 def owned(config, owner):
     """Write another run down as the owner; returns what was asked of it, later."""
-    clients = SystemClients(config.systems, system_factory, "test")
+    clients = job_clients(config, "test")
     checkpoints = manager_for(config, clients)
     checkpoints.start()
     checkpoints.write_owner(owner)
@@ -93,7 +93,7 @@ def test_the_request_is_for_the_run_that_was_asked_and_for_no_later_one(config):
     coordinators = [
         Coordinator(config.name, JobSpec(each.model, config.raw, run_id=each.run_id), 3.0) for each in (prepared, later)
     ]
-    with closing(SystemClients(config.systems, system_factory, "test")) as clients:
+    with closing(job_clients(config, "test")) as clients:
         asked = manager_for(config, clients).read_record(JobRecord.DRAIN)
     assert asked == {"run": prepared.run_id}
     assert later.run_id != prepared.run_id

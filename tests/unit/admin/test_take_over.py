@@ -16,7 +16,7 @@ from samzapy.errors import JobTakenOver, SamzapyError
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
-from samzapy.system.clients import SystemClients
+from samzapy.system.clients import job_clients
 from samzapy.system.factories import system_factory
 
 GUARANTEES = [
@@ -168,7 +168,7 @@ def test_the_owner_is_the_newest_start_and_a_container_of_no_run_has_none():
     scene = Scene("at-least-once")
     config = load_job(scene.flat)
     run_id = scene.prepare().run_id
-    clients = SystemClients(config.systems, system_factory, "test")
+    clients = job_clients(config, "test")
     checkpoints: CheckpointManager = manager_for(config, clients)
     Ownership(config, run_id).check(checkpoints)
     Ownership(config, None).check(checkpoints)

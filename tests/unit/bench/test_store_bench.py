@@ -46,6 +46,7 @@ KV_PERF = {
 COUNTS = {"keys": 40, "count": 30}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("test", KV_PERF)
 def test_samzas_own_scenarios_run_under_their_names_and_with_their_parameters(test):
     for result in measured(keys(test, {"factory": "inmemory"}, **KV_PERF[test])):
@@ -70,6 +71,7 @@ def test_get_and_get_all_are_reported_apart_over_the_same_keys():
     assert [each.operations for each in batched.repeats] == [each.operations for each in single.repeats]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("test", sorted(set(SCENARIOS) - set(KV_PERF)))
 def test_every_scenario_measures_a_store_with_a_changelog(test):
     parameters = {**COUNTS, "count": 4} if test in {"commit", "range-scan", "delete-scan"} else COUNTS

@@ -22,8 +22,7 @@ from samzapy.checkpoint import manager_for
 from samzapy.checkpoint.offsets import Target
 from samzapy.config.loader import load_job
 from samzapy.job.model import JobModel
-from samzapy.system.clients import SystemClients
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import job_clients
 from samzapy.system.local.factory import LocalSystemFactory
 
 EXACTLY_ONCE = ("-c", "task.guarantee=exactly-once", "-c", "task.commit.ms=1000")
@@ -59,7 +58,7 @@ def counts_of(samzapy):
 def write_owner(host, pid, started_ms=2_000_000_000_000):
     config = load_job("job.properties")
     with (
-        closing(SystemClients(config.systems, system_factory, "test")) as clients,
+        closing(job_clients(config, "test")) as clients,
         closing(manager_for(config, clients)) as checkpoints,
     ):
         checkpoints.write_owner(JobRun("run", started_ms, host, pid))
@@ -81,7 +80,7 @@ def test_the_event_time_of_a_task_is_shown_with_the_source_that_holds_it_back_an
     sender = "local.views[0] (sender first-1/Partition 3)"
     config = load_job("job.properties")
     with (
-        closing(SystemClients(config.systems, system_factory, "test")) as clients,
+        closing(job_clients(config, "test")) as clients,
         closing(manager_for(config, clients)) as checkpoints,
     ):
         old = checkpoints.read_all(["Partition 0", "Partition 1"])
@@ -228,7 +227,7 @@ def test_without_transactions_an_unseen_run_is_given_the_time_to_let_go(checkpoi
 
     def wait(seconds):
         with (
-            closing(SystemClients(config.systems, system_factory, "test")) as clients,
+            closing(job_clients(config, "test")) as clients,
             closing(manager_for(config, clients)) as checkpoints,
         ):
             seen.append((seconds, checkpoints.read_owner().host))

@@ -25,7 +25,13 @@ from samzapy.container.asynchronous.async_messages import AsyncMessages
 from samzapy.errors import ConfigError, SerdeError, TaskFailed, TaskMigrated
 from samzapy.testing import ManualClock
 
-GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]
+#: Two guarantees share the code of the others here: `make test-slow` runs them.
+GUARANTEES = [
+    pytest.param("at-most-once", marks=pytest.mark.slow),
+    "at-least-once",
+    pytest.param("effectively-once", marks=pytest.mark.slow),
+    "exactly-once",
+]
 
 
 class GatedTask(CoroutineTask, InitableTask, ClosableTask, WindowableTask, EndOfStreamListenerTask):

@@ -9,12 +9,17 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint import manager_for
 from samzapy.errors import ProducerError, TaskMigrated, TransactionAborted
 from samzapy.failpoints import arm, disarm
-from samzapy.system.clients import SystemClients
+from samzapy.system.clients import job_clients
 from samzapy.system.embedded.producer import LogProducer
-from samzapy.system.factories import system_factory
 from samzapy.system.memory.factory import MemorySystemFactory
 
-GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]
+#: Two guarantees share the code of the others here: `make test-slow` runs them.
+GUARANTEES = [
+    pytest.param("at-most-once", marks=pytest.mark.slow),
+    "at-least-once",
+    pytest.param("effectively-once", marks=pytest.mark.slow),
+    "exactly-once",
+]
 PROCESSED_FIRST = GUARANTEES[1:]
 COMMIT_MS = {"task.commit.ms": "30000"}
 IN = SystemStreamPartition("mem", "in", 0)
@@ -56,7 +61,7 @@ def job_of(folder, guarantee, partitions=1, **keys):
 
 def checkpoint(job, task="Partition 0"):
     with (
-        closing(SystemClients(job.config.systems, system_factory, "test")) as clients,
+        closing(job_clients(job.config, "test")) as clients,
         closing(manager_for(job.config, clients)) as checkpoints,
     ):
         return checkpoints.read(task)

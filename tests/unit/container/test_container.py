@@ -88,7 +88,7 @@ def test_a_deleted_changelog_is_refused_and_the_local_store_is_left_alone(tmp_pa
     assert not list(tmp_path.rglob("*.stale-*"))
 
 
-@pytest.mark.parametrize("local", ["kept", "lost"])
+@pytest.mark.parametrize("local", ["kept", pytest.param("lost", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("step", [1, 2, 3, 4, 5, 6, 7])
 def test_a_crash_after_any_commit_step_loses_nothing(tmp_path, monkeypatch, step, local):
     job, sent = MemoryJob(tmp_path), messages(40)

@@ -167,7 +167,7 @@ def test_effectively_once_sends_in_the_order_of_offsets_whatever_ends_and_fails_
     }
 
 
-@pytest.mark.parametrize("task", [Sending, SendingAsync])
+@pytest.mark.parametrize("task", [Sending, pytest.param(SendingAsync, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("step", ["commit.3", "commit.4", "commit.5", "commit.6"])
 def test_effectively_once_after_a_crash_of_the_sender_and_one_of_the_receiver(tmp_path, task, step):
     pipeline = Pipeline(tmp_path, task, 2, **({"task.max.concurrency": "8"} if task is SendingAsync else {}))

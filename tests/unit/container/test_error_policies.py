@@ -30,7 +30,13 @@ from samzapy.errors import (
 from samzapy.failpoints import FailPointReached, arm, disarm
 from samzapy.system.factories import system_factory
 
-GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]
+#: Two guarantees share the code of the others here: `make test-slow` runs them.
+GUARANTEES = [
+    pytest.param("at-most-once", marks=pytest.mark.slow),
+    "at-least-once",
+    pytest.param("effectively-once", marks=pytest.mark.slow),
+    "exactly-once",
+]
 STAGES = ["deserialize", "process", "serialize", "produce"]
 #: What the task is told to do with the message in the middle, stage by stage; the first is no message at all.
 ORDERS = {"deserialize": b"{no json", "process": "fail", "serialize": "unserializable", "produce": "huge"}
@@ -340,7 +346,7 @@ def test_an_aborted_commit_leaves_no_dead_letter_and_the_next_one_leaves_one(tmp
     assert len(job.letters()) == 1
 
 
-@pytest.mark.parametrize("guarantee", ["at-least-once", "effectively-once"])
+@pytest.mark.parametrize("guarantee", ["at-least-once", pytest.param("effectively-once", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("step", [f"commit.{n}" for n in range(1, 8)])
 def test_a_crash_in_any_commit_step_loses_no_dead_letter(tmp_path, guarantee, step):
     job = PolicyJob(tmp_path, guarantee, **{"task.error.process.policy": "dead-letter"})

@@ -19,10 +19,16 @@ from samzapy.config.loader import load_job
 from samzapy.errors import ForeignRecords, JobTakenOver
 from samzapy.failpoints import arm, disarm
 from samzapy.runner.prepare import prepare
-from samzapy.system.clients import SystemClients
+from samzapy.system.clients import job_clients
 from samzapy.system.factories import system_factory
 
-GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]
+#: Two guarantees share the code of the others here: `make test-slow` runs them.
+GUARANTEES = [
+    pytest.param("at-most-once", marks=pytest.mark.slow),
+    "at-least-once",
+    pytest.param("effectively-once", marks=pytest.mark.slow),
+    "exactly-once",
+]
 COMMIT_MS = {"task.commit.ms": "30000"}
 CHANGELOG = SystemStreamPartition("mem", "counts-changelog", 0)
 
@@ -47,7 +53,7 @@ def write_as_somebody_else(job, key="a", value=100):
 def end_run(job):
     """As if the last run's process were gone, so that tools may work on the job."""
     with (
-        closing(SystemClients(job.config.systems, system_factory, "test")) as clients,
+        closing(job_clients(job.config, "test")) as clients,
         closing(manager_for(job.config, clients)) as checkpoints,
     ):
         owner = checkpoints.read_owner()
@@ -193,7 +199,7 @@ def test_a_checkpoint_that_no_transaction_holds_says_nothing_of_foreign_records(
     job = job_with(tmp_path / "here")
     job.run()
     with (
-        closing(SystemClients(job.config.systems, system_factory, "test")) as clients,
+        closing(job_clients(job.config, "test")) as clients,
         closing(manager_for(job.config, clients)) as checkpoints,
     ):
         old = checkpoints.read("Partition 0")

@@ -98,7 +98,7 @@ def test_a_store_on_disk_needs_nothing_after_a_graceful_stop(job):
     assert sources(report) == {"local store"}
 
 
-@pytest.mark.parametrize("files", ["kept", "lost"])
+@pytest.mark.parametrize("files", [pytest.param("kept", marks=pytest.mark.slow), "lost"])
 @pytest.mark.parametrize(
     ("guarantee", "step"), [("at-least-once", 4), ("at-least-once", 5), ("at-least-once", 6), ("exactly-once", 5)]
 )

@@ -25,8 +25,7 @@ from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.errors import ConfigError, StoreError, TaskFailed
 from samzapy.storage.views import TimerStore
-from samzapy.system.clients import SystemClients
-from samzapy.system.factories import system_factory
+from samzapy.system.clients import job_clients
 from samzapy.testing import TaskTestDriver
 
 STORE = {
@@ -173,7 +172,7 @@ def test_the_checkpoint_names_the_partition_that_keeps_a_timer_from_firing(tmp_p
     container.stop()
     thread.join(20)
     assert not thread.is_alive()
-    with closing(SystemClients(job.config.systems, system_factory, "test")) as clients:
+    with closing(job_clients(job.config, "test")) as clients:
         kept = manager_for(job.config, clients).read("Task-0")
     assert ("x", 30) not in Orders.log
     assert (kept.clock, kept.held_by, kept.idle) == (None, "mem.in[1]", ())

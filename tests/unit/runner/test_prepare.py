@@ -7,8 +7,10 @@ from samzapy.admin.user_code import add_import_paths
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamDescription, StreamSpec
 from samzapy.api.task import CopartitionedTask, StreamTask
+from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, EnvironmentFailure, UnknownStream
+from samzapy.runner import prepare as preparing
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
@@ -257,3 +259,15 @@ def test_what_a_table_in_the_order_of_a_timestamp_does_not_promise_is_announced(
     assert "the second in its at is not read" in found[0].message
     config["database.order.kind"] = "integer"
     assert not weakly_kept(job, describe)
+
+
+def test_a_start_loads_the_engines_once_and_reads_the_checkpoints_once_besides_its_take_over(admin, monkeypatch):
+    admin.create(StreamSpec("in", 2))
+    prepare(load_job({**JOB, **STORE}))
+    calls = []
+    for owner, name in ((preparing, "load_engines"), (TopicCheckpointManager, "read_all")):
+        call = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *given, call=call, name=name: calls.append(name) or call(*given))
+    prepare(load_job({**JOB, **STORE}))
+    # The take-over looks at the epochs, while its predecessor may still write; the model is made of what comes after.
+    assert calls == ["load_engines", "read_all", "read_all"]
