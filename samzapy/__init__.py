@@ -1,12 +1,12 @@
 """samzapy: Samza-style tasks with changelog-backed local state, in Python, on Spark executors.
 
-A job is a properties file and a `StreamTask`. Everything a task needs is importable from here.
+A job is a properties file and a `StreamTask`. Import everything that a task needs from here.
 
 The way of a message through the packages:
 
     consume   system/kafka/consumer        a batch of raw records, by partition
     decode    container/inputs/decode      bytes -> IncomingMessageEnvelope
-    choose    system/choosers              the partition whose message is next (only in jobs that ask for an order)
+    choose    system/choosers              the partition that comes next, in jobs with priorities
     process   container/run_loop           -> the user's StreamTask.process(envelope, collector, coordinator)
     state     storage/kv/cached            store.get / put on objects; misses go down to bytes
     send      container/outputs/collector  outputs, batched to the producer
@@ -15,17 +15,17 @@ The way of a message through the packages:
     fill      container/sideinputs         stores that streams fill: before the tasks start, and from then on
     time      container/event_time         the clock of a task: timers fire by it, senders of other jobs feed it
 
-The packages, imports going down only:
+The packages; each imports only from lines below its own:
 
-    cli, pytest_plugin                     commands; fixtures for tests of tasks
-    examples, bench, verify                jobs to learn from; the harnesses that measure jobs and prove guarantees
-    admin, runner, dataframe               administer a job, run its containers, read and fill its stores from Spark
-    testing, devkafka                      test kit; development broker
-    container, coordinator                 run tasks; the service of the driver for its containers
-    operators                              windows, joins, persistent states, deduplication: on stores and the api
-    system storage checkpoint serializers metrics job sinks      one part each, not knowing one another
-    config                                 job file -> frozen values
-    api                                    the names: envelopes, tasks, stores, the SPIs
+    cli, spark, pytest_plugin             commands; public name of the DataFrame functions; fixtures for tests of tasks
+    examples, bench, verify               jobs to learn from; measurements of jobs; proofs of the guarantees
+    runner, dataframe, testing, devkafka  run a job here or on Spark; stores as DataFrames; test kit; development broker
+    admin                                 positions, startpoints, running jobs, store queries: what an operator does
+    container, coordinator                run tasks; serve the containers of a run
+    operators                             parts for tasks: windows, joins, persistent states
+    system storage checkpoint serializers metrics job sinks      one part each, independent of one another
+    config                                job file -> frozen values
+    api                                   the names: envelopes, tasks, stores, the SPIs
     errors clock watermarks plugins failpoints
 """
 

@@ -1,4 +1,4 @@
-"""Time comes in by the constructor: nothing in samzapy reads a clock it was not given."""
+"""The clock that constructors take. Nothing in samzapy reads the time in another way."""
 
 from __future__ import annotations
 

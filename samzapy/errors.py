@@ -1,6 +1,6 @@
-"""What can go wrong, one class per reaction.
+"""The errors of samzapy, one class for each reaction.
 
-The class says what the runtime (or its operator) does next, the attributes say where:
+The class decides what the runtime or its operator does next; the attributes say where:
 
 ==================== ============================================= =========
 class                reaction                                      exit code
@@ -27,14 +27,14 @@ from datetime import datetime, timezone
 
 
 class SamzapyError(Exception):
-    """Root of everything samzapy raises on purpose."""
+    """The root of all errors that samzapy raises."""
 
     exit_code = 1
 
 
 @dataclass(frozen=True)
 class ConfigProblem:
-    """One thing to fix in a job file: the key, its value (masked if secret; None if absent) and what is allowed."""
+    """One problem of a job file: the key, its value (masked if secret, None if absent) and the expected value."""
 
     key: str
     value: str | None
@@ -46,7 +46,7 @@ class ConfigProblem:
 
 
 class ConfigError(SamzapyError):
-    """Raised when a configuration cannot be used; carries every problem found, not only the first."""
+    """Raised when a configuration cannot be used; carries all its problems."""
 
     exit_code = 2
 
@@ -56,7 +56,7 @@ class ConfigError(SamzapyError):
 
 
 class EnvironmentFailure(SamzapyError):
-    """Raised when what the job needs around it is missing: a broker, Java, a topic, a right, disk space."""
+    """Raised when the environment lacks something: a broker, Java, a topic, a right, disk space."""
 
     exit_code = 3
 
@@ -66,7 +66,7 @@ class Unreachable(EnvironmentFailure):
 
 
 class TooFewFiles(EnvironmentFailure):
-    """Raised when a process may have fewer files open than its container needs; starting it again changes nothing."""
+    """Raised when a container needs more open files than its process may have; a restart does not help."""
 
 
 class UnknownStream(EnvironmentFailure):
@@ -92,7 +92,7 @@ class UnknownPartition(UnknownStream):
 
 
 class OffsetOutOfRange(EnvironmentFailure):
-    """Raised when a committed or asked-for offset is no longer, or not yet, in the log."""
+    """Raised when a committed or requested offset is no longer, or not yet, in the log."""
 
     def __init__(self, ssp: object, offset: int, oldest: int, upcoming: int, repair: str = "") -> None:
         self.ssp, self.offset, self.oldest, self.upcoming = ssp, offset, oldest, upcoming
@@ -101,7 +101,7 @@ class OffsetOutOfRange(EnvironmentFailure):
 
 
 class RetriableError(SamzapyError):
-    """Raised when the same call may succeed if it is made again."""
+    """Raised when a repetition of the call may succeed."""
 
 
 class ProducerError(SamzapyError):
@@ -109,7 +109,7 @@ class ProducerError(SamzapyError):
 
 
 class RecordTooLarge(ProducerError):
-    """Raised when a record is larger than its stream takes; `advice` is what else may have been too large."""
+    """Raised when a record is larger than its stream accepts; `advice` names other possible causes."""
 
     def __init__(self, where: str, size: int, limit: int | None, advice: str = "") -> None:
         self.size, self.limit = size, limit
@@ -122,7 +122,7 @@ class ProducerFenced(ProducerError):
 
 
 class TransactionIndeterminate(ProducerError):
-    """Raised when a transactional call timed out: nobody knows its outcome, so the producer must be rebuilt."""
+    """Raised when a transactional call timed out: its outcome is unknown, so the producer must be rebuilt."""
 
 
 class TransactionAborted(ProducerError):
@@ -130,7 +130,7 @@ class TransactionAborted(ProducerError):
 
 
 class TransactionsRefused(EnvironmentFailure):
-    """Raised when a system grants a transactional id to nobody, or not to us."""
+    """Raised when a system refuses a transactional id."""
 
 
 class StaleEpoch(RetriableError):
@@ -142,7 +142,7 @@ class StaleEpoch(RetriableError):
 
 
 class ForeignRecords(EnvironmentFailure):
-    """Raised when a changelog partition (`ssp`) holds records that the job has not written: they must not become state."""
+    """Raised when a changelog partition (`ssp`) has records of another writer, which must not become state."""
 
     def __init__(self, message: str, ssp: object) -> None:
         self.ssp = ssp
@@ -152,8 +152,8 @@ class ForeignRecords(EnvironmentFailure):
 class SerdeError(SamzapyError):
     """Raised when bytes do not decode or an object does not encode; the message names serde and cause.
 
-    `store`: the store whose key or value it is, empty for a stream's. `late`: the task put it earlier, at any time since its
-    last commit, since objects are serialized in batches; else it is about the call that raises.
+    `store`: the store of the key or value, empty for a stream. `late`: the task put it at any time since its last commit,
+    since objects are serialized in batches; otherwise the error concerns the current call.
     """
 
     def __init__(self, message: str, *, store: str = "", late: bool = False) -> None:
@@ -166,7 +166,7 @@ class StoreError(SamzapyError):
 
 
 class StoreRefused(StoreError):
-    """Raised when a key or a value is none that a store takes (None, unhashable); nothing has changed."""
+    """Raised when a store does not accept a key or a value (None, unhashable); nothing has changed."""
 
 
 class StoreClosed(StoreError):
@@ -184,11 +184,11 @@ class StoreCorrupted(StoreError):
 
 
 class RestoreError(SamzapyError):
-    """Raised when a changelog cannot be read to its bound in time, or holds what it must not hold."""
+    """Raised when a changelog cannot be read to its bound in time, or has invalid records."""
 
 
 class RestoreStalled(RestoreError):
-    """Raised when a changelog or a stream brings nothing more for too long; it may do so later."""
+    """Raised when a changelog or a stream brings no records for too long; it may do so later."""
 
 
 class TaskFailed(SamzapyError):
@@ -204,6 +204,6 @@ class JobTakenOver(TaskMigrated):
 
     @classmethod
     def by(cls, job: str, started_ms: int, host: str, pid: int) -> JobTakenOver:
-        """By the run with this start, in milliseconds since 1970, and process."""
+        """The error for a take-over by the run with this start, in milliseconds since 1970, and this process."""
         started = datetime.fromtimestamp(started_ms / 1000, timezone.utc).isoformat(timespec="seconds")
         return cls(f"another run of job '{job}' (started at {started} on {host}, pid {pid}) has taken over")

@@ -1,4 +1,4 @@
-"""Named points at which tests make a process fail: `reach("commit.3")` does nothing unless that name is armed.
+"""Fail points: named places at which tests make a process fail. `reach("commit.3")` does nothing unless armed.
 
 Armed by `arm(...)` in the same process, or for child processes by the environment:
 `SAMZAPY_FAIL=name:nth:action[,name:nth:action...]`, read by `arm_from_environment` when a container is built.
@@ -31,7 +31,7 @@ _armed: dict[str, _Point] = {}
 
 
 def reach(name: str) -> None:
-    """Pass the point `name`; fails if it is armed and this is the time for it."""
+    """Pass the point `name`; fail if it is armed and this is the armed passage."""
     if _armed:
         _reach(name)
 
@@ -53,14 +53,14 @@ def _reach(name: str) -> None:
 
 
 def arm(name: str, nth: int = 1, action: str | Callable[[str], None] = "raise") -> None:
-    """Let the `nth` next passing of `name` fail."""
+    """Make the `nth` next passage of `name` fail."""
     if not callable(action) and action not in {"raise", "kill", "stop"}:
         raise ValueError(f"fail point {name}: action is raise, kill or stop, got {action!r}")
     _armed[name] = _Point(nth, action)
 
 
 def disarm(name: str | None = None) -> None:
-    """Forget every armed point, or that one."""
+    """Disarm all points, or one."""
     if name is None:
         _armed.clear()
     else:
@@ -68,7 +68,7 @@ def disarm(name: str | None = None) -> None:
 
 
 def arm_from_environment(environ: Mapping[str, str]) -> None:
-    """Arm what `SAMZAPY_FAIL` names; nothing if it is not set."""
+    """Arm the points that `SAMZAPY_FAIL` names, if it is set."""
     for part in filter(None, environ.get(ENVIRONMENT, "").split(",")):
         name, nth, action = part.split(":")
         arm(name, int(nth), action)

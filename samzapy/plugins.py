@@ -1,4 +1,4 @@
-"""Classes named in configuration: `package.module:Name` (or `package.module.Name`), imported, never evaluated."""
+"""Imports the classes that configuration names, as `package.module:Name` or `package.module.Name`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PATH = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")
 
 
 class PluginError(Exception):
-    """Raised when a configured name does not lead to a class; one line, says what is allowed."""
+    """Raised when a configured name does not lead to a class; the message is one line."""
 
 
 def split_path(path: str) -> tuple[str, str]:
@@ -22,11 +22,11 @@ def split_path(path: str) -> tuple[str, str]:
 
 
 def load_class(path: str) -> type:
-    """Import the class that `path` names. Raises PluginError with the cause; anything the module raises is chained."""
+    """Import the class that `path` names. Raises PluginError; an error of the module itself is chained."""
     module_name, name = split_path(path)
     try:
         module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as cause:  # a module may call sys.exit, which must not end us without a word
+    except (Exception, SystemExit) as cause:  # a module may call sys.exit, which must not end the process silently
         raise PluginError(f"cannot import {module_name} ({type(cause).__name__}: {cause})") from cause
     found = getattr(module, name, None)
     if isinstance(found, type):

@@ -1,12 +1,12 @@
-"""Fixtures for tests of tasks; pytest finds them by itself once samzapy is installed.
+"""Pytest fixtures for tests of tasks, available once samzapy is installed.
 
     task_driver       makes TaskTestDrivers: `task_driver(MyTask, "my-job.properties", partitions=2)`
     test_runner       `samzapy.testing.TestRunner`: `test_runner.of(MyTask).with_config(...).with_input(...).run()`
     manual_clock      a `ManualClock`, for `task_driver(..., clock=manual_clock)`
     memory_cluster    an empty cluster of the memory system; its `name` is for `systems.X.cluster`
 
-Every test gets its own, and whatever they opened is closed after it. Nothing of samzapy's is imported before a test asks
-for it, so that a test run which has other business is not slowed down: hence the imports inside, and no types of ours.
+Every test has its own, closed after the test. The imports are inside of the fixtures, and annotations avoid samzapy's
+types, so a test run without them is not slowed down.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pytest
 
 @pytest.fixture
 def task_driver() -> Iterator[Callable[..., Any]]:
-    """Makes any number of `samzapy.testing.TaskTestDriver`s, with its arguments."""
+    """Makes any number of `samzapy.testing.TaskTestDriver`s, with the arguments of the class."""
     from samzapy.testing import TaskTestDriver
 
     with ExitStack() as opened:
@@ -46,7 +46,7 @@ def manual_clock() -> Any:
 
 @pytest.fixture
 def memory_cluster() -> Iterator[Any]:
-    """A `MemoryCluster` that nothing else in the process uses."""
+    """A `MemoryCluster` of the test's own."""
     from samzapy.system.memory.cluster import MemoryCluster
 
     cluster = MemoryCluster.named(f"pytest-{uuid4()}")

@@ -1,3 +1,3 @@
-"""The version, in one place."""
+"""The version of samzapy, which the build reads from here."""
 
 VERSION = "0.1.0"

@@ -1,4 +1,4 @@
-"""The names of stream processing, as samzapy uses them: interfaces and values, standard library only.
+"""The vocabulary of samzapy: interfaces and values, from the standard library only.
 
-Everything above implements or calls what is written here; nothing here knows who.
+The packages above implement and call these; nothing here imports them. `samzapy` itself exports the names that tasks need.
 """

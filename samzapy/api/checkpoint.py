@@ -13,7 +13,7 @@ from samzapy.api.system import SystemProducer
 
 
 class SenderState(NamedTuple):
-    """The last word of a task that writes to an intermediate stream: its watermark (None: none yet), the number of tasks
+    """The latest state of a task that writes to an intermediate stream: its watermark (None: none yet), the number of tasks
     of its job, and whether it has ended or is drained."""
 
     time_ms: int | None
@@ -24,18 +24,19 @@ class SenderState(NamedTuple):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A task's position: everything before it is done, and nothing in it was written before that was durable.
+    """The position of a task. Everything before it is processed, and was durable before the checkpoint was written.
 
-    `input_offsets`: the next offset to process of each partition. `changelog_offsets`: per store, the offset of the
-    last changelog record of the commit (-1: none yet). `epoch`: the attempt that wrote it. `time_ms`: when.
-    `clock`: the task's event-time clock in milliseconds, None where it keeps none. `startpoints`: the ids of those that
-    were followed, by partition, the newest of each. `event_times`: the marks of the clock, the latest
-    event time of each partition that has brought one. `senders`: what the senders of each intermediate partition
-    have said before its offset, by their names. `atomic`: the changelog offsets were committed in the transaction of a
-    checkpoint, so nothing of the job's lies behind them. `serdes`: per store with a changelog, what its keys and its values
-    are written with, as names that say the same whatever the job file calls them; empty in records of older versions.
-    `held_by` and `idle` are for people: the partition or sender that held the clock back, and those that were idle or had
-    ended.
+    input_offsets       the next offset to process of each partition
+    changelog_offsets   by store, the offset of the commit's last changelog record; -1: none yet
+    epoch, time_ms      the attempt that wrote it, and the time
+    clock               the task's event-time clock in milliseconds; None if it keeps none
+    startpoints         by partition, the id of the newest startpoint that the task has followed
+    event_times         the marks of the clock: the latest event time of each partition that has brought one
+    senders             by intermediate partition and sender's name, the state of the sender before the offset
+    atomic              the changelog offsets are of the checkpoint's own transaction, so no record of the job is behind them
+    serdes              by store with a changelog, the stable names of the serdes of keys and values, independent of the names
+                        in the job file; empty in records of older versions
+    held_by, idle       for people: the partition or sender that held the clock back, and those that were idle or had ended
     """
 
     input_offsets: Mapping[SystemStreamPartition, int]
@@ -54,11 +55,12 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class JobRun:
-    """One start of a job. `id` is like no other run's; `started_ms`, `host` and `pid` (the driver's) are for people.
+    """One start of a job.
 
-    `job`: name and id of the job. `epoch`: every attempt of the run has a greater one, and those of earlier runs
-    smaller ones. `transactional_ids`: what the next run has to fence; None: a version wrote this that did not say.
-    `lease_ms`: how long its containers may go on unseen where nothing fences them; 0 where everything is fenced.
+    `id` is unique; `started_ms`, `host` and `pid` (the driver's) are for people. `job`: name and id of the job. `epoch`:
+    every attempt of the run has a greater epoch, every attempt of an earlier run a smaller one. `transactional_ids`: the
+    ids that the next run has to fence; None in records of older versions. `lease_ms`: how long unfenced containers may
+    continue without the driver; 0 if everything is fenced.
     """
 
     id: str
@@ -72,43 +74,43 @@ class JobRun:
 
 
 class JobRecord(Enum):
-    """What else is kept of a whole job, each as one JSON object; the newest replaces the one before."""
+    """Further records of a whole job, each one JSON object; a newer one replaces the older."""
 
     INPUTS = "samzapy-inputs"
-    """The partition counts of its inputs, then and now."""
+    """The partition counts of its inputs, at its first start and now."""
     LOCALITY = "samzapy-locality"
-    """Where the local state of its tasks lies."""
+    """The hosts that have local state of its tasks."""
     CLOCK = "samzapy-clock"
-    """The time at which all its tasks' own states start again."""
+    """The event time at which the states of all its tasks start again."""
     STARTPOINTS = "samzapy-startpoints"
-    """Where its partitions are to start, whatever its tasks have committed."""
+    """Positions at which partitions start instead of the committed ones."""
     DRAIN = "samzapy-drain"
-    """Which run was asked to drain."""
+    """The run that was asked to drain."""
     ENDED = "samzapy-ended"
-    """Which run has ended as it should, so that nothing of it goes on."""
+    """The run that has ended properly, so that no part of it is still running."""
     ADOPTED = "samzapy-adopted"
-    """Up to where what tools and other jobs have written to its changelogs is its own state."""
+    """The changelog offsets up to which records of tools and other jobs are adopted as the job's own state."""
 
 
 class CheckpointManager(ABC):
-    """Keeps the checkpoints of a job's tasks, and beside them the run that owns the job."""
+    """Keeps the checkpoints of a job's tasks, the run that owns the job, and further records of the job."""
 
-    #: Seconds a read may wait without getting on, as before an open transaction; then RestoreError.
+    #: Seconds that a read may wait without progress, as for an open transaction; then it raises RestoreError.
     patience_s = 60.0
 
     @abstractmethod
     def start(self) -> None:
-        """Create what is missing (the topic, the folder) and check what is there. Raises EnvironmentFailure."""
+        """Create the topic or the folder if it is missing, and check it. Raises EnvironmentFailure."""
 
     @abstractmethod
     def read(self, task_name: str) -> Checkpoint | None:
-        """The task's last durable checkpoint, None if it never committed (or nothing was created yet).
+        """The task's last durable checkpoint, None before its first commit.
 
         Reads committed records up to the log's end at the time of the call. Raises RestoreError past its deadline.
         """
 
     def read_all(self, task_names: Iterable[str]) -> dict[str, Checkpoint | None]:
-        """The last durable checkpoint of each task, as `read`; for those that read a log once for all of them."""
+        """The last durable checkpoint of each task. Managers that read a log override it, to read the log once."""
         return {name: self.read(name) for name in task_names}
 
     @abstractmethod
@@ -129,23 +131,23 @@ class CheckpointManager(ABC):
 
     @abstractmethod
     def read_owner(self) -> JobRun | None:
-        """The run that wrote last of all to `write_owner`; None if none ever did, or nothing was created yet."""
+        """The run of the latest `write_owner`, None before the first."""
 
     def peek_owner(self) -> tuple[JobRun | None, bool]:
-        """The owner as far as it can be read without waiting for open transactions, and whether that was everything."""
+        """The owner as far as it is readable without waiting for open transactions, and whether that was everything."""
         return self.read_owner(), True
 
     @abstractmethod
     def write_owner(self, run: JobRun) -> None:
-        """Make the job this run's, durably and outside of any transaction: from now on every other run has to let go."""
+        """Make `run` the owner of the job, durably and outside of any transaction. Every other run has to let go from now on."""
 
     @abstractmethod
     def read_record(self, record: JobRecord) -> Mapping[str, Any] | None:
-        """The newest value; None if there is none yet. Raises RestoreError for one that is no JSON object."""
+        """The newest value, None if there is none. Raises RestoreError if it is not a JSON object."""
 
     @abstractmethod
     def write_record(self, record: JobRecord, value: Mapping[str, Any]) -> None:
-        """Keep the value, durably and outside of any transaction; it must be plain JSON."""
+        """Keep the value, durably and outside of any transaction. It must be plain JSON."""
 
     @abstractmethod
     def close(self) -> None:

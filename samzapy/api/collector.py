@@ -20,7 +20,7 @@ from typing import TypeAlias
 from samzapy.api.envelope import OutgoingMessageEnvelope
 from samzapy.api.stream import SystemStream
 
-#: The header that tells a control message from a message of the user's.
+#: The header that distinguishes control messages from messages of the user.
 CONTROL_HEADER = "samzapy-control"
 
 
@@ -33,52 +33,55 @@ class Watermark:
 
 @dataclass(frozen=True)
 class EndOfStream:
-    """The sender will send nothing more; it may begin anew in another run."""
+    """The sender will send nothing more in this run; another run may send again."""
 
 
 @dataclass(frozen=True)
 class Drain:
-    """The sender is being drained: what it has sent is all until it is started again."""
+    """The sender is drained: it sends nothing more until it is started again."""
 
 
 ControlMessage: TypeAlias = Watermark | EndOfStream | Drain
 
 
 class MessageCollector(ABC):
-    """Takes the outputs of one task; valid only during the call it was passed to."""
+    """Takes the outputs of one task; valid only during the call that got it."""
 
     @abstractmethod
     def send(self, envelope: OutgoingMessageEnvelope) -> None:
-        """Serialize and queue one output. It is acknowledged no later than the task's next commit.
+        """Serialize and queue one output. The task's next commit waits for its acknowledgement.
 
-        Raises SerdeError when key or message do not serialize, RecordTooLarge when the system refuses the size.
+        Raises SerdeError if key or message do not serialize, RecordTooLarge if the system refuses the size.
         """
 
     @abstractmethod
     def send_control(self, stream: SystemStream, message: ControlMessage) -> None:
-        """Queue a control message to every partition of an intermediate stream, behind what was sent before.
+        """Queue a control message to every partition of an intermediate stream, behind all earlier outputs.
 
         Raises ConfigError for a stream that is not declared intermediate, and UnknownStream.
         """
 
 
 class RequestScope(Enum):
-    """Whom a request is about."""
+    """The tasks that a request concerns."""
 
     CURRENT_TASK = "current task"
     ALL_TASKS_IN_CONTAINER = "all tasks in the container"
 
 
 class TaskCoordinator(ABC):
-    """Requests from a task; they take effect when the call in which they were made returns, commits before shutdowns."""
+    """Takes requests of a task. They take effect when the current call returns, commits before shutdowns."""
 
     @abstractmethod
     def commit(self, scope: RequestScope = RequestScope.CURRENT_TASK) -> None:
-        """Commit before the next message. The state of all tasks in a container is one transaction, so both scopes commit
-        all of them; asynchronous tasks are waited for together, for `task.commit.max.delay.ms` at most."""
+        """Commit before the next message.
+
+        The state of all tasks in a container is one transaction, so both scopes commit all of them. The commit waits for
+        messages in flight of asynchronous tasks, at most `task.commit.max.delay.ms`.
+        """
 
     @abstractmethod
     def shutdown(self, scope: RequestScope = RequestScope.CURRENT_TASK) -> None:
-        """Stop. ALL_TASKS_IN_CONTAINER stops the container at once (with a final commit); CURRENT_TASK is a vote:
-        the container stops when every task in it has voted, and a task that voted goes on processing until then.
+        """Stop. ALL_TASKS_IN_CONTAINER stops the container at once, with a final commit. CURRENT_TASK is a vote: the
+        container stops after every task in it has voted; until then a task that has voted continues to process.
         """

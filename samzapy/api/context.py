@@ -1,4 +1,4 @@
-"""What a task learns in `init`."""
+"""The context that a task gets in `init`: its job, its container and itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True)
 class JobContext:
-    """The job: its name and id, and its flat configuration with secrets in clear (do not print it)."""
+    """The job: its name and id, and its flat configuration with secrets in clear. Do not print it."""
 
     name: str
     id: str
@@ -28,7 +28,7 @@ class JobContext:
 
 @dataclass(frozen=True)
 class ContainerContext:
-    """The container: its id, and the metrics shared by its tasks."""
+    """The container: its id, and the metrics that its tasks share."""
 
     id: str
     metrics: MetricsRegistry
@@ -55,7 +55,7 @@ class TaskContext(ABC):
     @property
     @abstractmethod
     def epoch(self) -> int:
-        """The attempt's number; it only grows, so a sink can refuse the writes of an older attempt."""
+        """The number of the attempt. It only grows, so a sink can refuse the writes of an older attempt."""
 
     @overload
     def get_store(self, name: str) -> KeyValueStore[Any, Any]: ...
@@ -65,8 +65,10 @@ class TaskContext(ABC):
 
     @abstractmethod
     def get_store(self, name: str, kind: type[Any] = object) -> Any:
-        """The task's store of that name: a KeyValueStore, or what the store's engine offers instead (`kind`, e.g.
-        HeapStore). Raises StoreError, naming the known ones, if the job has none such, or if it is not of `kind`."""
+        """The task's store `name`: a KeyValueStore, or the interface of its view (`kind`, e.g. HeapStore).
+
+        Raises StoreError with the known names if the job has no such store, or if it is not of `kind`.
+        """
 
     @property
     def timers(self) -> Timers:
@@ -80,28 +82,32 @@ class TaskContext(ABC):
     @property
     @abstractmethod
     def positions(self) -> Mapping[SystemStreamPartition, int]:
-        """The next offset to process of each partition, as it is between two messages."""
+        """The next offset to process of each partition, as of between two messages."""
 
     @abstractmethod
     def replay_from(self, ssp: SystemStreamPartition, offset: int) -> int:
-        """Start this partition at `offset`, where a state of the task's own was kept, though the job has committed more;
-        only in `init`. Returns the committed offset: outputs of messages before it are out, and commits do not go back.
-        Nothing changes where a startpoint or `reset.offset` says where the partition starts."""
+        """Start this partition at `offset`, before the committed one, to rebuild a state of the task's own; only in `init`.
+
+        Returns the committed offset. The outputs of the messages before it are out, and commits do not go back. Has no
+        effect if a startpoint or `reset.offset` decides where the partition starts.
+        """
 
     @property
     @abstractmethod
     def state_checkpoints(self) -> StateCheckpoints:
-        """The checkpoints of a StateCheckpointTask's own state. Raises RuntimeError for a task that is none."""
+        """The checkpoints of a StateCheckpointTask's own state. Raises RuntimeError for any other task."""
 
     @abstractmethod
     def register_sink(self, sink: Sink) -> None:
-        """Let `sink` be opened, committed and closed with this task; only in `init`. Raises ValueError for a second
-        sink of the same name, RuntimeError for a StateCheckpointTask's."""
+        """Open, commit and close `sink` with this task; only in `init`.
+
+        Raises ValueError for a second sink of the same name, RuntimeError for a StateCheckpointTask.
+        """
 
 
 @dataclass(frozen=True)
 class Context:
-    """Everything `init` is told."""
+    """The job, the container and the task."""
 
     job: JobContext
     container: ContainerContext

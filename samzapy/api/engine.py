@@ -22,7 +22,7 @@ from samzapy.api.kv import KeyValueStore
 from samzapy.api.serde import Serde
 from samzapy.errors import StoreError
 
-#: What a commit changes: the value's bytes, or None for a deletion.
+#: The changes of a commit: by key the bytes of the value, or None for a deletion.
 Changes = Mapping[bytes, "bytes | None"]
 
 #: Ordered (key, value) pairs; leaving the context releases what the iterator holds.
@@ -42,21 +42,23 @@ class EngineSnapshot(ABC):
 
 
 class Load(ABC):
-    """Records of a changelog on their way into an engine: of each key the last. One at a time; closing the engine
+    """Loads changelog records into an engine, the last one of each key. An engine has one load at a time; closing the engine
     discards it."""
 
-    #: Bytes of the keys and values that were taken, complete after `finish`; stays 0 where nobody counts them.
+    #: Bytes of the keys and values taken so far, complete after `finish`; 0 in loads that do not count them.
     taken_bytes = 0
 
     @abstractmethod
     def add(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> bool:
-        """Take records, in order, a value None meaning a deletion; whether it is time to `finish`. Raises StoreError,
-        for a key None, too."""
+        """Take records in order; a value of None is a deletion. Returns whether it is time to `finish`.
+
+        Raises StoreError, also for a key of None.
+        """
 
     @abstractmethod
     def finish(self, marker: bytes) -> None:
-        """Put the last value of each key and the marker into the engine: atomically, and on disk when it returns. No
-        `add` follows. Raises StoreError."""
+        """Put the last value of each key and the marker into the engine, atomically, and on disk when it returns. The load
+        ends. Raises StoreError."""
 
 
 class StorageEngine(ABC):
@@ -78,9 +80,9 @@ class StorageEngine(ABC):
         """
 
     def is_empty(self) -> bool:
-        """Whether there is no entry at all, whoever wrote it; the marker is none. Looks for the first one only.
+        """Whether the engine has no entries; the marker does not count. Reads the first entry only.
 
-        Raises StoreCorrupted when that cannot be read.
+        Raises StoreCorrupted if it cannot be read.
         """
         with self.iterate(None, None) as pairs:
             return next(pairs, None) is None
@@ -94,18 +96,18 @@ class StorageEngine(ABC):
         """Apply `changes` and replace the marker, atomically: after a crash both are there or neither is."""
 
     def load(self, changes: Changes, marker: bytes) -> None:
-        """As `write` and `flush`, for what a restore has gathered: many changes at once, in any order.
+        """As `write` and `flush`, for the many changes that a restore has gathered, in any order.
 
-        An engine that has a faster way for so many overrides it; to be atomic is required of that, too.
+        An engine with a faster way overrides it; that has to be atomic as well.
         """
-        # In the order of the keys RocksDB, for one, takes them ten times as fast. Sorting keys alone compares bytes only:
-        # sorting pairs takes five times as long.
+        # RocksDB takes sorted keys ten times as fast. Sorting the keys alone compares only bytes; sorting the pairs takes
+        # five times as long.
         self.write({key: changes[key] for key in sorted(changes)}, marker)
         self.flush()
 
     def begin_load(self, memory_bytes: int) -> Load | None:
-        """A load of more records than a dictionary of `memory_bytes` should hold, in about as much memory; None for an
-        engine that has no way of its own for that."""
+        """A load in about `memory_bytes` of memory, for more records than a dictionary of that size can hold; None if the
+        engine offers none."""
         return None
 
     @abstractmethod
@@ -114,19 +116,23 @@ class StorageEngine(ABC):
 
     @abstractmethod
     def flush(self) -> None:
-        """Move what is only in memory to disk, so that less has to be restored after a kill."""
+        """Move everything that is only in memory to disk, so that a restore after a kill is short."""
 
     def begin_flush(self) -> bool:
-        """Begin to move what is only in memory to disk, where it arrives in the order in which it was written; writes go on
-        meanwhile, and one that follows a flush that failed raises. False, and nothing is begun, while an earlier one is not
-        done. Default: `flush`."""
+        """Start a flush in the background; returns False, without an effect, while an earlier one is running.
+
+        Data arrives on disk in the order of its writes, and writes continue meanwhile. The first write after a failed flush
+        raises. Default: `flush`.
+        """
         self.flush()
         return True
 
     def checkpoint(self, directory: Path) -> None:
-        """Put the contents and the marker, as they are now, into `directory`, which does not exist: files that nobody
-        changes afterwards, links where that is quicker. May be called from another thread than everything else, while
-        that goes on. Only of engines whose factory `makes_checkpoints`."""
+        """Put the contents and the marker as of now into the new `directory`, as files or links that never change.
+
+        May be called from another thread while all other calls continue. Only for engines of a factory that
+        `makes_checkpoints`.
+        """
         raise StoreError("the engine makes no checkpoints")
 
     @abstractmethod
@@ -140,8 +146,8 @@ class StorageEngine(ABC):
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """What an engine is opened with. `properties` are the keys below `stores.NAME.` that the engine itself reads
-    (`rocksdb.*`, `container.cache.size.bytes`, ...), defaults left out; `tasks_in_container` divides the memory."""
+    """The settings that open an engine. `properties` are the keys below `stores.NAME.` that the engine itself reads
+    (`rocksdb.*`, `container.cache.size.bytes`, ...), without defaults; `tasks_in_container` divides the memory."""
 
     store: str
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -151,13 +157,13 @@ class EngineSettings:
 class StorageEngineFactory(ABC):
     """Named by `stores.NAME.factory`."""
 
-    #: Whether the engine keeps its contents on disk when the process ends.
+    #: Whether the contents stay on disk when the process ends.
     persistent = False
 
-    #: Whether `checkpoint` of its engines makes a directory that `open` takes.
+    #: Whether its engines implement `checkpoint`, with a directory that `open` accepts.
     makes_checkpoints = False
 
-    #: Whether several threads may call `open` at once, and another thread may use what it returns.
+    #: Whether several threads may call `open` at once, and another thread may use the engine.
     opens_in_any_thread = False
 
     #: The files that an engine has open, at the least: a container checks its limit before it starts.
@@ -177,9 +183,9 @@ class StorageEngineFactory(ABC):
         """
 
     def open_read_only(self, directory: Path, settings: EngineSettings) -> StorageEngine:
-        """Open what is on disk in `directory` for reading, while its owner may have it open: nothing is created or locked.
+        """Open the store in `directory` for reading, without creating or locking anything; its owner may have it open.
 
-        Raises StoreError if there is no store, or the engine cannot be read from outside.
+        Raises StoreError if there is no store, or if the engine cannot be read from another process.
         """
         raise StoreError(f"store '{settings.store}': its engine cannot be read from outside of its job")
 
@@ -198,8 +204,8 @@ class StorageEngineFactory(ABC):
 
 @dataclass(frozen=True)
 class EntrySerdes:
-    """How a view's entries are written: a serde, the name of a registered one, or None for what the job file says
-    (`stores.NAME.key.serde`, `string` where it says nothing; `stores.NAME.msg.serde`, `json`)."""
+    """The serdes of a view's entries: a serde, the name of a registered one, or None for that of the job file
+    (`stores.NAME.key.serde`, by default `string`; `stores.NAME.msg.serde`, by default `json`)."""
 
     key: Serde | str | None = "bytes"
     value: Serde | str | None = "msgpack"
@@ -208,18 +214,20 @@ class EntrySerdes:
 class StoreViewFactory(ABC):
     """Named by `stores.NAME.factory`; `stores.NAME.base` names the engine below. Made without arguments."""
 
-    #: Whether the view changes values it got from the store before it puts them back. Where a message that fails is
-    #: undone (`task.error.process.policy`), the store then hands out copies; a view that puts new objects is quicker there.
+    #: Whether the view changes values from the store in place before it puts them back. If the job undoes failed messages
+    #: (`task.error.process.policy`), the store then hands out copies; a view that puts new objects is quicker.
     changes_in_place = False
 
     def entry_serdes(self, settings: EngineSettings) -> EntrySerdes:
-        """How the entries are written; by default keys are bytes, which keep their order, and values msgpack."""
+        """The serdes of the entries; by default keys are bytes, which keep their order, and values msgpack."""
         return EntrySerdes()
 
     @abstractmethod
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> Any:
-        """What `context.get_store(NAME)` gives to one task. Called once a task and attempt, when the store is restored;
-        `settings.properties` are the keys below `stores.NAME.` that samzapy does not read itself."""
+        """The object that `context.get_store(NAME)` returns to one task. Called once a task and attempt, after the restore.
+
+        `settings.properties` are the keys below `stores.NAME.` that samzapy does not read itself.
+        """
 
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str | None, str]]:
         """Problems of the settings as (key below the store, value or None, what is allowed); touches nothing."""

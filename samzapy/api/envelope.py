@@ -49,7 +49,7 @@ class IncomingMessageEnvelope(NamedTuple):
 
     @property
     def position(self) -> str:
-        """Where this message stands: `system.stream[partition]@offset`, as every error about it says."""
+        """The position of this message, `system.stream[partition]@offset`, for error messages."""
         return f"{self.ssp}@{self.offset}"
 
 
@@ -72,9 +72,12 @@ def _whole(timestamp: int) -> int:
 class OutgoingMessageEnvelope:
     """One output message: `OutgoingMessageEnvelope(SystemStream("kafka", "out"), message, key=key)`.
 
-    `partition_key` chooses the partition where it is given (an int names the partition itself), else `key` does, else
-    the system spreads. `headers` are (name, bytes or None) pairs; `timestamp` is milliseconds since 1970, None for now.
-    A None message is a tombstone. Raises TypeError for headers that are no such pairs and a timestamp that is no integer.
+    1. `partition_key` chooses the partition; an int is the partition itself. Without it `key` chooses; without both the
+       system spreads the messages.
+    2. `headers` are (name, bytes or None) pairs. `timestamp` is milliseconds since 1970, None for now.
+    3. A message of None is a tombstone.
+
+    Raises TypeError for other headers, and for a timestamp that is not an integer.
     """
 
     __slots__ = ("headers", "key", "message", "partition_key", "system_stream", "timestamp")
@@ -109,7 +112,7 @@ _FIELDS = 8
 
 
 class Origin(NamedTuple):
-    """A source, field by field. Version 1 named neither the job nor the system nor the stream's id: they are empty."""
+    """The fields of a source. Version 1 had neither the job, nor the system, nor the stream's id: they are empty then."""
 
     job: str
     job_id: str
@@ -135,8 +138,7 @@ class OutputId(NamedTuple):
 
     @classmethod
     def of(cls, headers: Headers | None) -> OutputId | None:
-        """The id among a message's headers, None if it carries none. Raises ValueError for one that is malformed, or of
-        a version that is not known here."""
+        """The id in a message's headers, None if there is none. Raises ValueError for a malformed id or an unknown version."""
         for name, value in headers or ():
             if name == ID_HEADER:
                 text = (value or b"").decode()
@@ -157,7 +159,7 @@ class OutputId(NamedTuple):
 
     @property
     def origin(self) -> Origin:
-        """The source, taken apart. Raises ValueError if it is malformed."""
+        """The fields of the source. Raises ValueError if it is malformed."""
         if self.source.startswith(_VERSION):
             fields = [unquote(field) for field in self.source.removeprefix(_VERSION).split(":")]
             if len(fields) != _FIELDS:

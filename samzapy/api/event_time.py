@@ -89,19 +89,19 @@ class StateCheckpoints(ABC):
     @property
     @abstractmethod
     def start_ms(self) -> int:
-        """The time to begin with if there is none to recover: the job's checkpoint clock, 0 before it has one."""
+        """The time to start with if there is no checkpoint: the job's checkpoint clock, 0 before it has a value."""
 
     @property
     @abstractmethod
     def overdue(self) -> bool:
-        """Whether the last one was persisted an interval ago, in processing time."""
+        """Whether an interval of processing time has passed since the last one was persisted."""
 
     @abstractmethod
     def recover(self) -> TimedState | None:
-        """The greatest one that is not past the job's checkpoint clock; later ones are removed, as others will follow.
+        """The latest one up to the job's checkpoint clock. Later ones are removed, as the task will take them again.
 
-        None if there never was any, so that the task begins, or if the configuration resets all its inputs, which
-        removes every one. Raises RestoreError where there must be one and is none.
+        None if the task never had any, or if the configuration resets all its inputs, which removes every one. Raises
+        RestoreError if the one that must exist is missing.
         """
 
     @abstractmethod
@@ -138,11 +138,11 @@ class CheckpointStore(ABC):
 
     @abstractmethod
     def remove(self, times: Collection[int]) -> None:
-        """Forget these; one that is not there is no error. A crash may leave some of them."""
+        """Remove these; missing ones are no error. A crash may leave some of them."""
 
     @abstractmethod
     def place(self, time_ms: int) -> str:
-        """Where a checkpoint lies: a path, or a topic's partition and key."""
+        """The place of a checkpoint: a path, or a topic's partition and key."""
 
     @abstractmethod
     def close(self) -> None:

@@ -26,7 +26,7 @@ class KeyValueIterator(Iterator[tuple[K, V]], Generic[K, V]):
 
 
 class KeyValueSnapshot(ABC, Generic[K, V]):
-    """A range as it was when the snapshot was taken; can be iterated again and again until closed."""
+    """A range as of the time of the snapshot; it can be iterated any number of times until closed."""
 
     @abstractmethod
     def iterator(self) -> KeyValueIterator[K, V]:
@@ -46,9 +46,11 @@ class KeyValueSnapshot(ABC, Generic[K, V]):
 class KeyValueStore(ABC, Generic[K, V]):
     """A task's local map. Reads see the task's own writes at once; a crash takes it back to the last commit.
 
-    None is neither a key nor a value (StoreError). Values are handed out by reference: changing one without `put` is
-    not saved (`stores.X.object.cache.mode=copy` hands out copies). Not thread-safe: a task has one thread.
-    After `close` every call raises StoreClosed.
+    1. None is neither a key nor a value (StoreError).
+    2. Values are handed out by reference: a change without a `put` is not saved. `stores.X.object.cache.mode=copy` hands
+       out copies.
+    3. Not thread-safe: a task has one thread.
+    4. After `close` every call raises StoreClosed.
     """
 
     @abstractmethod
@@ -57,7 +59,7 @@ class KeyValueStore(ABC, Generic[K, V]):
 
     @abstractmethod
     def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
-        """The values of `keys`, one entry a key, None where there is none; the misses are read in one go."""
+        """The values of `keys`, one entry a key, with None for absent keys. All misses are read in one go."""
 
     @abstractmethod
     def put(self, key: K, value: V) -> None:
@@ -65,7 +67,7 @@ class KeyValueStore(ABC, Generic[K, V]):
 
     @abstractmethod
     def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
-        """Set many; every entry is checked before the first is written."""
+        """Set many keys. Every entry is checked before the first is written."""
 
     @abstractmethod
     def delete(self, key: K) -> None:
@@ -73,7 +75,7 @@ class KeyValueStore(ABC, Generic[K, V]):
 
     @abstractmethod
     def delete_all(self, keys: Iterable[K]) -> None:
-        """Remove many; every key is checked before the first is removed."""
+        """Remove many keys. Every key is checked before the first is removed."""
 
     @abstractmethod
     def range(self, from_key: K, to_key: K) -> KeyValueIterator[K, V]:
@@ -89,12 +91,12 @@ class KeyValueStore(ABC, Generic[K, V]):
 
     @abstractmethod
     def snapshot(self, from_key: K, to_key: K) -> KeyValueSnapshot[K, V]:
-        """The range as it is now, own uncommitted writes included."""
+        """The range as of now, with the task's own uncommitted writes."""
 
     @abstractmethod
     def flush(self) -> None:
-        """Serialize what the object cache holds back. It becomes durable at the task's next commit, not before."""
+        """Serialize the changed objects in the cache. They become durable at the task's next commit, not before."""
 
     @abstractmethod
     def close(self) -> None:
-        """Release the store without writing; what was not committed is gone. Closing twice is allowed."""
+        """Release the store without writing: uncommitted changes are lost. Closing twice is allowed."""

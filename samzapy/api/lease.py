@@ -1,4 +1,4 @@
-"""A container's line to the coordinator."""
+"""The lease of a container: its reports to the coordinator, and the directives that answer them."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from samzapy.errors import TaskMigrated
 
 
 class Directive(Enum):
-    """What the coordinator answers to a report."""
+    """The coordinator's answer to a report."""
 
     CONTINUE = "continue"
     STOP = "stop"
-    """Commit and stop: the operator asked for it."""
+    """Commit and stop, on the operator's request."""
     DRAIN = "drain"
-    """Process what there is now, tell the tasks, commit and stop."""
+    """Process the messages that are there now, call `on_drain`, commit and stop."""
     ABANDON = "abandon"
     """Stop without a commit: a newer attempt owns the container."""
 
 
 @dataclass(frozen=True)
 class TaskProgress:
-    """How far a task has come in event time: its clock (milliseconds since 1970, None before it has one), the partition
-    that holds it as text (empty: none does), and whether nothing comes at all.
+    """The progress of a task in event time.
 
-    `checkpoints`: the times of which its own state has a checkpoint, ascending, None if it keeps none; `open`: nothing was
-    processed since the last of them, so that it stands for every later time.
+    `clock`: milliseconds since 1970, None before it has a value. `held_by`: the partition that holds the clock back, empty
+    if none does. `idle`: all its inputs are idle. `checkpoints`: the times of the checkpoints of its own state, ascending,
+    None if it keeps none. `open`: it has processed nothing since the last of them, which thus stands for every later time.
     """
 
     clock: int | None = None
@@ -40,11 +40,11 @@ class TaskProgress:
 
 @dataclass(frozen=True)
 class ContainerReport:
-    """What a container tells about itself.
+    """The state of a container.
 
-    `phase` is one of starting, restoring, running, stopping, done. `positions` and `ends` are offsets by SSP as text;
-    `restored` is (records, seconds, source) by `task/store`; `metrics` is a registry's snapshot;
-    `clocks` are those of the tasks, by name.
+    `phase` is one of starting, restoring, running, stopping, done. `positions` and `ends` are offsets by SSP as text.
+    `restored` is (records, seconds, source) by `task/store`. `metrics` is a registry's snapshot. `clocks` has the progress
+    of the tasks by name.
     """
 
     container_id: str
@@ -61,28 +61,30 @@ class ContainerReport:
 
 
 class ContainerLease(ABC):
-    """One attempt's right to run a container, kept by reports; used from the heartbeat thread and the run loop."""
+    """The right of one attempt to run a container; reports keep it. Used by the heartbeat thread and the run loop."""
 
     @property
     @abstractmethod
     def epoch(self) -> int:
-        """This attempt's number, larger than that of every earlier attempt."""
+        """The number of this attempt, greater than that of every earlier one."""
 
     @property
     @abstractmethod
     def duration_s(self) -> float:
-        """Without an answer for this long the container must stop itself; report three times as often."""
+        """The time without an answer after which the container must stop itself. It reports three times as often."""
 
     @property
     def checkpoint_clock(self) -> int | None:
-        """The greatest checkpoint time that every task of the job has, as far as it is durably known; None before."""
+        """The greatest checkpoint time that every task of the job has durably reached; None before the first."""
         return None
 
     def outgrow(self, newest: int) -> None:
-        """Have an epoch greater than `newest`, which something outside the job's systems has seen. Raises TaskMigrated when
-        the container is another attempt's."""
+        """Take an epoch greater than `newest`, an epoch that something outside the job's systems has seen.
+
+        Raises TaskMigrated if another attempt has the container.
+        """
         raise TaskMigrated(f"this attempt has epoch {self.epoch}, epoch {newest} was seen")
 
     @abstractmethod
     def report(self, report: ContainerReport) -> Directive:
-        """Tell, and hear what to do. Raises RetriableError when the coordinator does not answer."""
+        """Report, and return the directive. Raises RetriableError if the coordinator does not answer."""

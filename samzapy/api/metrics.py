@@ -1,4 +1,4 @@
-"""Counting. Nothing here is called once a message: count in the batch, publish once a batch."""
+"""Counters, gauges and timers. None of them is called once a message: count in the batch, publish once a batch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 
 class Counter:
-    """A number that grows. `counter.count += n` is all there is to it; a task has one thread."""
+    """A number that grows. `counter.count += n` suffices; a task has one thread."""
 
     __slots__ = ("count",)
 
@@ -49,7 +49,7 @@ class Timer:
 
 
 class MetricsRegistry(ABC):
-    """Metrics by group and name; asking twice gives the same object."""
+    """Metrics by group and name; repeated calls return the same object."""
 
     @abstractmethod
     def counter(self, group: str, name: str) -> Counter:

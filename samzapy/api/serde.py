@@ -1,4 +1,4 @@
-"""Objects to bytes and back."""
+"""The SPI of serdes, which turn objects into bytes and back."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ class Serde(ABC):
     """Turns objects of one kind into bytes and back. None never reaches a serde: a null stays null.
 
     Implementations may bind `to_bytes` and `from_bytes` to functions of a C library: they are called once a message,
-    mapped over whole batches. What they raise on bad data is reported as a SerdeError that names stream and offset.
+    mapped over whole batches. Their errors on bad data are reported as a SerdeError with stream and offset.
     """
 
-    #: Whether `to_bytes(x + y)` starts with `to_bytes(x)`, which is what a prefix scan needs.
+    #: Whether `to_bytes(x + y)` starts with `to_bytes(x)`, as a prefix scan needs.
     keeps_prefixes = False
 
-    #: Whether what `to_bytes` returns takes no more memory than it is long, so that a store may keep it without a copy.
-    #: C encoders often return bytes in a buffer many times their length.
+    #: Whether the result of `to_bytes` takes no more memory than its length, so a store may keep it without a copy. C
+    #: encoders often return bytes in a buffer many times as large.
     allocates_exactly = False
 
-    #: Whether any `bytes` are their own serialization, so that a batch of them needs no call at all.
+    #: Whether any `bytes` are their own serialization, so a batch of them needs no call.
     keeps_bytes = False
 
     @abstractmethod
@@ -29,18 +29,18 @@ class Serde(ABC):
 
     @abstractmethod
     def from_bytes(self, data: bytes) -> Any:
-        """Deserialize. Raises SerdeError or ValueError if `data` is not what `to_bytes` writes."""
+        """Deserialize. Raises SerdeError or ValueError if `to_bytes` cannot have written `data`."""
 
     def refusal(self, value: Any, cause: Exception) -> str:
-        """Why `to_bytes` has refused `value` with `cause`, as an error says it: `long serde takes an int, got str 'x'`.
+        """The reason why `to_bytes` refused `value`, for an error: `long serde takes an int, got str 'x'`.
 
-        For a `to_bytes` that is a C library's, whose exceptions know neither the serde nor what it takes.
+        Overridden by serdes with a `to_bytes` from a C library, since its exception `cause` does not name the serde.
         """
         return str(cause) or type(cause).__name__
 
 
 class SerdeFactory(ABC):
-    """Makes a serde from its configuration, for serdes that take any (`serializers.registry.NAME.*`)."""
+    """Makes a serde from its settings, for serdes that have any (`serializers.registry.NAME.*`)."""
 
     @abstractmethod
     def serde(self, name: str, settings: dict[str, str]) -> Serde:

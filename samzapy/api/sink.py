@@ -1,14 +1,16 @@
 """The SPI of a sink: something outside the job's systems that a task writes to and that commits with it.
 
-A sink keeps the input offsets beside what it holds, in one transaction of its own. It commits in step 3 of the task's
-commit, so before the changelog and the checkpoint: after a crash it may be ahead of the checkpoint and never behind.
-The inputs between the two are processed again, because the stores (and outputs in an aborted transaction) need them;
-what comes out of them a second time is already in the sink, and the sink drops it, knowing from its own offsets which
-inputs it has. So every row must come from an input, and once an input always gives the same rows (a deterministic
-task), they are in the sink exactly once under every guarantee but at-most-once:
+1. A sink keeps the input offsets beside its rows, in one transaction of its own.
+2. It commits in step 3 of the task's commit, before the changelog and the checkpoint. So after a crash it may be ahead of
+   the checkpoint, and is never behind.
+3. The inputs between the two are processed again, because the stores (and outputs in an aborted transaction) need them.
+   Their rows are already in the sink. The sink knows from its own offsets which inputs it has, and drops those rows.
+
+So every row must come from an input. If an input always gives the same rows (a deterministic task), they are in the sink
+exactly once under every guarantee but at-most-once:
 
 ================  ==========================  ================================================================
-guarantee         rows of each input          what the rows say, where it comes from a store
+guarantee         rows of each input          content of rows that comes from a store
 ================  ==========================  ================================================================
 at-most-once      once, or not after a crash  follows the store: may miss what was lost
 at-least-once     once                        each input applied once
@@ -29,10 +31,10 @@ from samzapy.api.stream import SystemStreamPartition
 
 @dataclass(frozen=True)
 class TaskAttempt:
-    """Who opens a sink: the task, and the attempt's fencing token.
+    """The task that opens a sink, with the attempt's fencing token.
 
-    `job` is `<job.name>-<job.id>`, `task` the task's name: together the same in every attempt. `epoch` only grows:
-    once a sink has been opened under an epoch, it must refuse every smaller one. `ssps` are the task's inputs.
+    `job` is `<job.name>-<job.id>`, `task` the task's name: together the same in every attempt. `epoch` only grows: a sink
+    that was opened under an epoch must refuse every smaller one. `ssps` are the task's inputs.
     """
 
     job: str
@@ -47,39 +49,40 @@ class TaskAttempt:
 class Sink(ABC):
     """Belongs to one task, which makes it and registers it in `init`. One thread.
 
-    What any method raises ends the attempt without a commit: TaskMigrated when a newer attempt has the sink,
-    RetriableError when a restart in place may help (a lost connection), anything else as it is.
+    An exception of any method ends the attempt without a commit. Raise TaskMigrated if a newer attempt has the sink,
+    RetriableError if a restart in place may help (a lost connection).
     """
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What the sink is called in messages and metrics; unique within the task."""
+        """The name of the sink in messages and metrics; unique within the task."""
 
     @abstractmethod
     def open(self, attempt: TaskAttempt) -> Mapping[SystemStreamPartition, int]:
-        """Take the sink over from earlier attempts, and say from where on it lacks each partition's inputs.
+        """Take the sink over from earlier attempts, and return for each partition the first offset that it lacks.
 
-        Called once, after `init` and before the first message. The offsets must be read after earlier attempts have
-        been locked out: whatever one of them still commits later would not be in them. A partition that the sink has
-        never committed is left out; a sink that keeps no offsets returns an empty mapping (and is at-least-once).
-        Where a partition has no checkpoint and `init` sets no offset, the task starts at the sink's.
+        1. Called once, after `init` and before the first message.
+        2. Read the offsets after earlier attempts are locked out, or a late commit of one of them would be missing.
+        3. Leave out partitions that the sink has never committed. A sink without offsets returns an empty mapping, and is
+           at-least-once.
+        4. A partition without a checkpoint, for which `init` sets no offset, starts at the sink's offset.
         """
 
     @abstractmethod
     def commit(self, offsets: Mapping[SystemStreamPartition, int]) -> None:
-        """Make what was written durable, and with it `offsets`, the next input of every partition; both or neither.
+        """Make the written rows durable, and with them `offsets`, the next input of every partition; both or neither.
 
-        Only what comes from inputs before `offsets` may become durable. While inputs are processed again, `offsets`
-        are smaller than what the sink holds: then it keeps its own.
+        Only rows from inputs before `offsets` may become durable. While inputs are processed again, `offsets` are smaller
+        than those of the sink, which then keeps its own.
         """
 
     def forget(self, envelope: IncomingMessageEnvelope) -> None:
-        """Take back what was written for a message whose processing has failed and which the job's error policy repeats,
-        skips or makes a dead letter. A sink that does not override this keeps it."""
+        """Take back the rows of a failed message, which the job's error policy repeats, skips or turns into a dead letter. A
+        sink that does not override this keeps the rows."""
 
     def full(self) -> bool:
-        """Whether so much is waiting for a commit that the task should commit early; asked every 50 ms or so."""
+        """Whether so many rows wait for a commit that the task should commit early; called about every 50 ms."""
         return False
 
     def metrics(self) -> Mapping[str, float]:
@@ -88,4 +91,4 @@ class Sink(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Release what the sink holds, without a commit: after a failure that is the roll-back. Twice is allowed."""
+        """Release resources without a commit; after a failure that is the roll-back. Closing twice is allowed."""

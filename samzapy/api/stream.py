@@ -1,4 +1,4 @@
-"""Streams and their partitions."""
+"""The names of streams and of their partitions."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class RecordBatch(NamedTuple):
     headers: Sequence[Headers | None] | None = None
 
     def part(self, start: int, stop: int) -> RecordBatch:
-        """The records from index `start` on, before `stop`; at least one."""
+        """The records from index `start` to before `stop`; at least one."""
         headers = None if self.headers is None else self.headers[start:stop]
         return RecordBatch(
             self.ssp,
@@ -55,7 +55,8 @@ class OffsetRange(NamedTuple):
 
 
 class OutgoingRecord(NamedTuple):
-    """One serialized output. `partition` None: chosen by the murmur2 hash of `partition_key`, else of `key`, else spread."""
+    """One serialized output. Without a `partition`, the murmur2 hash of `partition_key`, else of `key`, chooses it; records
+    without either are spread."""
 
     stream: str
     key: bytes | None
@@ -69,7 +70,7 @@ class OutgoingRecord(NamedTuple):
 @dataclass(frozen=True)
 class StreamSpec:
     """A stream to create. `config` uses Kafka's topic keys (`cleanup.policy`, `max.message.bytes`, ...); a system
-    ignores those that mean nothing to it. `replication_factor` None: the system's default."""
+    ignores those that do not apply to it. `replication_factor` None: the system's default."""
 
     stream: str
     partitions: int
@@ -80,7 +81,7 @@ class StreamSpec:
 @dataclass(frozen=True)
 class StreamDescription:
     """A stream that exists. `stream_id` changes when a stream is deleted and created again under the same name.
-    `replicas`: the copies of the partition that has the fewest, None where a system keeps no copies."""
+    `replicas`: the number of copies of the partition with the fewest, None if the system keeps no copies."""
 
     stream: str
     partitions: int
@@ -91,7 +92,7 @@ class StreamDescription:
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """What a job file says of one stream: `properties` are its keys without `prefix` (`streams.ID.`), samza.* left out."""
+    """The keys of a job file for one stream: `properties`, without `prefix` (`streams.ID.`) and without `samza.*`."""
 
     prefix: str
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -99,7 +100,7 @@ class StreamSettings:
 
 @dataclass(frozen=True)
 class SystemSettings:
-    """What a job file says below `systems.NAME.`, with the values resolved.
+    """The keys of a job file below `systems.NAME.`, with resolved values.
 
     `consumer` and `producer` are the pass-through keys without their prefix; `properties` is everything else without
     the prefix (`path`, `samza.fetch.threshold`, ...); `default_stream` is `default.stream.*`; `streams` are the
@@ -116,13 +117,13 @@ class SystemSettings:
 
 
 class SystemConsumer(ABC):
-    """Reads partitions that it is told to read (no consumer group, no rebalance), committed records only.
+    """Reads the registered partitions, without consumer group and rebalance; committed records only.
 
     Use: `register` all partitions, `start`, `poll` until done, `close`. One thread.
     """
 
-    #: Set before `start` by a reader that asks nothing but how far it is: a system may then give each record of a batch
-    #: the time of the last one, and no headers, where that costs less.
+    #: Set before `start` by a reader that needs neither exact times nor headers: a system may then give each record of a
+    #: batch the time of the last one, and no headers, if that is cheaper.
     coarse = False
 
     @abstractmethod
@@ -135,28 +136,30 @@ class SystemConsumer(ABC):
 
     @abstractmethod
     def poll(self, timeout_s: float, max_records: int) -> list[RecordBatch]:
-        """What has arrived: waits up to `timeout_s` for the first record, then takes what is there without waiting.
+        """Wait up to `timeout_s` for the first record, then take the available ones without waiting.
 
         At most `max_records` records in all. A partition may occur in several batches, in order. Raises
-        OffsetOutOfRange when a position has left the log, RetriableError or EnvironmentFailure for the rest.
+        OffsetOutOfRange if a position has left the log, RetriableError or EnvironmentFailure for other errors.
         """
 
     @abstractmethod
     def position(self, ssp: SystemStreamPartition) -> int:
-        """The next offset that poll will look at: past every record returned and every hole known to follow it."""
+        """The next offset that poll will read: after every returned record and the known holes behind it."""
 
     def boundary(self, ssp: SystemStreamPartition, offset: int) -> int:
-        """The first offset from `offset` on that a reader may start at again: `offset` itself, except in a system whose
-        records stand in groups that are read again as a whole. A commit stands at no other."""
+        """The first offset from `offset` on at which a reader may start; commits use only such offsets.
+
+        It is `offset` itself, except in a system with groups of records that are read again as a whole.
+        """
         return offset
 
     @abstractmethod
     def seek(self, ssp: SystemStreamPartition, offset: int) -> None:
-        """Go to `offset`; records fetched before are dropped, not returned."""
+        """Continue at `offset`; records fetched before are dropped."""
 
     @abstractmethod
     def pause(self, ssps: Iterable[SystemStreamPartition]) -> None:
-        """Return nothing of these partitions until `resume`; their positions stay."""
+        """Return no records of these partitions until `resume`; their positions stay."""
 
     @abstractmethod
     def resume(self, ssps: Iterable[SystemStreamPartition]) -> None:
@@ -173,10 +176,10 @@ class SystemProducer(ABC):
     Any error poisons the producer: later calls raise it again. One thread.
     """
 
-    #: Whether the last `begin` has shut out everybody else under the transactional id, a rightful successor included:
-    #: the caller then makes sure that it is still the owner before anything is committed.
+    #: Whether the last `begin` has fenced all other producers of the transactional id, even a rightful successor: the
+    #: caller then checks that it is still the owner before it commits anything.
     took_over = False
-    #: The offsets that the end of a transaction takes in each partition that it wrote to.
+    #: The number of offsets that the end of a transaction takes in each of its partitions.
     marker_offsets = 0
 
     @abstractmethod
@@ -191,34 +194,36 @@ class SystemProducer(ABC):
 
     @abstractmethod
     def flush(self, timeout_s: float = 60.0) -> None:
-        """Wait until every queued record is acknowledged. Raises ProducerError if one was not, or at the time-out."""
+        """Wait until every queued record is acknowledged. Raises ProducerError if one is not, or at the time-out."""
 
     @abstractmethod
     def last_offset(self, stream: str, partition: int) -> int | None:
-        """The offset of the last record that was sent to that very partition and acknowledged by a flush; None if none.
+        """The offset of the last record that was sent to exactly this partition and acknowledged by a flush; None if none.
 
-        Records whose partition the system chose (by key, or spread) need not be counted.
+        It need not include records for which the system chose the partition.
         """
 
     def purge(self) -> None:
-        """Throw away what is queued and not yet sent, from any thread: the lease is lost, and a successor may write by now.
-        The producer is finished. A system that queues nothing has nothing to do."""
+        """Drop queued records that are not yet sent, after the lease is lost and a successor may write. From any thread.
+
+        The producer cannot be used any more. A system without a queue has nothing to do.
+        """
 
     @abstractmethod
     def close(self) -> None:
-        """Release the client without waiting for what was not flushed; an open transaction is left to be aborted."""
+        """Release the client without a flush; the system aborts an open transaction."""
 
     # Transactions: only on a producer made with a transactional id.
 
     @abstractmethod
     def init_transactions(self) -> None:
-        """Abort what a predecessor with the same transactional id left open, and fence it. Once, before the first begin."""
+        """Abort the open transaction of a predecessor with the same transactional id, and fence it. Once, before `begin`."""
 
     @abstractmethod
     def begin(self) -> None:
-        """Start a transaction; records sent from here on are visible to readers only after `commit`.
+        """Start a transaction; readers see the records sent from now on only after `commit`.
 
-        Afterwards `took_over` tells whether this needed a take-over as by `init_transactions`.
+        Afterwards `took_over` says whether this needed a take-over as by `init_transactions`.
         """
 
     @abstractmethod
@@ -228,30 +233,30 @@ class SystemProducer(ABC):
 
     @abstractmethod
     def abort(self) -> None:
-        """Throw the open transaction's records away. Raises as `commit` does."""
+        """Drop the records of the open transaction. Raises as `commit` does."""
 
 
 class SystemAdmin(ABC):
-    """Looks at and changes the streams of one system."""
+    """Describes and changes the streams of one system."""
 
-    #: Whether `upcoming` may go back, since a stream's newest records can be deleted: a position beyond is no error then.
+    #: Whether `upcoming` may go back, since the newest records can be deleted. A position beyond it is no error then.
     upcoming_goes_back = False
 
     @abstractmethod
     def create(self, spec: StreamSpec) -> bool:
-        """Create a stream; False if one of that name exists already (it is not touched). Returns when it is usable."""
+        """Create a stream and wait until it is usable. Returns False, without a change, if one of that name exists."""
 
     @abstractmethod
     def describe(self, stream: str) -> StreamDescription | None:
-        """What the stream is now; None if there is none."""
+        """The description of a stream, None if it does not exist."""
 
     @abstractmethod
     def list_streams(self) -> list[str]:
-        """Names of all streams, sorted, internal ones of the system itself left out."""
+        """The names of all streams, sorted, without internal ones of the system."""
 
     @abstractmethod
     def offsets(self, ssps: Iterable[SystemStreamPartition]) -> dict[SystemStreamPartition, OffsetRange]:
-        """The ranges now; `upcoming` is the high watermark, open transactions included. Raises UnknownStream."""
+        """The current ranges; `upcoming` is the high watermark and includes open transactions. Raises UnknownStream."""
 
     @abstractmethod
     def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
@@ -262,8 +267,10 @@ class SystemAdmin(ABC):
         """Drop the records below `before`; `oldest` becomes `before`."""
 
     def grow(self, stream: str, partitions: int) -> None:
-        """Give a stream more partitions, `partitions` in all; what is in it stays where it is. Returns when they are
-        usable. Raises UnknownStream, ConfigError for fewer than it has, EnvironmentFailure where streams never grow."""
+        """Increase a stream to `partitions` partitions and wait until they are usable; existing records stay in place.
+
+        Raises UnknownStream, ConfigError for fewer partitions than it has, EnvironmentFailure if the system cannot do it.
+        """
         raise EnvironmentFailure(f"stream '{stream}': this system cannot give it {partitions} partitions")
 
     @abstractmethod
@@ -271,11 +278,11 @@ class SystemAdmin(ABC):
         """Delete a stream. Raises UnknownStream."""
 
     def longest_transaction_ms(self) -> int | None:
-        """The longest transaction time-out the system grants; None for a system without a limit, or that does not say."""
+        """The longest transaction time-out that the system grants; None if it is unlimited or unknown."""
         return None
 
     def most_replicas(self) -> int | None:
-        """The most copies that the system can keep of a stream, which is its brokers; None where streams have no copies."""
+        """The largest number of copies of a stream, which is the number of brokers; None if streams have no copies."""
         return None
 
     @abstractmethod
@@ -289,7 +296,7 @@ class SystemFactory(ABC):
     Raises ConfigError (with the full key) for settings it does not take.
     """
 
-    #: Whether `producer` takes a transactional id. Without transactions a job's state may hold inputs twice after a crash,
+    #: Whether `producer` accepts a transactional id. Without transactions a job's state may hold inputs twice after a crash,
     #: and may go back while two runs overlap.
     transactional = False
     #: Whether jobs can only read the streams.
@@ -332,17 +339,19 @@ class SystemFactory(ABC):
         return ()
 
     def kept_on_this_machine(self, settings: SystemSettings) -> str | None:
-        """What of this machine the streams are in, as `the file x.db`, so that executors on others do not reach them;
-        None, the default, for a system on the network."""
+        """The place on this machine that holds the streams, as `the file x.db`: executors on other machines cannot reach it.
+
+        None, the default, for a system on the network.
+        """
         return None
 
 
 class WaitingRecords(ABC):
-    """What one partition has waiting: records that were polled and not chosen yet, at least one."""
+    """The waiting records of one partition, polled and not chosen yet; at least one."""
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many wait."""
+        """The number of waiting records."""
 
     @property
     @abstractmethod
@@ -352,11 +361,11 @@ class WaitingRecords(ABC):
     @property
     @abstractmethod
     def timestamps(self) -> Sequence[int]:
-        """The times of the first ones in milliseconds since 1970 (-1: none), those that were polled in one batch."""
+        """The times of the first ones, those of one polled batch, in milliseconds since 1970 (-1: none)."""
 
 
 class Choice(NamedTuple):
-    """The first `records` of what waits in `ssp`, or as many of them as the container takes in one go."""
+    """The first `records` waiting records of `ssp`, or as many of them as the container takes in one go."""
 
     ssp: SystemStreamPartition
     records: int
@@ -371,7 +380,7 @@ class MessageChooser(ABC):
 
     @abstractmethod
     def choose(self, waiting: Mapping[SystemStreamPartition, WaitingRecords]) -> Choice | None:
-        """What comes next, None for nothing until more has arrived.
+        """The next choice, None to wait until more has arrived.
 
-        `waiting` holds the partitions that have something, those first whose turn is the longest ago; never empty.
+        `waiting` has the partitions with waiting records, the least recently chosen first; never empty.
         """

@@ -1,5 +1,5 @@
-"""The interfaces a user implements: one of `StreamTask`, `AsyncStreamTask` and `CoroutineTask`; the others add a power
-each."""
+"""The interfaces that a user implements: one of `StreamTask`, `AsyncStreamTask` and `CoroutineTask`, and any of the others,
+each of which adds one ability."""
 
 from __future__ import annotations
 
@@ -23,31 +23,30 @@ class StreamTask(ABC):
 
 
 class TaskCallback(ABC):
-    """Says how one asynchronous message ended. May be called from any thread; the first call counts, a later one is
-    ignored with a line in the log."""
+    """Ends one asynchronous message. May be called from any thread. The first call counts; a later one is ignored, with a
+    line in the log."""
 
     @abstractmethod
     def complete(self, then: Callable[[], object] | None = None) -> None:
-        """The message is processed. `then` is called first, on the task's own thread: what changes stores goes there.
-        What `then` raises is the message's failure."""
+        """The message is processed. `then` is called first, on the task's own thread: change stores there. An exception of
+        `then` is the message's failure."""
 
     @abstractmethod
     def failure(self, error: BaseException) -> None:
-        """The message could not be processed: its outputs are dropped, and `task.error.process.policy` says what
-        follows; by default the attempt ends."""
+        """The message could not be processed. Its outputs are dropped, and `task.error.process.policy` applies; by default
+        the attempt ends."""
 
 
 class AsyncStreamTask(ABC):
-    """A task whose messages are done when they say so: up to `task.max.concurrency` of them are in flight at once.
+    """A task that completes its messages by callbacks, with up to `task.max.concurrency` of them in flight.
 
-    They start in the order of each partition and may end in any. A commit covers a message only if it and every one
-    before it in its partition are done; after a failure, or when one is not done within `task.callback.timeout.ms`,
-    the attempt ends and the next one starts at the first that is not covered. This is Storm's acknowledgement, tuple by
-    tuple, with time-out and replay.
-
-    One thread calls the task: `process_async`, and `then` of its callbacks. Stores may be used there and nowhere else
-    (RuntimeError). The collector of a message takes outputs from any thread until the message is done, and sends them
-    when it is.
+    1. Messages start in the order of each partition and may end in any.
+    2. A commit covers a message if it and all before it in its partition are complete.
+    3. After a failure, or if a message is incomplete after `task.callback.timeout.ms`, the attempt ends. The next one starts
+       at the first message that no commit covers, as with Storm's acknowledgements.
+    4. One thread calls the task: `process_async`, and `then` of its callbacks. Stores may be used there and nowhere else
+       (RuntimeError).
+    5. The collector of a message takes outputs from any thread until the message is complete, and sends them then.
     """
 
     @abstractmethod
@@ -58,15 +57,16 @@ class AsyncStreamTask(ABC):
         coordinator: TaskCoordinator,
         callback: TaskCallback,
     ) -> None:
-        """Begin with one message, and return without waiting for it. An exception is the message's failure."""
+        """Start to process one message, and return without waiting for it. An exception is the message's failure."""
 
 
 class CoroutineTask(ABC):
-    """An AsyncStreamTask written as a coroutine: a message is done when its `process` returns.
+    """An AsyncStreamTask written as a coroutine: a message is complete when its `process` returns.
 
-    Coroutines run on the task's thread, so stores and collector may be used anywhere in them; between two awaits
-    nothing else of the task runs. `init`, `window`, `close` and what begins with `on_` may be coroutine functions too.
-    What a coroutine leaves running behind it (`asyncio.create_task`) runs only while messages are in flight.
+    1. Coroutines run on the task's thread, so they may use stores and collector anywhere. Between two awaits nothing else
+       of the task runs.
+    2. `init`, `window`, `close` and the methods that begin with `on_` may be coroutine functions as well.
+    3. Tasks that a coroutine leaves behind (`asyncio.create_task`) run only while messages are in flight.
     """
 
     @abstractmethod
@@ -76,7 +76,7 @@ class CoroutineTask(ABC):
         """Process one message. An exception is the message's failure."""
 
 
-#: What a `task.class` may be.
+#: The kinds of class for `task.class`.
 AnyTask = StreamTask | AsyncStreamTask | CoroutineTask
 
 
@@ -89,10 +89,10 @@ class InitableTask(ABC):
 
 
 class CopartitionedTask:
-    """A task in which messages of equal keys of all its inputs have to meet, because it joins them.
+    """A task that joins its inputs, so messages with equal keys have to reach the same task.
 
-    A job whose inputs do not have the same number of partitions is refused before it starts (EnvironmentFailure); for
-    other tasks that is a warning. Nothing can tell how the inputs' writers choose partitions: let them use the same.
+    A job with inputs of different partition counts is refused before it starts (EnvironmentFailure); for other tasks that is
+    a warning. samzapy cannot check how the writers of the inputs choose partitions: let them use the same partitioner.
     """
 
 
@@ -109,9 +109,9 @@ class TimerTask(ABC):
 
     @abstractmethod
     def on_timer(self, key: Any, time_ms: int, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
-        """Called once for a timer whose time has come, in order of time, never at the same time as `process`.
+        """Called once for each timer when its time has come, in the order of their times, never at the same time as `process`.
 
-        The timer is gone then, and comes back only if what this call does is not committed.
+        The timer is removed by then. It comes back only if the call is not committed.
         """
 
 
@@ -124,31 +124,33 @@ class ClosableTask(ABC):
 
 
 class EndOfStreamListenerTask(ABC):
-    """A task that wants to know when its bounded inputs have ended, by `--until-end`, or because all senders of an
-    intermediate stream have said so."""
+    """A task that reacts to the end of its inputs: by `--until-end`, or because all senders of an intermediate stream have
+    ended."""
 
     @abstractmethod
     def on_end_of_stream(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
-        """Called once, when all of the task's partitions have reached their end."""
+        """Called once, after all partitions of the task have reached their ends."""
 
 
 class WatermarkListenerTask(ABC):
-    """A task that reads intermediate streams and wants to know how far event time has come in the stages before it."""
+    """A task that reads intermediate streams and follows the event time of the stages before it."""
 
     @abstractmethod
     def on_watermark(self, time_ms: int, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
-        """Called when the task's watermark has moved: the least, over its intermediate partitions, of the least watermark
-        of each one's senders. All messages before it are processed. A task that sends on says so in turn, with
-        `collector.send_control(stream, Watermark(time_ms))`."""
+        """Called when the task's watermark has moved, after all messages before it are processed.
+
+        The watermark is the least one of all senders of the task's intermediate partitions. A task that sends on forwards
+        it with `collector.send_control(stream, Watermark(time_ms))`.
+        """
 
 
 class DrainListenerTask(ABC):
-    """A task that wants to know that its job is being drained."""
+    """A task that reacts to the drain of its job."""
 
     @abstractmethod
     def on_drain(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
-        """Called once, in place of `on_end_of_stream`, when everything is processed that was there when the drain was
-        asked for; a commit follows, and the stop. A task that sends to an intermediate stream drains the next stage with
+        """Called once instead of `on_end_of_stream`, after all messages from before the request are processed. A commit and
+        the stop follow. A task that sends to an intermediate stream drains the next stage with
         `collector.send_control(stream, Drain())`."""
 
 
@@ -156,8 +158,8 @@ class SideInputsProcessor(ABC):
     """Named by `stores.NAME.side.inputs.processor.factory` or `stores.NAME.restore.inputs.processor.factory`; made
     without arguments, one for each store of a task.
 
-    What a message does to the store may depend on the message and the store alone: after a crash messages are processed
-    again, on the store as it was before them.
+    The entries may depend only on the message and the store. After a crash messages are processed again, on the store as
+    it was before them.
     """
 
     def init(self, job: JobContext) -> None:  # not every processor has something to prepare
@@ -165,9 +167,8 @@ class SideInputsProcessor(ABC):
 
     @abstractmethod
     def process(self, message: IncomingMessageEnvelope, store: Any) -> Iterable[tuple[Any, Any]] | None:
-        """The entries to put into the store, in order; a value of None deletes its key, a key of None
-        is left out.
+        """Return the entries to put into the store, in order; a value of None deletes its key, a key of None is ignored.
 
-        `store` is the one to be filled, as a task gets it, and may be read and written here. With an engine that has an
-        interface of its own the processor writes through that, and returns nothing. An exception ends the attempt.
+        `store` is the store to fill, as a task gets it; the processor may read and write it. With a view it writes through
+        the interface of the view and returns nothing. An exception ends the attempt.
         """

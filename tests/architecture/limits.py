@@ -16,5 +16,4 @@ SHORT_LINES = 60
 LARGE_FOLDERS = {
     # Its packages: the map of the product.
     "samzapy": 32,
-    "samzapy/container": 20,
 }

@@ -132,8 +132,8 @@ def test_a_state_s_positions_are_moved_by_a_startpoint_only(tmp_path):
 
 def test_exactly_once_says_what_it_does_not_cover(tmp_path):
     job = make(tmp_path, **{"task.guarantee": "exactly-once"})
-    told = [str(downgrade) for downgrade in prepare(load_job(job.flat)).guarantee_warnings]
-    assert any(line.startswith("task.class: what it sends with a checkpoint of its state") for line in told)
+    warnings = [str(warning) for warning in prepare(load_job(job.flat)).guarantee_warnings]
+    assert any(line.startswith("task.class: outputs that it sends with a checkpoint of its state") for line in warnings)
 
 
 def test_a_job_that_was_never_stopped_in_order_begins_at_its_first_position_again(job):
