@@ -1,5 +1,8 @@
-"""How well what a job's promise rests on is kept: the copies of its changelogs, its checkpoints and the log of transactions,
-and the order of the tables it reads."""
+"""Checks how well the foundations of a guarantee are kept.
+
+1. The copies of changelogs, of checkpoints and of Kafka's log of transactions.
+2. The order of rows in the tables of a database that the job reads.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,14 @@ from samzapy.config.tasks import checkpoint, state_checkpoint
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.system.factories import load_factory
 
-#: Kafka's own topic, in which it keeps what became of a transaction.
+#: Kafka's own topic, in which it keeps the outcome of transactions.
 _TRANSACTIONS = "__transaction_state"
 
 
 def weakly_kept(
     config: JobConfig, describe: Callable[[SystemStream], StreamDescription | None]
 ) -> tuple[GuaranteeWarning, ...]:
-    """What the topics and tables as they are now do not survive, or promise; those that do not exist yet are left out."""
+    """The warnings about topics and tables as they are now; those that do not exist yet are left out."""
     found: list[GuaranteeWarning] = []
     for key, stream in _foundations(config):
         description = describe(stream)
@@ -52,7 +55,7 @@ def check_copies(config: JobConfig, admin_of: Callable[[str], SystemAdmin]) -> N
 
 
 def _asked_for(config: JobConfig) -> Iterable[tuple[str, SystemStream, int]]:
-    """The numbers of copies that the job file asks for, with their keys."""
+    """The numbers of copies that the job file asks for, each with its key and stream."""
     for store in config.stores.values():
         factor = store.changelog_replication_factor
         if store.changelog is not None and factor is not None:

@@ -194,11 +194,11 @@ class StorageEngineFactory(ABC):
         return ()
 
     def entry_serdes(self, settings: EngineSettings) -> EntrySerdes:
-        """How the entries are written; by default as the job file says."""
+        """The serdes of the entries; by default those of the job file."""
         return EntrySerdes(None, None)
 
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> Any:
-        """What `context.get_store(NAME)` gives to one task; by default the store itself."""
+        """The object that `context.get_store(NAME)` returns to one task; by default the store itself."""
         return store
 
 

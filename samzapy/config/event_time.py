@@ -55,7 +55,7 @@ def parse_job_clock(reader: Reader, *, fires: bool) -> JobClockConfig:
 
 
 def parse_timers(reader: Reader, stores: Mapping[str, StoreConfig]) -> str | None:
-    """The store of the timers, None for a job without; notes one that is none, and a choice that is not made."""
+    """The store of the timers, None for a job without. Notes a store that is not one, and an ambiguous choice."""
     fit = sorted(name for name, store in stores.items() if store.factory == ENGINES.short["timers"])
     named = reader.get(TIMERS_STORE)
     if named is None:
@@ -64,7 +64,7 @@ def parse_timers(reader: Reader, stores: Mapping[str, StoreConfig]) -> str | Non
         return fit[0] if fit else None
     if named not in fit:
         reader.problem(
-            TIMERS_STORE.name, f"expected a store whose factory is timers: {', '.join(fit) or 'there is none'}", named
+            TIMERS_STORE.name, f"expected a store with the factory timers: {', '.join(fit) or 'there is none'}", named
         )
         return None
     return named

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +29,11 @@ from samzapy.config.tasks import TaskConfig, state_checkpoint
 from samzapy.config.tasks.error_policy import Stage
 from samzapy.config.tasks.task import parse_task
 from samzapy.errors import ConfigError
+
+#: The systems with keys that are checked together with the rest of the file. A factory's own `check` comes later.
+_OWN_KEYS: Mapping[str, Callable[[Reader, SystemSettings], object]] = {
+    SYSTEMS.short["database"]: database.parse_database,
+}
 
 
 def load_job(
@@ -140,8 +145,8 @@ def _with_streams(
     complete = {}
     for name, settings in found_systems.items():
         complete[name] = replace(settings, streams=stream_settings(reader, name, found_streams, ids))
-        if settings.factory == SYSTEMS.short["database"]:
-            database.parse_database(reader, complete[name])
+        if settings.factory in _OWN_KEYS:
+            _OWN_KEYS[settings.factory](reader, complete[name])
     return complete
 
 

@@ -1,1 +1,13 @@
-"""The one place where systems, stores, checkpoints and tasks meet: a container runs tasks."""
+"""One container: a process's share of a job's tasks, from the lease to the last commit.
+
+lifecycle     starts and stops it, in the order that is the guarantee; `restart` starts it again, `standby` follows one
+builder       makes its parts from the configuration
+run_loop      polls messages for a `TaskExecutor`
+tasks         the tasks, and the executor of synchronous ones; `asynchronous` has the other executor
+inputs        decoded messages and starting offsets; `sideinputs` has the stores that are filled from streams
+outputs       collectors and producers
+commit        the numbered steps of a commit
+errors        policies for messages that fail
+event_time    the tasks' clocks and timers
+supervision   the lease, the job's owner, metrics, the process
+"""

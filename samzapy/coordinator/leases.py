@@ -80,11 +80,6 @@ class Leases:
         self._last_epoch = grant.epoch = max(self._last_epoch, newest) + 1
         return grant.epoch
 
-    def owns(self, container_id: str, epoch: int) -> bool:
-        """Whether `epoch` is the container's newest. Raises KeyError if the container is unknown."""
-        grant = self._grants[container_id]
-        return grant is not None and grant.epoch == epoch
-
     def renew(self, container_id: str, epoch: int) -> Directive:
         """Take a sign of life; a late one revives the lease unless another attempt has registered."""
         grant = self._grants[container_id]

@@ -19,7 +19,7 @@ from samzapy.config.streams.stream import check_system
 
 
 class Stage(Enum):
-    """Where a message can fail."""
+    """The stages at which a message can fail."""
 
     DESERIALIZE = "deserialize"
     PROCESS = "process"

@@ -396,7 +396,7 @@ def test_which_of_several_stores_has_the_tasks_timers_must_be_said(tmp_path):
         job_of(tmp_path, **second)
     assert job_of(tmp_path, **second, **{"task.timers.store": "others"}).config.timers_store == "others"
     with pytest.raises(
-        ConfigError, match=r"task.timers.store: expected a store whose factory is timers: reminders, got"
+        ConfigError, match=r"task.timers.store: expected a store with the factory timers: reminders, got"
     ):
         job_of(tmp_path, **{"task.timers.store": "counts"})
 

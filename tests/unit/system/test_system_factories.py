@@ -1,8 +1,9 @@
 import pytest
 
 from samzapy.api.system import SystemFactory, SystemSettings
+from samzapy.config.reading.classes import SYSTEMS
 from samzapy.errors import ConfigError
-from samzapy.system.factories import system_factory
+from samzapy.system.factories import load_factory, system_factory
 from samzapy.system.local.factory import LocalSystemFactory
 from samzapy.system.memory.factory import MemorySystemFactory
 
@@ -49,3 +50,20 @@ def test_bad_settings_are_refused_with_every_key():
         "systems.s.busy.timeout.ms",
         "systems.s.synchronous",
     }
+
+
+def test_a_system_says_itself_what_it_takes_and_how_well_it_keeps_records():
+    def settings(factory, **more):
+        return SystemSettings("s", SYSTEMS.short[factory], **more)
+
+    def asked(found):
+        factory = load_factory(found)
+        return factory.read_only, factory.max_record_bytes(found), [key for key, _ in factory.durability(found)]
+
+    limited = {"producer": {"message.max.bytes": "77"}}
+    assert asked(settings("kafka")) == (False, 1_000_000, [])
+    assert asked(settings("kafka", **limited)) == (False, 77, [])
+    assert asked(settings("memory")) == (False, None, ["samza.factory"])
+    assert asked(settings("local")) == (False, None, ["synchronous"])
+    assert asked(settings("local", properties={"synchronous": "full"}, **limited)) == (False, 77, [])
+    assert asked(settings("database")) == (True, None, [])
