@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from operator import itemgetter
+from collections import deque
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, filterfalse, islice
 from typing import Any, TypeVar
 
 from samzapy.errors import SerdeError
@@ -32,10 +33,10 @@ class CachedStore(ScanningStore[K, V]):
       move in the LRU's order; nothing as long as there is room.
     - Dirty values are serialized together, and as late as possible: at `flush`, before a range is read, and where the
       hand meets one that was not used while at least `batch_size` are dirty, or too few are clean to make room: then
-      the `batch_size` that were changed longest ago. So a dirty key is always held, and a key that is put again and
-      again is serialized once. `MOST_DIRTY` bounds what a commit finds unserialized.
-    - Every batch is in the order of each key's last change, and everything still dirty was changed after it. So the
-      records of a commit are in that order, whatever the sizes of cache and batch.
+      up to `batch_size` such. So a dirty key is always held, and a key that is put again and again is serialized once.
+      `MOST_DIRTY` bounds what a commit finds unserialized.
+    - Changes are numbered, and the numbers go down with a batch. So the records of a commit are in the order of each key's
+      last change, whatever the sizes of cache and batch.
     - An absent key is held as absent.
     - A value that does not serialize is found when its batch is, not at its `put`; the error names its key.
     - Values are handed out by reference: a change without `put` is seen by later gets until the value is evicted, and
@@ -48,7 +49,7 @@ class CachedStore(ScanningStore[K, V]):
     """
 
     __slots__ = (
-        "_batch_size", "_cache_size", "_changed", "_deleted", "_deletes", "_dirty", "_flushes", "_gets", "_hand", "_held", "_misses", "_most_dirty", "_oldest", "_plain", "_room", "_used", "_usual",
+        "_batch_size", "_cache_size", "_changed", "_deleted", "_deletes", "_dirty", "_flushes", "_gets", "_hand", "_held", "_misses", "_most_dirty", "_plain", "_room", "_used", "_usual",
     )  # fmt: skip
 
     def __init__(self, codec: EntryCodec, uncommitted: UncommittedStore, cache_size: int, batch_size: int) -> None:
@@ -59,8 +60,6 @@ class CachedStore(ScanningStore[K, V]):
         self._dirty: dict[Any, int] = {}
         self._used: dict[Any, None] | None = None
         self._hand: Iterator[Any] = iter(())
-        # Dirty entries as they were at some time, the one changed longest ago first.
-        self._oldest: Iterator[tuple[Any, int]] = iter(())
         self._plain = codec.plain_types
         # Comparing with one type costs half of looking it up among several.
         self._usual: type | None = next((each for each in (str, bytes, int) if each in self._plain), None)
@@ -203,9 +202,8 @@ class CachedStore(ScanningStore[K, V]):
 
     def _make_room(self) -> None:
         """Evict a part of the cache. It ends: a dirty entry is passed over only while enough clean ones are left to take
-        instead, or after others have become clean, and the hand takes every mark away."""
+        instead, and the hand takes every mark away."""
         held, dirty, room = self._held, self._dirty, self._room
-        few = self._batch_size
         if self._used is None:
             self._used = {}
         used = self._used
@@ -215,51 +213,36 @@ class CachedStore(ScanningStore[K, V]):
                     del used[entry]
                     continue
                 if entry in dirty:
-                    if len(dirty) < few and len(held) - len(dirty) >= room:
+                    if len(dirty) < self._batch_size and len(held) - len(dirty) >= room:
                         continue
-                    self._serialize_oldest()
-                    few = len(held) + 1
-                    if entry in dirty:
-                        continue
+                    self._serialize_unused(entry)
                 del held[entry]
                 room -= 1
                 if not room:
                     return
             self._hand = iter(list(held))
 
-    def _serialize_oldest(self) -> None:
-        """One batch, at least one entry: those that were changed longest ago. There is a dirty entry."""
-        dirty, batch = self._dirty, list[Any]()
-        while not batch:
-            for entry, stamp in self._oldest:
-                # One that was changed since is younger than all that stand here.
-                if dirty.get(entry) == stamp:
-                    batch.append(entry)
-                    if len(batch) == self._batch_size:
-                        break
-            else:
-                if not batch:
-                    self._oldest = iter(sorted(dirty.items(), key=itemgetter(1)))
-        self._serialize(batch)
-        for entry in batch:
-            del dirty[entry]
+    def _serialize_unused(self, entry: Hashable) -> None:
+        """One batch: `entry`, and others that the hand would take, too."""
+        unused = filterfalse((self._used or ()).__contains__, self._dirty)
+        batch = dict.fromkeys(chain((entry,), islice(unused, self._batch_size)))
+        self._serialize(batch, list(map(self._dirty.__getitem__, batch)))
+        deque(map(self._dirty.__delitem__, batch), maxlen=0)
 
     def _serialize_all(self) -> None:
-        dirty = self._dirty
-        if dirty:
-            self._serialize(sorted(dirty, key=dirty.__getitem__))
+        if self._dirty:
+            self._serialize(self._dirty, list(self._dirty.values()))
             self._dirty = {}
-            self._oldest = iter(())
             self._deleted = False
 
-    def _serialize(self, entries: Collection[Any]) -> None:
+    def _serialize(self, entries: Collection[Any], numbers: Sequence[int]) -> None:
         values = list(map(self._held.__getitem__, entries))
         try:
             keys = self._entry_bytes(entries)
             data = self._codec.encode_values(entries, values, self._deleted)
         except SerdeError as failure:
             raise SerdeError(str(failure), store=self._codec.store, late=True) from failure
-        self._uncommitted.put_all(keys, data)
+        self._uncommitted.put_all(keys, data, numbers)
 
     def discard(self) -> None:
         """Forget every object."""
@@ -267,7 +250,6 @@ class CachedStore(ScanningStore[K, V]):
         self._dirty.clear()
         self._used = None
         self._hand = iter(())
-        self._oldest = iter(())
         self._deleted = False
 
     def close(self) -> None:

@@ -18,18 +18,16 @@ _FEW = 8
 class KeyOrder:
     """Sorted keys of `data`, a dict that its owner changes, brought up to date only when they are read.
 
-    A dict keeps the order of insertion, so the keys that are new since the last look are among its last ones: writers pay
-    nothing. They report deletions (`forget`), and keys that they take out and insert again at the end (`moved`).
+    A dict keeps the order of insertion, so the keys that are new since the last look are its last ones: writers pay
+    nothing. They report deletions (`forget`).
     """
 
-    __slots__ = ("_data", "_forgotten", "_sorted", "moved")
+    __slots__ = ("_data", "_forgotten", "_sorted")
 
     def __init__(self, data: dict[bytes, Any]) -> None:
         self._data = data
         self._sorted: list[bytes] = []
         self._forgotten: set[bytes] = set()
-        #: Set by the writer: keys that were there before may stand among the new ones.
-        self.moved = False
 
     def rebind(self, data: dict[bytes, Any]) -> None:
         """Go on with a copy of the dict, made in the same order."""
@@ -53,30 +51,13 @@ class KeyOrder:
             self._forgotten = set()
         keys = self._sorted
         new = len(self._data) - len(keys)
-        last = reversed(self._data)
-        if self.moved:
-            last = iter(_absent(keys, last, new))
-            self.moved = False
         if new > _FEW:
-            keys.extend(islice(last, new))
+            keys.extend(islice(reversed(self._data), new))
             keys.sort()
         elif new:
-            for key in islice(last, new):
+            for key in islice(reversed(self._data), new):
                 insort(keys, key)
         return keys
-
-
-def _absent(keys: list[bytes], candidates: Iterable[bytes], count: int) -> list[bytes]:
-    """The first `count` of the candidates that are not among the sorted `keys`."""
-    found: list[bytes] = []
-    if count:
-        for key in candidates:
-            at = bisect_left(keys, key)
-            if at == len(keys) or keys[at] != key:
-                found.append(key)
-                if len(found) == count:
-                    break
-    return found
 
 
 def merged(overlay: Sequence[Change], below: Iterator[Pair]) -> Iterator[Pair]:

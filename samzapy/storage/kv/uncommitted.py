@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 
@@ -23,7 +22,19 @@ class UncommittedStore:
     each value do not go there. Called with batches, unless a store has no cache.
     """
 
-    __slots__ = ("_bytes", "_changes", "_engine", "_max_bytes", "_max_record_bytes", "_name", "_order", "_overhead")
+    __slots__ = (
+        "_bytes",
+        "_changes",
+        "_engine",
+        "_in_order",
+        "_max_bytes",
+        "_max_record_bytes",
+        "_name",
+        "_newest",
+        "_numbers",
+        "_order",
+        "_overhead",
+    )
 
     def __init__(
         self,
@@ -41,10 +52,19 @@ class UncommittedStore:
         self._changes: dict[bytes, bytes | None] = {}
         self._order = KeyOrder(self._changes)
         self._bytes = 0
+        # The number of each key's last change, the greatest of them, and whether the changes stand in that order.
+        self._numbers: dict[bytes, int] = {}
+        self._newest = 0
+        self._in_order = True
 
     @property
     def changes(self) -> dict[bytes, bytes | None]:
         """The changes that a commit sends and writes, None meaning a deletion. Read it, do not change it."""
+        if not self._in_order:
+            changes = self._changes
+            self._changes = {key: changes[key] for key in sorted(changes, key=self._numbers.__getitem__)}
+            self._order = KeyOrder(self._changes)
+            self._in_order = True
         return self._changes
 
     def put(self, key: bytes, value: bytes) -> None:
@@ -54,14 +74,20 @@ class UncommittedStore:
         if limit is not None and size > limit:
             self._refuse_larger_than(limit, [key], [value])
         self._bytes += size
-        changes = self._changes
+        self._newest = number = self._newest + 1
+        changes, numbers = self._changes, self._numbers
         if key in changes:
-            self._order.moved = True
-            del changes[key]
+            self._in_order = False
         changes[key] = value
+        numbers[key] = number
 
-    def put_all(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
-        """Set keys to values, None meaning a deletion. Raises RecordTooLarge, and then takes none of them."""
+    def put_all(
+        self, keys: Sequence[bytes], values: Sequence[bytes | None], numbers: Sequence[int] | None = None
+    ) -> None:
+        """Set keys to values, None meaning a deletion. Raises RecordTooLarge, and then takes none of them.
+
+        `numbers` say when each key was changed; without them all are changed now, in this order. Give them always or never.
+        """
         size = sum(map(len, keys)) + sum(map(len, filter(None, values)))
         limit = self._max_record_bytes
         # If all of them together fit, each does; so too if the longest key and the longest value do.
@@ -71,15 +97,14 @@ class UncommittedStore:
         changes = self._changes
         together = len(changes) + len(keys)
         changes.update(zip(keys, values, strict=True))
-        if len(changes) < together:
-            self._move_to_end(keys)
-
-    def _move_to_end(self, keys: Sequence[bytes]) -> None:
-        """Some of these keys were there before, or come more than once."""
-        changes = self._changes
-        self._order.moved = True
-        # A map that is drained takes each key out and puts it back at the end.
-        deque(map(changes.__setitem__, keys, map(changes.pop, keys)), maxlen=0)
+        if numbers is None:
+            numbers = range(self._newest + 1, self._newest + 1 + len(keys))
+            self._newest += len(keys)
+            self._in_order = self._in_order and len(changes) == together
+        else:
+            # A cache gives its changes down when it has to, not in the order in which they were made.
+            self._in_order = False
+        self._numbers.update(zip(keys, numbers, strict=True))
 
     def _refuse_larger_than(self, limit: int, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         for key, value in zip(keys, values, strict=True):
@@ -129,6 +154,8 @@ class UncommittedStore:
     def clear(self) -> None:
         """Forget the changes: they are committed, or thrown away."""
         self._changes = {}
+        self._numbers = {}
+        self._in_order = True
         self._order = KeyOrder(self._changes)
         self._bytes = 0
 
