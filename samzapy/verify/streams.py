@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from samzapy.api.engine import EngineSettings
@@ -11,13 +14,13 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, StreamSpec, SystemConsumer, SystemProducer, SystemSettings
 from samzapy.checkpoint import checkpoint_topic
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.errors import UnknownStream
+from samzapy.errors import RetriableError, UnknownStream
 from samzapy.storage.local.directory import store_directory
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.system.factories import system_factory
 from samzapy.verify.evidence import Evidence, Record
 from samzapy.verify.job import PARTITIONS, changelog
-from samzapy.verify.processes import NoProgress
+from samzapy.verify.processes import PACE_S, NoProgress
 from samzapy.verify.workload import STORES
 
 _CLIENT = "samzapy-verify"
@@ -34,19 +37,19 @@ class Streams:
         self._factory = system_factory(settings)
         self._admin = self._factory.admin(settings, _CLIENT)
         self._clock = clock
+        self._pause = threading.Event()
 
     def create(self, stream: str, partitions: int) -> None:
         """Create a stream, unless it exists."""
         factor = self._settings.default_stream.get("replication.factor")
-        self._admin.create(StreamSpec(stream, partitions, {}, int(factor) if factor else None))
+        spec = StreamSpec(stream, partitions, {}, int(factor) if factor else None)
+        self._patiently(lambda: self._admin.create(spec))
 
     def delete(self, streams: Iterable[str]) -> None:
         """Delete those of the streams that exist."""
         for stream in streams:
-            try:
-                self._admin.delete(stream)
-            except UnknownStream:
-                continue
+            with suppress(UnknownStream):
+                self._patiently(partial(self._admin.delete, stream))
 
     def producer(self) -> SystemProducer:
         """A producer without transactions."""
@@ -93,6 +96,19 @@ class Streams:
     def close(self) -> None:
         """Release the client."""
         self._admin.close()
+
+    def _patiently(self, call: Callable[[], object]) -> None:
+        """Call again while the broker is too busy to answer: that is no finding, and must not end a soak of hours."""
+        deadline = self._clock.monotonic() + _LONGEST_SILENCE_S
+        while True:
+            try:
+                call()
+            except RetriableError:
+                if self._clock.monotonic() > deadline:
+                    raise
+                self._pause.wait(PACE_S)
+            else:
+                return
 
 
 def records_of(batch: RecordBatch) -> Iterator[Record]:
