@@ -179,6 +179,7 @@ def copy(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_the_toys_work_and_the_suites_that_the_recipes_name_take_them(copy):
     suites = [
         "tests/unit/serializers/test_serdes.py",

@@ -74,6 +74,7 @@ def test_a_password_in_a_refused_property_is_masked(job, command):
     assert not any("hunter2" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_a_broker_that_does_not_answer_is_named(job):
     code, lines, _ = job("run", {})
     assert code == 3, lines

@@ -135,6 +135,7 @@ class Pipeline:
         build_container(config, model, LocalLease(coordinator, "0"), ends=prepared.ends).run()
 
 
+@pytest.mark.slow
 def test_effectively_once_over_kafka_loses_and_doubles_nothing(
     tmp_path, kafka, kafka_settings, kafka_admin, unique_topic
 ):

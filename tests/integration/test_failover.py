@@ -137,7 +137,8 @@ def test_after_a_killed_python_worker_the_container_fails_over(scene, local_stat
     scene.flowing()
 
 
-@pytest.mark.parametrize("local_state", ["present", pytest.param("deleted", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("local_state", ["present", "deleted"])
 def test_after_a_killed_executor_its_workers_are_gone_and_the_container_fails_over(scene, local_state):
     scene.flowing()
     executor = scene.run.executors()[0]

@@ -41,6 +41,7 @@ def check(found: Results, answer: Expected) -> None:
     assert found.waiting == answer.without_plane
 
 
+@pytest.mark.slow
 def test_the_totals_on_the_embedded_system_are_those_of_the_csv(tmp_path, answer):
     job = load_job(
         JOB, {"systems.events.path": str(tmp_path / "local.db"), "job.logged.store.base.dir": str(tmp_path / "state")}

@@ -183,6 +183,7 @@ main()
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_signal_while_spark_stops_does_not_hide_why_the_job_failed(scene):
     scene.write(20)
     options = ["--py-files", CODE, "--master", "local[1]", "--until-end"]

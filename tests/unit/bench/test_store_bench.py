@@ -99,6 +99,7 @@ def test_the_hit_rate_is_the_stores():
     assert [each.hit_rate for each in (*cached.repeats, *uncached.repeats)] == [1.0, 1.0, 0.0, 0.0]
 
 
+@pytest.mark.slow
 def test_the_same_seed_asks_for_the_same_keys():
     store = {"object.cache.size": "5", "write.batch.size": "1"}
     first, second = (measured(keys("read-modify-write", store, **COUNTS))[0] for _ in range(2))
@@ -187,6 +188,7 @@ def samzapy(tmp_path, monkeypatch):
     return call
 
 
+@pytest.mark.slow
 def test_a_comparison_of_one_test_is_silent_about_the_others(samzapy):
     assert samzapy("--json", "before.json")[0] == 0
     code, output, told = samzapy("--only", "fillseq", "--compare", "before.json", "--fail-on", "100%")
@@ -218,6 +220,7 @@ def test_only_the_named_test_runs(samzapy):
     assert samzapy("--only", "fill")[0] == 2
 
 
+@pytest.mark.slow
 def test_the_command_fails_when_a_median_got_worse(samzapy, tmp_path):
     assert samzapy("--json", "r.json")[0] == 0
     baseline = json.loads((tmp_path / "r.json").read_text())
