@@ -83,10 +83,10 @@ class Clocks:
         """These tasks begin anew: their states are unknown until they report them."""
         self._progress.update(dict.fromkeys(tasks))
 
-    def update(self, told: Mapping[str, TaskProgress]) -> None:
+    def update(self, reported: Mapping[str, TaskProgress]) -> None:
         """Take the newest of some tasks; names that are not the job's do not count."""
         # The least first: who comes back behind the others is to count before they go on.
-        for task, progress in sorted(told.items(), key=lambda each: each[1].clock or 0):
+        for task, progress in sorted(reported.items(), key=lambda each: each[1].clock or 0):
             if task in self._progress and self._progress[task] != progress:
                 self._progress[task] = progress
                 self._advance(task, progress)

@@ -171,17 +171,17 @@ class Coordinator:
                 for ids in (self._ids, self._standbys)
             )
             seconds = 0.0 if self._started is None else self._newest - self._started
-            told = self._progress
+            progress = self._progress
             return JobStatus(
                 self._name,
                 leases.stopping,
                 seconds,
                 containers,
-                told.restored,
-                told.failures,
-                told.failed,
+                progress.restored,
+                progress.failures,
+                progress.failed,
                 self._downgrades,
-                told.counts,
+                progress.counts,
                 standbys,
                 self._clocks.status(),
                 leases.draining,

@@ -53,20 +53,25 @@ def _promises(status: JobStatus) -> str:
 
 
 def _clocks(clocks: ClockStatus) -> str:
-    if clocks.job is None and all(told.clock is None for told in clocks.tasks.values()):
+    if clocks.job is None and all(task_progress.clock is None for task_progress in clocks.tasks.values()):
         return ""
     stalled = f"<p class=failed>{escape(str(clocks.stalled))}</p>" if clocks.stalled else ""
     own = f", all states of {as_text(clocks.checkpoint)}" if clocks.checkpoint is not None else ""
     rows = [
-        (task, as_text(told.clock), "idle" if told.idle else told.held_by, _newest(told))
-        for task, told in sorted(clocks.tasks.items())
+        (
+            task,
+            as_text(task_progress.clock),
+            "idle" if task_progress.idle else task_progress.held_by,
+            _newest(task_progress),
+        )
+        for task, task_progress in sorted(clocks.tasks.items())
     ]
     heads = ("task", "clock", "held by", "newest state")
     return f"<h2>Event time</h2><p>{as_text(clocks.job)}{own}</p>{stalled}{_table('Clocks', heads, rows)}"
 
 
-def _newest(told: TaskProgress) -> str:
-    return as_text(told.checkpoints[-1]) if told.checkpoints else ""
+def _newest(task_progress: TaskProgress) -> str:
+    return as_text(task_progress.checkpoints[-1]) if task_progress.checkpoints else ""
 
 
 def _containers(containers: Iterable[ContainerStatus]) -> str:

@@ -197,28 +197,28 @@ def read_report(container_id: str, body: bytes) -> ContainerReport:
 
     NaN and the infinities travel as null. Metrics with such a value are left out.
     """
-    told = read(_Report, body)
+    report = read(_Report, body)
     metrics = {
         group: {name: value for name, value in values.items() if value is not None}
-        for group, values in told.metrics.items()
+        for group, values in report.metrics.items()
     }
     return ContainerReport(
         container_id,
-        told.epoch,
-        told.phase,
-        told.processed,
-        told.positions,
-        told.ends,
-        told.restored,
-        told.restoring,
+        report.epoch,
+        report.phase,
+        report.processed,
+        report.positions,
+        report.ends,
+        report.restored,
+        report.restoring,
         metrics,
-        told.commits,
-        told.clocks,
+        report.commits,
+        report.clocks,
     )
 
 
 def read_failure(container_id: str, body: bytes) -> ContainerFailure:
     """A failure; the container is the one of the address. Raises WireError."""
-    told = read(Failure, body)
-    error, message = told.error[:TEXT_LIMIT], told.message[:TEXT_LIMIT]
-    return ContainerFailure(container_id, told.epoch, error, message, told.exit_code, told.permanent)
+    failure = read(Failure, body)
+    error, message = failure.error[:TEXT_LIMIT], failure.message[:TEXT_LIMIT]
+    return ContainerFailure(container_id, failure.epoch, error, message, failure.exit_code, failure.permanent)

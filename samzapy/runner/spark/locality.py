@@ -105,6 +105,6 @@ def from_json(data: Mapping[str, Any] | None) -> dict[str, Place]:
     """The hosts of such a record; none for None. Raises RestoreError."""
     try:
         tasks = {} if data is None else data["tasks"]
-        return {task: Place(str(told["host"])) for task, told in tasks.items()}
+        return {task: Place(str(place["host"])) for task, place in tasks.items()}
     except (KeyError, TypeError, AttributeError) as cause:
         raise RestoreError(f"the job's record of its tasks' hosts cannot be read ({type(cause).__name__})") from cause

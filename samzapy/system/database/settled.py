@@ -104,7 +104,7 @@ class _Unsettled:
     greatest: int
     since: float
     writers: frozenset[str]
-    told: bool = False
+    announced: bool = False
 
 
 class SettledNumbers:
@@ -144,8 +144,8 @@ class SettledNumbers:
 
     def _complain(self, writers: frozenset[str], now: float) -> None:
         waiting = self._waiting
-        if waiting is not None and not waiting.told and now - waiting.since > max(_PATIENCE_S, 2 * self._lag_s):
-            waiting.told = True
+        if waiting is not None and not waiting.announced and now - waiting.since > max(_PATIENCE_S, 2 * self._lag_s):
+            waiting.announced = True
             logger.warning(
                 "%s@%d: waiting for %d transactions that have been writing to the table for more than %.0f s: %s",
                 *(self._where, self._end, len(waiting.writers & writers), now - waiting.since),
