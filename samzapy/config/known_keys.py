@@ -60,13 +60,16 @@ class KnownKeys:
         names = dict.fromkeys(name for key in keys for name in (key.name, *key.otherwise))
         self._exact = [name for name in names if not name.endswith(".*")]
         self._known = known
-        self._patterns = [pattern(name, known) for name in self._exact]
+        # Most keys have no placeholder, and a set knows them at once.
+        self._plain = frozenset(name for name in self._exact if "{" not in name)
+        self._patterns = [pattern(name, known) for name in self._exact if name not in self._plain]
         self._prefixes = tuple(open_prefixes)
         self._open = [pattern(name, known) for name in names if name.endswith(".*")]
 
     def unknown(self, keys: Sequence[str]) -> Iterator[tuple[str, str | None]]:
         """Every unknown key, with the nearest known key or None."""
-        suspects = [key for key in keys if not any(p.fullmatch(key) for p in self._patterns)]
+        unplain = [key for key in keys if key not in self._plain]
+        suspects = [key for key in unplain if not any(p.fullmatch(key) for p in self._patterns)]
         if not suspects:
             return
         candidates = self._candidates()
