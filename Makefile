@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# The tests start hundreds of Python processes, and each would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help install java demo test test-slow mutants test-samza torture soak check format bench kafka clean
 
