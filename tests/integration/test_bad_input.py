@@ -63,7 +63,9 @@ class Workplace:
     def contents(self):
         """Every file and every stream with its offsets."""
         files = sorted(
-            str(p.relative_to(self.folder)) for p in self.folder.rglob("*") if not p.name.startswith("log.db-")
+            str(p.relative_to(self.folder))
+            for p in self.folder.rglob("*")
+            if not p.name.startswith("log.db-") and "__pycache__" not in p.parts
         )
         streams = {}
         for stream in self.admin.list_streams():
