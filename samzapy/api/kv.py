@@ -5,10 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Generic
 
-K = TypeVar("K")
-V = TypeVar("V")
+from samzapy.api.typing import K, V
 
 
 class KeyValueIterator(Iterator[tuple[K, V]], Generic[K, V]):
