@@ -58,7 +58,7 @@ class IncomingMessageEnvelope(_Fields, Generic[K, V]):
 
     if TYPE_CHECKING:
 
-        def __new__(  # noqa: D102
+        def __new__(
             cls,
             ssp: SystemStreamPartition,
             offset: int,
