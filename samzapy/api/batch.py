@@ -10,8 +10,8 @@ from typing import Any, Generic, overload
 
 from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.envelope import Headers, IncomingMessageEnvelope
+from samzapy.api.kv import K, V
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.typing import K, V
 
 # An envelope without the Python frame of its constructor.
 _envelope = partial(tuple.__new__, IncomingMessageEnvelope)

@@ -24,8 +24,8 @@ from operator import index
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 from urllib.parse import quote, unquote
 
+from samzapy.api.kv import K, V
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.typing import K, V
 
 #: Names and values, in order; names may repeat, and Kafka lets a value be null.
 Headers = Sequence[tuple[str, bytes | None]]

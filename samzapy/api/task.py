@@ -11,7 +11,7 @@ from samzapy.api.batch import BatchTask
 from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.context import Context, JobContext
 from samzapy.api.envelope import IncomingMessageEnvelope
-from samzapy.api.typing import K, V
+from samzapy.api.kv import K, V
 
 
 class StreamTask(ABC, Generic[K, V]):

@@ -60,7 +60,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "sqlalchemy": ("samzapy/system/database",),
     "starlette": ("samzapy/coordinator",),
     # Declarations for type checkers; it is not imported when the code runs.
-    "typing_extensions": ("samzapy/api/typing.py",),
+    "typing_extensions": ("samzapy/api/kv.py",),
     "urllib3": ("samzapy/coordinator",),
     "uvicorn": ("samzapy/coordinator",),
 }
