@@ -26,7 +26,7 @@ _OWNERS = (
         ("tests/unit/dataframe/test_partition_writes.py",),
     ),
     Mutant(
-        "samzapy/container/supervision/job_ownership.py",
+        "samzapy/container/supervision/job_records.py",
         'return asked is not None and asked.get("run") == self._run_id',
         "return asked is not None",
         ("tests/unit/admin/test_drain_request.py",),
