@@ -29,6 +29,7 @@ The packages; each imports only from lines below its own:
     errors clock watermarks plugins failpoints
 """
 
+from samzapy.api.batch import BatchTask, MessageBatch
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.collector import (
     ControlMessage,
@@ -69,6 +70,7 @@ __version__ = VERSION
 
 __all__ = [
     "AsyncStreamTask",
+    "BatchTask",
     "Checkpoint",
     "ClosableTask",
     "ContainerContext",
@@ -86,6 +88,7 @@ __all__ = [
     "KeyValueIterator",
     "KeyValueSnapshot",
     "KeyValueStore",
+    "MessageBatch",
     "MessageCollector",
     "MetricsRegistry",
     "OutgoingMessageEnvelope",

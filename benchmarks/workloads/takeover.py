@@ -14,7 +14,7 @@ from samzapy.bench.child import LOCAL
 from samzapy.bench.events import Events
 from samzapy.bench.measuring import Measurement, MeasurementFailed
 from samzapy.config.loader import load_job
-from samzapy.container.standby import StandbyContainer
+from samzapy.container.standby import standby_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.wire import JobSpec
 from samzapy.runner.prepare import prepare
@@ -86,7 +86,7 @@ class Takeover(Workload):
         prepared = prepare(load_job(CONFIGS / "keyed-count.properties", overrides), until_end=True)
         (model,) = prepared.model.standbys
         coordinator = Coordinator(STANDBY, JobSpec(prepared.model, {}), _LEASE_S)
-        standby = StandbyContainer(prepared.config, model, LocalLease(coordinator, model.id))
+        standby = standby_container(prepared.config, model, LocalLease(coordinator, model.id))
         end = self._kafka.records(self._changelog, partitions=1)
         thread = threading.Thread(target=standby.run)
         thread.start()

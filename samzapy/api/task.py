@@ -1,5 +1,5 @@
-"""The interfaces that a user implements: one of `StreamTask`, `AsyncStreamTask` and `CoroutineTask`, and any of the others,
-each of which adds one ability."""
+"""The interfaces that a user implements: one of `StreamTask`, `AsyncStreamTask`, `CoroutineTask` and `BatchTask` (in
+`samzapy.api.batch`), and any of the others, each of which adds one ability."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from samzapy.api.batch import BatchTask
 from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.context import Context, JobContext
 from samzapy.api.envelope import IncomingMessageEnvelope
@@ -77,7 +78,7 @@ class CoroutineTask(ABC):
 
 
 #: The kinds of class for `task.class`.
-AnyTask = StreamTask | AsyncStreamTask | CoroutineTask
+AnyTask = StreamTask | AsyncStreamTask | CoroutineTask | BatchTask[Any, Any]
 
 
 class InitableTask(ABC):

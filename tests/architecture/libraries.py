@@ -46,7 +46,10 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "samzapy/verify",
     ),
     "py4j": ("samzapy/runner/spark",),
-    "pyarrow": ("samzapy/dataframe",),
+    "pandas": ("samzapy/arrow.py",),
+    "polars": ("samzapy/arrow.py",),
+    # Batches of messages, and stores as DataFrames of Spark.
+    "pyarrow": ("samzapy/arrow.py", "samzapy/dataframe"),
     # Jobs on Spark, and stores as its DataFrames.
     "pyspark": ("samzapy/runner/spark", "samzapy/dataframe"),
     "pytest": ("samzapy/pytest_plugin.py",),
