@@ -14,9 +14,9 @@ from samzapy.api.task import ClosableTask, InitableTask, StreamTask, WindowableT
 from samzapy.bench.marks import CLOSED, FIRST, MARKS_KEY, READY, append_mark
 
 
-class MarkedTask(StreamTask, InitableTask, WindowableTask, ClosableTask):
+class Marked(InitableTask, WindowableTask, ClosableTask):
     """A task of one input partition that marks when it is ready and closed, in the file that `bench.marks` names, and
-    notes every window how far it has got. Its `process` keeps the message it is at in `at`."""
+    notes every window how far it has got. It keeps the message it is at in `at`."""
 
     at: IncomingMessageEnvelope | None = None
     _marks: str | None = None
@@ -42,7 +42,7 @@ class MarkedTask(StreamTask, InitableTask, WindowableTask, ClosableTask):
         return []
 
 
-class PassThroughTask(MarkedTask):
+class PassThroughTask(Marked, StreamTask):
     """Adds one field and sends the event on, to the `system.stream` that `bench.output` names."""
 
     _output: SystemStream
@@ -60,7 +60,7 @@ class PassThroughTask(MarkedTask):
         collector.send(OutgoingMessageEnvelope(self._output, event, envelope.key))
 
 
-class KeyedCountTask(MarkedTask):
+class KeyedCountTask(Marked, StreamTask):
     """Counts events by their `user` in the store `counts`."""
 
     _counts: KeyValueStore[str, int]

@@ -14,7 +14,7 @@ from samzapy.checkpoint.offsets import Positions, Target
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.container.outputs.producers import fence
-from samzapy.container.supervision.job_ownership import Ownership
+from samzapy.container.supervision.job_records import Ownership
 from samzapy.dataframe.partition_writer import write_clients, writer_id, writer_member
 from samzapy.dataframe.tasks import JobTasks
 from samzapy.errors import ConfigError, ConfigProblem, SamzapyError
@@ -54,7 +54,7 @@ def abort_open(config: JobConfig, run_id: str, system: str, partitions: Iterable
 
     Not when the job is another run's by now: it has done so itself.
     """
-    with closing(write_clients(config, timeout_ms)) as clients, closing(Ownership(config, run_id)) as ownership:
+    with closing(write_clients(config, timeout_ms)) as clients, closing(Ownership.of(config, run_id)) as ownership:
         try:
             ownership.look()
             fence(clients, system, [writer_id(config, number) for number in partitions])
@@ -93,7 +93,7 @@ def commit_positions(
     """
     before = checkpoints.read_all(updates)
     merged = {task: _merged(before[task], new) for task, new in updates.items()}
-    with closing(Ownership(config, run_id)) as ownership:
+    with closing(Ownership.of(config, run_id)) as ownership:
         ownership.look()
     # Looked at before, and not inside the transaction: who reads the topic waits for whatever is open in it.
     write_checkpoints(config, clients, checkpoints, state_transactions(config, has_transactions), merged)

@@ -11,7 +11,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
-from samzapy.container.supervision.job_ownership import Ownership
+from samzapy.container.supervision.job_records import Ownership
 from samzapy.dataframe.job import TravellingJob
 from samzapy.dataframe.parts import PURPOSE, ChangelogPart
 from samzapy.dataframe.records import Record, last_of_each
@@ -88,7 +88,7 @@ class PartitionWriter:
         ssp = SystemStreamPartition(*store.changelog, number)
         clients = cleanup.enter_context(closing(write_clients(config, self.timeout_ms)))
         producer = clients.transactional(ssp.system, writer_id(config, number))
-        with closing(Ownership(config, self.run_id)) as ownership:
+        with closing(Ownership.of(config, self.run_id)) as ownership:
             ownership.look()
             producer.init_transactions()
             ownership.look()

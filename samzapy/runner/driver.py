@@ -17,8 +17,7 @@ from typing import final
 from samzapy.admin.positions import CHECKPOINT_CLOCK
 from samzapy.api.checkpoint import JobRecord
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.container.supervision.job_ownership import Ownership
-from samzapy.container.supervision.job_records import JobRecords
+from samzapy.container.supervision.job_records import JobRecords, Ownership
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import JobTakenOver, SamzapyError
@@ -52,11 +51,11 @@ def coordinator_of(prepared: PreparedJob, spec: JobSpec, clock: Clock = SYSTEM_C
 def watching(prepared: PreparedJob, coordinator: Coordinator) -> Iterator[None]:
     """Watch the job's owner and keep its clock, as long as the context lasts."""
     config = prepared.config
-    ownership = Ownership(config, prepared.run_id)
+    ownership = Ownership.of(config, prepared.run_id)
     pace_s = config.spark.lease_ms / 3000
     with (
         OwnershipWatch(ownership, coordinator, pace_s, notes_end=prepared.lease_ms > 0),
-        ClockKeeper(JobRecords(config, "clock"), coordinator),
+        ClockKeeper(JobRecords.of(config, "clock"), coordinator),
     ):
         yield
 

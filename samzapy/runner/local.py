@@ -10,7 +10,7 @@ from typing import final
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import COPIES
 from samzapy.container.restart import RestartingContainer, build_container
-from samzapy.container.supervision.job_ownership import Ownership
+from samzapy.container.supervision.job_records import Ownership
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.progress import ContainerFailure, JobStatus
 from samzapy.coordinator.wire import JobSpec
@@ -87,7 +87,7 @@ class LocalRunner(Runner):
             transactions=prepared.transactions,
         )
         coordinator = coordinator_of(prepared, spec)
-        ownership = Ownership(config, prepared.run_id)
+        ownership = Ownership.of(config, prepared.run_id)
         restarts = self._restarts(prepared, model, coordinator, ownership, options)
         with (
             StopSignals(restarts.stop) as signals,

@@ -17,7 +17,7 @@ from samzapy.container.asynchronous.event_loop import EventLoop
 from samzapy.container.builder import ContainerBuilder
 from samzapy.container.lifecycle import Container
 from samzapy.container.run_loop import RunLoop
-from samzapy.container.supervision.job_ownership import Ownership
+from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.tasks.task_builder import Plugins
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.container.tasks.task_instance import TaskInstance
@@ -100,7 +100,7 @@ class Attempt:
             state_transactions(job, has_transactions).system,
             clock,
         )
-        self._container = Container(builder, _Lease(epoch), {}, clock, Ownership(job, prepared.run_id))
+        self._container = Container(builder, _Lease(epoch), {}, clock, Ownership.of(job, prepared.run_id))
         self.running = True
 
     @property

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
-
 import click
 
 from samzapy.cli.options import of_job
-from samzapy.cli.output import table
+from samzapy.cli.output import table, utc
 from samzapy.config.job import JobConfig
 from samzapy.job.model import JobModel
 
@@ -53,8 +51,7 @@ def show(config: JobConfig, model: JobModel) -> None:
     from samzapy.admin.startpoints import read_startpoints
 
     rows = [
-        (each.ssp, each.task or "all", each.position, _time(each.created_ms))
-        for each in read_startpoints(config, model)
+        (each.ssp, each.task or "all", each.position, utc(each.created_ms)) for each in read_startpoints(config, model)
     ]
     table("Startpoints", ("input", "task", "position", "written"), rows)
 
@@ -66,7 +63,3 @@ def clear(config: JobConfig, model: JobModel) -> None:
     from samzapy.admin.startpoints import clear_startpoints
 
     click.echo(f"{clear_startpoints(config, model)} startpoints dropped")
-
-
-def _time(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, timezone.utc).isoformat(timespec="seconds")

@@ -26,7 +26,7 @@ _PACE_S, _PATIENCE_S = 1.0, 5.0
 
 def place_records(config: JobConfig) -> JobRecords | None:
     """The records in which the job keeps the places of its tasks; None if no later run asks for them."""
-    records = JobRecords(config, "locality")
+    records = JobRecords.of(config, "locality")
     return records if config.placement.host_affinity and records.kept else None
 
 

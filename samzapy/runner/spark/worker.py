@@ -16,7 +16,7 @@ from pyspark import TaskContext
 from samzapy.api.lease import ContainerReport
 from samzapy.config.loader import load_job
 from samzapy.container.restart import build_container
-from samzapy.container.standby import StandbyContainer
+from samzapy.container.standby import standby_container
 from samzapy.coordinator.client import CoordinatorClient, HttpLease
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import (
@@ -85,7 +85,7 @@ def _run(client: CoordinatorClient, lease: HttpLease, spec: JobSpec, container_i
         config = load_job(spec.raw)
         model = spec.model.container(container_id)
         if replica_of(container_id):
-            return StandbyContainer(config, model, lease, on_lost=_leave).run()
+            return standby_container(config, model, lease, on_lost=_leave).run()
         made = build_container(
             config,
             model,

@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.kafka import CONFIGS, NEVER_CLEANED
-from benchmarks.workloads import Workload
+from benchmarks.workloads.base import Comparison, Workload
 from samzapy.bench.child import LOCAL
 from samzapy.bench.events import Events
 from samzapy.bench.measuring import Measurement, MeasurementFailed
 from samzapy.config.loader import load_job
-from samzapy.container.standby import StandbyContainer
+from samzapy.container.standby import standby_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.wire import JobSpec
 from samzapy.runner.prepare import prepare
@@ -31,6 +31,7 @@ class Takeover(Workload):
     followed the changelog up to the last TAIL records."""
 
     name = "takeover"
+    repeats = 3
     variants = (FULL, STANDBY)
     RECORDS_PER_KEY = 5
     TAIL = 10_000
@@ -62,12 +63,8 @@ class Takeover(Workload):
         return replace(measured, phases=())
 
     @classmethod
-    def baseline(cls, variant: str) -> str | None:
-        return FULL if variant == STANDBY else None
-
-    @classmethod
-    def ratio_prefix(cls, variant: str) -> str:
-        return f"{cls.name}.{variant}"
+    def comparisons(cls, variant: str) -> tuple[Comparison, ...]:
+        return (Comparison(f"{cls.name}.{STANDBY}", FULL),) if variant == STANDBY else ()
 
     def _write(self, count: int) -> None:
         self._kafka.append_changes(self._changelog, 0, self._batches(count))
@@ -89,7 +86,7 @@ class Takeover(Workload):
         prepared = prepare(load_job(CONFIGS / "keyed-count.properties", overrides), until_end=True)
         (model,) = prepared.model.standbys
         coordinator = Coordinator(STANDBY, JobSpec(prepared.model, {}), _LEASE_S)
-        standby = StandbyContainer(prepared.config, model, LocalLease(coordinator, model.id))
+        standby = standby_container(prepared.config, model, LocalLease(coordinator, model.id))
         end = self._kafka.records(self._changelog, partitions=1)
         thread = threading.Thread(target=standby.run)
         thread.start()
