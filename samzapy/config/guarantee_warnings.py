@@ -218,9 +218,9 @@ def _without_ids(config: JobConfig, task_class: type) -> Iterator[GuaranteeWarni
     if issubclass(task_class, BatchTask) and config.task.batch.max_messages != 1:
         message = (
             "the ids of its outputs are those of their inputs, so receivers drop repetitions only if what an input sends does "
-            "not depend on where batches end; with 1 it cannot"
+            f"not depend on where batches end; with {batch.MAX_MESSAGES.name}=1 it cannot"
         )
-        yield GuaranteeWarning(batch.MAX_MESSAGES.name, message)
+        yield GuaranteeWarning(task.CLASS.name, message)
     for kind, method in _WITHOUT_INPUT.items():
         if issubclass(task_class, kind):
             message = f"outputs of its {method} come from no input and have no id, so receivers cannot drop repetitions"
