@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from samzapy.admin.user_code import add_import_paths
-from samzapy.bench.marks import MARKS_KEY, Stretch, read_stretch
 from samzapy.bench.processes import MAIN, WORKER
+from samzapy.bench.tasks import MARKS_KEY, Stretch, read_stretch
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.errors import SamzapyError

@@ -33,8 +33,7 @@ from samzapy.container.inputs.starting_offsets import (
 )
 from samzapy.container.outputs.producers import TaskProducers
 from samzapy.container.run_loop import LoopControl, LoopPeriods, RunLoop
-from samzapy.container.sideinputs.filling import fill_stores
-from samzapy.container.sideinputs.side_inputs import NoSideInputs
+from samzapy.container.side_inputs import NoSideInputs, fill_stores
 from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.supervision.worker_process import sweep_in_background
 from samzapy.container.tasks.task_builder import Plugins, TaskBuilder, TaskStart

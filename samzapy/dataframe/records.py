@@ -11,8 +11,7 @@ from pyspark.sql import types as sql
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.dataframe.columns import written
-from samzapy.dataframe.job import TravellingJob
-from samzapy.dataframe.tasks import KeyPlacement
+from samzapy.dataframe.job import KeyPlacement, TravellingJob
 from samzapy.errors import ConfigError, ConfigProblem, SamzapyError, StoreRefused
 from samzapy.serializers import encode_failure, serde_registry
 from samzapy.storage.inspection import store_of

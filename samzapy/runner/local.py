@@ -17,10 +17,8 @@ from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import JobTakenOver, SamzapyError, TaskMigrated
 from samzapy.job.model import ContainerModel, JobModel
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
-from samzapy.runner.driver import coordinator_of, watching
-from samzapy.runner.periodic import Periodic
+from samzapy.runner.driver import STOPPING, Periodic, StopSignals, coordinator_of, watching
 from samzapy.runner.restarts import Restarts, backoff_of
-from samzapy.runner.signals import STOPPING, StopSignals
 
 #: Seconds between two looks at the status.
 STATUS_PACE_S = 0.25

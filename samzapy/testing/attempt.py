@@ -30,7 +30,7 @@ from samzapy.serializers import serde_registry
 from samzapy.storage.engines import load_engines
 from samzapy.system.clients import job_clients
 from samzapy.system.factories import has_transactions
-from samzapy.testing.image import put_back, take_image
+from samzapy.testing.store import put_back, take_image
 from samzapy.testing.system import Line, TestedSystemFactory
 
 

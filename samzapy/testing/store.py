@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,6 @@ from samzapy.system.factories import system_factory
 from samzapy.system.local.admin import LocalAdmin
 from samzapy.system.memory.clients import MemoryAdmin
 from samzapy.system.memory.factory import MemorySystemFactory
-from samzapy.testing.image import put_back, take_image
 
 _TASK = "Partition 0"
 _CHANGELOGS = "changelogs"
@@ -230,3 +229,34 @@ class OpenStore:
             self._producer.close()
         self._producer = self._system.producer(self._settings, "open-store")
         return self._producer
+
+
+_ATTEMPTS = 1_000
+
+_State = dict[Path, tuple[int, int, int]]
+
+
+def take_image(folder: Path) -> Path:
+    """Copy `folder` as it is at one instant, also if an engine's threads are changing it; returns the copy, which lies
+    beside it. Files that change under a copy are no instant's, so it is made again. Raises RuntimeError if that never ends."""
+    image = folder.with_name(f"{folder.name}.image")
+    for _ in range(_ATTEMPTS):
+        shutil.rmtree(image, ignore_errors=True)
+        # A file that vanishes is a change, too.
+        with suppress(shutil.Error, FileNotFoundError):
+            before = _state(folder)
+            shutil.copytree(folder, image)
+            if _state(folder) == before:
+                return image
+    raise RuntimeError(f"{folder}: its files changed during each of {_ATTEMPTS} copies")
+
+
+def _state(folder: Path) -> _State:
+    found = {path: path.stat() for path in folder.rglob("*")}
+    return {path: (stat.st_ino, stat.st_size, stat.st_mtime_ns) for path, stat in found.items()}
+
+
+def put_back(image: Path, folder: Path) -> None:
+    """Replace `folder` by its `image`; no process may have it open."""
+    shutil.rmtree(folder)
+    image.rename(folder)

@@ -20,8 +20,8 @@ from samzapy.coordinator.leases import ContainerState
 from samzapy.coordinator.progress import ContainerFailure, JobStatus
 from samzapy.errors import JobTakenOver
 from samzapy.runner.base import JobFailed, RunOptions
+from samzapy.runner.driver import STOPPING
 from samzapy.runner.restarts import Backoff
-from samzapy.runner.signals import STOPPING
 from samzapy.runner.spark.slots import SlotRun
 
 #: Seconds between two looks at the job.

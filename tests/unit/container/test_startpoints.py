@@ -7,7 +7,7 @@ import pytest
 from memory_job import MemoryJob
 
 from samzapy import InitableTask, StreamTask
-from samzapy.admin.startpoints import clear_startpoints, read_startpoints, write_startpoints
+from samzapy.admin.positions import clear_startpoints, read_startpoints, write_startpoints
 from samzapy.api.checkpoint import Checkpoint, JobRecord
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord

@@ -10,11 +10,9 @@ from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord
 from samzapy.container.supervision.job_records import open_job
-from samzapy.dataframe.bootstrap import Bootstrap, writable_store
-from samzapy.dataframe.job import worker_error
-from samzapy.dataframe.ownership import abort_open, commit_positions, own, starting_positions
+from samzapy.dataframe.job import job_tasks, worker_error
 from samzapy.dataframe.partition_writer import PartitionWritten, writer_id
-from samzapy.dataframe.tasks import job_tasks
+from samzapy.dataframe.writing import Bootstrap, abort_open, commit_positions, own, starting_positions, writable_store
 from samzapy.errors import (
     ConfigError,
     EnvironmentFailure,
