@@ -23,8 +23,7 @@ from benchmarks.tables import (
     tasks_table,
 )
 from benchmarks.targets import targets
-from samzapy.bench.measuring import Measurement
-from samzapy.bench.report import describe_machine
+from samzapy.bench.measuring import Measurement, describe_machine
 from samzapy.errors import SamzapyError
 
 #: Columns that the widest table needs.

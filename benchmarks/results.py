@@ -13,8 +13,7 @@ from typing import Any
 from benchmarks.kafka import PARTITIONS
 from benchmarks.suite import WORKLOADS
 from samzapy.bench.events import Events
-from samzapy.bench.measuring import Measurement
-from samzapy.bench.report import describe_versions
+from samzapy.bench.measuring import Measurement, describe_versions
 
 #: A list of nothing but numbers, as it is indented.
 _NUMBERS = re.compile(r"\[[\s\d.,e+-]*\]")

@@ -12,8 +12,7 @@ from benchmarks.guarantees import Guarantees, Tasks
 from benchmarks.kafka import PARTITIONS
 from benchmarks.results import FIRST_MESSAGE, PERCENTILES, START, Repeats, figures, ratios
 from benchmarks.targets import targets
-from samzapy.bench.measuring import Measurement
-from samzapy.bench.report import memory_cell
+from samzapy.bench.measuring import Measurement, memory_cell
 
 _PER_PUT = "changelog_records_per_put"
 

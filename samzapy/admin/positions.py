@@ -20,7 +20,7 @@ from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
 from samzapy.checkpoint.offsets import Positions, Target
-from samzapy.checkpoint.startpoints import Startpoint, from_json, is_followed, to_json
+from samzapy.checkpoint.records import Startpoint, is_followed, startpoints_from_json, startpoints_to_json
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.job_records import open_job
@@ -252,7 +252,7 @@ def write_startpoints(
     with _checkpoints(config) as checkpoints:
         kept = [each for each in _valid(checkpoints, model, now) if (each.ssp, each.task) not in replaced]
         checkpoints.start()
-        checkpoints.write_record(JobRecord.STARTPOINTS, to_json([*kept, *new]))
+        checkpoints.write_record(JobRecord.STARTPOINTS, startpoints_to_json([*kept, *new]))
     return new
 
 
@@ -267,13 +267,13 @@ def clear_startpoints(config: JobConfig, model: JobModel, clock: Clock = SYSTEM_
     with _checkpoints(config) as checkpoints:
         dropped = len(_valid(checkpoints, model, clock.wall_ms()))
         if dropped:
-            checkpoints.write_record(JobRecord.STARTPOINTS, to_json([]))
+            checkpoints.write_record(JobRecord.STARTPOINTS, startpoints_to_json([]))
     return dropped
 
 
 def _valid(checkpoints: CheckpointManager, model: JobModel, now_ms: int) -> list[Startpoint]:
     """The startpoints that have not expired, and that some of their tasks have not followed yet."""
-    written = from_json(checkpoints.read_record(JobRecord.STARTPOINTS))
+    written = startpoints_from_json(checkpoints.read_record(JobRecord.STARTPOINTS))
     of_task = checkpoints.read_all(task.name for task in model.tasks)
     return [
         each

@@ -17,7 +17,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.errors import SamzapyError
 from samzapy.runner.base import JobOutcome, RunOptions
-from samzapy.runner.choice import runner_of
+from samzapy.runner.local import runner_of
 from samzapy.runner.prepare import prepare
 
 LOCAL, SPARK = "local", "spark"

@@ -21,8 +21,8 @@ from samzapy.admin.running import refuse_if_running
 from samzapy.admin.take_over import take_over_by_tool
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.checkpoint.adopted import Adopted
 from samzapy.checkpoint.offsets import Positions, Target
+from samzapy.checkpoint.records import Adopted
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
@@ -39,14 +39,17 @@ from samzapy.dataframe.job import (
     worker_error,
 )
 from samzapy.dataframe.partition_writer import (
+    FrameColumns,
     PartitionWriter,
     PartitionWritten,
+    Record,
+    RecordMaker,
+    last_of_each,
     write_clients,
     writer_id,
     writer_member,
 )
-from samzapy.dataframe.parts import PURPOSE, patience_s
-from samzapy.dataframe.records import FrameColumns, Record, RecordMaker, last_of_each
+from samzapy.dataframe.reading import PURPOSE, patience_s
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SamzapyError
 from samzapy.job.planner import changelog_partition_count, to_json
 from samzapy.job.transactions import state_transactions

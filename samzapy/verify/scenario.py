@@ -32,15 +32,14 @@ from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.loader import load_job
 from samzapy.errors import StoreError
-from samzapy.verify import checkers, job
+from samzapy.verify import checkers
 from samzapy.verify.checkers import Finding, state
 from samzapy.verify.evidence import Evidence, fold
-from samzapy.verify.job import FILE, LEASE_S
 from samzapy.verify.processes import NoProgress
 from samzapy.verify.scene import LONGEST_RECOVERY_S, LONGEST_START_S, Scene
 from samzapy.verify.schedule import Fault, Kind, schedule
 from samzapy.verify.streams import Streams, collect, streams_of
-from samzapy.verify.target import Target
+from samzapy.verify.target import FILE, LEASE_S, PARTITIONS, Target, changelog, job_properties, write_job
 from samzapy.verify.traffic import Feeder, Pace, Stranger, Watcher, mean_burst
 from samzapy.verify.workload import events
 
@@ -269,20 +268,20 @@ class Scenario:
         """From the first event to the verdict. Raises JobRefused, ConfigError, EnvironmentFailure."""
         started = self._clock.monotonic()
         self._folder.mkdir(parents=True, exist_ok=True)
-        properties = job.properties(self._target, self._plan.guarantee, self._name, self._folder)
-        job_file = job.write(properties, self._folder)
+        flat = job_properties(self._target, self._plan.guarantee, self._name, self._folder)
+        job_file = write_job(flat, self._folder)
         with ExitStack() as stack:
-            streams = Streams(load_job(properties).systems[self._target.system], self._clock)
+            streams = Streams(load_job(flat).systems[self._target.system], self._clock)
             stack.callback(streams.close)
             for stream in ("in", "out"):
-                streams.create(f"{self._name}-{stream}", job.PARTITIONS)
+                streams.create(f"{self._name}-{stream}", PARTITIONS)
             watcher = Watcher(streams, f"{self._name}-out")
             stack.callback(watcher.close)
             feeder = self._feeder(streams)
             stack.callback(feeder.close)
             scene = Scene(self._folder, job_file, feeder, self._clock, self._target.containers)
             stack.callback(scene.close)
-            self._through_faults(scene, Stranger(streams, job.changelog(self._name, "sum")))
+            self._through_faults(scene, Stranger(streams, changelog(self._name, "sum")))
             scene.close()
             verdict = self._judge(streams, watcher, scene.state)
             if not verdict.violations:
@@ -296,7 +295,7 @@ class Scenario:
         pace = Pace(plan.own_seed, mean_burst(plan.events, plan.faults + 1))
         made = events(plan.events, plan.own_seed)
         producer, stream = streams.producer(), f"{self._name}-in"
-        return Feeder(producer, stream, job.PARTITIONS, made, pace, lambda n: self._listener.written(plan, n))
+        return Feeder(producer, stream, PARTITIONS, made, pace, lambda n: self._listener.written(plan, n))
 
     def _through_faults(self, scene: Scene, stranger: Stranger) -> None:
         """Feed and strike until everything is processed and committed. A job that hangs is a finding."""

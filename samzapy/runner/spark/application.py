@@ -29,8 +29,7 @@ from pyspark.java_gateway import launch_gateway
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.wire import Place
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner.spark.master import Master
-from samzapy.runner.spark.settings import TOKEN, environment, spark_settings
+from samzapy.runner.spark.master import TOKEN, Master, environment, spark_settings
 
 _QUIET = """\
 status = error

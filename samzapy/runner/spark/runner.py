@@ -29,11 +29,9 @@ from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
 from samzapy.runner.driver import StopSignals, coordinator_of, watching
 from samzapy.runner.restarts import backoff_of
 from samzapy.runner.spark.application import SparkApplication, one_line
-from samzapy.runner.spark.master import Master, check_reach, coordinator_host
+from samzapy.runner.spark.master import TOKEN, Master, check_reach, coordinator_host
 from samzapy.runner.spark.placement import ContainerSlot, Locality, SparkPlaces, StatePlaces, place_records
-from samzapy.runner.spark.settings import TOKEN
-from samzapy.runner.spark.slots import SlotRun
-from samzapy.runner.spark.supervisor import Supervisor
+from samzapy.runner.spark.supervisor import SlotRun, Supervisor
 from samzapy.runner.spark.worker import run_container
 
 logger = logging.getLogger(__name__)

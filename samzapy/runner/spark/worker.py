@@ -44,7 +44,7 @@ from samzapy.errors import (
     UnknownStream,
 )
 from samzapy.job.model import replica_of
-from samzapy.runner.spark.settings import TOKEN
+from samzapy.runner.spark.master import TOKEN
 
 _PR_SET_PDEATHSIG = 1
 

@@ -3,7 +3,7 @@
 import pytest
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.checkpoint.files import FileCheckpointManager
+from samzapy.checkpoint.factories import FileCheckpointManager
 from samzapy.config.loader import load_job
 from samzapy.coordinator.wire import Attempt, AttemptProcess, Place, read
 from samzapy.errors import RestoreError
