@@ -88,15 +88,30 @@ def refuse_speculation(spark: SparkSession) -> None:
 class Bootstrap:
     """One write of one store."""
 
-    def __init__(self, config: JobConfig, store: StoreConfig, tasks: JobTasks, clients: SystemClients) -> None:
+    def __init__(
+        self,
+        store: StoreConfig,
+        tasks: JobTasks,
+        clients: SystemClients,
+        patience_s: float,
+        serde_names: tuple[str, str],
+    ) -> None:
+        """`patience_s`: seconds to wait before an open transaction in the changelog. `serde_names`: of keys and values."""
         assert store.changelog is not None
-        self._config = config
+        self._patience_s = patience_s
+        self._serde_names = serde_names
         self._store = store
         self._tasks = tasks
         self._clients = clients
         self._stream = store.changelog
         self._admin = clients.admin(self._stream.system)
         self._partitions = changelog_partition_count(tasks.model)
+
+    @classmethod
+    def of(cls, config: JobConfig, store: StoreConfig, tasks: JobTasks, clients: SystemClients) -> Bootstrap:
+        """The write of a store of the job."""
+        serdes = entry_serde_names(config, store, load_engines(config)[store.name])
+        return cls(store, tasks, clients, patience_s(config), serdes)
 
     def check_changelog(self, *, overwrite: bool) -> None:
         """Raise EnvironmentFailure for a changelog that cannot hold the state or, without `overwrite`, holds some."""
@@ -105,22 +120,22 @@ class Bootstrap:
         ssps = [SystemStreamPartition(*self._stream, number) for number in range(self._partitions)]
         for ssp, log in self._admin.offsets(ssps).items():
             with closing(self._clients.consumer(ssp.system)) as consumer:
-                held = first_value(scan(consumer, ssp, log, SYSTEM_CLOCK, patience_s(self._config)))
+                held = first_value(scan(consumer, ssp, log, SYSTEM_CLOCK, self._patience_s))
             if held is not None:
                 raise EnvironmentFailure(
                     f"{ssp}@{held}: the changelog of store '{self._store.name}' is not empty; overwrite=True replaces what "
                     "the store holds"
                 )
 
-    def checked_records(self, df: DataFrame, columns: FrameColumns) -> Any:
+    def checked_records(self, config: JobConfig, df: DataFrame, columns: FrameColumns) -> Any:
         """The frame as an RDD of records, sorted, each in the Spark partition of its changelog partition.
 
         Every row has been looked at when this returns. Raises ConfigError, SerdeError, StoreRefused.
         """
-        placement = None if columns.place_by is not None else key_placement(self._config, self._store, self._tasks)
-        job = TravellingJob.of(self._config, spark_context(df.sparkSession))
+        placement = None if columns.place_by is not None else key_placement(config, self._store, self._tasks)
+        job = TravellingJob.of(config, spark_context(df.sparkSession))
         maker = RecordMaker(job, self._store.name, columns, self._tasks.names, placement, self._max_record_bytes())
-        maker.check(self._config, self._store)
+        maker.check(config, self._store)
         rows = df.select(*[df[_quoted(name)] for name in columns.names]).rdd
         made = rows.mapPartitions(maker.records)
         records = made.repartitionAndSortWithinPartitions(self._partitions, _partition)
@@ -130,17 +145,17 @@ class Bootstrap:
             raise worker_error(cause) from cause
         return records
 
-    def write(self, records: Any, run_id: str, *, overwrite: bool) -> list[PartitionWritten]:
+    def write(self, config: JobConfig, records: Any, run_id: str, *, overwrite: bool) -> list[PartitionWritten]:
         """Create the changelog if it is missing, and write every partition. Raises EnvironmentFailure, ProducerError."""
         ensure_changelog(self._admin, self._store, self._partitions)
         timeout_ms = min(self._admin.longest_transaction_ms() or _LONGEST_MS, _LONGEST_MS)
-        job = TravellingJob.of(self._config, records.ctx)
+        job = TravellingJob.of(config, records.ctx)
         names = self._tasks.names
         writer = PartitionWriter(job, self._store.name, names, run_id, overwrite, timeout_ms)
         try:
             written: list[PartitionWritten] = records.mapPartitionsWithIndex(writer.write).collect()
         except BaseException as cause:
-            abort_open(self._config, run_id, self._stream.system, names, timeout_ms)
+            abort_open(config, run_id, self._stream.system, names, timeout_ms)
             if not isinstance(cause, Exception):
                 raise
             raise worker_error(cause) from cause
@@ -158,8 +173,7 @@ class Bootstrap:
     def checkpoints(self, starts: Positions, written: Sequence[PartitionWritten]) -> dict[str, Checkpoint]:
         """The news for each task's checkpoint: the start of its inputs, and the last offsets of its changelogs."""
         last = {part.partition: {self._store.name: part.last_offset} for part in written if part.last_offset >= 0}
-        factory = load_engines(self._config)[self._store.name]
-        serdes = {self._store.name: entry_serde_names(self._config, self._store, factory)}
+        serdes = {self._store.name: self._serde_names}
         return {
             task.name: Checkpoint(
                 {ssp: starts[ssp] for ssp in task.ssps if ssp in starts},
@@ -330,12 +344,12 @@ def write_store(
     with open_job(config, PURPOSE) as (clients, checkpoints):
         unseen = refuse_if_running(config, checkpoints.read_owner(), take_over=take_over, how="take_over=True")
         tasks = job_tasks(config, clients, checkpoints)
-        bootstrap = Bootstrap(config, found, tasks, clients)
+        bootstrap = Bootstrap.of(config, found, tasks, clients)
         bootstrap.check_changelog(overwrite=overwrite)
         starts = {} if positions is None else starting_positions(config, clients, tasks, positions)
-        records = bootstrap.checked_records(df, columns)
+        records = bootstrap.checked_records(config, df, columns)
         run = own(config, clients, checkpoints, tasks, unseen, Event().wait)
-        parts = bootstrap.write(records, run.id, overwrite=overwrite)
+        parts = bootstrap.write(config, records, run.id, overwrite=overwrite)
         bootstrap.adopt(checkpoints, parts)
         if positions is not None:
             commit_positions(config, clients, checkpoints, run.id, bootstrap.checkpoints(starts, parts))

@@ -28,7 +28,6 @@ from samzapy.checkpoint.states import store_factory
 from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.job import BASE_DIR_VARIABLE, LOGGED_STORE_BASE_DIR, NON_LOGGED_STORE_BASE_DIR, JobConfig
 from samzapy.config.own_streams import checkpoint_stream
-from samzapy.config.stores import StoreConfig
 from samzapy.config.tasks import asynchronous, checkpoint, state_checkpoint
 from samzapy.config.tasks.asynchronous import AsyncConfig
 from samzapy.container.outputs.producers import check_transaction_timeout
@@ -82,7 +81,8 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
         counts = _partition_counts(config, clients)
         check_transaction_timeout(config.task.transaction_timeout_ms, clients, state.system)
         check_copies(config, clients.admin)
-        planned = _Planning(config, clients, counts, code).planned()
+        with closing(manager_for(config, clients)) as checkpoints:
+            planned = _planned(config, clients, checkpoints, counts, code)
         claim = planned.claim
         ends = _ends(config, clients, planned.model, until_end)
         kept = weakly_kept(config, lambda stream: clients.admin(stream.system).describe(stream.stream))
@@ -161,83 +161,59 @@ class _Planned:
     claim: Claim
 
 
-class _Planning:
+def _planned(
+    config: JobConfig,
+    clients: SystemClients,
+    checkpoints: CheckpointManager,
+    counts: Mapping[SystemStream, int],
+    code: _Code,
+) -> _Planned:
     """Steps 3 to 6 of `prepare`."""
+    logged = [(store, store.changelog.system) for store in config.stores.values() if store.changelog]
 
-    def __init__(
-        self,
-        config: JobConfig,
-        clients: SystemClients,
-        counts: Mapping[SystemStream, int],
-        code: _Code,
-    ) -> None:
-        self._config = config
-        self._clients = clients
-        self._counts = counts
-        self._state = code.state
-        self._task_class = code.task_class
-        self._engines = code.engines
-
-    def planned(self) -> _Planned:
-        with closing(manager_for(self._config, self._clients)) as checkpoints:
-            return self._steps(checkpoints)
-
-    def _steps(self, checkpoints: CheckpointManager) -> _Planned:
-        config = self._config
-        # 3  the job is taken over
-        claim = self._take_over(checkpoints, plan(config, self._counts)) if self._known() else None
-        # 4  the model
-        previous = checkpoints.read_changelog_partitions()
-        before = from_json(checkpoints.read_record(JobRecord.INPUTS))
-        inputs = follow_growth(before, self._counts, keeps_state=keeps_state(config))
-        check_copartitioned(config, inputs, self._task_class)
-        model = plan(config, self._counts, previous, inputs)
-        committed = checkpoints.read_all(task.name for task in model.tasks)
-        clocks = kept_clocks(committed, checkpoints.read_record(JobRecord.CLOCK))
-        check_checkpoints(config, self._engines, committed.values())
-        self._check_changelogs(model)
-        refuse_foreign(config, model, committed, checkpoints, self._clients)
-        # 5  checkpoints
-        checkpoints.start()
-        if claim is None or not _covers(claim, config, model):
-            claim = self._take_over(checkpoints, model, None if claim is None else claim.run)
-        # 6  streams
-        self._create(model)
-        owned = {task.name: task.changelog_partition for task in model.tasks}
-        if {**previous, **owned} != previous:
-            checkpoints.write_changelog_partitions({**previous, **owned})
-        if inputs != before:
-            checkpoints.write_record(JobRecord.INPUTS, to_json(inputs))
-        return _Planned(model, inputs, clocks, claim)
-
-    def _known(self) -> bool:
-        """Whether there are checkpoints already: then the job may have an owner."""
-        checkpoints = checkpoint_stream(self._config)
-        if checkpoints is None:
-            return False
-        return self._clients.admin(checkpoints.system).describe(checkpoints.stream) is not None
-
-    def _take_over(self, checkpoints: CheckpointManager, model: JobModel, run: JobRun | None = None) -> Claim:
+    def taken_over(model: JobModel, run: JobRun | None = None) -> Claim:
         members = [container.id for container in model.containers]
         tasks = [task.name for task in model.tasks]
         wait = threading.Event().wait
-        return take_over(self._config, self._clients, checkpoints, self._state, members, tasks, wait, run=run)
+        return take_over(config, clients, checkpoints, code.state, members, tasks, wait, run=run)
 
-    def _check_changelogs(self, model: JobModel) -> None:
-        partitions = changelog_partition_count(model)
-        for store, system in self._changelogs():
-            find_changelog(self._clients.admin(system), store, partitions)
+    # 3  the job is taken over
+    claim = taken_over(plan(config, counts)) if _started_before(config, clients) else None
+    # 4  the model
+    previous = checkpoints.read_changelog_partitions()
+    before = from_json(checkpoints.read_record(JobRecord.INPUTS))
+    inputs = follow_growth(before, counts, keeps_state=keeps_state(config))
+    check_copartitioned(config, inputs, code.task_class)
+    model = plan(config, counts, previous, inputs)
+    committed = checkpoints.read_all(task.name for task in model.tasks)
+    clocks = kept_clocks(committed, checkpoints.read_record(JobRecord.CLOCK))
+    check_checkpoints(config, code.engines, committed.values())
+    partitions = changelog_partition_count(model)
+    for store, system in logged:
+        find_changelog(clients.admin(system), store, partitions)
+    refuse_foreign(config, model, committed, checkpoints, clients)
+    # 5  checkpoints
+    checkpoints.start()
+    if claim is None or not _covers(claim, config, model):
+        claim = taken_over(model, None if claim is None else claim.run)
+    # 6  streams
+    for store, system in logged:
+        ensure_changelog(clients.admin(system), store, partitions)
+        ensure_access_log(clients.admin(system), store, partitions)
+    for stream in filter(None, (reporter.stream for reporter in config.metrics_reporters)):
+        clients.admin(stream.system).create(StreamSpec(stream.stream, 1))
+    owned = {task.name: task.changelog_partition for task in model.tasks}
+    if {**previous, **owned} != previous:
+        checkpoints.write_changelog_partitions({**previous, **owned})
+    if inputs != before:
+        checkpoints.write_record(JobRecord.INPUTS, to_json(inputs))
+    return _Planned(model, inputs, clocks, claim)
 
-    def _create(self, model: JobModel) -> None:
-        partitions = changelog_partition_count(model)
-        for store, system in self._changelogs():
-            ensure_changelog(self._clients.admin(system), store, partitions)
-            ensure_access_log(self._clients.admin(system), store, partitions)
-        for stream in filter(None, (reporter.stream for reporter in self._config.metrics_reporters)):
-            self._clients.admin(stream.system).create(StreamSpec(stream.stream, 1))
 
-    def _changelogs(self) -> list[tuple[StoreConfig, str]]:
-        return [(store, store.changelog.system) for store in self._config.stores.values() if store.changelog]
+def _started_before(config: JobConfig, clients: SystemClients) -> bool:
+    """Whether there are checkpoints already: then the job may have an owner."""
+    stream = checkpoint_stream(config)
+    return stream is not None and clients.admin(stream.system).describe(stream.stream) is not None
 
 
 def _covers(claim: Claim, config: JobConfig, model: JobModel) -> bool:

@@ -187,42 +187,79 @@ logger = logging.getLogger(__name__)
 _EXECUTORS_S, _EXECUTORS_PACE_S = 10.0, 0.2
 
 
+@contextmanager
+def spark_application(
+    config: JobConfig, master: Master, token: str, *, verbose: bool = False
+) -> Iterator[SparkApplication]:
+    """Start Spark for a job, and stop it at the end. Raises EnvironmentFailure when it does not start, ConfigError."""
+    with RunFolder() as folder:
+        settings = spark_settings(config, master, folder.log_settings(verbose=verbose))
+        home = folder.spark_home(on_this_machine=master.on_this_machine)
+        with _environment(environment(config, master, home)), warnings.catch_warnings():
+            # pyspark looks whether pandas is there, and complains about its version; no container touches pandas.
+            warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
+            jvm = DriverJvm(settings, verbose=verbose)
+            try:
+                context = _context(jvm, settings, token, master.address)
+            except BaseException:
+                jvm.close()
+                raise
+        application = SparkApplication(jvm, context, master.address)
+        try:
+            with _starting(master.address):
+                for path in config.spark.py_files:
+                    context.addPyFile(path)
+            jvm.settled()
+            yield application
+        finally:
+            application.close()
+
+
+def _context(jvm: DriverJvm, settings: Mapping[str, str], token: str, address: str) -> Any:
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    interrupt = signal.getsignal(signal.SIGINT)
+    try:
+        # The token goes by the context and not by the configuration, which is a command line of the JVM.
+        with _starting(address):
+            return SparkContext(conf=conf, gateway=jvm.gateway, environment={TOKEN: token})
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            # pyspark takes Ctrl-C for itself.
+            signal.signal(signal.SIGINT, interrupt)
+
+
+@contextmanager
+def _starting(address: str) -> Iterator[None]:
+    try:
+        yield
+    except (Py4JError, ValueError, OSError) as cause:
+        raise EnvironmentFailure(f"Spark did not start on {address}: {one_line(cause)}") from cause
+
+
 @final
 class SparkApplication:
-    """Starts Spark on `enter`, stops it on `exit`. Raises EnvironmentFailure when it does not start, ConfigError."""
+    """A Spark that has started: its driver's JVM, and its context."""
 
-    def __init__(self, config: JobConfig, master: Master, token: str, *, verbose: bool = False) -> None:
-        self._config = config
-        self._master = master
-        self._token = token
-        self._verbose = verbose
-        self._folder = RunFolder()
-        self._jvm: DriverJvm | None = None
-        self.context: Any = None
+    def __init__(self, jvm: DriverJvm, context: Any, address: str) -> None:
+        """`address` is the master's."""
+        self._jvm = jvm
+        self._address = address
+        self.context = context
 
-    def __enter__(self) -> SparkApplication:
+    def close(self) -> None:
+        """Stop Spark and end its JVM."""
         try:
-            self._start()
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        try:
-            if self.context is not None and self.alive:
+            if self.alive:
                 self.context.stop()
         except (Py4JError, OSError):
             self.kill()
         finally:
-            if self._jvm is not None:
-                self._jvm.close()
-            self._folder.__exit__(None, None, None)
+            self._jvm.close()
 
     @property
     def alive(self) -> bool:
         """Whether the driver's JVM runs."""
-        return self._jvm is not None and self._jvm.alive
+        return self._jvm.alive
 
     def check(self) -> None:
         """Raise EnvironmentFailure when this Spark takes no more work."""
@@ -232,7 +269,7 @@ class SparkApplication:
             )
         if self.context._jsc.sc().isStopped():  # noqa: SLF001  # pyspark does not tell otherwise
             raise EnvironmentFailure(
-                f"Spark has ended the application: {self._master.address} is not reachable, or it was killed there"
+                f"Spark has ended the application: {self._address} is not reachable, or it was killed there"
             )
 
     def end_task(self, task_id: int, reason: str) -> None:
@@ -265,35 +302,7 @@ class SparkApplication:
 
     def kill(self) -> None:
         """End the driver's JVM at once; executors follow."""
-        if self._jvm is not None:
-            self._jvm.kill()
-
-    def _start(self) -> None:
-        settings = spark_settings(self._config, self._master, self._folder.log_settings(verbose=self._verbose))
-        with (
-            _environment(environment(self._config, self._master, self._spark_home())),
-            warnings.catch_warnings(),
-        ):
-            # pyspark looks whether pandas is there, and complains about its version; no container touches pandas.
-            warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
-            self._jvm = DriverJvm(settings, verbose=self._verbose)
-            conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-            interrupt = signal.getsignal(signal.SIGINT)
-            try:
-                # The token goes by the context and not by the configuration, which is a command line of the JVM.
-                self.context = SparkContext(conf=conf, gateway=self._jvm.gateway, environment={TOKEN: self._token})
-                for path in self._config.spark.py_files:
-                    self.context.addPyFile(path)
-            except (Py4JError, ValueError, OSError) as cause:
-                raise EnvironmentFailure(f"Spark did not start on {self._master.address}: {one_line(cause)}") from cause
-            finally:
-                if threading.current_thread() is threading.main_thread():
-                    # pyspark takes Ctrl-C for itself.
-                    signal.signal(signal.SIGINT, interrupt)
-        self._jvm.settled()
-
-    def _spark_home(self) -> Path:
-        return self._folder.spark_home(on_this_machine=self._master.on_this_machine)
+        self._jvm.kill()
 
 
 def one_line(cause: BaseException) -> str:

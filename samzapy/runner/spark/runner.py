@@ -28,7 +28,7 @@ from samzapy.errors import EnvironmentFailure
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
 from samzapy.runner.driver import StopSignals, coordinator_of, watching
 from samzapy.runner.restarts import backoff_of
-from samzapy.runner.spark.application import SparkApplication, one_line
+from samzapy.runner.spark.application import SparkApplication, one_line, spark_application
 from samzapy.runner.spark.master import TOKEN, Master, check_reach, coordinator_host
 from samzapy.runner.spark.placement import ContainerSlot, Locality, SparkPlaces, StatePlaces, place_records
 from samzapy.runner.spark.supervisor import SlotRun, Supervisor
@@ -156,7 +156,7 @@ class SparkRunner(Runner):
             service = CoordinatorService(coordinator, token, host, config.spark.coordinator_port)
             stack.callback(service.close)
             options.on_event(f"status page: {service.url}/?token={token}")
-            spark = stack.enter_context(SparkApplication(config, master, token, verbose=options.verbose))
+            spark = stack.enter_context(spark_application(config, master, token, verbose=options.verbose))
             locality = stack.enter_context(Locality(place_records(config)))
             placed = config.placement.chooses and not master.one_executor
             supervisor = Supervisor(
