@@ -6,14 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import repeat
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, overload
 
 from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.envelope import Headers, IncomingMessageEnvelope
+from samzapy.api.kv import K, V
 from samzapy.api.stream import SystemStreamPartition
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 # An envelope without the Python frame of its constructor.
 _envelope = partial(tuple.__new__, IncomingMessageEnvelope)

@@ -12,21 +12,14 @@ more          anything else worth keeping
 from __future__ import annotations
 
 import json
-import os
-import platform
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import asdict, dataclass, field, fields
 from itertools import groupby
 from pathlib import Path
-from statistics import median
 from typing import Any
-
-import psutil
-from rich.table import Table
 
 from samzapy.bench.child import LOCAL
 from samzapy.bench.processes import MAIN, ProcessTree
@@ -35,6 +28,18 @@ from samzapy.errors import SamzapyError
 
 #: Seconds of a phase, about.
 PHASE_S = 0.25
+
+
+@dataclass(frozen=True)
+class Program:
+    """The Python that runs what is measured, and the folder it is started in; packages in that folder come first."""
+
+    python: Path = Path(sys.executable)
+    folder: Path = Path()
+
+
+#: This process's own Python and folder.
+THIS_PROGRAM = Program()
 
 
 class MeasurementFailed(SamzapyError):
@@ -85,11 +90,19 @@ class Measurement:
             "phases": [[round(p.seconds, 3), round(p.messages_per_s), p.open_partitions] for p in self.phases],
         }
 
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Measurement:
+        """The measurement that `to_json` made plain values of."""
+        kept = {each.name: values[each.name] for each in fields(cls) if each.name in values}
+        return cls(**{**kept, "phases": tuple(Phase(*phase) for phase in values.get("phases", ()))})
 
-def measure(command: Sequence[str], timeout_s: float = 600.0) -> Measurement:
-    """Run `command` (after this process's Python) and measure it. Raises MeasurementFailed."""
+
+def measure(command: Sequence[str], timeout_s: float = 600.0, program: Program = THIS_PROGRAM) -> Measurement:
+    """Run `command`, arguments of the program's Python, and measure it. Raises MeasurementFailed."""
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen([sys.executable, *command], stdout=output, stderr=errors, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [str(program.python), *command], stdout=output, stderr=errors, stdin=subprocess.DEVNULL, cwd=program.folder
+        )
         tree = ProcessTree(process.pid)
         tree.start()
         try:
@@ -154,6 +167,7 @@ def measure_job(
     endless: bool = False,
     marks: Path | None = None,
     timeout_s: float = 600.0,
+    program: Program = THIS_PROGRAM,
 ) -> Measurement:
     """Run the job over its inputs as they are now, with the `local` or the `spark` runner, and measure it.
 
@@ -162,82 +176,7 @@ def measure_job(
     """
     with tempfile.TemporaryDirectory(prefix="samzapy-bench-") as folder:
         config = {**(overrides or {}), MARKS_KEY: str(marks or Path(folder) / "marks")}
-        command = ["-m", "samzapy.bench.child", str(job), "--runner", runner]
+        command = ["-m", "samzapy.bench.child", str(Path(job).absolute()), "--runner", runner]
         command += [part for key, value in config.items() for part in ("--config", f"{key}={value}")]
         command += ["--endless"] if endless else []
-        return measure(command, timeout_s)
-
-
-_MIB = 1024 * 1024
-
-
-def job_table(name: str, repeats: Sequence[Measurement]) -> Table:
-    """The figures of one job: a row a repeat, and their medians."""
-    table = Table(title=name, title_style="bold")
-    for column in ("run", "messages", "seconds", "msg/s", "CPU-s/M", "memory MiB"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for number, measured in enumerate(repeats, 1):
-        table.add_row(
-            str(number),
-            f"{measured.messages:,}",
-            f"{measured.seconds:.2f}",
-            f"{measured.messages_per_s:,.0f}",
-            f"{measured.cpu_s_per_million:.2f}",
-            memory_cell(measured),
-        )
-    if len(repeats) > 1:
-        rate = median(measured.messages_per_s for measured in repeats)
-        cpu = median(measured.cpu_s_per_million for measured in repeats)
-        table.add_row("median", "", "", f"{rate:,.0f}", f"{cpu:.2f}", "")
-    return table
-
-
-def memory_cell(measured: Measurement) -> str:
-    """Peak memory in MiB: the process, or driver + JVM + workers apart."""
-    roles = [role for role in ("main", "jvm", "worker") if role in measured.peak_rss]
-    return " + ".join(f"{measured.peak_rss[role] / _MIB:.0f}" for role in roles)
-
-
-_PACKAGES = ("samzapy", "confluent-kafka", "numpy", "orjson", "pyspark", "rocksdict")
-
-
-def describe_machine() -> dict[str, Any]:
-    """Processor, cores, memory, operating system, load before the run (a busy machine measures others too)."""
-    return {
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "memory_bytes": psutil.virtual_memory().total,
-        "system": f"{platform.system()} {platform.release()}",
-        "load_average": [round(load, 2) for load in os.getloadavg()],
-    }
-
-
-def describe_versions() -> dict[str, str]:
-    """Python, Java and the packages that the figures depend on."""
-    return {"python": platform.python_version(), "java": _java(), **{name: _version(name) for name in _PACKAGES}}
-
-
-def _processor() -> str:
-    path = Path("/proc/cpuinfo")
-    if path.exists():
-        for line in path.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
-def _java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else "java"
-    try:
-        shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
-    except (OSError, subprocess.TimeoutExpired):
-        return "-"
-    return shown.splitlines()[0] if shown else "-"
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "-"
+        return measure(command, timeout_s, program)

@@ -93,9 +93,9 @@ def read_stretch(path: Path) -> Stretch | None:
     )
 
 
-class MarkedTask(StreamTask, InitableTask, WindowableTask, ClosableTask):
+class Marked(InitableTask, WindowableTask, ClosableTask):
     """A task of one input partition that marks when it is ready and closed, in the file that `bench.marks` names, and
-    notes every window how far it has got. Its `process` keeps the message it is at in `at`."""
+    notes every window how far it has got. It keeps the message it is at in `at`."""
 
     at: IncomingMessageEnvelope | None = None
     _marks: str | None = None
@@ -121,7 +121,7 @@ class MarkedTask(StreamTask, InitableTask, WindowableTask, ClosableTask):
         return []
 
 
-class PassThroughTask(MarkedTask):
+class PassThroughTask(Marked, StreamTask):
     """Adds one field and sends the event on, to the `system.stream` that `bench.output` names."""
 
     _output: SystemStream
@@ -139,7 +139,7 @@ class PassThroughTask(MarkedTask):
         collector.send(OutgoingMessageEnvelope(self._output, event, envelope.key))
 
 
-class KeyedCountTask(MarkedTask):
+class KeyedCountTask(Marked, StreamTask):
     """Counts events by their `user` in the store `counts`."""
 
     _counts: KeyValueStore[str, int]

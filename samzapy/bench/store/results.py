@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from samzapy.bench.measuring import describe_machine, describe_versions
+from samzapy.bench.report import describe_machine, describe_versions
 from samzapy.bench.store.plan import Plan, Ratio
 from samzapy.errors import ConfigError, ConfigProblem
 

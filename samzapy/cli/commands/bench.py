@@ -50,7 +50,8 @@ def job(job: Path, overrides: tuple[str, ...], runner: str, repeat: int, as_json
     A run begins where the job's last one committed. So that each repeat reads everything, each gets a job.id of its
     own below the configured one, and with it checkpoints, state and changelogs of its own.
     """
-    from samzapy.bench.measuring import job_table, measure_job
+    from samzapy.bench.measuring import measure_job
+    from samzapy.bench.report import job_table
     from samzapy.config.loader import load_job
 
     given = pairs(overrides)

@@ -7,12 +7,43 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from benchmarks.kafka import NEVER_CLEANED
-from benchmarks.workloads import BARE, Restore, Workload
+from benchmarks.workloads.base import BARE, BesideBareLoop, Comparison, Workload
 from samzapy.bench.child import LOCAL
 from samzapy.bench.events import Events
 from samzapy.bench.measuring import Measurement, MeasurementFailed
 
 _BATCH = 5_000
+
+
+class Restore(BesideBareLoop):
+    """A store of as many keys as there are events, from its changelog; bare: a consumer that only reads it."""
+
+    name = "restore"
+    repeats = 3
+
+    def prepare(self) -> None:
+        events = self._kafka.load("unique", Events(self._events, unique=True))
+        self._changelog = self._kafka.unique("restored")
+        self._config = {
+            "job.id": self._kafka.unique("restore"),
+            "task.inputs": f"kafka.{events}",
+            "stores.counts.changelog": f"kafka.{self._changelog}",
+        }
+        self._job("keyed-count", LOCAL, self._config)
+
+    def bare(self) -> Measurement:
+        return self._loop("restore", input=self._changelog)
+
+    def samzapy(self, runner: str) -> Measurement:
+        measured = self._job("keyed-count", runner, self._config)
+        more = measured.more
+        return replace(
+            measured,
+            messages=more["restored_records"],
+            seconds=more["restored_s"],
+            cpu_s=more["cpu_to_ready_s"],
+            phases=(),
+        )
 
 
 class RestoreLarge(Restore):
@@ -51,6 +82,7 @@ class Restart(Workload):
     the container's start to the end of its first message."""
 
     name = "restart"
+    repeats = 3
     variants = (LOCAL,)
     MESSAGES = 1_000
 
@@ -73,9 +105,5 @@ class Restart(Workload):
         return replace(measured, phases=())
 
     @classmethod
-    def baseline(cls, variant: str) -> str | None:
-        return None if variant == LOCAL else LOCAL
-
-    @classmethod
-    def ratio_prefix(cls, variant: str) -> str:
-        return f"{cls.name}.{variant}"
+    def comparisons(cls, variant: str) -> tuple[Comparison, ...]:
+        return ()

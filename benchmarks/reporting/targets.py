@@ -7,17 +7,33 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from benchmarks.guarantees import MANY, MANY_PARTITIONS, Guarantees, Tasks
-from benchmarks.results import Repeats, figures, ratios
-from samzapy.bench.child import SPARK
+from benchmarks.reporting.results import Repeats, figures, ratios
+from benchmarks.workloads.guarantees import MANY, MANY_PARTITIONS, Guarantees, Tasks
+from benchmarks.workloads.keyed_count import KeyedCount
+from samzapy.bench.child import LOCAL, SPARK
+from samzapy.bench.processes import MAIN
 from samzapy.config.guarantee import Guarantee
 
+_MIB = 1024 * 1024
 #: Of one container with so many tasks, in every guarantee.
 TASKS, MOST_THREADS, MOST_DESCRIPTORS = 200, 60, 1_300
 #: Seconds to the first message of the job on Spark.
 MOST_START_S = 30.0
 #: Throughput of exactly-once over at-least-once, by seconds between commits.
 LEAST_SHARES = {10: 0.95, 1: 0.8}
+#: CPU over that of the plain loop by hand.
+MOST_CPU = {
+    "keyed-count": 1.2,
+    "keyed-count.typed": 1.05,
+    "keyed-count.batch.typed": 0.85,
+    "keyed-count.batch.keys": 0.65,
+    "pass-through.typed": 1.3,
+    "pass-through.batch.typed": 1.0,
+}
+#: CPU of exactly-once over at-least-once.
+MOST_CPU_OF_EXACTLY_ONCE = 1.1
+#: Resident set of one container on the keyed count, in MiB.
+MOST_MIB = 350
 
 
 @dataclass(frozen=True)
@@ -41,7 +57,25 @@ class Target:
 
 def targets(repeats: Repeats) -> list[Target]:
     """Those of everything that was measured: the worst repeat of what is exact, the median of seconds and shares."""
-    return [*_of_tasks(repeats), *_of_guarantees(repeats)]
+    return [*_of_cpu(repeats), *_of_memory(repeats), *_of_tasks(repeats), *_of_guarantees(repeats)]
+
+
+def _of_cpu(repeats: Repeats) -> Iterator[Target]:
+    found = ratios(repeats)
+    for prefix, bound in MOST_CPU.items():
+        if (name := f"{prefix}.cpu") in found:
+            yield Target(name, found[name].median, bound, at_most=True)
+    for name, spread in found.items():
+        way, _, other = name.removesuffix(".cpu").partition("/")
+        if name.endswith(".cpu") and other.startswith(LOCAL) and way.endswith(f".{Guarantee.EXACTLY_ONCE.value}"):
+            yield Target(name, spread.median, MOST_CPU_OF_EXACTLY_ONCE, at_most=True)
+
+
+def _of_memory(repeats: Repeats) -> Iterator[Target]:
+    for variant, runs in repeats.get(KeyedCount.name, {}).items():
+        if variant.startswith(LOCAL):
+            most = max(run.peak_rss[MAIN] for run in runs) / _MIB
+            yield Target(f"{KeyedCount.name}.{variant}.memory_mib", round(most, 1), MOST_MIB, at_most=True)
 
 
 def _of_tasks(repeats: Repeats) -> Iterator[Target]:
@@ -61,4 +95,4 @@ def _of_guarantees(repeats: Repeats) -> Iterator[Target]:
         for partitions in ("", f".{MANY_PARTITIONS}"):
             name = f"{Guarantees.name}.{Guarantee.EXACTLY_ONCE.value}.{seconds}s{partitions}.throughput"
             if name in found:
-                yield Target(name, found[name], share, at_most=False)
+                yield Target(name, found[name].median, share, at_most=False)

@@ -1,14 +1,13 @@
-"""The object cache (L1) of a store."""
+"""Deserialized values over the uncommitted bytes, at most so many."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, filterfalse, islice
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, filterfalse, islice, repeat
 from typing import Any, TypeVar
 
 from samzapy.errors import SerdeError
-from samzapy.storage.kv.codec import EntryCodec
+from samzapy.storage.kv.codec import EntryCodec, entry_columns, entry_mapping, key_list
 from samzapy.storage.kv.scanning import ScanningStore
 from samzapy.storage.kv.uncommitted import UncommittedStore
 
@@ -21,6 +20,10 @@ V = TypeVar("V")
 MOST_DIRTY = 50_000
 #: The part of a cache that is evicted at once.
 _SHARE = 64
+#: How many changes of one call enter the cache before it makes room for them.
+_TOGETHER = 512
+
+_NONE = type(None)
 
 
 class CachedStore(ScanningStore[K, V]):
@@ -107,38 +110,35 @@ class CachedStore(ScanningStore[K, V]):
     def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
         """The values of `keys`; one call below reads those that are not cached. Keys that Python finds equal share one
         entry."""
-        found: dict[K, V | None] = {}
-        missing: dict[Any, K] = {}
-        held, usual, used = self._held, self._usual, self._used
-        wanted = self.checked_keys(keys)
-        for key in wanted:
-            entry = key if type(key) is usual else self._entry(key)
-            if entry in held:
-                found[key] = held[entry]
-                if used is not None:
-                    used[entry] = None
-            else:
-                found[key] = None
-                missing[entry] = key
-        self._gets += len(wanted)
-        self._misses += len(missing)
-        for (entry, key), data in zip(
-            missing.items(), self._uncommitted.get_all(self._entry_bytes(missing)) if missing else (), strict=True
-        ):
-            value = found[key] = None if data is None else self._codec.decode_value(key, data)
-            self._remember(entry, value)
-        return found
+        wanted = key_list(self._codec.store, keys)
+        return dict(zip(wanted, self._values(wanted, self._entries(wanted)), strict=True))
 
     def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
         """Set many, or none if one of them is refused."""
-        put = self.put
-        for key, value in zip(*self.checked_entries(entries), strict=True):
-            put(key, value)
+        keys, values = entry_columns(self._codec.store, entries)
+        held = self._entries(keys)
+        self._codec.check_values(keys, values)
+        self._change_all(held, values)
+
+    def merge_all(self, entries: Mapping[K, V], combine: Callable[[V, V], V]) -> None:
+        """Combine many with what is held; one call below reads those that are not cached."""
+        keys, given = entry_columns(self._codec.store, entry_mapping(self._codec.store, entries))
+        held = self._entries(keys)
+        self._codec.check_values(keys, given)
+        before = self._values(keys, held)
+        if _NONE in set(map(type, before)):
+            after = [new if old is None else combine(old, new) for old, new in zip(before, given, strict=True)]
+        else:
+            after = list(map(combine, before, given))  # type: ignore[arg-type]
+        self._codec.check_values(keys, after)
+        self._change_all(held, after)
 
     def delete_all(self, keys: Iterable[K]) -> None:
         """Remove many, or none if one of them is refused."""
-        for key in self.checked_keys(keys):
-            self.delete(key)
+        entries = self._entries(key_list(self._codec.store, keys))
+        self._deletes += len(entries)
+        self._deleted = True
+        self._change_all(entries, [None] * len(entries))
 
     def flush(self) -> None:
         """Serialize the dirty values into the uncommitted store."""
@@ -157,6 +157,32 @@ class CachedStore(ScanningStore[K, V]):
             if type(meant) in self._plain:
                 return meant  # type: ignore[no-any-return]
         return (data,)
+
+    def _entries(self, keys: list[K]) -> list[Any]:
+        """The cache entries of keys, each one that the store takes. Plain keys are their own: no call a key."""
+        if set(map(type, keys)) <= self._plain and not self._closed:
+            return keys
+        self.check_open()
+        for key in keys:
+            self._codec.check_key(key)
+        return list(map(self._entry, keys))
+
+    def _values(self, keys: list[K], entries: list[Any]) -> list[V | None]:
+        """The values of `keys`, and of their `entries`, in order."""
+        held = self._held
+        self._gets += len(entries)
+        values = list(map(held.get, entries))
+        if _NONE not in set(map(type, values)):
+            if self._used is not None:
+                self._used.update(zip(entries, repeat(None)))
+            return values
+        missing = dict(zip(filterfalse(held.__contains__, entries), repeat(None)))
+        if self._used is not None:
+            self._used.update(zip(filter(held.__contains__, entries), repeat(None)))
+        if not missing:
+            return values
+        found = self._load_all(missing, dict(zip(entries, keys, strict=True)))
+        return [found.get(entry) if value is None else value for entry, value in zip(entries, values, strict=True)]
 
     def _entry_bytes(self, entries: Collection[Any]) -> list[bytes]:
         if tuple not in set(map(type, entries)):
@@ -185,6 +211,16 @@ class CachedStore(ScanningStore[K, V]):
         self._remember(entry, value)
         return value
 
+    def _load_all(self, missing: Collection[Any], keys: Mapping[Any, K]) -> dict[Any, V | None]:
+        """Read and cache missing entries, in one call below; `keys` of them and of others, by entry."""
+        self._misses += len(missing)
+        data = self._uncommitted.get_all(self._entry_bytes(missing))
+        found = dict(zip(missing, self._codec.decode_values([keys[entry] for entry in missing], data), strict=True))
+        self._held.update(found)
+        if len(self._held) > self._cache_size:
+            self._make_room()
+        return found
+
     def _remember(self, entry: Hashable, value: V | None) -> None:
         held = self._held
         held[entry] = value
@@ -200,10 +236,33 @@ class CachedStore(ScanningStore[K, V]):
         elif len(dirty) >= self._most_dirty:
             self._serialize_all()
 
+    def _change_all(self, entries: list[Any], values: list[Any]) -> None:
+        """Change many, some at a time: what does not fit is evicted in between."""
+        for start in range(0, len(entries), _TOGETHER):
+            self._change_some(entries[start : start + _TOGETHER], values[start : start + _TOGETHER])
+
+    def _change_some(self, entries: list[Any], values: list[Any]) -> None:
+        held, dirty = self._held, self._dirty
+        if self._used is not None:
+            self._used.update(zip(filter(held.__contains__, entries), repeat(None)))
+        held.update(zip(entries, values, strict=True))
+        last = self._changed + len(entries)
+        dirty.update(zip(entries, range(self._changed + 1, last + 1), strict=True))
+        self._changed = last
+        if len(held) > self._cache_size:
+            self._make_room()
+        elif len(dirty) >= self._most_dirty:
+            self._serialize_all()
+
     def _make_room(self) -> None:
-        """Evict a part of the cache. It ends: a dirty entry is passed over only while enough clean ones are left to take
+        """Evict until the entries are no more than they may be."""
+        while len(self._held) > self._cache_size:
+            self._evict(self._room)
+
+    def _evict(self, room: int) -> None:
+        """Evict `room` entries. It ends: a dirty entry is passed over only while enough clean ones are left to take
         instead, and the hand takes every mark away."""
-        held, dirty, room = self._held, self._dirty, self._room
+        held, dirty = self._held, self._dirty
         if self._used is None:
             self._used = {}
         used = self._used
@@ -227,7 +286,8 @@ class CachedStore(ScanningStore[K, V]):
         unused = filterfalse((self._used or ()).__contains__, self._dirty)
         batch = dict.fromkeys(chain((entry,), islice(unused, self._batch_size)))
         self._serialize(batch, list(map(self._dirty.__getitem__, batch)))
-        deque(map(self._dirty.__delitem__, batch), maxlen=0)
+        for each in batch:
+            del self._dirty[each]
 
     def _serialize_all(self) -> None:
         if self._dirty:

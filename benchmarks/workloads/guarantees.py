@@ -12,10 +12,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchmarks.kafka import PARTITIONS, Kafka
-from benchmarks.workloads import Workload
+from benchmarks.workloads.base import Comparison, Workload
 from samzapy.bench.child import LOCAL, SPARK
 from samzapy.bench.events import Events
-from samzapy.bench.measuring import Measurement
+from samzapy.bench.measuring import Measurement, Program
 from samzapy.config.guarantee import Guarantee
 
 #: Seconds between commits, and how many times over their runs read the events: at 400,000 messages a second a million
@@ -38,14 +38,12 @@ class InEachGuarantee(Workload):
         """Each input is made when the first run needs it."""
 
     @classmethod
-    def baseline(cls, variant: str) -> str | None:
-        """At-least-once with the same of everything else."""
+    def comparisons(cls, variant: str) -> tuple[Comparison, ...]:
+        """With at-least-once, and the same of everything else."""
         guarantee, _, rest = variant.partition(".")
-        return None if Guarantee(guarantee) is BASELINE else f"{BASELINE.value}.{rest}"
-
-    @classmethod
-    def ratio_prefix(cls, variant: str) -> str:
-        return f"{cls.name}.{variant}"
+        if Guarantee(guarantee) is BASELINE:
+            return ()
+        return (Comparison(f"{cls.name}.{variant}", f"{BASELINE.value}.{rest}"),)
 
 
 class Guarantees(InEachGuarantee):
@@ -57,8 +55,8 @@ class Guarantees(InEachGuarantee):
         + [f"{guarantee.value}.{seconds}s.{MANY_PARTITIONS}" for seconds in COPIES for guarantee in COMPARED]
     )
 
-    def __init__(self, kafka: Kafka, events: int) -> None:
-        super().__init__(kafka, events)
+    def __init__(self, kafka: Kafka, events: int, program: Program) -> None:
+        super().__init__(kafka, events, program)
         self._inputs: dict[tuple[int, int], list[str]] = {}
 
     def _load(self, partitions: int) -> None:
@@ -99,8 +97,8 @@ class Tasks(InEachGuarantee):
     )
     repeats = 1
 
-    def __init__(self, kafka: Kafka, events: int) -> None:
-        super().__init__(kafka, events)
+    def __init__(self, kafka: Kafka, events: int, program: Program) -> None:
+        super().__init__(kafka, events, program)
         self._inputs: dict[int, str] = {}
 
     def run(self, variant: str) -> Measurement:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.kafka import CONFIGS, NEVER_CLEANED
-from benchmarks.workloads import Workload
+from benchmarks.workloads.base import Comparison, Workload
 from samzapy.bench.child import LOCAL
 from samzapy.bench.events import Events
 from samzapy.bench.measuring import Measurement, MeasurementFailed
@@ -31,6 +31,7 @@ class Takeover(Workload):
     followed the changelog up to the last TAIL records."""
 
     name = "takeover"
+    repeats = 3
     variants = (FULL, STANDBY)
     RECORDS_PER_KEY = 5
     TAIL = 10_000
@@ -62,12 +63,8 @@ class Takeover(Workload):
         return replace(measured, phases=())
 
     @classmethod
-    def baseline(cls, variant: str) -> str | None:
-        return FULL if variant == STANDBY else None
-
-    @classmethod
-    def ratio_prefix(cls, variant: str) -> str:
-        return f"{cls.name}.{variant}"
+    def comparisons(cls, variant: str) -> tuple[Comparison, ...]:
+        return (Comparison(f"{cls.name}.{STANDBY}", FULL),) if variant == STANDBY else ()
 
     def _write(self, count: int) -> None:
         self._kafka.append_changes(self._changelog, 0, self._batches(count))

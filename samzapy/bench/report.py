@@ -1,0 +1,91 @@
+"""A measurement as a table, and the machine and versions that it was made with."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+from rich.table import Table
+
+from samzapy.bench.measuring import Measurement
+
+_MIB = 1024 * 1024
+
+
+def job_table(name: str, repeats: Sequence[Measurement]) -> Table:
+    """The figures of one job: a row a repeat, and their medians."""
+    table = Table(title=name, title_style="bold")
+    for column in ("run", "messages", "seconds", "msg/s", "CPU-s/M", "memory MiB"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for number, measured in enumerate(repeats, 1):
+        table.add_row(
+            str(number),
+            f"{measured.messages:,}",
+            f"{measured.seconds:.2f}",
+            f"{measured.messages_per_s:,.0f}",
+            f"{measured.cpu_s_per_million:.2f}",
+            memory_cell(measured),
+        )
+    if len(repeats) > 1:
+        rate = median(measured.messages_per_s for measured in repeats)
+        cpu = median(measured.cpu_s_per_million for measured in repeats)
+        table.add_row("median", "", "", f"{rate:,.0f}", f"{cpu:.2f}", "")
+    return table
+
+
+def memory_cell(measured: Measurement) -> str:
+    """Peak memory in MiB: the process, or driver + JVM + workers apart."""
+    roles = [role for role in ("main", "jvm", "worker") if role in measured.peak_rss]
+    return " + ".join(f"{measured.peak_rss[role] / _MIB:.0f}" for role in roles)
+
+
+_PACKAGES = ("samzapy", "confluent-kafka", "numpy", "orjson", "pyspark", "rocksdict")
+
+
+def describe_machine() -> dict[str, Any]:
+    """Processor, cores, memory, operating system, load before the run (a busy machine measures others too)."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "system": f"{platform.system()} {platform.release()}",
+        "load_average": [round(load, 2) for load in os.getloadavg()],
+    }
+
+
+def describe_versions() -> dict[str, str]:
+    """Python, Java and the packages that the figures depend on."""
+    return {"python": platform.python_version(), "java": _java(), **{name: _version(name) for name in _PACKAGES}}
+
+
+def _processor() -> str:
+    path = Path("/proc/cpuinfo")
+    if path.exists():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else "java"
+    try:
+        shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return "-"
+    return shown.splitlines()[0] if shown else "-"
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "-"
