@@ -27,7 +27,7 @@ from samzapy.container.commit.boundaries import BoundedCommits
 from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.event_time.control_messages import ControlRun
 from samzapy.container.inputs.inputs import Inputs, Messages
-from samzapy.container.sideinputs.side_inputs import NoSideInputs
+from samzapy.container.side_inputs import NoSideInputs
 from samzapy.container.tasks.task_instance import TaskInstance
 
 _offset = attrgetter("offset")
