@@ -9,7 +9,6 @@ of a row is the least CPU time of the rounds, in which the operator and its loop
 from __future__ import annotations
 
 import argparse
-import gc
 import random
 import tempfile
 import time
@@ -22,14 +21,23 @@ from benchmarks import operators_by_hand as by_hand
 from benchmarks.operators_by_hand import CLOSE, LEFT, LEFTS, RIGHTS, SSP, Messages
 from samzapy import ContainerContext, Context, IncomingMessageEnvelope, JobContext, MessageCollector, SystemStream
 from samzapy.api.event_time import TimerClock
+from samzapy.container.supervision.worker_process import tuned_for_messages
 from samzapy.container.tasks.context import ContainerTaskContext
 from samzapy.metrics import Registry
 from samzapy.operators.joins import AsOfJoin, StreamStreamJoin, Within
 from samzapy.operators.persistent import Count as Counted
 from samzapy.operators.persistent import Keyed, NonWindowState, WindowState
 from samzapy.operators.persistent.checkpoints import StateCheckpoint, encode
-from samzapy.operators.windows import Count, EventTimeWindows, Hopping, Sessions, Sliding, Tumbling, WindowedAggregation
-from samzapy.operators.windows import WindowDefinition
+from samzapy.operators.windows import (
+    Count,
+    EventTimeWindows,
+    Hopping,
+    Sessions,
+    Sliding,
+    Tumbling,
+    WindowDefinition,
+    WindowedAggregation,
+)
 from samzapy.testing import OpenStore, open_store
 
 COUNT, KEYS, COMMIT, ROUNDS = 200_000, 1_000, 50_000, 3
@@ -90,7 +98,9 @@ def _two_streams(count: int) -> Messages:
     """Half left, half right, each in order of time, of `KEYS` keys and a thousand a second."""
     chance = random.Random(7)
     return [
-        IncomingMessageEnvelope((LEFTS, RIGHTS)[n % 2], n, f"key-{chance.randrange(KEYS)}", {"n": n}, None, START_MS + n)
+        IncomingMessageEnvelope(
+            (LEFTS, RIGHTS)[n % 2], n, f"key-{chance.randrange(KEYS)}", {"n": n}, None, START_MS + n
+        )
         for n in range(count)
     ]
 
@@ -99,16 +109,17 @@ def _two_streams(count: int) -> Messages:
 def _opened(**keys: str) -> Iterator[tuple[OpenStore, Context]]:
     with tempfile.TemporaryDirectory() as folder, open_store(_JOB | keys, "kept", folder) as opened:
         registry = Registry()
-        task = ContainerTaskContext("Partition 0", {"kept": opened.store}, dict.fromkeys((LEFTS, RIGHTS), 0), registry, 1)
+        task = ContainerTaskContext(
+            "Partition 0", {"kept": opened.store}, dict.fromkeys((LEFTS, RIGHTS), 0), registry, 1
+        )
         yield opened, Context(JobContext("operators", "1", {}), ContainerContext("0", registry), task)
 
 
 def _cpu_s(run: Callable[[], object]) -> float:
-    gc.collect()
-    gc.freeze()  # the messages are not the operator's
-    started = time.process_time()
-    run()
-    return time.process_time() - started
+    with tuned_for_messages():
+        started = time.process_time()
+        run()
+        return time.process_time() - started
 
 
 def _windows(definition: WindowDefinition) -> Callable[[Messages], float]:
@@ -172,9 +183,13 @@ def _timers(messages: Messages) -> float:
         return _cpu_s(fed)
 
 
-def _view(factory: str, each: Callable[[Any], Callable[[IncomingMessageEnvelope], object]], **keys: str) -> Callable[[Messages], float]:
+def _view(
+    factory: str, each: Callable[[Any], Callable[[IncomingMessageEnvelope], object]], **keys: str
+) -> Callable[[Messages], float]:
     def run(messages: Messages) -> float:
-        with _opened(**{"stores.kept.factory": factory}, **{f"stores.kept.{name}": value for name, value in keys.items()}) as (opened, _):
+        with _opened(
+            **{"stores.kept.factory": factory}, **{f"stores.kept.{name}": value for name, value in keys.items()}
+        ) as (opened, _):
             take = each(opened.store)
 
             def fed() -> None:
@@ -200,7 +215,9 @@ def _index(store: Any) -> Callable[[IncomingMessageEnvelope], object]:
     return lambda e: store.add(str(e.offset), by_hand.text(e))
 
 
-def _state(make: Callable[[], NonWindowState[Any] | WindowState[Any]], item: Callable[[Any], Any]) -> Callable[[Messages], float]:
+def _state(
+    make: Callable[[], NonWindowState[Any] | WindowState[Any]], item: Callable[[Any], Any]
+) -> Callable[[Messages], float]:
     def run(messages: Messages) -> float:
         state = make()
         state.open(10_000)
@@ -259,7 +276,7 @@ OPERATORS: dict[str, tuple[Callable[[int], Messages], Callable[[Messages], objec
     "persistent state, sliding window": (
         _stream,
         by_hand.recent_count,
-        _state(lambda: WindowState(Counted(), 60_000, 10_000), lambda envelope: 1),
+        _state(lambda: WindowState(Counted(), 60_000, 10_000), lambda _: 1),
     ),
 }  # fmt: skip
 
@@ -287,7 +304,9 @@ def main() -> None:
     print(f"{'operator':36} {'messages/CPU-s':>14} {'CPU-s/M':>8} {'by hand':>8} {'ratio':>6}")
     for name in [each for each in OPERATORS if not options.only or any(part in each for part in options.only)]:
         for row in run([name], options.rounds, options.messages):
-            print(f"{row.operator:36} {row.messages_per_s:14,.0f} {row.cpu_s:8.2f} {row.by_hand_cpu_s:8.2f} {row.ratio:6.1f}")
+            print(
+                f"{row.operator:36} {row.messages_per_s:14,.0f} {row.cpu_s:8.2f} {row.by_hand_cpu_s:8.2f} {row.ratio:6.1f}"
+            )
 
 
 if __name__ == "__main__":

@@ -128,7 +128,7 @@ def as_of(messages: Messages) -> int:
     waiting: list[tuple[int, int, int, str, Any]] = []
     marks = {LEFTS: 0, RIGHTS: 0}
     latest: dict[str, tuple[int, Any]] = {}
-    found = 0
+    found: list[tuple[Any, ...]] = []
     for number, envelope in enumerate(messages, 1):
         at = envelope.event_time
         marks[envelope.ssp] = max(marks[envelope.ssp], at)
@@ -140,17 +140,18 @@ def as_of(messages: Messages) -> int:
                 at, side, _, key, value = heappop(waiting)
                 if side:
                     held = latest.get(key)
-                    found += held is not None and at - held[0] <= 60_000
+                    near = held is not None and at - held[0] <= 60_000
+                    found.append((key, (at, value), held if near else None))
                 else:
                     latest[key] = at, value
-    return found
+    return len(found)
 
 
 def stream_stream(messages: Messages, after: int = 5_000) -> int:
     marks = {LEFTS: 0, RIGHTS: 0}
     waiting: dict[str, tuple[deque[list[Any]], deque[list[Any]]]] = defaultdict(lambda: (deque(), deque()))
     due: list[tuple[int, int, str]] = []
-    found = 0
+    found: list[tuple[Any, ...]] = []
     for number, envelope in enumerate(messages, 1):
         at, key, side = envelope.event_time, envelope.key, int(envelope.ssp is RIGHTS)
         marks[envelope.ssp] = max(marks[envelope.ssp], at)
@@ -159,15 +160,18 @@ def stream_stream(messages: Messages, after: int = 5_000) -> int:
         for other in sides[1 - side]:
             if 0 <= (at - other[0] if side else other[0] - at) <= after:
                 other[1] = met = True
-                found += 1
+                pair = (at, envelope.message), (other[0], other[2])
+                found.append((key, *(pair[::-1] if side else pair)))
         sides[side].append([at, met, envelope.message])
         heappush(due, (at if side else at + after, side, key))
         if not number % CLOSE:
             over = min(marks.values())
             while due and due[0][0] < over:
                 _, side, key = heappop(due)
-                found += not waiting[key][side].popleft()[1]
-    return found
+                at, met, value = waiting[key][side].popleft()
+                if not met:
+                    found.append((key, (at, value), None))
+    return len(found)
 
 
 def timers(messages: Messages) -> int:

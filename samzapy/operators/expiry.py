@@ -125,6 +125,10 @@ class ExpiryIndex:
         self._put(key, value)
         self._first.add(key)
 
+    def key(self, time_ms: int, name: str) -> str:
+        """The key of an entry in the store: its value may be put there anew."""
+        return f"{self._prefix}{time_ms:016d}/{name}"
+
     def remove(self, time_ms: int, name: str) -> None:
         """Forget an entry; no error if there is none."""
         self._store.delete(f"{self._prefix}{time_ms:016d}/{name}")
