@@ -32,7 +32,7 @@ def _plain(value: Any) -> Any:
             return kind(value)
     if isinstance(value, Mapping):
         return dict(value)
-    raise NotImplementedError(f"{type(value).__name__} has no form in JSON")
+    raise TypeError(f"cannot write {reprlib.repr(value)} as JSON: {type(value).__name__} is no JSON value")
 
 
 encode = msgspec.json.Encoder(enc_hook=_plain).encode

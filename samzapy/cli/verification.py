@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from samzapy.cli.options import pairs
-from samzapy.cli.output import table
+from samzapy.cli.output import line_on, table
 from samzapy.config.guarantee import Guarantee
 from samzapy.devkafka import DevBroker
 from samzapy.errors import SamzapyError
@@ -167,14 +167,11 @@ class _Display(Listener):
         """Say it beside the bar, or on a line of its own."""
         self._progress.update(self._bar, description=f"{plan}: {line}")
         if not self._console.is_terminal:
-            self._print(f"{plan}: {line}")
+            line_on(self._console, f"{plan}: {line}")
 
     def end(self, row: Row) -> None:
         """A scenario has ended."""
-        self._print(f"{row.plan}: {'kept' if row.kept else 'BROKEN'} in {row.seconds:.0f} s")
-
-    def _print(self, line: str) -> None:
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        line_on(self._console, f"{row.plan}: {'kept' if row.kept else 'BROKEN'} in {row.seconds:.0f} s")
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from samzapy.container.commit.boundaries import BoundedCommits
 from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.event_time.control_messages import ControlRun
 from samzapy.container.inputs.inputs import Inputs, Messages
-from samzapy.container.sideinputs.side_inputs import NoSideInputs
+from samzapy.container.side_inputs import NoSideInputs
 from samzapy.container.tasks.task_instance import TaskInstance
 
 #: How long the loop waits for anything without looking at what else there is.

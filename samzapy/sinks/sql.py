@@ -17,6 +17,7 @@ from samzapy.sinks.database import (
     Connection,
     Database,
     Row,
+    SinkOffsets,
     Target,
     database_of,
     is_conflict,
@@ -24,7 +25,6 @@ from samzapy.sinks.database import (
     is_transient,
     one_line,
 )
-from samzapy.sinks.offsets import SinkOffsets
 
 #: A row, and the input it comes from; (None, -1) if it comes from none.
 WaitingRow = tuple[SystemStreamPartition | None, int, Row]

@@ -26,7 +26,7 @@ _OWNERS = (
         ("tests/unit/dataframe/test_partition_writes.py",),
     ),
     Mutant(
-        "samzapy/container/supervision/job_ownership.py",
+        "samzapy/container/supervision/job_records.py",
         'return asked is not None and asked.get("run") == self._run_id',
         "return asked is not None",
         ("tests/unit/admin/test_drain_request.py",),
@@ -450,7 +450,7 @@ _COMMITS: tuple[Mutant, ...] = (
         (_OWNED,),
     ),
     Mutant(
-        "samzapy/storage/kv/cached.py",
+        "samzapy/storage/kv/cache/cached.py",
         "self._serialize(self._dirty, list(self._dirty.values()))",
         "self._serialize(self._dirty, range(len(self._dirty)))",
         ("tests/property/test_order_of_changes.py",),
@@ -468,7 +468,7 @@ _COMMITS: tuple[Mutant, ...] = (
         ("tests/property/test_order_of_changes.py",),
     ),
     Mutant(
-        "samzapy/storage/kv/cached.py",
+        "samzapy/storage/kv/cache/cached.py",
         "if len(dirty) < self._batch_size and len(held) - len(dirty) >= room:",
         "if len(dirty) < self._batch_size:",
         ("tests/property/test_cache_room.py",),

@@ -2,6 +2,7 @@
 
 import pytest
 from hypothesis import example, given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from samzapy.api.engine import EngineSettings
@@ -46,7 +47,7 @@ calls = st.lists(
         st.tuples(st.just("range"), keys),
         st.tuples(st.just("flush"), st.none()),
         st.tuples(st.just("commit"), st.none()),
-        st.tuples(st.sampled_from(["put_all", "delete_all", "get_all"]), st.lists(keys, max_size=6)),
+        st.tuples(st.sampled_from(["put_all", "delete_all", "get_all", "merge_all"]), st.lists(keys, max_size=6)),
     ),
     max_size=120,
 )
@@ -64,6 +65,10 @@ def call(stack, last, kind, argument, value):
         store.put_all([(key, value + at) for at, key in enumerate(argument)])
         for at, key in enumerate(argument):
             last.change(key, value + at)
+    elif kind == "merge_all":
+        store.merge_all({key: value + at for at, key in enumerate(argument)}, lambda _, given: given)
+        for key, given in {key: value + at for at, key in enumerate(argument)}.items():
+            last.change(key, given)
     elif kind == "delete_all":
         store.delete_all(argument)
         for key in argument:
@@ -84,6 +89,7 @@ def call(stack, last, kind, argument, value):
 
 @pytest.mark.parametrize(("cache", "batch"), SIZES)
 @pytest.mark.parametrize("settings", [{}, {"object_cache_mode": "copy"}], ids=["reference", "copy"])
+@hypothesis_settings(deadline=None)
 @given(calls=calls)
 @example(calls=[("put", "k1"), ("put", "k2"), ("put", "k1")])
 @example(calls=[("put_all", ["k1", "k2", "k1"])])
@@ -96,6 +102,7 @@ def test_records_of_a_commit_are_in_the_order_of_each_keys_last_change(cache, ba
     last.check(stack)
 
 
+@hypothesis_settings(deadline=None)
 @given(calls=calls)
 def test_ranges_find_keys_that_were_put_again_since_the_last_look(calls):
     stack, held = stack_of(0, 0), {}

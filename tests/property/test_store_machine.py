@@ -1,5 +1,6 @@
 """A store against a dict: any operations, commits and crashes in any order."""
 
+import itertools
 import shutil
 import tempfile
 from pathlib import Path
@@ -89,6 +90,25 @@ class StoreMachine(RuleBasedStateMachine):
         entries = [(key, self.meant(value)) for key, value in entries]
         self.store.put_all(dict(entries) if as_mapping else entries)
         self.now.update(entries)
+
+    @precondition(lambda self: not self.half_committed)
+    @rule(entries=st.dictionaries(KEYS, VALUES, max_size=6), fails_at=st.integers(0, 8))
+    def merge_all(self, entries, fails_at):
+        entries = {key: self.meant(value) for key, value in entries.items()}
+        calls = itertools.count(1)
+
+        def combine(held, given):
+            if next(calls) == fails_at:
+                raise ArithmeticError
+            return f"{held}{given}"[-8:]
+
+        before = {key: self.now[key] for key in entries if key in self.now}
+        if 0 < fails_at <= len(before):
+            with pytest.raises(ArithmeticError):
+                self.store.merge_all(entries, combine)
+        else:
+            self.store.merge_all(entries, combine)
+            self.now |= entries | {key: f"{held}{entries[key]}"[-8:] for key, held in before.items()}
 
     @precondition(lambda self: not self.half_committed)
     @rule(key=KEYS)

@@ -6,20 +6,18 @@ from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
 from samzapy.api.envelope import OutgoingMessageEnvelope
-from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.errors.recovery import Recovery
 from samzapy.container.event_time.control_messages import ControlRecords
-from samzapy.container.outputs.collector import BufferingCollector, Outbox, no_envelope
+from samzapy.container.outputs.collector import BufferingCollector, Outbox, SerdesOf, no_envelope
 from samzapy.errors import RecordTooLarge, SerdeError
 
 #: How many records had been gathered for each system.
 Mark = tuple[int, ...]
 #: Records that were taken out again, by system.
 Taken = Sequence[tuple[str, list[OutgoingRecord]]]
-SerdesOf = Callable[[SystemStream], tuple[Serde | None, Serde | None]]
 
 
 class TolerantCollector(BufferingCollector):

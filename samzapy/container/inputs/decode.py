@@ -1,7 +1,7 @@
 """Decodes raw records into envelopes, a batch at a time.
 
 1. The good path has no Python frame per record: the serde's function is mapped over a column, and the envelopes are made
-   from the columns in C. A batch with a null or with bytes that do not decode takes the path record by record.
+   from the columns in C. Nulls and bytes that do not decode cost time of their own, and none for the records beside them.
 2. Under an error policy a record that does not decode keeps its place among those that do, as a run of its own.
 """
 
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import islice, repeat
+from typing import Any
 
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.serde import Serde
@@ -17,6 +18,34 @@ from samzapy.api.system import RecordBatch
 from samzapy.errors import SerdeError
 
 _envelope = partial(tuple.__new__, IncomingMessageEnvelope)
+
+
+def decode_column(serde: Serde | None, column: Sequence[bytes | None], failures: dict[int, Exception]) -> Sequence[Any]:
+    """The objects of a column of bytes, None where it has a null; the column itself without a serde.
+
+    What does not decode is None, too, and its exception goes to `failures`, by index. Each record is decoded once.
+    """
+    if serde is None:
+        return column
+    decode = serde.from_bytes
+    found: list[Any] = []
+    try:
+        found.extend(map(decode, column))  # type: ignore[arg-type]  # keeps what came before an exception
+    except Exception as cause:  # noqa: BLE001  # whatever a serde raises is about this record
+        _note(column, found, cause, failures)
+    while len(found) < len(column):
+        try:
+            for data in islice(column, len(found), None):
+                found.append(None if data is None else decode(data))  # noqa: PERF401  # the number of those before a failure
+        except Exception as cause:  # noqa: BLE001
+            _note(column, found, cause, failures)
+    return found
+
+
+def _note(column: Sequence[bytes | None], found: list[Any], cause: Exception, failures: dict[int, Exception]) -> None:
+    if column[len(found)] is not None:
+        failures[len(found)] = cause
+    found.append(None)
 
 
 class Decoder:
@@ -35,31 +64,28 @@ class Decoder:
 
     def decode(self, batch: RecordBatch, arrival_ms: int) -> list[IncomingMessageEnvelope]:
         """The batch's envelopes, in order. Raises SerdeError naming stream[partition]@offset and the part."""
-        key, value = self._key, self._value
-        try:
-            keys: Sequence[object] = batch.keys if key is None else list(map(key.from_bytes, batch.keys))  # type: ignore[arg-type]
-            values: Sequence[object] = batch.values if value is None else list(map(value.from_bytes, batch.values))  # type: ignore[arg-type]
-            sizes = list(map(len, batch.values))  # type: ignore[arg-type]
-        except Exception:  # noqa: BLE001  # nulls and bad bytes: the careful path says which
-            return [self.decode_one(batch, index, arrival_ms) for index in range(len(batch.offsets))]
-        columns = zip(
-            repeat(batch.ssp),
-            batch.offsets,
-            keys,
-            values,
-            repeat(None) if batch.headers is None else batch.headers,
-            batch.timestamps,
-            repeat(arrival_ms),
-            sizes,
-        )
-        return list(map(_envelope, columns))
+        envelopes, failures = self._envelopes(batch, arrival_ms)
+        if failures:
+            raise failures[min(failures)]
+        return envelopes
+
+    def columns(self, batch: RecordBatch) -> tuple[Sequence[Any], Sequence[Any], dict[int, SerdeError]]:
+        """The batch's keys and messages, and by index the errors of records that do not decode: a key's before a
+        message's."""
+        bad_keys: dict[int, Exception] = {}
+        bad_messages: dict[int, Exception] = {}
+        keys = decode_column(self._key, batch.keys, bad_keys)
+        messages = decode_column(self._value, batch.values, bad_messages)
+        failures = {
+            index: _failure(batch, index, "message", batch.values, bad_messages[index]) for index in bad_messages
+        }
+        failures.update((index, _failure(batch, index, "key", batch.keys, bad_keys[index])) for index in bad_keys)
+        return keys, messages, failures
 
     def decode_one(self, batch: RecordBatch, index: int, arrival_ms: int) -> IncomingMessageEnvelope:
         """The envelope of one record. Raises as `decode` does."""
-        raw = self.undecoded(batch, index, arrival_ms)
-        key = self._decode(self._key, batch.keys[index], "key", batch, raw.offset)
-        message = self._decode(self._value, batch.values[index], "message", batch, raw.offset)
-        return raw._replace(key=key, message=message)
+        (envelope,) = Decoder.decode(self, batch.part(index, index + 1), arrival_ms)
+        return envelope
 
     @staticmethod
     def undecoded(batch: RecordBatch, index: int, arrival_ms: int) -> IncomingMessageEnvelope:
@@ -71,15 +97,37 @@ class Decoder:
             batch.ssp, batch.offsets[index], key, value, headers, batch.timestamps[index], arrival_ms, size
         )
 
-    @staticmethod
-    def _decode(serde: Serde | None, data: bytes | None, part: str, batch: RecordBatch, offset: int) -> object:
-        if data is None or serde is None:
-            return data
-        try:
-            return serde.from_bytes(data)
-        except Exception as cause:
-            shown = data[:40].hex() + ("..." if len(data) > 40 else "")
-            raise SerdeError(f"{batch.ssp}@{offset}: {part}: {cause} (bytes {shown})") from cause
+    def _envelopes(
+        self, batch: RecordBatch, arrival_ms: int
+    ) -> tuple[list[IncomingMessageEnvelope], dict[int, SerdeError]]:
+        """As many envelopes as records, and the errors of those that do not decode."""
+        keys, messages, failures = self.columns(batch)
+        columns = zip(
+            repeat(batch.ssp),
+            batch.offsets,
+            keys,
+            messages,
+            repeat(None) if batch.headers is None else batch.headers,
+            batch.timestamps,
+            repeat(arrival_ms),
+            _sizes(batch.values),
+        )
+        return list(map(_envelope, columns)), failures
+
+
+def _sizes(values: Sequence[bytes | None]) -> list[int]:
+    try:
+        return list(map(len, values))  # type: ignore[arg-type]
+    except TypeError:  # a null
+        return [0 if value is None else len(value) for value in values]
+
+
+def _failure(batch: RecordBatch, index: int, part: str, column: Sequence[bytes | None], cause: Exception) -> SerdeError:
+    data = column[index] or b""
+    shown = data[:40].hex() + ("..." if len(data) > 40 else "")
+    error = SerdeError(f"{batch.ssp}@{batch.offsets[index]}: {part}: {cause} (bytes {shown})")
+    error.__cause__ = cause
+    return error
 
 
 class Undecodable(list[IncomingMessageEnvelope]):
@@ -102,20 +150,13 @@ class TolerantDecoder(Decoder):
     __slots__ = ()
 
     def runs(self, batch: RecordBatch, arrival_ms: int) -> list[list[IncomingMessageEnvelope]]:
-        try:
-            return [self.decode(batch, arrival_ms)]
-        except SerdeError:
-            return self._cut(batch, arrival_ms)
-
-    def _cut(self, batch: RecordBatch, arrival_ms: int) -> list[list[IncomingMessageEnvelope]]:
+        envelopes, failures = self._envelopes(batch, arrival_ms)
         runs: list[list[IncomingMessageEnvelope]] = []
-        good: list[IncomingMessageEnvelope] = []
-        for index in range(len(batch.offsets)):
-            try:
-                good.append(self.decode_one(batch, index, arrival_ms))
-            except SerdeError as failure:
-                raw = self.undecoded(batch, index, arrival_ms)
-                again = partial(self.decode_one, batch, index, arrival_ms)
-                runs += [good, Undecodable(raw, failure, again)]
-                good = []
-        return [run for run in (*runs, good) if run]
+        start = 0
+        for index in sorted(failures):
+            raw = self.undecoded(batch, index, arrival_ms)
+            again = partial(self.decode_one, batch, index, arrival_ms)
+            runs += [envelopes[start:index], Undecodable(raw, failures[index], again)]
+            start = index + 1
+        runs.append(envelopes[start:] if start else envelopes)
+        return [run for run in runs if run]

@@ -15,6 +15,8 @@ from samzapy.container.event_time.control_messages import ControlRecords
 from samzapy.errors import SerdeError
 
 Encode = Callable[[Any], bytes]
+#: Gives a stream's key and message serde; None for bytes as they are.
+SerdesOf = Callable[[SystemStream], tuple[Serde | None, Serde | None]]
 #: A stream's name, its encoders of key and message, and the list its records gather in.
 Route = tuple[str, Encode, Encode, list[OutgoingRecord]]
 
@@ -53,12 +55,12 @@ class BufferingCollector(MessageCollector):
 
     def __init__(
         self,
-        serdes_of: Callable[[SystemStream], tuple[Serde | None, Serde | None]],
+        serdes_of: SerdesOf,
         producer_of: Callable[[str], SystemProducer],
         control: ControlRecords,
         outbox: Outbox,
     ) -> None:
-        """`serdes_of` gives a stream's key and message serde, `control` the records of control messages."""
+        """`control` gives the records of control messages."""
         self._serdes_of = serdes_of
         self.producer_of = producer_of
         self._routes: dict[SystemStream, Route] = {}
@@ -138,9 +140,6 @@ class BufferingCollector(MessageCollector):
             if encode is _bytes_only and part is not None and not isinstance(part, bytes):
                 reason = f"no serde is set, so bytes are needed, got {type(part).__name__}"
         raise SerdeError(f"{envelope.system_stream}: cannot serialize {envelope!r}: {reason}") from cause
-
-
-SerdesOf = Callable[[SystemStream], tuple[Serde | None, Serde | None]]
 
 
 def serdes_of_outputs(systems: Collection[str], own: Mapping[SystemStream, str], serdes_of: SerdesOf) -> SerdesOf:

@@ -22,7 +22,7 @@ from samzapy.api.serde import Serde
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.stores import StoreConfig
 from samzapy.storage.kv.access_logged import AccessLog, AccessLoggedStore
-from samzapy.storage.kv.cached import CachedStore
+from samzapy.storage.kv.cache.cached import CachedStore
 from samzapy.storage.kv.codec import EntryCodec, Origin
 from samzapy.storage.kv.copying import CopyingStore, SerializedValues
 from samzapy.storage.kv.direct import DirectStore

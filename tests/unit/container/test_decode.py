@@ -3,11 +3,13 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch
-from samzapy.container.inputs.decode import Decoder, TolerantDecoder, Undecodable
+from samzapy.container.inputs.decode import Decoder, TolerantDecoder, Undecodable, decode_column
 from samzapy.errors import SerdeError
 
 SSP = SystemStreamPartition("kafka", "orders", 2)
@@ -70,3 +72,44 @@ def test_a_tolerant_decoder_keeps_what_does_not_decode_in_its_place_with_its_byt
 def test_a_tolerant_decoder_leaves_a_good_batch_whole():
     (run,) = TolerantDecoder(Json(), Json()).runs(batch([b"1", b"2"]), 0)
     assert [e.message for e in run] == [1, 2]
+
+
+class CountingJson(Json):
+    """Notes what it decodes."""
+
+    def __init__(self):
+        self.seen = []
+
+    def from_bytes(self, data):
+        self.seen.append(data)
+        return super().from_bytes(data)
+
+
+def test_a_null_or_a_bad_record_does_not_make_its_neighbours_decode_again():
+    counting = CountingJson()
+    values = [b"1", b"2", None, b"4", b"{", b"6", None, b"]", b"9"]
+    runs = TolerantDecoder(Json(), counting).runs(batch(values), 0)
+    assert [seen for seen in counting.seen if seen is not None] == [value for value in values if value is not None]
+    assert [[e.message for e in run] for run in runs] == [[1, 2, None, 4], [b"{"], [6, None], [b"]"], [9]]
+    assert [[e.size for e in run] for run in runs] == [[1, 1, 0, 1], [1], [1, 0], [1], [1]]
+
+
+def test_the_first_bad_record_is_named_and_its_key_before_its_message():
+    with pytest.raises(SerdeError, match=r"@481: message: "):
+        decoder().decode(batch([b"1", b"{", b"3"], [b"1", b"2", b"{"]), 0)
+    with pytest.raises(SerdeError, match=r"@481: key: "):
+        decoder().decode(batch([b"1", b"{", b"3"], [b"1", b"{", b"2"]), 0)
+
+
+def test_a_serde_that_gives_none_and_one_that_takes_nulls_are_left_alone():
+    assert decode_column(Json(), [b"null", b"1"], failures := {}) == [None, 1]
+    assert decode_column(None, column := [b"1", None], failures) is column
+    assert not failures
+
+
+@given(st.lists(st.one_of(st.none(), st.integers().map(lambda n: b"%d" % n), st.just(b"{"))))
+def test_a_column_decodes_as_its_records_do(column):
+    failures = {}
+    found = decode_column(Json(), column, failures)
+    assert list(found) == [None if data in {None, b"{"} else int(data) for data in column]
+    assert sorted(failures) == [index for index, data in enumerate(column) if data == b"{"]

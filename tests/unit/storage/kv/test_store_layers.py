@@ -8,7 +8,7 @@ import pytest
 from samzapy.api.engine import EngineSettings
 from samzapy.errors import StoreError, StoreRefused
 from samzapy.storage.kv.access_logged import AccessLog
-from samzapy.storage.kv.cached import CachedStore
+from samzapy.storage.kv.cache.cached import CachedStore
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.testing import open_store
 

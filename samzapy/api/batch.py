@@ -1,0 +1,176 @@
+"""Tasks that process a run of messages at a time, and the run as columns."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import repeat
+from typing import Any, Generic, overload
+
+from samzapy.api.collector import MessageCollector, TaskCoordinator
+from samzapy.api.envelope import Headers, IncomingMessageEnvelope
+from samzapy.api.kv import K, V
+from samzapy.api.stream import SystemStreamPartition
+
+# An envelope without the Python frame of its constructor.
+_envelope = partial(tuple.__new__, IncomingMessageEnvelope)
+
+
+class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
+    """Consecutive messages of one partition, in the order of their offsets, as columns of equal length.
+
+    1. `keys`, `messages` and `offsets` are there; a null key or message (a tombstone) is None. Offsets may have holes.
+    2. Envelopes, `timestamps`, `headers` and frames are made when they are asked for. So a task that reads columns pays
+       for nothing else.
+    3. A slice is a MessageBatch. Two batches are equal only if they are the same object.
+    4. The columns belong to the runtime: do not change them.
+    """
+
+    __slots__ = ("_arrival_ms", "_headers", "_timestamps", "_values", "keys", "messages", "offsets", "ssp")
+
+    def __init__(
+        self,
+        ssp: SystemStreamPartition,
+        offsets: Sequence[int],
+        keys: Sequence[K],
+        messages: Sequence[V],
+        timestamps: Sequence[int] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        *,
+        values: Sequence[bytes | None] | None = None,
+        arrival_ms: int = -1,
+    ) -> None:
+        """`timestamps` None: the system keeps none. `headers` None: no message has any. `values`: the serialized
+        messages, for the sizes of envelopes. `arrival_ms`: when they came, in milliseconds since 1970."""
+        self.ssp = ssp
+        self.offsets = offsets
+        self.keys = keys
+        self.messages = messages
+        self._timestamps = timestamps
+        self._headers = headers
+        self._values = values
+        self._arrival_ms = arrival_ms
+
+    @property
+    def timestamps(self) -> Sequence[int]:
+        """The event times, milliseconds since 1970; -1 for a message without one."""
+        if self._timestamps is None:
+            self._timestamps = [-1] * len(self.offsets)
+        return self._timestamps
+
+    @property
+    def headers(self) -> Sequence[Headers | None]:
+        """The headers of each message, None where there are none."""
+        if self._headers is None:
+            self._headers = [None] * len(self.offsets)
+        return self._headers
+
+    @property
+    def position(self) -> str:
+        """The first and the last offset, `system.stream[partition]@12 to 17`, for error messages."""
+        first, last = self.offsets[0], self.offsets[-1]
+        return f"{self.ssp}@{first}" + (f" to {last}" if last != first else "")
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def __iter__(self) -> Iterator[IncomingMessageEnvelope]:
+        sizes = repeat(0) if self._values is None else map(_size, self._values)
+        columns = zip(
+            repeat(self.ssp),
+            self.offsets,
+            self.keys,
+            self.messages,
+            repeat(None) if self._headers is None else self._headers,
+            repeat(-1) if self._timestamps is None else self._timestamps,
+            repeat(self._arrival_ms),
+            sizes,
+        )
+        return map(_envelope, columns)
+
+    @overload
+    def __getitem__(self, index: int) -> IncomingMessageEnvelope: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> MessageBatch[K, V]: ...
+
+    def __getitem__(self, index: int | slice) -> IncomingMessageEnvelope | MessageBatch[K, V]:
+        timestamps, headers, values = self._timestamps, self._headers, self._values
+        if isinstance(index, slice):
+            return MessageBatch(
+                self.ssp,
+                self.offsets[index],
+                self.keys[index],
+                self.messages[index],
+                None if timestamps is None else timestamps[index],
+                None if headers is None else headers[index],
+                values=None if values is None else values[index],
+                arrival_ms=self._arrival_ms,
+            )
+        return IncomingMessageEnvelope(
+            self.ssp,
+            self.offsets[index],
+            self.keys[index],
+            self.messages[index],
+            None if headers is None else headers[index],
+            -1 if timestamps is None else timestamps[index],
+            self._arrival_ms,
+            0 if values is None else _size(values[index]),
+        )
+
+    def __repr__(self) -> str:
+        return f"MessageBatch({self.position}, {len(self)} messages)" if self.offsets else f"MessageBatch({self.ssp})"
+
+    def to_arrow(self, message_type: Any = None) -> Any:
+        """A `pyarrow.RecordBatch` with the columns `key`, those of the messages, `offset` and `timestamp`.
+
+        1. Messages that are dicts or have fields (msgspec Structs, dataclasses, attrs classes, NamedTuples, pydantic
+           models) are a column a field; others are the column `message`. A null message is null in every column.
+        2. Annotations give the types of columns; values do where there are none. `message_type` names the class if the
+           messages do not, as with a TypedDict.
+        3. `timestamp` is in milliseconds of UTC, null where there is none. A column gets an underscore in front if a
+           field has its name: `_key`.
+
+        Needs `samzapy[arrow]` (ImportError). Raises TypeError, with the column, for values that Arrow does not take.
+        """
+        from samzapy import arrow  # noqa: PLC0415  # it needs an extra
+
+        return arrow.record_batch(self.keys, self.messages, self.offsets, self.timestamps, message_type)
+
+    def to_pandas(self, message_type: Any = None) -> Any:
+        """As `to_arrow`, as a `pandas.DataFrame`. Needs `samzapy[pandas]`."""
+        from samzapy import arrow  # noqa: PLC0415  # it needs an extra
+
+        return arrow.to_pandas(self.to_arrow(message_type))
+
+    def to_polars(self, message_type: Any = None) -> Any:
+        """As `to_arrow`, as a `polars.DataFrame`. Needs `samzapy[polars]`."""
+        from samzapy import arrow  # noqa: PLC0415  # it needs an extra
+
+        return arrow.to_polars(self.to_arrow(message_type))
+
+
+def _size(value: bytes | None) -> int:
+    return 0 if value is None else len(value)
+
+
+class BatchTask(ABC, Generic[K, V]):
+    """One task that processes the messages of its partitions a run at a time, in the order of each partition."""
+
+    @abstractmethod
+    def process_batch(
+        self, batch: MessageBatch[K, V], collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> None:
+        """Process a run of messages of one partition, never an empty one.
+
+        1. The run is what a poll has brought of the partition, or as `task.batch.max.messages` and `task.batch.max.wait.ms`
+           say. It ends early where an event timer is due, so one that this call sets fires behind the run. Where it ends may
+           be elsewhere after a crash, when the messages come again.
+        2. Its messages are done when this returns. Requests to the coordinator take effect then.
+        3. An exception ends the attempt without a commit. Under another `task.error.process.policy` what the call did to
+           stores, outputs and sinks is undone, and each half of the run is processed by a call of its own, until the
+           message that fails stands alone. That one meets the policy; all others are processed once.
+        4. In effectively-once each output needs the input that it comes from: `send_batch(..., inputs=batch.offsets)`. What
+           an input sends must not depend on where runs end. With `task.batch.max.messages=1` nothing need be said.
+        """

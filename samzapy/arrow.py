@@ -1,0 +1,233 @@
+"""Batches of messages as Arrow tables, and tables as outputs. Needs `samzapy[arrow]`.
+
+The type of a column comes from the annotations of the messages' class, so that it is the same in every batch, whatever
+the batch holds: int, float, bool, str and bytes, dates and times, lists of these, and classes with fields, each of them
+or None. Any other annotation leaves the type to the values, as for dicts.
+"""
+
+from __future__ import annotations
+
+import importlib
+import types
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import is_dataclass
+from datetime import date, datetime, time
+from functools import lru_cache
+from operator import attrgetter, methodcaller
+from typing import Any
+
+_KEY, _MESSAGE, _OFFSET, _TIMESTAMP = "key", "message", "offset", "timestamp"
+
+
+def library(name: str, extra: str) -> Any:
+    """The module `name`. Raises ImportError, with the extra that brings it, if it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as cause:
+        raise ImportError(
+            f"frames of {name} need {name} ({cause}); install it: pip install 'samzapy[{extra}]'"
+        ) from cause
+
+
+def _arrow() -> Any:
+    return library("pyarrow", "arrow")
+
+
+def record_batch(
+    keys: Sequence[Any], messages: Sequence[Any], offsets: Sequence[int], timestamps: Sequence[int], kind: Any = None
+) -> Any:
+    """The columns of `MessageBatch.to_arrow`; `kind` is the class of the messages if they do not name it."""
+    pa = _arrow()
+    if kind is None:
+        kind = next((type(message) for message in messages if message is not None), None)
+    columns = _message_columns(pa, messages, kind)
+    times = [None if each == -1 else each for each in timestamps]
+    own = {
+        _KEY: _array(pa, _KEY, keys, None),
+        _OFFSET: pa.array(offsets, pa.int64()),
+        _TIMESTAMP: pa.array(times, pa.timestamp("ms", "UTC")),
+    }
+    own = {f"_{name}" if name in columns else name: column for name, column in own.items()}
+    (key, keys_column), *behind = own.items()
+    return pa.RecordBatch.from_pydict({key: keys_column, **columns, **dict(behind)})
+
+
+def to_pandas(batch: Any) -> Any:
+    """A RecordBatch as a `pandas.DataFrame`."""
+    library("pandas", "pandas")
+    return batch.to_pandas()
+
+
+def to_polars(batch: Any) -> Any:
+    """A RecordBatch as a `polars.DataFrame`."""
+    return library("polars", "polars").from_arrow(batch)
+
+
+class Rows(typing.NamedTuple):
+    """The rows of a table as columns of Python objects; None for what was not asked for."""
+
+    keys: list[Any] | None
+    messages: list[Any]
+    timestamps: list[int] | None
+    inputs: list[int] | None
+
+
+def rows_of(table: Any, *, key: str | None, message: str | None, timestamp: str | None, inputs: str | None) -> Rows:
+    """The rows of a Table or RecordBatch, or of a frame of pandas or polars. Each other argument names a column.
+
+    Without `message` a message is the dict of its row, without the columns `timestamp` and `inputs`. Raises TypeError for
+    something else than a table, KeyError for a column that it does not have.
+    """
+    table = _table_of(table)
+    missing = [
+        name for name in (key, message, timestamp, inputs) if name is not None and name not in table.column_names
+    ]
+    if missing:
+        raise KeyError(f"column {missing[0]!r}: the table has {', '.join(table.column_names)}")
+
+    def column(name: str | None) -> list[Any] | None:
+        return None if name is None else table[name].to_pylist()
+
+    times = None if timestamp is None else table[timestamp].cast(_time_type(table.schema.field(timestamp).type))
+    messages = column(message)
+    if messages is None:
+        about = [name for name in (timestamp, inputs) if name is not None]
+        messages = table.drop_columns(about).to_pylist() if about else table.to_pylist()
+    return Rows(column(key), messages, None if times is None else times.cast("int64").to_pylist(), column(inputs))
+
+
+def _time_type(given: Any) -> Any:
+    """Milliseconds, with the zone that the column has; whole numbers stay."""
+    pa = _arrow()
+    return pa.timestamp("ms", given.tz) if pa.types.is_timestamp(given) else pa.int64()
+
+
+def _table_of(table: Any) -> Any:
+    pa = _arrow()
+    if isinstance(table, pa.Table):
+        return table
+    if isinstance(table, pa.RecordBatch):
+        return pa.Table.from_batches([table])
+    if hasattr(table, "to_arrow"):  # polars
+        return _table_of(table.to_arrow())
+    if type(table).__module__.partition(".")[0] == "pandas":
+        return pa.Table.from_pandas(table, preserve_index=False)
+    raise TypeError(
+        f"expected a pyarrow Table or RecordBatch, or a DataFrame of pandas or polars, got {type(table).__name__}"
+    )
+
+
+def _message_columns(pa: Any, messages: Sequence[Any], kind: Any) -> dict[str, Any]:
+    fields = _fields(kind)
+    if fields is not None:
+        return {name: _field(pa, messages, name, hint, kind) for name, hint in fields.items()}
+    if kind is dict:
+        try:
+            structs = pa.array(messages)
+        except (pa.ArrowException, TypeError, OverflowError) as cause:
+            raise TypeError(f"messages cannot be columns: {cause}") from cause
+        return dict(zip((field.name for field in structs.type), structs.flatten(), strict=True))
+    return {_MESSAGE: _array(pa, _MESSAGE, messages, _type(pa, kind))}
+
+
+def _field(pa: Any, objects: Sequence[Any], name: str, hint: Any, kind: Any) -> Any:
+    """The column of one field."""
+    get = methodcaller("get", name) if issubclass(kind, dict) else attrgetter(name)
+    values = [None if each is None else get(each) for each in objects] if None in objects else list(map(get, objects))
+    return _array(pa, name, values, _type(pa, hint))
+
+
+def _array(pa: Any, name: str, values: Sequence[Any], wanted: Any) -> Any:
+    try:
+        return pa.array(values if wanted is None else _plain(values, wanted), wanted)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as cause:
+        raise TypeError(f"column {name!r}: {' '.join(str(cause).split())}") from cause
+
+
+def _plain(values: Sequence[Any], wanted: Any) -> Sequence[Any]:
+    """The values with dicts instead of objects with fields, where the type has structs."""
+    convert = _converter(wanted)
+    return values if convert is None else [None if each is None else convert(each) for each in values]
+
+
+def _converter(wanted: Any) -> Callable[[Any], Any] | None:
+    types_of = _arrow().types
+    if types_of.is_struct(wanted):
+        inner = {field.name: _converter(field.type) for field in wanted}
+        return lambda value: _as_dict(value, inner)
+    if types_of.is_list(wanted):
+        of_items = _converter(wanted.value_type)
+        if of_items is not None:
+            return lambda items: [None if each is None else of_items(each) for each in items]
+    return None
+
+
+def _as_dict(value: Any, inner: dict[str, Callable[[Any], Any] | None]) -> dict[str, Any]:
+    found = {}
+    for name, convert in inner.items():
+        each = value.get(name) if isinstance(value, dict) else getattr(value, name)
+        found[name] = each if convert is None or each is None else convert(each)
+    return found
+
+
+@lru_cache(maxsize=256)
+def _fields(kind: Any) -> dict[str, Any] | None:
+    """The fields of a class with their annotations, None for a class without fields."""
+    names: Iterable[str]
+    if hasattr(kind, "__struct_fields__"):  # msgspec
+        names = kind.__struct_fields__
+    elif is_dataclass(kind):
+        names = kind.__dataclass_fields__
+    elif hasattr(kind, "__attrs_attrs__"):
+        names = [each.name for each in kind.__attrs_attrs__]
+    elif hasattr(kind, "_fields") or hasattr(kind, "model_fields"):  # NamedTuple, pydantic
+        names = kind._fields if hasattr(kind, "_fields") else kind.model_fields
+    elif typing.is_typeddict(kind):
+        names = kind.__annotations__
+    else:
+        return None
+    try:
+        hints = typing.get_type_hints(kind)
+    except (NameError, TypeError):  # an annotation that only a type checker can read
+        hints = {}
+    return {name: hints.get(name) for name in names}
+
+
+#: `Required` and `NotRequired` are of Python 3.11, so they go by name.
+_WRAPPERS = ("Annotated", "Required", "NotRequired")
+
+
+def _type(pa: Any, hint: Any) -> Any:
+    """The Arrow type of an annotation, None to leave it to the values."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if getattr(origin, "_name", getattr(origin, "__name__", "")) in _WRAPPERS:
+        return _type(pa, arguments[0])
+    if origin in {typing.Union, types.UnionType}:
+        others = [each for each in arguments if each is not types.NoneType]
+        return _type(pa, others[0]) if len(others) == 1 else None
+    if origin in {list, set, frozenset, Sequence}:
+        inner = _type(pa, arguments[0])
+        return None if inner is None else pa.list_(inner)
+    return _simple_types().get(hint) or _struct(pa, hint)
+
+
+@lru_cache(maxsize=1)
+def _simple_types() -> dict[Any, Any]:
+    pa = _arrow()
+    return {
+        int: pa.int64(),
+        float: pa.float64(),
+        bool: pa.bool_(),
+        str: pa.string(),
+        bytes: pa.binary(),
+        date: pa.date32(),
+        time: pa.time64("us"),
+        datetime: pa.timestamp("us", "UTC"),
+    }
+
+
+def _struct(pa: Any, hint: Any) -> Any:
+    fields = _fields(hint) if isinstance(hint, type) else None
+    inner = {name: _type(pa, each) for name, each in (fields or {}).items()}
+    return pa.struct(list(inner.items())) if inner and None not in inner.values() else None

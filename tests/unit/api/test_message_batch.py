@@ -1,0 +1,176 @@
+"""MessageBatch: columns of one partition, envelopes and frames when they are asked for."""
+
+import sys
+from dataclasses import dataclass
+from typing import NamedTuple, TypedDict
+
+import attrs
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from samzapy import IncomingMessageEnvelope, MessageBatch, SystemStreamPartition, arrow
+
+SSP = SystemStreamPartition("kafka", "in", 3)
+
+
+def batch_of(*messages, keys=None, **columns):
+    keys = [f"k{n}" for n in range(len(messages))] if keys is None else keys
+    return MessageBatch(SSP, range(10, 10 + len(messages)), keys, list(messages), **columns)
+
+
+@given(st.lists(st.tuples(st.text(), st.integers()), max_size=8), st.data())
+def test_a_batch_is_the_sequence_of_its_envelopes(pairs, data):
+    times, values = list(range(len(pairs))), [b"x" * n for n in range(len(pairs))]
+    headers = [[("h", b"1")] if n % 2 else None for n in times]
+    keys, messages = [key for key, _ in pairs], [message for _, message in pairs]
+    batch = MessageBatch(SSP, range(7, 7 + len(pairs)), keys, messages, times, headers, values=values, arrival_ms=5)
+    model = [
+        IncomingMessageEnvelope(SSP, 7 + n, key, message, headers[n], n, 5, n) for n, (key, message) in enumerate(pairs)
+    ]
+    assert list(batch) == model
+    start, stop = data.draw(st.integers(-9, 9)), data.draw(st.integers(-9, 9))
+    part = batch[start:stop]
+    assert isinstance(part, MessageBatch)
+    assert list(part) == model[start:stop]
+    assert list(part.keys) == keys[start:stop]
+    for n in range(-len(pairs), len(pairs)):
+        assert batch[n] == model[n]
+    with pytest.raises(IndexError):
+        batch[len(pairs)]
+
+
+def test_a_batch_without_times_and_headers_makes_them_when_asked():
+    batch = batch_of("a", "b")
+    assert [(each.event_time, each.headers, each.size) for each in batch] == [(-1, None, 0)] * 2
+    assert list(batch.timestamps) == [-1, -1]
+    assert list(batch.headers) == [None, None]
+
+
+def test_a_batch_says_where_it_is_from():
+    assert batch_of("a", "b").position == "kafka.in[3]@10 to 11"
+    assert batch_of("a").position == "kafka.in[3]@10"
+    assert repr(batch_of("a", "b")) == "MessageBatch(kafka.in[3]@10 to 11, 2 messages)"
+
+
+class Place(msgspec.Struct):
+    lat: float
+
+
+class Struct(msgspec.Struct):
+    user: str
+    n: int | None
+    tags: list[str]
+    place: Place | None = None
+
+
+@dataclass
+class Data:
+    user: str
+    n: int
+
+
+@attrs.define
+class Attrs:
+    user: str
+    n: int
+
+
+class Tuple(NamedTuple):
+    user: str
+    n: int
+
+
+class Dict(TypedDict):
+    user: str
+    n: int
+
+
+def test_fields_of_messages_become_typed_columns():
+    found = batch_of(
+        Struct("ann", 1, ["x"], Place(1.5)), Struct("bob", None, []), None, timestamps=[5, -1, 7]
+    ).to_arrow()
+    assert found.schema.names == ["key", "user", "n", "tags", "place", "offset", "timestamp"]
+    assert found.schema.field("n").type == pa.int64()
+    assert found.schema.field("tags").type == pa.list_(pa.string())
+    assert found["place"].to_pylist() == [{"lat": 1.5}, None, None]
+    assert found["user"].to_pylist() == ["ann", "bob", None]
+    assert found["offset"].to_pylist() == [10, 11, 12]
+    assert found["timestamp"].cast("int64").to_pylist() == [5, None, 7]
+
+
+@pytest.mark.parametrize("kind", [Data, Attrs, Tuple])
+def test_every_kind_of_class_with_fields_has_columns(kind):
+    found = batch_of(kind(user="ann", n=1)).to_arrow()
+    assert (found["user"].to_pylist(), found["n"].to_pylist()) == (["ann"], [1])
+
+
+def test_a_batch_of_nulls_has_typed_columns_if_the_class_is_named():
+    found = batch_of(None, {"user": "ann"}).to_arrow(Dict)
+    assert found.schema.field("n").type == pa.int64()
+    assert found["user"].to_pylist() == [None, "ann"]
+
+
+def test_dicts_become_the_columns_that_any_of_them_has():
+    found = batch_of({"a": 1}, {"b": "x"}, None).to_arrow()
+    assert (found["a"].to_pylist(), found["b"].to_pylist()) == ([1, None, None], [None, "x", None])
+
+
+def test_other_messages_are_one_column():
+    assert batch_of("x", None).to_arrow()["message"].to_pylist() == ["x", None]
+
+
+def test_a_field_keeps_its_name_when_an_own_column_has_it():
+    found = batch_of({"key": 1, "offset": 2}).to_arrow()
+    assert found.to_pylist() == [{"_key": "k0", "key": 1, "offset": 2, "_offset": 10, "timestamp": None}]
+
+
+def test_values_without_a_common_type_are_refused_with_their_column():
+    with pytest.raises(TypeError, match="messages cannot be columns"):
+        batch_of({"a": 1}, {"a": "x"}).to_arrow()
+    with pytest.raises(TypeError, match="column 'n'"):
+        batch_of(Data("ann", "one")).to_arrow()
+
+
+def test_frames_of_pandas_and_polars_have_the_same_columns():
+    batch = batch_of({"a": 1}, {"a": 2})
+    assert list(batch.to_pandas()["a"]) == [1, 2]
+    assert batch.to_polars()["a"].to_list() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("library", "call", "extra"),
+    [("pyarrow", "to_arrow", "arrow"), ("pandas", "to_pandas", "pandas"), ("polars", "to_polars", "polars")],
+)
+def test_a_missing_library_is_named_with_its_extra(monkeypatch, library, call, extra):
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ImportError, match=rf"pip install 'samzapy\[{extra}\]'"):
+        getattr(batch_of("x"), call)()
+
+
+def test_the_rows_of_a_table_become_messages():
+    table = pa.table({"user": ["ann", "bob"], "n": [1, 2], "offset": [7, 8], "at": pa.array([1, 2], pa.timestamp("s"))})
+    found = arrow.rows_of(table, key="user", message=None, timestamp="at", inputs="offset")
+    assert found.keys == ["ann", "bob"]
+    assert found.messages == [{"user": "ann", "n": 1}, {"user": "bob", "n": 2}]
+    assert (found.timestamps, found.inputs) == ([1000, 2000], [7, 8])
+
+
+@pytest.mark.parametrize("as_frame", [lambda t: t, lambda t: t.to_batches()[0], lambda t: t.to_pandas()])
+def test_tables_and_frames_are_taken_alike(as_frame):
+    found = arrow.rows_of(as_frame(pa.table({"a": [1]})), key=None, message="a", timestamp=None, inputs=None)
+    assert found == (None, [1], None, None)
+
+
+def test_a_polars_frame_is_taken():
+    frame = batch_of({"a": 1}).to_polars()
+    assert arrow.rows_of(frame, key="key", message="a", timestamp=None, inputs="offset") == (["k0"], [1], None, [10])
+
+
+def test_a_column_that_a_table_does_not_have_is_refused():
+    with pytest.raises(KeyError, match="column 'b': the table has a"):
+        arrow.rows_of(pa.table({"a": [1]}), key="b", message=None, timestamp=None, inputs=None)
+    with pytest.raises(TypeError, match="expected a pyarrow Table"):
+        arrow.rows_of([1], key=None, message=None, timestamp=None, inputs=None)
