@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks import operators_by_hand as by_hand
-from benchmarks.operators_by_hand import CLOSE, LEFT, LEFTS, RIGHTS, SSP, Messages
+from benchmarks.bare import operators as by_hand
+from benchmarks.bare.operators import CLOSE, LEFT, LEFTS, RIGHTS, SSP, Messages
 from samzapy import ContainerContext, Context, IncomingMessageEnvelope, JobContext, MessageCollector, SystemStream
 from samzapy.api.event_time import TimerClock
 from samzapy.container.supervision.worker_process import tuned_for_messages
