@@ -202,7 +202,7 @@ class ContainerBuilder:
     def inputs(self, ends: Mapping[SystemStreamPartition, int], tasks: Sequence[TaskInstance]) -> Inputs:
         """Consumers and decoders of every input of the container; nothing is fetched yet."""
         made = InputBuilder(self.config, self.model.ssps, self._clients, self._stream_serdes, self._clock, self.metrics)
-        return made.inputs(ends, tasks, self._tasks.raw, asynchronous=self._tasks.asynchronous)
+        return made.inputs(ends, tasks, self._tasks.raw, self._tasks.kind)
 
     def heads(self) -> dict[SystemStreamPartition, int]:
         """Where every input of the container ends now."""
