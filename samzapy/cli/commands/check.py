@@ -48,7 +48,7 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
     check_folders(config, load_engines(config))
     model, kept = (None, ()) if offline else _look_around(config, task_class)
     _show_job(config)
-    weaker = weakened_state(config, state_transactions(config, has_transactions))
+    weaker = weakened_state(config.stores, state_transactions(config, has_transactions))
     _show_promises((*guarantee_warnings(config, load_factory, task_class), *weaker, *kept))
     if show:
         _show_keys(config)
