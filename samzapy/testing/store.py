@@ -32,6 +32,7 @@ from samzapy.system.memory.clients import MemoryAdmin
 
 _TASK = "Partition 0"
 _CHANGELOGS, _CLIENT = "changelogs", "open-store"
+_IN_PROCESS = "samzapy.system.memory.factory:MemorySystemFactory"
 
 
 @contextmanager
@@ -99,7 +100,7 @@ class ChangelogSystem:
     @classmethod
     def in_process(cls) -> ChangelogSystem:
         """A new system in this process, empty."""
-        return cls(SystemSettings(_CHANGELOGS, "memory", properties={"cluster": f"{_CHANGELOGS}-{uuid4()}"}))
+        return cls(SystemSettings(_CHANGELOGS, _IN_PROCESS, properties={"cluster": f"{_CHANGELOGS}-{uuid4()}"}))
 
     def consumer(self) -> SystemConsumer:
         """A new consumer."""
