@@ -133,6 +133,13 @@ def test_a_run_without_bugs_keeps_its_promise_to_the_letter(run):
     assert all(whole.dumps[store][partition].entries for store in STORES for partition in range(whole.partitions))
 
 
+def test_a_batch_task_keeps_the_same_promise(tmp_path):
+    _, whole = half_and_whole(EFO, tmp_path, "batch")
+    verdict = judge(whole, EFO, EVENTS)
+    assert verdict.findings == ()
+    assert len(whole.outputs) == EVENTS
+
+
 @pytest.mark.parametrize(("bug", "check", "allowed"), BUGS, ids=[bug.__name__ for bug, _, _ in BUGS])
 def test_a_seeded_bug_is_caught_by_its_check_wherever_it_breaks_the_promise(run, bug, check, allowed):
     guarantee, half, whole = run
