@@ -94,7 +94,7 @@ class SideInputRestore:
         self.records += len(envelopes)
         self.positions[batch.ssp] = envelopes[-1].offset + 1
         reach("fill.batch")
-        if self._store.stack.uncommitted.over_budget():
+        if self._store.stack.over_budget():
             self.keep()
 
     def pass_holes(self, ssp: SystemStreamPartition, position: int) -> None:
