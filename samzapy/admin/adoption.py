@@ -8,7 +8,7 @@ from contextlib import closing
 from samzapy.admin.running import refuse_if_running
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.checkpoint.adopted import Adopted
+from samzapy.checkpoint.records import Adopted
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig

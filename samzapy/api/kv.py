@@ -5,12 +5,23 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 from samzapy.errors import StoreRefused
 
-K = TypeVar("K")
-V = TypeVar("V")
+# The classes of keys and values, `Any` where a class has no brackets: `KeyValueStore` is `KeyValueStore[Any, Any]`.
+if TYPE_CHECKING:
+    # Type checkers bring its declarations along; nothing has to be installed.
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
+else:
+    # A default needs Python 3.13 when the code runs.
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
 
 
 class KeyValueIterator(Iterator[tuple[K, V]], Generic[K, V]):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from samzapy.api.batch import BatchTask
 from samzapy.api.event_time import ClockListenerTask, StateCheckpointTask
 from samzapy.api.system import StreamDescription, SystemFactory, SystemSettings
 from samzapy.api.task import (
@@ -26,7 +27,7 @@ from samzapy.config.stores import changelogs, values
 from samzapy.config.stores.store import OBJECT_CACHE_MODE
 from samzapy.config.streams import systems
 from samzapy.config.streams.stream import RESET_OFFSET
-from samzapy.config.tasks import asynchronous, checkpoint, error_policy, task
+from samzapy.config.tasks import asynchronous, batch, checkpoint, error_policy, task
 from samzapy.config.tasks.error_policy import Action, Stage
 
 #: The groups of metrics with the counters of `COUNTS`.
@@ -214,6 +215,12 @@ _WITHOUT_INPUT: Mapping[type, str] = {
 def _without_ids(config: JobConfig, task_class: type) -> Iterator[GuaranteeWarning]:
     if not config.task.guarantee.outputs_have_ids:
         return
+    if issubclass(task_class, BatchTask) and config.task.batch.max_messages != 1:
+        message = (
+            "the ids of its outputs are those of their inputs, so receivers drop repetitions only if what an input sends does "
+            f"not depend on where batches end; with {batch.MAX_MESSAGES.name}=1 it cannot"
+        )
+        yield GuaranteeWarning(task.CLASS.name, message)
     for kind, method in _WITHOUT_INPUT.items():
         if issubclass(task_class, kind):
             message = f"outputs of its {method} come from no input and have no id, so receivers cannot drop repetitions"

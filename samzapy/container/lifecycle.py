@@ -28,7 +28,7 @@ from samzapy.container.builder import ContainerBuilder
 from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.inputs.inputs import Inputs
 from samzapy.container.run_loop import LoopControl, RunLoop
-from samzapy.container.sideinputs.side_inputs import NoSideInputs
+from samzapy.container.side_inputs import NoSideInputs
 from samzapy.container.supervision.heartbeat import Heartbeat, keep_running
 from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.supervision.worker_process import tuned_for_messages

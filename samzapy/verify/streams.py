@@ -18,8 +18,8 @@ from samzapy.storage.local.directory import store_directory
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.system.factories import system_factory
 from samzapy.verify.evidence import Evidence, Record
-from samzapy.verify.job import PARTITIONS, changelog
 from samzapy.verify.processes import NoProgress, until
+from samzapy.verify.target import PARTITIONS, changelog
 from samzapy.verify.workload import STORES
 
 _CLIENT = "samzapy-verify"

@@ -172,11 +172,11 @@ def test_a_second_signal_ends_a_run_that_does_not_stop(scene):
 STOPPED_AT_THE_END = """
 import os, signal
 from samzapy.runner.spark.application import SparkApplication
-stop_spark = SparkApplication.__exit__
-def interrupted(self, *reason):
+stop_spark = SparkApplication.close
+def interrupted(self):
     os.kill(os.getpid(), signal.SIGTERM)
-    return stop_spark(self, *reason)
-SparkApplication.__exit__ = interrupted
+    return stop_spark(self)
+SparkApplication.close = interrupted
 from samzapy.cli.main import main
 main()
 """

@@ -330,7 +330,7 @@ _COMMITS: tuple[Mutant, ...] = (
         ("tests/property/test_store_machine.py",),
     ),
     Mutant(
-        "samzapy/container/errors/collectors.py",
+        "samzapy/container/outputs/collector.py",
         "zip_longest(self._gathered.items(), mark, fillvalue=0):",
         "zip(self._gathered.items(), mark):",
         ("tests/unit/container/test_error_policies.py",),

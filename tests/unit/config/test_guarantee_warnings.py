@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import samzapy
+from samzapy.api.batch import BatchTask
 from samzapy.api.event_time import ClockListenerTask, StateCheckpointTask
 from samzapy.api.system import StreamDescription
 from samzapy.api.task import (
@@ -210,6 +211,7 @@ BY_FILE = [
 BY_TASK = [
     (EFFECTIVELY, kind)
     for kind in (
+        BatchTask,
         WindowableTask,
         TimerTask,
         ClockListenerTask,

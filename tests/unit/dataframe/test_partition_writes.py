@@ -12,10 +12,16 @@ from pyspark.sql import types as sql
 
 from samzapy.api.checkpoint import JobRun
 from samzapy.container.supervision.job_records import open_job
-from samzapy.dataframe.job import TravellingJob
-from samzapy.dataframe.partition_writer import PartitionWriter, PartitionWritten, merged, writer_id
-from samzapy.dataframe.records import FrameColumns, RecordMaker, last_of_each
-from samzapy.dataframe.tasks import KeyPlacement
+from samzapy.dataframe.job import KeyPlacement, TravellingJob
+from samzapy.dataframe.partition_writer import (
+    FrameColumns,
+    PartitionWriter,
+    PartitionWritten,
+    RecordMaker,
+    last_of_each,
+    merged,
+    writer_id,
+)
 from samzapy.errors import ConfigError, JobTakenOver, ProducerFenced, SerdeError, StoreRefused
 from samzapy.system.local import LocalSystemFactory
 from samzapy.verify.workload import partition_of

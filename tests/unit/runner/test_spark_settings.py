@@ -8,9 +8,8 @@ import pytest
 
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError
-from samzapy.runner.spark.jvm import RunFolder
-from samzapy.runner.spark.master import Master
-from samzapy.runner.spark.settings import environment, spark_settings
+from samzapy.runner.spark.application import RunFolder
+from samzapy.runner.spark.master import Master, environment, spark_settings
 
 JOB = {
     "job.name": "counts",

@@ -13,7 +13,7 @@ from finished_run import EVENTS, half_and_whole
 
 from samzapy.config.guarantee import Guarantee
 from samzapy.verify.evidence import Evidence, Record
-from samzapy.verify.promises import judge
+from samzapy.verify.scenario import judge
 from samzapy.verify.workload import STORES, Chain, Event
 
 ALO, AMO, EFO, EO = (
