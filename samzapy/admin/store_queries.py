@@ -157,7 +157,7 @@ def store_entries(
     `say` hears how recent each local store is. Raises ConfigError for an unknown store, and what reading it raises.
     """
     config = question.config
-    store = store_of(config, question.store)
+    store = store_of(config.stores, question.store)
     engine = load_engines(config)[store.name]
     settings = EngineSettings(store.name, store.properties)
     key_serde, value_serde = entry_serdes(store, engine, settings, serde_registry(config))
@@ -187,7 +187,7 @@ def _changelog(
 def _files(
     config: JobConfig, store: StoreConfig, engine: StorageEngineFactory, local: Path, say: Callable[[str], None]
 ) -> Contents:
-    contents = read_files(store, engine, local_directories(config, store.name, local), SYSTEM_CLOCK)
+    contents = read_files(store, engine, local_directories(config.job_name, store.name, local), SYSTEM_CLOCK)
     for number, marker in sorted(contents.as_of.items()):
         say(f"partition {number}: {'empty' if marker is None else f'up to changelog offset {marker.changelog_offset}'}")
     return contents
@@ -200,7 +200,7 @@ def rebuild_store(
 
     Raises ConfigError for a store that keeps no files or has no changelog, EnvironmentFailure for a directory that exists.
     """
-    store = store_of(config, name)
+    store = store_of(config.stores, name)
     alone = replace(
         config, stores={name: replace(store, clean_on_start=False, backup=None)}, logged_store_base_dir=base
     )

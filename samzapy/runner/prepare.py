@@ -86,7 +86,7 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
         claim = planned.claim
         ends = _ends(config, clients, planned.model, until_end)
         kept = weakly_kept(config, lambda stream: clients.admin(stream.system).describe(stream.stream))
-    weaker = (*guarantee_warnings(config, load_factory, task_class), *weakened_state(config, claim.state), *kept)
+    weaker = (*guarantee_warnings(config, load_factory, task_class), *weakened_state(config.stores, claim.state), *kept)
     return PreparedJob(
         config,
         planned.model,
@@ -116,7 +116,7 @@ def _checked_code(config: JobConfig) -> _Code:
     task_class = load_task_class(config.task.task_class)
     engines = load_engines(config)
     check_timers(config, task_class)
-    load_processors(config)
+    load_processors(config.stores)
     _check_own_state(config, task_class)
     load_chooser(config)
     for settings in config.systems.values():
@@ -129,7 +129,7 @@ def _check_own_state(config: JobConfig, task_class: type[AnyTask]) -> None:
     """Refuse stores beside a state of the task's own: after a crash that state goes back to its checkpoint, stores do not."""
     if not issubclass(task_class, StateCheckpointTask):
         return
-    store_factory(config)
+    store_factory(config.state_checkpoint.factory)
     logged = sorted(store.name for store in config.stores.values() if store.source is None)
     if logged:
         message = f"{task_class.__name__} keeps a state of its own, replayed messages would be applied to a store twice"
@@ -182,7 +182,7 @@ def _planned(
     # 4  the model
     previous = checkpoints.read_changelog_partitions()
     before = from_json(checkpoints.read_record(JobRecord.INPUTS))
-    inputs = follow_growth(before, counts, keeps_state=keeps_state(config))
+    inputs = follow_growth(before, counts, keeps_state=keeps_state(config.stores))
     check_copartitioned(config, inputs, code.task_class)
     model = plan(config, counts, previous, inputs)
     committed = checkpoints.read_all(task.name for task in model.tasks)
@@ -194,7 +194,7 @@ def _planned(
     refuse_foreign(config, model, committed, checkpoints, clients)
     # 5  checkpoints
     checkpoints.start()
-    if claim is None or not _covers(claim, config, model):
+    if claim is None or not _covers(claim, config.job_name, model):
         claim = taken_over(model, None if claim is None else claim.run)
     # 6  streams
     for store, system in logged:
@@ -216,9 +216,9 @@ def _started_before(config: JobConfig, clients: SystemClients) -> bool:
     return stream is not None and clients.admin(stream.system).describe(stream.stream) is not None
 
 
-def _covers(claim: Claim, config: JobConfig, model: JobModel) -> bool:
+def _covers(claim: Claim, job_name: str, model: JobModel) -> bool:
     """Whether the run was written down with the ids of every container of the model."""
-    ids = {transactional_id(config.job_name, container.id) for container in model.containers}
+    ids = {transactional_id(job_name, container.id) for container in model.containers}
     return ids <= set(claim.run.transactional_ids or ())
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from types import TracebackType
 from typing import Any, final
 
+from samzapy.api.collector import columns_of
 from samzapy.api.envelope import Headers
 from samzapy.api.task import AnyTask
 from samzapy.clock import SYSTEM_CLOCK
@@ -55,7 +56,7 @@ class ManualClock:
 
 @final
 class TaskTestDriver:
-    """Runs a job's tasks in this thread, a message at a time, on streams in memory; nothing outside the test is touched.
+    """Runs a job's tasks in this thread, a message or a batch at a time, on streams in memory; nothing outside the test is touched.
 
         with TaskTestDriver(PageViewCountTask, config, partitions=2) as driver:
             driver.send("page-views", {"user": "ann"}, key="/home")
@@ -126,6 +127,22 @@ class TaskTestDriver:
         """
         self._running()
         self.post(stream, message, key, partition=partition, timestamp=timestamp, headers=headers)
+        self.run()
+
+    def send_batch(
+        self,
+        stream: str,
+        keys: Sequence[Any] | None,
+        messages: Sequence[Any],
+        *,
+        partition: int | None = None,
+        timestamps: Sequence[int | None] | None = None,
+    ) -> None:
+        """As `send`, for messages that arrive together: those of a partition are one batch of a BatchTask, as
+        `task.batch.*` and `task.poll.batch.size` let them. Raises ValueError for columns of different lengths."""
+        self._running()
+        for key, message, timestamp in columns_of(keys, messages, timestamps):
+            self.post(stream, message, key, partition=partition, timestamp=timestamp)
         self.run()
 
     def post(

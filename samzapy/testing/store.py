@@ -12,7 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.system import SystemConsumer, SystemProducer, SystemSettings
+from samzapy.api.system import SystemConsumer, SystemFactory, SystemProducer, SystemSettings
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
@@ -29,6 +29,7 @@ from samzapy.storage.task_stores import TaskStores
 from samzapy.system.factories import system_factory
 from samzapy.system.local.admin import LocalAdmin
 from samzapy.system.memory.clients import MemoryAdmin
+from samzapy.system.memory.factory import MemorySystemFactory
 
 _TASK = "Partition 0"
 _CHANGELOGS, _CLIENT = "changelogs", "open-store"
@@ -53,9 +54,7 @@ def open_store(
     job = config if isinstance(config, JobConfig) else load_job(config)
     alone = _isolated(job, name, Path(path))
     store = alone.stores[name]
-    system = (
-        ChangelogSystem.in_process() if changelogs is None else ChangelogSystem(replace(changelogs, name=_CHANGELOGS))
-    )
+    system = ChangelogSystem.of(changelogs)
     if store.changelog is not None:
         ensure_changelog(system.admin, store, 1)
         ensure_access_log(system.admin, store, 1)
@@ -91,15 +90,19 @@ def _isolated(job: JobConfig, name: str, path: Path) -> JobConfig:
 class ChangelogSystem:
     """The system that keeps the changelog of one store."""
 
-    def __init__(self, settings: SystemSettings) -> None:
+    def __init__(self, factory: SystemFactory, settings: SystemSettings) -> None:
         self._settings = settings
-        self._factory = system_factory(settings)
-        self.admin = self._factory.admin(settings, _CLIENT)
+        self._factory = factory
+        self.admin = factory.admin(settings, _CLIENT)
 
     @classmethod
-    def in_process(cls) -> ChangelogSystem:
-        """A new system in this process, empty."""
-        return cls(SystemSettings(_CHANGELOGS, "memory", properties={"cluster": f"{_CHANGELOGS}-{uuid4()}"}))
+    def of(cls, settings: SystemSettings | None) -> ChangelogSystem:
+        """The system of these settings; None for a new one in this process, empty."""
+        if settings is None:
+            in_process = {"cluster": f"{_CHANGELOGS}-{uuid4()}"}
+            return cls(MemorySystemFactory(), SystemSettings(_CHANGELOGS, "memory", properties=in_process))
+        own = replace(settings, name=_CHANGELOGS)
+        return cls(system_factory(own), own)
 
     def consumer(self) -> SystemConsumer:
         """A new consumer."""

@@ -37,9 +37,19 @@ from samzapy.verify.checkers import Finding, state
 from samzapy.verify.evidence import Evidence, fold
 from samzapy.verify.processes import NoProgress
 from samzapy.verify.scene import LONGEST_RECOVERY_S, LONGEST_START_S, Scene
-from samzapy.verify.schedule import Fault, Kind, schedule
 from samzapy.verify.streams import Streams, collect, streams_of
-from samzapy.verify.target import FILE, LEASE_S, PARTITIONS, Target, changelog, job_properties, write_job
+from samzapy.verify.target import (
+    FILE,
+    LEASE_S,
+    PARTITIONS,
+    Fault,
+    Kind,
+    Target,
+    changelog,
+    job_properties,
+    schedule,
+    write_job,
+)
 from samzapy.verify.traffic import Feeder, Pace, Stranger, Watcher, mean_burst
 from samzapy.verify.workload import events
 

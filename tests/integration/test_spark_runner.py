@@ -9,15 +9,15 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from job_process import JobProcess
-from numbered_stream import Feeder, Streams, dump, expected, key_of, settings_of
+from rigs.job_process import JobProcess
+from rigs.numbered_stream import Feeder, Streams, dump, expected, key_of, settings_of
 
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.verify.processes import command_line, gone, until
 
 HERE = Path(__file__).parent
 PARTITIONS = 3
-CODE = ",".join(str(HERE / name) for name in ("last_and_count.py", "stubborn.py"))
+CODE = f"{HERE.parent / 'jobs' / 'last_and_count.py'},{HERE / 'stubborn.py'}"
 
 
 class Scene:

@@ -274,7 +274,7 @@ class TaskBuilder:
             return NO_STATE_CHECKPOINTS
         return KeptStateCheckpoints(
             name,
-            store_factory(config).store(config, name, self._clients),
+            store_factory(config.state_checkpoint.factory).store(config, name, self._clients),
             config.state_checkpoint.interval_ms,
             lambda: lease.checkpoint_clock,
             start.offsets,

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from memory_job import MemoryJob
+from jobs.memory_job import MemoryJob
 
 from samzapy import EndOfStreamListenerTask, OutgoingMessageEnvelope, SystemStream
 from samzapy.admin.positions import Move, move_positions, write_startpoints

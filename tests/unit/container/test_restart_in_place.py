@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from memory_job import MemoryJob
+from jobs.memory_job import MemoryJob
 
 from samzapy.api.lease import ContainerLease, Directive
 from samzapy.checkpoint import CheckpointManagerFactory

@@ -4,7 +4,7 @@ import json
 from typing import ClassVar
 
 import pytest
-from memory_job import MemoryJob
+from jobs.memory_job import MemoryJob
 
 from samzapy import InitableTask, StreamTask
 from samzapy.admin.positions import clear_startpoints, read_startpoints, write_startpoints

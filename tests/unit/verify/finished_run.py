@@ -15,16 +15,20 @@ from samzapy.runner.prepare import prepare
 from samzapy.verify.evidence import Evidence
 from samzapy.verify.streams import Streams, collect
 from samzapy.verify.target import PARTITIONS, STATE, Target, job_properties
-from samzapy.verify.workload import events
+from samzapy.verify.workload import TASKS, events
 
 EVENTS = 1_600
 SEED = "finished-run"
 
 
-def half_and_whole(guarantee: Guarantee, folder: Path) -> tuple[Evidence, Evidence]:
+def half_and_whole(guarantee: Guarantee, folder: Path, task: str = "message") -> tuple[Evidence, Evidence]:
     """The evidence after half of the events, and after all: a restart with restored state lies between."""
     name = f"finished-{uuid.uuid4().hex[:8]}"
-    overrides = {"systems.memory.cluster": name, "job.logged.store.base.dir": str(folder / STATE)}
+    overrides = {
+        "systems.memory.cluster": name,
+        "job.logged.store.base.dir": str(folder / STATE),
+        "task.class": TASKS[task],
+    }
     flat = job_properties(Target("memory", overrides=overrides), guarantee, name, folder)
     config = load_job(flat)
     streams = Streams(config.systems["memory"])

@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from memory_job import MemoryJob
+from jobs.memory_job import MemoryJob
 
 from samzapy.admin.adoption import adopt
 from samzapy.admin.running import NO_DRIVER

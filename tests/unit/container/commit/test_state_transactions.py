@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memory_job import MemoryJob
+from jobs.memory_job import MemoryJob
 
 from samzapy.admin import take_over as taking
 from samzapy.api.checkpoint import Checkpoint, JobRecord, JobRun

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from last_and_count import DELETES_EVERY
+from jobs.last_and_count import DELETES_EVERY
 
 from samzapy.api.engine import EngineSettings
 from samzapy.api.stream import SystemStreamPartition

@@ -3,7 +3,7 @@
 from contextlib import closing
 
 import pytest
-from memory_job import MemoryJob
+from jobs.memory_job import MemoryJob
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint import manager_for

@@ -6,7 +6,7 @@ import shutil
 import threading
 
 import pytest
-from memory_job import CountingTask, MemoryJob
+from jobs.memory_job import CountingTask, MemoryJob
 
 from samzapy.api.system import StreamSpec
 from samzapy.errors import TaskFailed
