@@ -1,109 +1,173 @@
-"""`python -m benchmarks`: measure samzapy beside loops written by hand, on a Kafka started for it."""
+"""`python -m benchmarks`: measure samzapy beside loops written by hand, on a Kafka started for it.
+
+With --compare or --against it is a gate: exit code 1 and a table if anything needs more CPU than before.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.kafka import broker
-from benchmarks.results import write
+from benchmarks.gate.against import checkout, compare
+from benchmarks.gate.changes import Change, changes, changes_table
+from benchmarks.kafka import Kafka, broker
+from benchmarks.reporting.results import Results, circumstances, ratios
+from benchmarks.reporting.tables import TABLES
+from benchmarks.reporting.targets import targets
 from benchmarks.suite import VARIANTS, WORKLOADS
-from benchmarks.tables import (
-    commits_table,
-    latency_table,
-    phases_table,
-    ratios_table,
-    restarts_table,
-    results_table,
-    targets_table,
-    tasks_table,
-)
-from benchmarks.targets import targets
-from samzapy.bench.measuring import Measurement
-from samzapy.bench.report import describe_machine
+from benchmarks.workloads.base import Workload
+from benchmarks.workloads.turns import Runner, take_turns
+from samzapy.bench.measuring import THIS_PROGRAM, Program
 from samzapy.errors import SamzapyError
 
 #: Columns that the widest table needs.
 WIDTH = 104
-TABLES = (
-    results_table,
-    restarts_table,
-    tasks_table,
-    phases_table,
-    latency_table,
-    commits_table,
-    ratios_table,
-    targets_table,
-)
-LATEST = Path(__file__).parent / "results" / "latest.json"
+FOLDER = Path(__file__).parent
+LATEST = FOLDER / "results" / "latest.json"
+EVENTS = 1_000_000
+#: What a run beside another commit measures unless the command line says.
+BESIDE_A_COMMIT = ("pass-through", "keyed-count")
+
+
+class Benchmark:
+    """One run of the program: the workloads on one broker, and what is printed of them."""
+
+    def __init__(self, options: argparse.Namespace, kafka: Kafka) -> None:
+        self._options = options
+        self._kafka = kafka
+        self._console = Console()
+        self._console.width = max(self._console.width, WIDTH)
+        self._progress = Console(stderr=True, highlight=False)
+        self._failed = False
+
+    def measure(self) -> int:
+        """Measure the workloads, keep them in the output as soon as each is done, and hold them against stored results."""
+        options = self._options
+        found, kept = Results({}, {}), Results.read(options.output) if options.output else Results({}, {})
+        for name in options.workload or WORKLOADS:
+            workload = self._workload(name)
+            variants = self._variants(workload)
+            if not variants:
+                continue
+            when = circumstances(options.events)
+            self._say(f"{name}: preparing")
+            workload.prepare()
+            runners = [Runner(variant, workload, variant) for variant in variants]
+            done = take_turns(runners, options.repeats or workload.repeats, self._say)
+            self._failed |= bool(done.failures)
+            found = found.with_workload(name, done.repeats, when)
+            if options.output:
+                kept = kept.with_workload(name, done.repeats, when)
+                kept.write(options.output, [each.to_json() for each in targets(kept.repeats)])
+        self._show(found)
+        if options.compare:
+            self._judge(changes(ratios(Results.read(options.compare).repeats), ratios(found.repeats)))
+        return int(self._failed)
+
+    def measure_beside(self, program: Program) -> int:
+        """Measure the workloads in turns with those of another commit."""
+        found: list[Change] = []
+        for name in self._options.workload or BESIDE_A_COMMIT:
+            here, there = self._workload(name), self._workload(name, program)
+            times = self._options.repeats or here.repeats
+            found += compare(here, there, self._variants(here), times, self._say)
+        self._judge(found)
+        return int(self._failed)
+
+    def _workload(self, name: str, program: Program = THIS_PROGRAM) -> Workload:
+        return WORKLOADS[name](self._kafka, self._options.events, program)
+
+    def _variants(self, workload: Workload) -> list[str]:
+        wanted = self._options.variant
+        return [variant for variant in workload.variants if not wanted or variant in wanted]
+
+    def _show(self, found: Results) -> None:
+        for table in TABLES:
+            made = table(found.repeats)
+            if made.row_count:
+                self._console.print(made)
+        if self._options.output:
+            self._console.print(f"every repeat is in {self._options.output}", soft_wrap=True)
+
+    def _judge(self, found: Sequence[Change]) -> None:
+        allowed = self._options.fail_on
+        self._console.print(changes_table(found, allowed))
+        slower = [each.name for each in found if each.is_slower(allowed)]
+        self._console.print(
+            f"{len(slower)} of {len(found)} need over {allowed:.0%} more CPU" if found else "nothing to compare"
+        )
+        self._failed |= bool(slower) or not found
+
+    def _say(self, line: str) -> None:
+        self._progress.print(line, soft_wrap=True, markup=False)
 
 
 def main() -> int:
-    """The program; returns the exit code."""
+    """The program; returns the exit code: 1 also if a variant failed or anything got slower."""
     options = _options()
     try:
-        run(options)
+        with (
+            tempfile.TemporaryDirectory(prefix="samzapy-benchmarks-") as folder,
+            broker(Path(folder), options.bootstrap) as kafka,
+        ):
+            benchmark = Benchmark(options, kafka)
+            if not options.against:
+                return benchmark.measure()
+            with checkout(options.against, Path(folder)) as program:
+                return benchmark.measure_beside(program)
     except SamzapyError as failure:
         print(f"error: {failure}", file=sys.stderr)
         return failure.exit_code
-    return 0
-
-
-def run(options: argparse.Namespace) -> None:
-    console = Console()
-    console.width = max(console.width, WIDTH)
-    progress = Console(stderr=True, highlight=False)
-    machine = describe_machine()
-    repeats: dict[str, dict[str, list[Measurement]]] = {}
-    with (
-        tempfile.TemporaryDirectory(prefix="samzapy-benchmarks-") as folder,
-        broker(Path(folder), options.bootstrap) as kafka,
-    ):
-        for name in options.workload or WORKLOADS:
-            workload = WORKLOADS[name](kafka, options.events)
-            runs = {variant: list[Measurement]() for variant in workload.variants if _asked_for(variant, options)}
-            if not runs:
-                continue
-            repeats[name] = runs
-            progress.print(f"{name}: preparing")
-            workload.prepare()
-            times = options.repeats or workload.repeats
-            for number in range(1, times + 1):
-                for variant, measured in runs.items():
-                    measured.append(workload.run(variant))
-                    progress.print(f"{name} {number}/{times} {variant}: {measured[-1].messages_per_s:,.0f} msg/s")
-    for table in TABLES:
-        made = table(repeats)
-        if made.row_count:
-            console.print(made)
-    if options.output:
-        reached = [each.to_json() for each in targets(repeats)]
-        write(options.output, repeats, options.events, machine, reached)
-        console.print(f"every repeat is in {options.output}", soft_wrap=True)
-
-
-def _asked_for(variant: str, options: argparse.Namespace) -> bool:
-    return not options.variant or variant in options.variant
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "--workload", "--only", action="append", choices=list(WORKLOADS), help="only this one; may be repeated"
+        "--workload",
+        "--only",
+        action="append",
+        choices=list(WORKLOADS),
+        metavar="WORKLOAD",
+        help=f"only this one; may be repeated: {', '.join(WORKLOADS)}",
     )
-    parser.add_argument("--variant", action="append", choices=VARIANTS, help="only this one; may be repeated")
-    parser.add_argument("--repeats", type=int, help="default: 3, of tasks 1")
-    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument(
+        "--variant", action="append", choices=VARIANTS, metavar="VARIANT", help="only this one; may be repeated"
+    )
+    parser.add_argument("--repeats", type=int, help="default: as the workload says, 5 where CPU is compared")
+    parser.add_argument("--events", type=int, default=EVENTS)
     parser.add_argument("--bootstrap", help="measure on this broker (default: one of its own)")
-    parser.add_argument("--output", type=Path, help=f"where to keep the results (default, for all workloads: {LATEST})")
+    parser.add_argument(
+        "--output", type=Path, help=f"the file to keep the measured workloads in (default, for all variants: {LATEST})"
+    )
+    parser.add_argument("--compare", type=_results_file, help="hold the CPU ratios against those of this file")
+    parser.add_argument("--against", metavar="COMMIT", help="measure in turns with this commit")
+    parser.add_argument("--fail-on", type=_share, default=0.1, help="the growth that fails (default: 10%%)")
     options = parser.parse_args()
-    if options.output is None and not options.workload and not options.variant:
+    is_gate = options.compare or options.against
+    if options.output is None and not options.variant and not is_gate and options.events == EVENTS:
         options.output = LATEST
     return options
+
+
+def _results_file(text: str) -> Path:
+    """A file, here or in the folder of the benchmarks."""
+    for path in (Path(text), FOLDER / text):
+        if path.is_file():
+            return path
+    raise argparse.ArgumentTypeError(f"no file {text}, here or in {FOLDER}")
+
+
+def _share(text: str) -> float:
+    """`10%` or `0.1`."""
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a share such as 10% or 0.1, got {text!r}") from None
 
 
 if __name__ == "__main__":

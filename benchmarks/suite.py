@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from benchmarks.guarantees import Guarantees, Tasks
-from benchmarks.recovery import Restart, RestoreLarge
-from benchmarks.takeover import Takeover
-from benchmarks.workloads import KeyedCount, Latency, PassThrough, Restore, Workload
+from benchmarks.workloads.base import Workload
+from benchmarks.workloads.guarantees import Guarantees, Tasks
+from benchmarks.workloads.keyed_count import KeyedCount
+from benchmarks.workloads.latency import Latency
+from benchmarks.workloads.pass_through import PassThrough
+from benchmarks.workloads.recovery import Restart, Restore, RestoreLarge
+from benchmarks.workloads.takeover import Takeover
 
 WORKLOADS: dict[str, type[Workload]] = {
     each.name: each

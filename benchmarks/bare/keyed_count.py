@@ -1,4 +1,7 @@
-"""Count JSON events by user, keep the counts in RocksDB and in a changelog.
+"""Count events by user, keep the counts in RocksDB and in a changelog.
+
+--fold says how: message by message or by batches, decoded to a dict, to a class or not at all (the key is the user).
+--keep says where: in a dict without bound, in one of a small cache's size, or in memory only.
 
 With --expected it is the loop of the latency benchmark: it runs until it has seen that many events, and notes for
 each how long ago it was written (the event's own `at_ns`).
@@ -7,17 +10,26 @@ each how long ago it was written (the event's own `at_ns`).
 from __future__ import annotations
 
 import argparse
-import time
 from array import array
 from pathlib import Path
+from typing import Any
 
-import orjson
 from confluent_kafka import Producer
 
+from benchmarks.bare import folds
 from benchmarks.bare.checkpoints import COMMIT_S, Checkpoints
 from benchmarks.bare.clients import assigned_consumer, consume, flush, offsets, producer
-from benchmarks.bare.counts import BATCH_SIZE, CACHE_SIZE, Counts
+from benchmarks.bare.counts import BoundedCounts, Counts, CountsInMemory, CountsInRocksDB
 from benchmarks.bare.stopwatch import Stopwatch
+
+FOLDS: dict[str, Any] = {
+    "json": folds.each_json,
+    "typed": folds.each_typed,
+    "batch": folds.batch_json,
+    "batch-typed": folds.batch_typed,
+    "batch-keys": folds.batch_keys,
+}
+DICT, BOUNDED, MEMORY = "dict", "bounded", "memory"
 
 
 class Committer:
@@ -49,38 +61,20 @@ class Committer:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("--bootstrap", "--input", "--changelog", "--checkpoints", "--folder"):
-        parser.add_argument(name, required=True)
-    parser.add_argument("--expected", type=int, default=0)
-    parser.add_argument("--ready", help="a file to create when the loop is about to read")
-    options = parser.parse_args()
+    options = _options()
     positions, ends = offsets(options.bootstrap, options.input)
-    counts = {partition: Counts(Path(options.folder) / str(partition)) for partition in positions}
+    counts = {partition: _counts(options.keep, Path(options.folder) / str(partition)) for partition in positions}
     watch = Stopwatch()
     consumer = assigned_consumer(options.bootstrap, options.input, positions)
     committer = Committer(options.bootstrap, options.changelog, options.checkpoints, counts)
     latencies = array("q")
+    fold = _fold(options, latencies)
     if options.ready:
         Path(options.ready).touch()
-    loads, done, due, expected = orjson.loads, 0, 0.0, options.expected
+    done, due, expected = 0, 0.0, options.expected
     while done < expected if expected else any(positions[p] < end for p, end in ends.items()):
         messages = consume(consumer)
-        for message in messages:
-            event = loads(message.value())
-            partition = message.partition()
-            of_partition = counts[partition]
-            cache, dirty, user = of_partition.cache, of_partition.dirty, event["user"]
-            count = cache.get(user)
-            cache[user] = dirty[user] = (of_partition.read(user) if count is None else count) + 1
-            cache.move_to_end(user)
-            if len(dirty) >= BATCH_SIZE:
-                of_partition.serialize()
-            if len(cache) > CACHE_SIZE:
-                of_partition.evict()
-            positions[partition] = message.offset() + 1
-            if expected:
-                latencies.append(time.time_ns() - event["at_ns"])
+        fold(messages, counts, positions)
         done += len(messages)
         now = watch.lap(positions)
         due = due or now + COMMIT_S
@@ -92,6 +86,29 @@ def main() -> None:
     for of_partition in counts.values():
         of_partition.close()
     consumer.close()
+
+
+def _fold(options: argparse.Namespace, latencies: array[int]) -> Any:
+    if options.expected:
+        return folds.each_json_timed(latencies)
+    return folds.each_json_bounded if options.keep == BOUNDED else FOLDS[options.fold]
+
+
+def _counts(keep: str, folder: Path) -> Counts:
+    if keep == MEMORY:
+        return CountsInMemory()
+    return BoundedCounts(folder) if keep == BOUNDED else CountsInRocksDB(folder)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("--bootstrap", "--input", "--changelog", "--checkpoints", "--folder"):
+        parser.add_argument(name, required=True)
+    parser.add_argument("--fold", choices=list(FOLDS), default="json")
+    parser.add_argument("--keep", choices=(DICT, BOUNDED, MEMORY), default=DICT)
+    parser.add_argument("--expected", type=int, default=0)
+    parser.add_argument("--ready", help="a file to create when the loop is about to read")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

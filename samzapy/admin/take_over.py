@@ -25,7 +25,7 @@ from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
 from samzapy.container.outputs.producers import fence
-from samzapy.container.supervision.job_ownership import this_run
+from samzapy.container.supervision.job_records import this_run
 from samzapy.errors import EnvironmentFailure, TransactionsRefused
 from samzapy.job.transactions import StateTransactions, refused, state_transactions, transactional_id
 from samzapy.system.clients import SystemClients

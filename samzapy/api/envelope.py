@@ -21,23 +21,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import index
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 from urllib.parse import quote, unquote
 
+from samzapy.api.kv import K, V
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 
 #: Names and values, in order; names may repeat, and Kafka lets a value be null.
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-class IncomingMessageEnvelope(NamedTuple):
-    """One input message, deserialized. A tuple, so that a batch of them is built without a Python frame each.
-
-    `event_time` and `arrival_time` are milliseconds since 1970 (`event_time` is -1 if the system keeps none);
-    `size` is the serialized value's bytes; `offset` is the position in the partition; `headers` is None if there are none.
-    A null key or message (a tombstone) is None.
-    """
-
+class _Fields(NamedTuple):
     ssp: SystemStreamPartition
     offset: int
     key: Any
@@ -47,22 +41,60 @@ class IncomingMessageEnvelope(NamedTuple):
     arrival_time: int = -1
     size: int = 0
 
+
+class IncomingMessageEnvelope(_Fields, Generic[K, V]):
+    """One input message, deserialized. A tuple, so that a batch of them is built without a Python frame each.
+
+    `event_time` and `arrival_time` are milliseconds since 1970 (`event_time` is -1 if the system keeps none);
+    `size` is the serialized value's bytes; `offset` is the position in the partition; `headers` is None if there are none.
+    A null key or message (a tombstone) is None.
+
+    `IncomingMessageEnvelope[K, V]` gives type checkers the classes of key and message, `Any` without brackets. In the
+    signature of a task's `process` it also names the class to decode to, if the job file names none.
+    """
+
+    # Python 3.10 has no generic NamedTuple. A subclass without a dict has the fields' C getters and the size of its base.
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def __new__(
+            cls,
+            ssp: SystemStreamPartition,
+            offset: int,
+            key: K,
+            message: V,
+            headers: Headers | None = None,
+            event_time: int = -1,
+            arrival_time: int = -1,
+            size: int = 0,
+        ) -> IncomingMessageEnvelope[K, V]: ...
+
+        @property
+        def key(self) -> K: ...
+
+        @property
+        def message(self) -> V: ...
+
     @property
     def position(self) -> str:
         """The position of this message, `system.stream[partition]@offset`, for error messages."""
         return f"{self.ssp}@{self.offset}"
 
 
-def _check_headers(headers: Headers) -> None:
+def checked_headers(headers: Headers) -> Headers:
+    """The headers. Raises TypeError for anything but pairs of names and values."""
     try:
         sound = all(isinstance(name, str) and (value is None or isinstance(value, bytes)) for name, value in headers)
     except (TypeError, ValueError):
         sound = False
     if not sound:
         raise TypeError(f"headers: expected (str, bytes or None) pairs, got {headers!r}")
+    return headers
 
 
-def _whole(timestamp: int) -> int:
+def whole_ms(timestamp: int) -> int:
+    """The timestamp as an int. Raises TypeError if it is no whole number."""
     try:
         return index(timestamp)
     except TypeError:
@@ -96,9 +128,9 @@ class OutgoingMessageEnvelope:
         self.key = key
         self.partition_key = partition_key
         if headers is not None:
-            _check_headers(headers)
+            checked_headers(headers)
         self.headers = headers
-        self.timestamp = timestamp if timestamp is None else _whole(timestamp)
+        self.timestamp = timestamp if timestamp is None else whole_ms(timestamp)
 
     def __repr__(self) -> str:
         return f"OutgoingMessageEnvelope({self.system_stream}, key={self.key!r}, message={self.message!r})"

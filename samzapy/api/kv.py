@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
-K = TypeVar("K")
-V = TypeVar("V")
+from samzapy.errors import StoreRefused
+
+# The classes of keys and values, `Any` where a class has no brackets: `KeyValueStore` is `KeyValueStore[Any, Any]`.
+if TYPE_CHECKING:
+    # Type checkers bring its declarations along; nothing has to be installed.
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
+else:
+    # A default needs Python 3.13 when the code runs.
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
 
 
 class KeyValueIterator(Iterator[tuple[K, V]], Generic[K, V]):
@@ -68,6 +81,24 @@ class KeyValueStore(ABC, Generic[K, V]):
     @abstractmethod
     def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
         """Set many keys. Every entry is checked before the first is written."""
+
+    def merge_all(self, entries: Mapping[K, V], combine: Callable[[V, V], V]) -> None:
+        """Set each key to `combine(held, given)`, or to the given value where the store holds none.
+
+        `store.merge_all(Counter(keys), operator.add)` counts a batch of keys. What is not cached is read in one go. Nothing
+        is written if an entry is refused or `combine` raises; `combine` returns a new value, since a `held` that it changes
+        in place stays changed. Keys that serialize alike must be one key of the mapping.
+        """
+        if not isinstance(entries, Mapping):
+            raise StoreRefused(f"merge_all: expected a mapping, got {type(entries).__name__}")
+        if any(given is None for given in entries.values()):
+            self.put_all(entries)  # which names it
+        found = self.get_all(entries)
+        merged: dict[K, V] = {}
+        for key, given in entries.items():
+            held = found[key]
+            merged[key] = given if held is None else combine(held, given)
+        self.put_all(merged)
 
     @abstractmethod
     def delete(self, key: K) -> None:

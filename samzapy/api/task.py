@@ -5,20 +5,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Generic
 
 from samzapy.api.batch import BatchTask
 from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.context import Context, JobContext
 from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.kv import K, V
 
 
-class StreamTask(ABC):
+class StreamTask(ABC, Generic[K, V]):
     """One task: processes the messages of its partitions, one at a time, in the order of each partition."""
 
     @abstractmethod
     def process(
-        self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
+        self, envelope: IncomingMessageEnvelope[K, V], collector: MessageCollector, coordinator: TaskCoordinator
     ) -> None:
         """Process one message. It is done when this returns; an exception ends the attempt without a commit."""
 
@@ -38,7 +39,7 @@ class TaskCallback(ABC):
         the attempt ends."""
 
 
-class AsyncStreamTask(ABC):
+class AsyncStreamTask(ABC, Generic[K, V]):
     """A task that completes its messages by callbacks, with up to `task.max.concurrency` of them in flight.
 
     1. Messages start in the order of each partition and may end in any.
@@ -53,7 +54,7 @@ class AsyncStreamTask(ABC):
     @abstractmethod
     def process_async(
         self,
-        envelope: IncomingMessageEnvelope,
+        envelope: IncomingMessageEnvelope[K, V],
         collector: MessageCollector,
         coordinator: TaskCoordinator,
         callback: TaskCallback,
@@ -61,7 +62,7 @@ class AsyncStreamTask(ABC):
         """Start to process one message, and return without waiting for it. An exception is the message's failure."""
 
 
-class CoroutineTask(ABC):
+class CoroutineTask(ABC, Generic[K, V]):
     """An AsyncStreamTask written as a coroutine: a message is complete when its `process` returns.
 
     1. Coroutines run on the task's thread, so they may use stores and collector anywhere. Between two awaits nothing else
@@ -72,7 +73,7 @@ class CoroutineTask(ABC):
 
     @abstractmethod
     async def process(
-        self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
+        self, envelope: IncomingMessageEnvelope[K, V], collector: MessageCollector, coordinator: TaskCoordinator
     ) -> None:
         """Process one message. An exception is the message's failure."""
 

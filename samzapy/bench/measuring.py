@@ -16,18 +16,30 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from samzapy.bench.child import LOCAL
-from samzapy.bench.marks import MARKS_KEY
 from samzapy.bench.processes import MAIN, ProcessTree
+from samzapy.bench.tasks import MARKS_KEY
 from samzapy.errors import SamzapyError
 
 #: Seconds of a phase, about.
 PHASE_S = 0.25
+
+
+@dataclass(frozen=True)
+class Program:
+    """The Python that runs what is measured, and the folder it is started in; packages in that folder come first."""
+
+    python: Path = Path(sys.executable)
+    folder: Path = Path()
+
+
+#: This process's own Python and folder.
+THIS_PROGRAM = Program()
 
 
 class MeasurementFailed(SamzapyError):
@@ -78,11 +90,19 @@ class Measurement:
             "phases": [[round(p.seconds, 3), round(p.messages_per_s), p.open_partitions] for p in self.phases],
         }
 
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Measurement:
+        """The measurement that `to_json` made plain values of."""
+        kept = {each.name: values[each.name] for each in fields(cls) if each.name in values}
+        return cls(**{**kept, "phases": tuple(Phase(*phase) for phase in values.get("phases", ()))})
 
-def measure(command: Sequence[str], timeout_s: float = 600.0) -> Measurement:
-    """Run `command` (after this process's Python) and measure it. Raises MeasurementFailed."""
+
+def measure(command: Sequence[str], timeout_s: float = 600.0, program: Program = THIS_PROGRAM) -> Measurement:
+    """Run `command`, arguments of the program's Python, and measure it. Raises MeasurementFailed."""
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen([sys.executable, *command], stdout=output, stderr=errors, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [str(program.python), *command], stdout=output, stderr=errors, stdin=subprocess.DEVNULL, cwd=program.folder
+        )
         tree = ProcessTree(process.pid)
         tree.start()
         try:
@@ -147,6 +167,7 @@ def measure_job(
     endless: bool = False,
     marks: Path | None = None,
     timeout_s: float = 600.0,
+    program: Program = THIS_PROGRAM,
 ) -> Measurement:
     """Run the job over its inputs as they are now, with the `local` or the `spark` runner, and measure it.
 
@@ -155,7 +176,7 @@ def measure_job(
     """
     with tempfile.TemporaryDirectory(prefix="samzapy-bench-") as folder:
         config = {**(overrides or {}), MARKS_KEY: str(marks or Path(folder) / "marks")}
-        command = ["-m", "samzapy.bench.child", str(job), "--runner", runner]
+        command = ["-m", "samzapy.bench.child", str(Path(job).absolute()), "--runner", runner]
         command += [part for key, value in config.items() for part in ("--config", f"{key}={value}")]
         command += ["--endless"] if endless else []
-        return measure(command, timeout_s)
+        return measure(command, timeout_s, program)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
 from types import TracebackType
 from typing import final
 
@@ -26,6 +27,16 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
 def warn(message: str) -> None:
     """One line on standard error."""
     click.echo(f"warning: {message}", err=True)
+
+
+def line_on(console: Console, line: str) -> None:
+    """Print one line as it is, above any bars."""
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def utc(time_ms: int) -> str:
+    """A time to the second: `2026-01-31T12:00:00+00:00`."""
+    return datetime.fromtimestamp(time_ms / 1000, timezone.utc).isoformat(timespec="seconds")
 
 
 def _rich(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -21,6 +21,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from samzapy.cli.output import line_on
 from samzapy.config.guarantee_warnings import counts_in_words
 from samzapy.coordinator.progress import ContainerStatus, JobStatus, RestoredStore
 
@@ -68,7 +69,7 @@ class RunDisplay:
     def event(self, line: str) -> None:
         """Print one line above the bars."""
         with self._lock:
-            self._print(line)
+            line_on(self._console, line)
 
     def status(self, status: JobStatus) -> None:
         """Show how the job stands now."""
@@ -83,13 +84,13 @@ class RunDisplay:
     def _attempt(self, container: ContainerStatus) -> None:
         if container.attempts > max(1, self._attempts.get(container.id, 1)):
             self._attempts[container.id] = container.attempts
-            self._print(f"container {container.id}: attempt {container.attempts}")
+            line_on(self._console, f"container {container.id}: attempt {container.attempts}")
 
     def _phase(self, container: ContainerStatus) -> None:
         if container.phase and self._phases.get(container.id) != container.phase:
             self._phases[container.id] = container.phase
             if not self._console.is_terminal:
-                self._print(f"container {container.id}: {container.phase}")
+                line_on(self._console, f"container {container.id}: {container.phase}")
 
     def _restores(self, container: ContainerStatus, restored: Iterable[RestoredStore]) -> None:
         """One line an attempt, when all its stores are there; nothing about stores that began empty."""
@@ -101,7 +102,7 @@ class RunDisplay:
             self._told.add(epoch)
         stores = [store for store in reported if store.source != "nothing"]
         if stores:
-            self._print(f"container {container.id}: restored {_restored(stores)}")
+            line_on(self._console, f"container {container.id}: restored {_restored(stores)}")
 
     def _restore_bar(self, container: ContainerStatus) -> None:
         name = f"restore {container.id}"
@@ -123,9 +124,6 @@ class RunDisplay:
         if name not in self._bars:
             self._bars[name] = self._progress.add_task(description, total=total, unit=unit)
         self._progress.update(self._bars[name], completed=done, total=total)
-
-    def _print(self, line: str) -> None:
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def summary(status: JobStatus) -> str:

@@ -44,7 +44,7 @@ from samzapy.config.tasks.error_policy import ErrorPolicy, Stage
 from samzapy.container.builder import ContainerBuilder
 from samzapy.container.lifecycle import Container
 from samzapy.container.supervision.heartbeat import Heartbeat, keep_running
-from samzapy.container.supervision.job_ownership import Ownership
+from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.supervision.reporting import Reporting
 from samzapy.container.supervision.worker_process import provide_descriptors
 from samzapy.container.tasks.task_builder import Plugins
@@ -217,11 +217,11 @@ def build_container(
     provide_descriptors(config, model, engines)
     task_class = load_task_class(config.task.task_class)
     plugins = Plugins(engines, serde_registry(config), task_class)
-    ownership = Ownership(config, run_id)
+    ownership = Ownership.of(config, run_id)
     metrics = Registry()
     state = state_transactions(config, has_transactions) if transactions else StateTransactions(None, "task.guarantee")
     metrics.gauge("promises", "weakened").set(
-        len((*guarantee_warnings(config, load_factory, task_class), *weakened_state(config, state)))
+        len((*guarantee_warnings(config, load_factory, task_class), *weakened_state(config.stores, state)))
     )
 
     def build() -> Container:

@@ -1,4 +1,8 @@
-"""A standby container: it reads the changelogs of a container's tasks into copies of their stores, and runs none of them.
+"""A standby container: reads the changelogs of a container's tasks into copies of their stores, and runs no task.
+
+A machine that takes a task over then reads only the changelog's tail. A copy is a store like the task's own: the same
+layout, the same marker, the same rules for its use. It lies beside the task's (`Partition_0.standby-1`), and is put in its
+place when the task starts on this machine and the copy is further.
 
 start   1  the lease
         2  open the copies, or set them aside, as a task would
@@ -10,10 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
+from dataclasses import replace
+from functools import partial
 
 from samzapy.api.lease import ContainerLease, ContainerReport
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import SystemConsumer
+from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.heartbeat import Heartbeat, keep_running
@@ -22,8 +28,8 @@ from samzapy.job.model import ContainerModel, replica_of
 from samzapy.metrics import Registry
 from samzapy.serializers import serde_registry
 from samzapy.storage.engines import load_engines
-from samzapy.storage.opening import TaskSettings, job_stores
-from samzapy.storage.standby import StandbyStores
+from samzapy.storage.local.directory import standby_name
+from samzapy.storage.opening import JobStores, StoreOpener, TaskSettings, job_stores
 from samzapy.system.clients import SystemClients, job_clients
 
 _POLL_S, _POLL_RECORDS = 0.2, 50_000
@@ -31,22 +37,93 @@ _POLL_S, _POLL_RECORDS = 0.2, 50_000
 _LOOK_S, _FLUSH_S = 1.0, 60.0
 
 
+class StandbyStores:
+    """The copies that one standby container keeps of one task's stores. One thread."""
+
+    def __init__(self, job: JobStores, task: TaskSettings, replica: int) -> None:
+        """Opens them. Raises StoreLocked while an earlier attempt still has them, EnvironmentFailure."""
+        kept = {
+            name: store
+            for name, store in job.configs.items()
+            if store.changelog is not None and job.engines[name].persistent
+        }
+        own = replace(task, name=standby_name(task.name, replica))
+        self._opener = StoreOpener(replace(job, configs=kept), own)
+        self._opener.begin()
+        self._following = {store.ssp: store for store in self._opener.following()}
+        for store in self._following.values():
+            store.share(len(self._following) * task.tasks_in_container)
+
+    @property
+    def starts(self) -> dict[SystemStreamPartition, int]:
+        """Where the changelogs are read from."""
+        return {ssp: store.start for ssp, store in self._following.items()}
+
+    def add(self, batch: RecordBatch) -> None:
+        """Take records of one changelog partition, in order. Raises RestoreError, KeyError for another task's."""
+        self._following[batch.ssp].add(batch)
+
+    def write(self) -> None:
+        """Put the taken records into the engines."""
+        for store in self._following.values():
+            store.write_gathered()
+
+    def complete(self, ends: Mapping[SystemStreamPartition, int], now_ms: int) -> None:
+        """Note that everything before these ends was taken, and that they were the ends at `now_ms`: a changelog that is
+        silent for longer than it keeps deletions must not make its copy look old."""
+        for ssp, end in ends.items():
+            self._following[ssp].complete(end - 1, now_ms)
+
+    def flush(self) -> None:
+        """Flush the engines' memory to disk."""
+        for store in self._following.values():
+            store.flush()
+
+    def close(self) -> None:
+        """Close the engines. The next attempt reads the records again that were not written."""
+        self._opener.abandon()
+
+
+def standby_container(
+    config: JobConfig,
+    model: ContainerModel,
+    lease: ContainerLease,
+    on_lost: Callable[[str], None] = keep_running,
+    look_s: float = _LOOK_S,
+    clock: Clock = SYSTEM_CLOCK,
+) -> StandbyContainer:
+    """A standby of one container of the job, ready to `run`; it opens nothing before that."""
+
+    def stores(clients: SystemClients) -> JobStores:
+        engines, serdes = load_engines(config), serde_registry(config)
+        return job_stores(config, serdes=serdes, engines=engines, admin_of=clients.admin, clock=clock)
+
+    clients = partial(job_clients, config, model.id)
+    sweep = partial(sweep_in_background, config, (), clock)
+    return StandbyContainer(model, lease, clients, stores, sweep, on_lost, look_s, clock)
+
+
 class StandbyContainer:
     """Runs once: `run` follows until `stop`, a directive, or a failure."""
 
     def __init__(
         self,
-        config: JobConfig,
         model: ContainerModel,
         lease: ContainerLease,
-        clock: Clock = SYSTEM_CLOCK,
-        on_lost: Callable[[str], None] = keep_running,
-        look_s: float = _LOOK_S,
+        clients: Callable[[], SystemClients],
+        stores: Callable[[SystemClients], JobStores],
+        sweep: Callable[[], object],
+        on_lost: Callable[[str], None],
+        look_s: float,
+        clock: Clock,
     ) -> None:
-        """`look_s`: seconds between two looks at the ends of the changelogs; after each, the records read so far are
-        written. `on_lost` is called when the lease is lost and the container still runs one lease duration later."""
+        """`clients` and `stores` are made in `run`; `sweep` is called once the copies are open. `look_s`: seconds between
+        two looks at the ends of the changelogs; after each, the records read so far are written. `on_lost` is called when
+        the lease is lost and the container still runs one lease duration later."""
         self._look_s = look_s
-        self._config = config
+        self._new_clients = clients
+        self._stores_of = stores
+        self._sweep = sweep
         self._model = model
         self._lease = lease
         self._clock = clock
@@ -68,7 +145,7 @@ class StandbyContainer:
         self._heartbeat.start()
         try:
             with ExitStack() as stack:
-                clients = stack.enter_context(closing(job_clients(self._config, self._model.id)))
+                clients = stack.enter_context(closing(self._new_clients()))
                 self._open(clients, stack)
                 self._follow(clients)
                 self._heartbeat.phase("stopping")
@@ -90,9 +167,7 @@ class StandbyContainer:
         )
 
     def _open(self, clients: SystemClients, stack: ExitStack) -> None:
-        config, tasks = self._config, self._model.tasks
-        engines, serdes = load_engines(config), serde_registry(config)
-        job = job_stores(config, serdes=serdes, engines=engines, admin_of=clients.admin, clock=self._clock)
+        tasks, job = self._model.tasks, self._stores_of(clients)
         self._heartbeat.phase("restoring")
         for task in tasks:
             settings = TaskSettings(task.name, task.changelog_partition, len(tasks))
@@ -100,7 +175,7 @@ class StandbyContainer:
             stack.callback(stores.close)
             self._stores[task.name] = stores
             self._owner.update(dict.fromkeys(stores.starts, stores))
-        sweep_in_background(config, (), self._clock)
+        self._sweep()
         starts = {ssp: start for stores in self._stores.values() for ssp, start in stores.starts.items()}
         for ssp, start in starts.items():
             consumer = self._consumers.get(ssp.system)

@@ -1,29 +1,75 @@
-"""The driver's side of a run, wherever the containers run: their coordinator, and what it watches beside them.
+"""The driver's side of a run, wherever the containers run: their coordinator, signals, and threads beside them.
 
 1. `OwnershipWatch` looks whether a newer run has taken the job over, and whether this run was asked to drain.
 2. `ClockKeeper` writes the job's checkpoint clock down.
+3. `StopSignals` asks the job to stop at the first SIGTERM or SIGINT, and ends the process at the second.
 
-Both work in threads of their own, with clients of their own: a broker that is slow does not hold up the containers.
+The first two work in threads of their own (`Periodic`), with clients of their own: a broker that is slow does not hold up
+the containers.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from types import TracebackType
-from typing import final
+from types import FrameType, TracebackType
+from typing import Any, final
 
 from samzapy.admin.positions import CHECKPOINT_CLOCK
 from samzapy.api.checkpoint import JobRecord
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.container.supervision.job_ownership import Ownership
-from samzapy.container.supervision.job_records import JobRecords
+from samzapy.container.supervision.job_records import JobRecords, Ownership
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import JobTakenOver, SamzapyError
 from samzapy.runner.base import PreparedJob
-from samzapy.runner.periodic import Periodic
+
+
+def _nothing() -> None:
+    """The default of `last`."""
+
+
+@final
+class Periodic:
+    """Looks every `pace_s` seconds, from `start` to `end`, in a daemon thread."""
+
+    def __init__(
+        self, name: str, pace_s: float, look: Callable[[], bool], last: Callable[[], object] = _nothing
+    ) -> None:
+        """`look` returns whether to look again. `last` is called in the same thread when the looking has ended, whatever
+        ended it."""
+        self._pace_s = pace_s
+        self._look = look
+        self._last = last
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin; the first look is a pace away."""
+        self._thread.start()
+
+    def end(self, patience_s: float | None = None) -> bool:
+        """Look no more, and wait for the thread, at most `patience_s`; returns whether it has ended.
+
+        A look that goes on longer is left behind. Without a `start` there is nothing to wait for.
+        """
+        self._closed.set()
+        if self._thread.ident is None:
+            return True
+        self._thread.join(patience_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            while not self._closed.wait(self._pace_s) and self._look():
+                pass
+        finally:
+            self._last()
+
 
 logger = logging.getLogger(__name__)
 
@@ -52,11 +98,11 @@ def coordinator_of(prepared: PreparedJob, spec: JobSpec, clock: Clock = SYSTEM_C
 def watching(prepared: PreparedJob, coordinator: Coordinator) -> Iterator[None]:
     """Watch the job's owner and keep its clock, as long as the context lasts."""
     config = prepared.config
-    ownership = Ownership(config, prepared.run_id)
+    ownership = Ownership.of(config, prepared.run_id)
     pace_s = config.spark.lease_ms / 3000
     with (
         OwnershipWatch(ownership, coordinator, pace_s, notes_end=prepared.lease_ms > 0),
-        ClockKeeper(JobRecords(config, "clock"), coordinator),
+        ClockKeeper(JobRecords.of(config, "clock"), coordinator),
     ):
         yield
 
@@ -150,3 +196,42 @@ class ClockKeeper:
         else:
             self._coordinator.keep_checkpoint_clock(clock)
         return True
+
+
+#: The event that an operator sees after the first signal.
+STOPPING = "stopping: every task commits first; a second signal ends the job at once"
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@final
+class StopSignals:
+    """While entered, the first signal calls `stop`; any further one calls `abort` and ends the process with 128 + its number.
+
+    Off the main thread it does nothing: the program around it handles signals there.
+    """
+
+    def __init__(self, stop: Callable[[], None], abort: Callable[[], None] = lambda: None) -> None:
+        self._stop = stop
+        self._abort = abort
+        self._previous: dict[signal.Signals, Any] = {}
+        self.received = False
+
+    def __enter__(self) -> StopSignals:
+        if threading.current_thread() is threading.main_thread():
+            self._previous = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, _: FrameType | None) -> None:
+        if not self.received:
+            self.received = True
+            self._stop()
+            return
+        try:
+            self._abort()
+        finally:
+            os._exit(128 + number)

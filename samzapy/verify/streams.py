@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -16,11 +15,12 @@ from samzapy.checkpoint import checkpoint_topic
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import RetriableError, UnknownStream
 from samzapy.storage.local.directory import store_directory
+from samzapy.storage.local.marker import Marker
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.system.factories import system_factory
-from samzapy.verify.evidence import Evidence, Record
-from samzapy.verify.job import PARTITIONS, changelog
-from samzapy.verify.processes import PACE_S, NoProgress
+from samzapy.verify.evidence import Evidence, LocalStore, Record
+from samzapy.verify.processes import NoProgress, until
+from samzapy.verify.target import PARTITIONS, changelog
 from samzapy.verify.workload import STORES
 
 _CLIENT = "samzapy-verify"
@@ -37,7 +37,6 @@ class Streams:
         self._factory = system_factory(settings)
         self._admin = self._factory.admin(settings, _CLIENT)
         self._clock = clock
-        self._pause = threading.Event()
 
     def create(self, stream: str, partitions: int) -> None:
         """Create a stream, unless it exists."""
@@ -98,17 +97,18 @@ class Streams:
         self._admin.close()
 
     def _patiently(self, call: Callable[[], object]) -> None:
-        """Call again while the broker is too busy to answer: that is no finding, and must not end a soak of hours."""
-        deadline = self._clock.monotonic() + _LONGEST_SILENCE_S
-        while True:
+        """Call again while the broker is too busy to answer, which must not end a soak of hours. Raises NoProgress."""
+        said = [""]
+
+        def done() -> bool:
             try:
                 call()
-            except RetriableError:
-                if self._clock.monotonic() > deadline:
-                    raise
-                self._pause.wait(PACE_S)
-            else:
-                return
+            except RetriableError as busy:
+                said[0] = str(busy)
+                return False
+            return True
+
+        until(done, lambda: said[0], _LONGEST_SILENCE_S, self._clock)
 
 
 def records_of(batch: RecordBatch) -> Iterator[Record]:
@@ -139,14 +139,17 @@ def collect(streams: Streams, name: str, watched: list[Record], state: Path | No
     )
 
 
-def _dumps(state: Path, name: str, store: str) -> list[dict[bytes, bytes]]:
+def _dumps(state: Path, name: str, store: str) -> list[LocalStore]:
     found = []
     for number in range(PARTITIONS):
         directory = store_directory(state, f"{name}-1", store, f"Partition {number}")
         engine = RocksDbStorageEngineFactory().open(directory, EngineSettings(store))
         try:
+            marker = engine.marker()
             with engine.iterate(None, None) as pairs:
-                found.append(dict(pairs))
+                found.append(
+                    LocalStore(dict(pairs), -1 if marker is None else Marker.from_bytes(marker).changelog_offset)
+                )
         finally:
             engine.close()
     return found

@@ -1,5 +1,8 @@
 """What every store does, whatever its engine and its cache."""
 
+import operator
+from collections import Counter
+
 import pytest
 
 from samzapy.errors import RecordTooLarge, SerdeError, StoreClosed, StoreError, StoreRefused
@@ -8,6 +11,7 @@ from samzapy.testing import open_store
 STACKS = {
     "cached": {},
     "tiny-cache": {"object.cache.size": "2", "write.batch.size": "1"},
+    "tiny-budget": {"container.cache.max.bytes": "1000"},
     "no-cache": {"object.cache.size": "0"},
     "copies": {"object.cache.mode": "copy"},
     "expiring": {"rocksdb.ttl.ms": "3600000"},
@@ -41,7 +45,7 @@ def job(engine, stack):
             "task.class": "some.module:Task",
             "task.inputs": "memory.in",
             "systems.memory.samza.factory": "memory",
-            **{f"stores.s.{key}": value for key, value in keys.items()},
+            **{key if key.startswith("container.") else f"stores.s.{key}": value for key, value in keys.items()},
         }
 
     return properties
@@ -86,6 +90,69 @@ def test_entries_may_be_a_mapping_or_pairs(store):
     store.put_all({"a": 1})
     store.put_all(iter([("b", 2), ("b", 3)]))
     assert list(store.all()) == [("a", 1), ("b", 3)]
+
+
+def test_a_merge_combines_with_what_is_held_wherever_that_is(opened):
+    opened.store.put_all({"committed": [1], "deleted": [1]})
+    opened.commit()
+    opened.store.put("put", [2])
+    opened.store.delete("deleted")
+    for _ in range(2):
+        opened.store.merge_all({"committed": [3], "put": [3], "deleted": [3], "new": [3]}, operator.add)
+    assert dict(opened.store.all()) == {
+        "committed": [1, 3, 3],
+        "deleted": [3, 3],
+        "new": [3, 3],
+        "put": [2, 3, 3],
+    }
+    opened.commit()
+    opened.lose_local_state()
+    assert opened.store.get_all(["committed", "new"]) == {"committed": [1, 3, 3], "new": [3, 3]}
+
+
+def test_a_merge_counts_more_keys_than_a_cache_holds(store):
+    keys = [f"k{n % 700}" for n in range(3_000)]
+    for start in range(0, len(keys), 1_000):
+        store.merge_all(Counter(keys[start : start + 1_000]), operator.add)
+    assert dict(store.all()) == Counter(keys)
+
+
+def test_a_merge_of_nothing_does_nothing(opened):
+    opened.store.merge_all({}, operator.add)
+    opened.commit()
+    assert opened.changelog() == []
+
+
+def test_a_merge_that_fails_to_combine_changes_nothing(opened):
+    opened.store.put_all({"a": 1, "z": 1})
+    with pytest.raises(TypeError):
+        opened.store.merge_all({"a": 1, "new": 1, "z": "no number"}, operator.add)
+    assert dict(opened.store.all()) == {"a": 1, "z": 1}
+
+
+@pytest.mark.parametrize("entries", [{"a": 1, None: 1}, {"b": 1, "a": None}])
+def test_a_merge_is_checked_before_the_first_is_written(store, entries):
+    store.put("a", 1)
+    with pytest.raises(StoreRefused, match=r"^store 's': (key|value of key 'a') must not be None"):
+        store.merge_all(entries, operator.add)
+    assert dict(store.all()) == {"a": 1}
+
+
+def test_a_merge_into_nothing_is_refused(store):
+    store.put_all({"a": 1, "b": 1})
+    with pytest.raises(StoreRefused, match="store 's': value of key 'a' must not be None"):
+        store.merge_all({"a": 1, "b": 1}, lambda held, given: None)
+    with pytest.raises(StoreRefused, match="expected a mapping, got list"):
+        store.merge_all([("a", 1)], operator.add)
+    assert dict(store.all()) == {"a": 1, "b": 1}
+
+
+def test_merged_keys_that_python_finds_equal_stay_apart_from_held_ones(job, tmp_path):
+    with open_store(job(key="json"), "s", tmp_path) as opened:
+        for key in (1, 1.0, True):
+            opened.store.merge_all({key: [repr(key)]}, operator.add)
+        opened.store.merge_all({1.0: ["again"], "1": ["text"]}, operator.add)
+        assert [opened.store.get(key) for key in (1, 1.0, True, "1")] == [["1"], ["1.0", "again"], ["True"], ["text"]]
 
 
 @pytest.mark.parametrize("call", ["get", "delete", "prefix"])
@@ -245,6 +312,7 @@ def test_every_call_after_close_says_that_the_store_is_closed(opened):
         lambda: store.get_all(["a"]),
         lambda: store.put("a", 1),
         lambda: store.put_all({"a": 1}),
+        lambda: store.merge_all({"a": 1}, operator.add),
         lambda: store.delete("a"),
         lambda: store.delete_all(["a"]),
         lambda: store.range("a", "b"),

@@ -9,6 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.gate.against import compare
+from benchmarks.kafka import Kafka
+from benchmarks.workloads.keyed_count import KeyedCount
+from samzapy.bench.measuring import THIS_PROGRAM, Program
+
 ROOT = Path(__file__).parents[2]
 EVENTS = 2_000
 
@@ -43,8 +48,9 @@ def test_a_small_run_of_all_workloads_writes_every_figure(kafka, tmp_path):
         for variant, measured in results["workloads"]["keyed-count"].items()
     }
     assert per_put["bare"] == per_put["local"], "one record a changed key and commit, in a run of one commit"
-    assert {"processor", "cores", "memory_bytes"} <= results["machine"].keys()
-    assert {"python", "java", "confluent-kafka"} <= results["versions"].keys()
+    for workload, measured in results["measured"].items():
+        assert {"processor", "cores", "memory_bytes"} <= measured["machine"].keys(), workload
+        assert {"python", "java", "confluent-kafka"} <= measured["versions"].keys(), workload
 
 
 @pytest.mark.kafka
@@ -125,3 +131,45 @@ def test_a_small_run_of_the_takeover_reads_the_tail_where_the_standby_was(kafka,
     assert all(10_000 <= records <= 11_000 for records in read["standby"])
     assert all(records >= 5 * EVENTS + 10_000 for records in read["full-restore"])
     assert "full-restore" in done.stdout
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_a_run_that_needs_more_cpu_than_the_stored_one_fails_with_a_table(kafka, tmp_path):
+    stored = tmp_path / "stored.json"
+    command = [sys.executable, "-m", "benchmarks", "--bootstrap", kafka, "--events", str(EVENTS), "--repeats", "1"]
+    command += ["--only", "keyed-count", "--variant", "bare", "--variant", "local"]
+    done = subprocess.run([*command, "--output", str(stored)], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    results = json.loads(stored.read_text())
+    for repeat in results["workloads"]["keyed-count"]["local"]["repeats"]:
+        repeat["cpu_s"] /= 1_000
+    stored.write_text(json.dumps(results))
+    command += ["--compare", str(stored), "--fail-on", "10%"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "SLOWER" in done.stdout
+    assert "1 of 1 need over 10% more CPU" in done.stdout
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_another_commit_runs_its_own_code_in_turns_with_ours(kafka, tmp_path):
+    tree = tmp_path / "commit"
+    git = ["git", "-C", str(ROOT), "worktree"]
+    subprocess.run([*git, "add", "--detach", "--quiet", str(tree), "HEAD"], check=True)
+    try:
+        tasks = tree / "samzapy" / "bench" / "tasks.py"
+        tasks.write_text(tasks.read_text() + f"\nopen({str(tmp_path / 'imported')!r}, 'w').close()\n")
+        broker = Kafka(kafka, tmp_path)
+        here = KeyedCount(broker, EVENTS, THIS_PROGRAM)
+        there = KeyedCount(broker, EVENTS, Program(Path(sys.executable), tree))
+        said = []
+        (change,) = compare(here, there, ["local"], 1, said.append)
+        assert change.name == "keyed-count local"
+        assert change.now.min > 0
+        assert len(said) == 2
+        assert (tmp_path / "imported").exists()
+        broker.clean()
+    finally:
+        subprocess.run([*git, "remove", "--force", str(tree)], check=True)

@@ -2,21 +2,33 @@
 
 import pytest
 from hypothesis import example, given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from samzapy.api.engine import EngineSettings
 from samzapy.config.stores import StoreConfig
 from samzapy.serializers import JsonSerde, StringSerde
+from samzapy.storage.kv.cache.budget import CacheBudget
 from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
 from samzapy.storage.kv.stack import build_stack
 
-SIZES = [(0, 0), (1, 1), (2, 1), (3, 2), (5, 5), (8, 3), (100, 10)]  # cache (0: none), batch
+SIZES = [
+    (0, 0),
+    (1, 1),
+    (2, 1),
+    (3, 2),
+    (5, 5),
+    (8, 3),
+    (100, 10),
+    (None, 1),
+    (None, 3),
+]  # cache (0: none, None: by bytes), batch
 
 
 def stack_of(cache, batch, **settings):
     config = StoreConfig("s", "inmemory", "string", "json", object_cache_size=cache, write_batch_size=batch, **settings)
     engine = InMemoryStorageEngineFactory().open(None, EngineSettings("s"))
-    return build_stack(config, engine, StringSerde(), JsonSerde())
+    return build_stack(config, engine, StringSerde(), JsonSerde(), budget=CacheBudget(1_000))
 
 
 class LastChanges:
@@ -46,7 +58,7 @@ calls = st.lists(
         st.tuples(st.just("range"), keys),
         st.tuples(st.just("flush"), st.none()),
         st.tuples(st.just("commit"), st.none()),
-        st.tuples(st.sampled_from(["put_all", "delete_all", "get_all"]), st.lists(keys, max_size=6)),
+        st.tuples(st.sampled_from(["put_all", "delete_all", "get_all", "merge_all"]), st.lists(keys, max_size=6)),
     ),
     max_size=120,
 )
@@ -64,6 +76,10 @@ def call(stack, last, kind, argument, value):
         store.put_all([(key, value + at) for at, key in enumerate(argument)])
         for at, key in enumerate(argument):
             last.change(key, value + at)
+    elif kind == "merge_all":
+        store.merge_all({key: value + at for at, key in enumerate(argument)}, lambda _, given: given)
+        for key, given in {key: value + at for at, key in enumerate(argument)}.items():
+            last.change(key, given)
     elif kind == "delete_all":
         store.delete_all(argument)
         for key in argument:
@@ -84,6 +100,7 @@ def call(stack, last, kind, argument, value):
 
 @pytest.mark.parametrize(("cache", "batch"), SIZES)
 @pytest.mark.parametrize("settings", [{}, {"object_cache_mode": "copy"}], ids=["reference", "copy"])
+@hypothesis_settings(deadline=None)
 @given(calls=calls)
 @example(calls=[("put", "k1"), ("put", "k2"), ("put", "k1")])
 @example(calls=[("put_all", ["k1", "k2", "k1"])])
@@ -96,6 +113,7 @@ def test_records_of_a_commit_are_in_the_order_of_each_keys_last_change(cache, ba
     last.check(stack)
 
 
+@hypothesis_settings(deadline=None)
 @given(calls=calls)
 def test_ranges_find_keys_that_were_put_again_since_the_last_look(calls):
     stack, held = stack_of(0, 0), {}

@@ -1,5 +1,6 @@
 """A store against a dict: any operations, commits and crashes in any order."""
 
+import itertools
 import shutil
 import tempfile
 from pathlib import Path
@@ -15,7 +16,7 @@ KEYS = st.sampled_from(["", "a", "b", "ba", "bb", "c", "ä", "\U0001f600", "\x00
 VALUES = st.one_of(st.integers(-3, 3), st.text(max_size=3), st.lists(st.integers(0, 2), max_size=2), st.booleans())
 
 
-def properties(engine: str, cache: int, batch: int, mode: str, serde: str = "json") -> dict[str, str]:
+def properties(engine: str, cache: int | None, batch: int, mode: str, serde: str = "json") -> dict[str, str]:
     return {
         "job.name": "machine",
         "task.class": "some.module:Task",
@@ -25,7 +26,7 @@ def properties(engine: str, cache: int, batch: int, mode: str, serde: str = "jso
         "stores.s.key.serde": "string",
         "stores.s.msg.serde": serde,
         "stores.s.changelog": "memory.s-changelog",
-        "stores.s.object.cache.size": str(cache),
+        **({"container.cache.max.bytes": "700"} if cache is None else {"stores.s.object.cache.size": str(cache)}),
         "stores.s.write.batch.size": str(batch),
         "stores.s.object.cache.mode": mode,
         "stores.s.container.write.buffer.size.bytes": "65536",
@@ -50,14 +51,14 @@ class StoreMachine(RuleBasedStateMachine):
         self.views: list = []
 
     @initialize(
-        cache=st.integers(0, 4),
+        cache=st.one_of(st.none(), st.integers(0, 4)),
         batch=st.integers(1, 3),
         mode=st.sampled_from(["reference", "copy"]),
         serde=st.sampled_from(["json", "string"]),
     )
     def open(self, cache, batch, mode, serde):
         self.serde = serde
-        config = properties(self.engine, cache, min(batch, cache) or 1, mode, serde)
+        config = properties(self.engine, cache, batch if cache is None else min(batch, cache) or 1, mode, serde)
         self.context = open_store(config, "s", self.path)
         self.opened: OpenStore = self.context.__enter__()
 
@@ -89,6 +90,25 @@ class StoreMachine(RuleBasedStateMachine):
         entries = [(key, self.meant(value)) for key, value in entries]
         self.store.put_all(dict(entries) if as_mapping else entries)
         self.now.update(entries)
+
+    @precondition(lambda self: not self.half_committed)
+    @rule(entries=st.dictionaries(KEYS, VALUES, max_size=6), fails_at=st.integers(0, 8))
+    def merge_all(self, entries, fails_at):
+        entries = {key: self.meant(value) for key, value in entries.items()}
+        calls = itertools.count(1)
+
+        def combine(held, given):
+            if next(calls) == fails_at:
+                raise ArithmeticError
+            return f"{held}{given}"[-8:]
+
+        before = {key: self.now[key] for key in entries if key in self.now}
+        if 0 < fails_at <= len(before):
+            with pytest.raises(ArithmeticError):
+                self.store.merge_all(entries, combine)
+        else:
+            self.store.merge_all(entries, combine)
+            self.now |= entries | {key: f"{held}{entries[key]}"[-8:] for key, held in before.items()}
 
     @precondition(lambda self: not self.half_committed)
     @rule(key=KEYS)

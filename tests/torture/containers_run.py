@@ -12,7 +12,7 @@ import javaproperties
 
 from samzapy.config.loader import load_job
 from samzapy.container.restart import build_container
-from samzapy.container.supervision.job_ownership import Ownership
+from samzapy.container.supervision.job_records import Ownership
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import SamzapyError
@@ -48,7 +48,7 @@ class ContainersRun:
     def _watched(self):
         notes_end = self.prepared.lease_ms > 0
         with OwnershipWatch(
-            Ownership(self._config, self.prepared.run_id),
+            Ownership.of(self._config, self.prepared.run_id),
             self._coordinator,
             self._config.spark.lease_ms / 3000,
             notes_end=notes_end,
@@ -56,7 +56,7 @@ class ContainersRun:
             yield
 
     def _run(self, model):
-        with closing(Ownership(self._config, self.prepared.run_id)) as ownership:
+        with closing(Ownership.of(self._config, self.prepared.run_id)) as ownership:
             build_container(
                 self._config,
                 model,

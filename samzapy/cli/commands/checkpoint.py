@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from datetime import datetime, timezone
 from threading import Event
 from typing import Any
 
@@ -14,7 +13,7 @@ from samzapy.admin.positions import JobPositions, Move, Moved, move_positions, r
 from samzapy.admin.running import NO_DRIVER, describe_run, look_for_run
 from samzapy.checkpoint.offsets import Target
 from samzapy.cli.options import of_job
-from samzapy.cli.output import table, warn
+from samzapy.cli.output import table, utc, warn
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.clocks import as_text
 from samzapy.job.model import JobModel
@@ -63,7 +62,7 @@ def show(config: JobConfig, model: JobModel, *, as_json: bool) -> None:
     commits = [
         (
             name,
-            _time(each.time_ms),
+            utc(each.time_ms),
             as_text(each.clock),
             each.epoch,
             ", ".join(f"{s}={o}" for s, o in sorted(each.changelog_offsets.items())),
@@ -152,7 +151,3 @@ def _as_json(task: str, inputs: Sequence[str], found: JobPositions) -> dict[str,
         },
         "changelogs": {} if saved is None else dict(saved.changelog_offsets),
     }
-
-
-def _time(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, timezone.utc).isoformat(timespec="seconds")

@@ -114,6 +114,9 @@ class LoopThreadStore(KeyValueStore[Any, Any]):
     def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
         self._checked().put_all(entries)
 
+    def merge_all(self, entries: Mapping[Any, Any], combine: Callable[[Any, Any], Any]) -> None:
+        self._checked().merge_all(entries, combine)
+
     def delete(self, key: Any) -> None:
         self._checked().delete(key)
 

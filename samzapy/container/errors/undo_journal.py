@@ -1,13 +1,13 @@
 """Undoes the store changes of a message that failed.
 
-1. Each change first notes the old value, by one more `get`. The changes of a failed message are undone in reverse order.
+1. Each change first notes the old value, by one more read. The changes of a failed message are undone in reverse order.
 2. An object that was changed in place cannot be undone. So stores hand out copies, unless the job file says
    `stores.X.object.cache.mode=reference`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from samzapy.api.kv import KeyValueStore
@@ -38,6 +38,16 @@ class UndoJournal:
         """`key` is about to change."""
         self._before.append((store, key, store.get(key)))
 
+    def note_all(self, store: Store, keys: Sequence[Any]) -> None:
+        """`keys` are about to change."""
+        found = store.get_all(keys)
+        if len(found) == len(keys):
+            self._before += [(store, key, value) for key, value in found.items()]
+            return
+        # Some are repeated, or equal in Python and still different keys, such as 1 and True.
+        for key in keys:
+            self.note(store, key)
+
     def undo(self) -> None:
         """Put back the values from before the message."""
         for store, key, value in reversed(self._before):
@@ -64,8 +74,7 @@ class JournaledStore(ForwardingStore[Any, Any]):
 
     def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
         pairs = entry_list(self._name, entries)
-        for key, _ in pairs:
-            self._journal.note(self._inner, key)
+        self._journal.note_all(self._inner, [key for key, _ in pairs])
         self._inner.put_all(pairs)
 
     def delete(self, key: Any) -> None:
@@ -74,6 +83,5 @@ class JournaledStore(ForwardingStore[Any, Any]):
 
     def delete_all(self, keys: Iterable[Any]) -> None:
         unwanted = key_list(self._name, keys)
-        for key in unwanted:
-            self._journal.note(self._inner, key)
+        self._journal.note_all(self._inner, unwanted)
         self._inner.delete_all(unwanted)

@@ -1,18 +1,30 @@
-"""Opens the records of a job: its checkpoint manager, and the clients that the manager works through.
+"""Opens the records of a job beside its checkpoints, and checks there which run owns the job.
 
-Everything that reads or writes beside a job's checkpoints comes here, whatever its purpose: containers, the driver's
-threads, the tools of `samzapy.admin`, DataFrames.
+Everything that reads or writes beside a job's checkpoints comes here: containers, the driver's threads, the tools of
+`samzapy.admin`, DataFrames.
+
+Every start writes itself down as the owner before anything of an older run is fenced; the newest start is the owner.
+
+1. A run that is fenced by a newer one finds it there, lets go for good, and does not fence back. A run that its broker has
+   fenced (a transaction that took too long) finds itself.
+2. Without transactions no run is fenced. The driver looks at the record three times a lease, and the next run waits a lease
+   before it reads anything, unless this one is written down as ended. Outputs that an older run has queued may still arrive.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+import os
+import secrets
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import partial
 
-from samzapy.api.checkpoint import CheckpointManager
+from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.checkpoint import manager_for
+from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
+from samzapy.errors import JobTakenOver
 from samzapy.system.clients import SystemClients, job_clients
 
 
@@ -33,13 +45,19 @@ class JobRecords:
     time.
     """
 
-    def __init__(self, config: JobConfig, purpose: str) -> None:
-        """Opens nothing yet. `purpose` names the clients."""
-        self.kept = config.task.checkpoint is not None
-        """Whether the job keeps checkpoints at all; what is written is lost otherwise."""
-        self._open = partial(open_job, config, purpose)
+    def __init__(
+        self, opener: Callable[[], AbstractContextManager[tuple[SystemClients, CheckpointManager]]], *, kept: bool
+    ) -> None:
+        """Opens nothing yet. `kept`: whether the job keeps checkpoints at all; what is written is lost otherwise."""
+        self.kept = kept
+        self._open = opener
         self._opened = ExitStack()
         self._checkpoints: CheckpointManager | None = None
+
+    @classmethod
+    def of(cls, config: JobConfig, purpose: str) -> JobRecords:
+        """The records of a job. `purpose` names the clients."""
+        return cls(partial(open_job, config, purpose), kept=config.task.checkpoint is not None)
 
     @property
     def checkpoints(self) -> CheckpointManager:
@@ -57,3 +75,58 @@ class JobRecords:
         """Close what was opened; the next use opens it again."""
         self._checkpoints = None
         self._opened.close()
+
+
+def this_run(clock: Clock = SYSTEM_CLOCK) -> JobRun:
+    """The owner record of a driver that starts now. No two are equal, even of the same process."""
+    return JobRun(secrets.token_hex(8), clock.wall_ms(), socket.gethostname(), os.getpid())
+
+
+class Ownership:
+    """One run's claim to its job, as its containers and its driver check it. One thread at a time."""
+
+    def __init__(self, job_name: str, records: JobRecords, run_id: str | None) -> None:
+        """`run_id`: the run's `JobRun.id`; None for a container outside of any run."""
+        self._job_name = job_name
+        self._run_id = run_id
+        self._records = records
+
+    @classmethod
+    def of(cls, config: JobConfig, run_id: str | None) -> Ownership:
+        """The claim of a run to a job, with clients of its own."""
+        return cls(config.name, JobRecords.of(config, "owner"), run_id)
+
+    @property
+    def known(self) -> bool:
+        """Whether it is written down which run owns the job."""
+        return self._run_id is not None and self._records.kept
+
+    def check(self, checkpoints: CheckpointManager) -> None:
+        """Raise JobTakenOver if a newer run is written down there."""
+        if self._run_id is None:
+            return
+        owner = checkpoints.read_owner()
+        if owner is not None and owner.id != self._run_id:
+            raise JobTakenOver.by(self._job_name, owner.started_ms, owner.host, owner.pid)
+
+    def look(self) -> None:
+        """As `check`, with clients of its own: made when first needed, kept until `close`."""
+        if self._run_id is not None:
+            self.check(self._records.checkpoints)
+
+    def asked_to_drain(self) -> bool:
+        """Whether this run was asked to; with the clients of `look`."""
+        if self._run_id is None or not self._records.is_open:
+            return False
+        asked = self._records.checkpoints.read_record(JobRecord.DRAIN)
+        return asked is not None and asked.get("run") == self._run_id
+
+    def note_end(self) -> None:
+        """Write down that nothing of this run goes on. Raises JobTakenOver."""
+        self.look()
+        if self._records.is_open:
+            self._records.checkpoints.write_record(JobRecord.ENDED, {"run": self._run_id})
+
+    def close(self) -> None:
+        """Close what `look` has opened; the next one opens it again."""
+        self._records.close()

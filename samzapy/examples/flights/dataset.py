@@ -49,7 +49,7 @@ def flights() -> list[Event]:
 
 def planes() -> list[Event]:
     """Every plane of the register, as of the start of 2013."""
-    start_ms = _time_ms("2013-01-01T00:00:00Z")
+    start_ms = time_ms_of("2013-01-01T00:00:00Z")
     return [
         Event(
             row["tailnum"],
@@ -72,7 +72,7 @@ def _flights(rows: Iterator[list[str]]) -> Iterator[Event]:
     for row in rows:
         carrier, flight, tail, origin, destination, hour, delay, at = [row[column] for column in columns]
         if at not in times:
-            times[at] = _time_ms(at)
+            times[at] = time_ms_of(at)
         key = None if tail == MISSING else tail
         value = {
             "carrier": carrier,
@@ -94,5 +94,6 @@ def _rows(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def _time_ms(text: str) -> int:
+def time_ms_of(text: str) -> int:
+    """The files' `2013-01-01T05:00:00Z` in milliseconds since 1970."""
     return int(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()) * 1000

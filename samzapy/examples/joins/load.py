@@ -14,12 +14,11 @@ import random
 import sys
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
 from itertools import groupby, islice
 from operator import itemgetter
 
 from samzapy.errors import EnvironmentFailure
-from samzapy.examples.flights.dataset import MISSING, Event, data_folder
+from samzapy.examples.flights.dataset import MISSING, Event, data_folder, time_ms_of
 from samzapy.examples.flights.load import load_command
 from samzapy.examples.joins.tasks import CLICKED_WITHIN_MS, LATENESS_MS
 
@@ -107,7 +106,7 @@ def weather() -> list[Event]:
     """Every observation, in the order of time; Fahrenheit, miles an hour, inches, miles."""
     with (data_folder() / "weather.csv").open(encoding="utf-8", newline="") as file:
         events = [
-            Event(row["origin"], {name: _number(row[name]) for name in _OBSERVED}, _time_ms(row["time_hour"]))
+            Event(row["origin"], {name: _number(row[name]) for name in _OBSERVED}, time_ms_of(row["time_hour"]))
             for row in csv.DictReader(file)
         ]
     events.sort(key=lambda event: event.time_ms)
@@ -121,7 +120,7 @@ def _departures(rows: Iterable[dict[str, str]]) -> Iterator[Event]:
             continue
         at = row["time_hour"]
         if at not in hours:
-            hours[at] = _time_ms(at)
+            hours[at] = time_ms_of(at)
         value = {"carrier": row["carrier"], "flight": int(row["flight"]), "dest": row["dest"]}
         # `minute` is the schedule's, `dep_delay` what was made of it.
         yield Event(row["origin"], value, hours[at] + (int(row["minute"]) + int(row["dep_delay"])) * 60_000)
@@ -129,10 +128,6 @@ def _departures(rows: Iterable[dict[str, str]]) -> Iterator[Event]:
 
 def _number(text: str) -> float | None:
     return None if text == MISSING else float(text)
-
-
-def _time_ms(text: str) -> int:
-    return int(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()) * 1000
 
 
 #: By job name: the streams, and what makes their events.

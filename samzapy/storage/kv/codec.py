@@ -6,7 +6,7 @@ Errors name the store and the key.
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from samzapy.api.serde import Serde
@@ -18,9 +18,11 @@ Origin = Callable[[bytes, "bytes | None"], str]
 #: Keys that are tried with a serde, to learn which kinds of keys come back as they went in.
 _PROBES: tuple[Any, ...] = ("Ab 1", b"Ab 1", 1)
 
+_NONE = type(None)
+
 _BYTES = frozenset({bytes})
 
-_BYTES_OR_DELETED = frozenset({bytes, type(None)})
+_BYTES_OR_DELETED = frozenset({bytes, _NONE})
 
 _view: Callable[[bytes], Any] = memoryview
 
@@ -56,6 +58,21 @@ def entry_list(store: str, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> li
     except (TypeError, ValueError) as cause:
         bad = next(pair for pair in pairs if not _is_pair(pair))
         raise StoreRefused(f"store '{store}': expected (key, value) pairs, got {_shown(bad)} among them") from cause
+
+
+def entry_columns(store: str, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> tuple[list[K], list[V]]:
+    """The keys and the values of entries. Raises StoreRefused as `entry_list`."""
+    if isinstance(entries, Mapping):
+        return list(entries), list(entries.values())
+    pairs = entry_list(store, entries)
+    return [key for key, _ in pairs], [value for _, value in pairs]
+
+
+def entry_mapping(store: str, entries: Mapping[K, V]) -> Mapping[K, V]:
+    """The entries as they are. Raises StoreRefused for an object that is no mapping."""
+    if not isinstance(entries, Mapping):
+        raise StoreRefused(f"store '{store}': expected a mapping, got {_shown(entries)}")
+    return entries
 
 
 def _is_pair(entry: object) -> bool:
@@ -189,6 +206,15 @@ class EntryCodec:
         except Exception as cause:
             raise self._unreadable("value of key", key, cause, self.encode_key(key), data) from cause
 
+    def decode_values(self, keys: Sequence[Any], data: Sequence[bytes | None]) -> list[Any]:
+        """The values of `data`, None where there is none. Raises SerdeError naming the first of `keys` that is unreadable."""
+        value_object = self.value_object
+        try:
+            return [None if each is None else value_object(each) for each in data]
+        except Exception:  # noqa: BLE001 - decoded again, to name what failed
+            pairs = zip(keys, data, strict=True)
+            return [None if each is None else self.decode_value(key, each) for key, each in pairs]
+
     def check_key(self, key: Any) -> None:
         """Raise StoreRefused for a key that no store takes: None, or one that cannot be hashed."""
         if key is None:
@@ -205,6 +231,12 @@ class EntryCodec:
             raise StoreRefused(
                 f"store '{self.store}': value of key {reprlib.repr(key)} must not be None; delete the key instead"
             )
+
+    def check_values(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
+        """Raise StoreRefused if there is a None among the values of `keys`."""
+        if _NONE in set(map(type, values)):
+            for key, value in zip(keys, values, strict=True):
+                self.check_value(key, value)
 
     def _refused(self, part: str, key: Any, serde: Serde, refused: Any, cause: Exception) -> SerdeError:
         why = str(cause) if isinstance(cause, SerdeError) else serde.refusal(refused, cause)

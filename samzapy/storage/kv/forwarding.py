@@ -1,14 +1,15 @@
 """The layers of a store's stack: their common interface, and the base of those that wrap another layer.
 
 1. `StoreLayer` is a key-value store with the calls of a commit on top: each layer does its own part of them.
-2. `ForwardingStore` passes every call to the layer below. A wrapper overrides the calls that it changes.
+2. `ForwardingStore` passes every call to the layer below, but for `merge_all`: that is a `get_all` and a `put_all` of the
+   wrapper itself. A wrapper overrides the calls that it changes.
 3. `ReadOnlyStore` refuses the writes of a task.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
 from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
@@ -30,6 +31,10 @@ class StoreLayer(KeyValueStore[K, V]):
     @abstractmethod
     def metrics(self) -> dict[str, float]:
         """Counts since the store was opened, by name, with those of the layers below."""
+
+    def over_budget(self) -> bool:
+        """Whether unserialized changes take so much memory that the task should commit."""
+        return False
 
     def sweep(self, written: int) -> dict[bytes, None]:
         """Keys of entries that have expired, to be removed from the engine; `written` changes go there now."""
@@ -95,6 +100,9 @@ class ForwardingStore(StoreLayer[K, V]):
     def metrics(self) -> dict[str, float]:
         return self._inner.metrics()
 
+    def over_budget(self) -> bool:
+        return self._inner.over_budget()
+
     def sweep(self, written: int) -> dict[bytes, None]:
         return self._inner.sweep(written)
 
@@ -125,6 +133,9 @@ class ReadOnlyStore(ForwardingStore[Any, Any]):
         self._refuse()
 
     def delete_all(self, keys: Iterable[Any]) -> None:
+        self._refuse()
+
+    def merge_all(self, entries: Mapping[Any, Any], combine: Callable[[Any, Any], Any]) -> None:
         self._refuse()
 
     def flush(self) -> None:

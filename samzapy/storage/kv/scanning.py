@@ -9,12 +9,10 @@ from typing import TypeVar
 from samzapy.api.engine import Cursor
 from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot
 from samzapy.errors import StoreClosed, StoreError
-from samzapy.storage.kv.codec import EntryCodec, entry_list, key_list
+from samzapy.storage.kv.codec import EntryCodec, entry_columns, key_list
 from samzapy.storage.kv.forwarding import StoreLayer
 from samzapy.storage.kv.ordered import Pair
 from samzapy.storage.kv.uncommitted import UncommittedSnapshot, UncommittedStore
-
-_NONE = type(None)
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -154,12 +152,9 @@ class ScanningStore(StoreLayer[K, V]):
     def checked_entries(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> tuple[list[K], list[V]]:
         """The keys and the values of a `put_all`, each one that the store takes."""
         self.check_open()
-        pairs = entry_list(self._codec.store, entries)
-        keys, values = [key for key, _ in pairs], [value for _, value in pairs]
+        keys, values = entry_columns(self._codec.store, entries)
         self._check_keys(keys)
-        if _NONE in set(map(type, values)):
-            for key, value in pairs:
-                self._codec.check_value(key, value)
+        self._codec.check_values(keys, values)
         return keys, values
 
     def checked_keys(self, keys: Iterable[K]) -> list[K]:

@@ -52,7 +52,8 @@ class UncommittedStore:
         self._changes: dict[bytes, bytes | None] = {}
         self._order = KeyOrder(self._changes)
         self._bytes = 0
-        # The number of each key's last change, the greatest of them, and whether the changes stand in that order.
+        # The number of each key's last change; the last number that was given here, where no cache gives them; and whether
+        # the changes stand in that order.
         self._numbers: dict[bytes, int] = {}
         self._newest = 0
         self._in_order = True

@@ -16,7 +16,7 @@ from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint import manager_for
 from samzapy.cli.main import cli
 from samzapy.config.loader import load_job
-from samzapy.container.supervision.job_ownership import Ownership
+from samzapy.container.supervision.job_records import Ownership
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import ConfigError, EnvironmentFailure
@@ -102,7 +102,7 @@ def test_the_request_is_for_the_run_that_was_asked_and_for_no_later_one(config):
 
 def test_a_request_to_an_earlier_run_does_not_drain_the_next(config):
     checkpoints = owned(config, JobRun("next", 1, "here", 1))
-    with closing(checkpoints), closing(Ownership(config, "next")) as ownership:
+    with closing(checkpoints), closing(Ownership.of(config, "next")) as ownership:
         ownership.look()
         assert not ownership.asked_to_drain()
         for asked, drains in (("earlier", False), ("next", True)):

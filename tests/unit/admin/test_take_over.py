@@ -11,7 +11,7 @@ from samzapy.api.checkpoint import CheckpointManager
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint import manager_for
 from samzapy.config.loader import load_job
-from samzapy.container.supervision.job_ownership import Ownership, this_run
+from samzapy.container.supervision.job_records import Ownership, this_run
 from samzapy.errors import JobTakenOver, SamzapyError
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
@@ -170,14 +170,14 @@ def test_the_owner_is_the_newest_start_and_a_container_of_no_run_has_none():
     run_id = scene.prepare().run_id
     clients = job_clients(config, "test")
     checkpoints: CheckpointManager = manager_for(config, clients)
-    Ownership(config, run_id).check(checkpoints)
-    Ownership(config, None).check(checkpoints)
+    Ownership.of(config, run_id).check(checkpoints)
+    Ownership.of(config, None).check(checkpoints)
     newer = this_run()
     checkpoints.write_owner(newer)
     with pytest.raises(JobTakenOver, match=f"on {newer.host}, pid {newer.pid}"):
-        Ownership(config, run_id).check(checkpoints)
-    Ownership(config, newer.id).check(checkpoints)
-    Ownership(config, None).check(checkpoints)
+        Ownership.of(config, run_id).check(checkpoints)
+    Ownership.of(config, newer.id).check(checkpoints)
+    Ownership.of(config, None).check(checkpoints)
     checkpoints.close()
     clients.close()
 

@@ -4,11 +4,11 @@ import shutil
 import threading
 
 import pytest
-from memory_job import MemoryJob
+from jobs.memory_job import MemoryJob
 
 from samzapy.api.lease import ContainerReport
 from samzapy.config.loader import load_job
-from samzapy.container.standby import StandbyContainer
+from samzapy.container.standby import standby_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.wire import JobSpec
 from samzapy.runner.prepare import prepare
@@ -24,7 +24,7 @@ class Standby:
         model = prepare(config).model
         self.coordinator = Coordinator(config.name, JobSpec(model, config.raw), 60.0)
         lease = LocalLease(self.coordinator, "0-1")
-        self.container = StandbyContainer(config, model.container("0-1"), lease, look_s=0.05)
+        self.container = standby_container(config, model.container("0-1"), lease, look_s=0.05)
         self.report: ContainerReport | None = None
         self.failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)

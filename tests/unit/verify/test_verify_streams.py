@@ -5,6 +5,7 @@ import pytest
 from samzapy.api.system import SystemSettings
 from samzapy.errors import RetriableError
 from samzapy.testing import ManualClock
+from samzapy.verify.processes import NoProgress
 from samzapy.verify.streams import Streams
 
 
@@ -51,5 +52,5 @@ def test_a_stream_is_created_and_deleted_once_the_broker_answers(streams):
 
 def test_a_broker_that_never_answers_is_named(streams):
     streams.busy(1_000)
-    with pytest.raises(RetriableError, match="waiting for controller"):
+    with pytest.raises(NoProgress, match="not within 90 s: v-out: Failed while waiting for controller"):
         streams.create("v-in", 2)

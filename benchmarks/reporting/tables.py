@@ -1,0 +1,167 @@
+"""The results for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import median
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from benchmarks.kafka import PARTITIONS
+from benchmarks.reporting.results import FIRST_MESSAGE, PERCENTILES, START, Repeats, figures, ratios
+from benchmarks.reporting.targets import targets
+from benchmarks.workloads.guarantees import Guarantees, Tasks
+from samzapy.bench.measuring import Measurement
+from samzapy.bench.report import memory_cell
+
+_PER_PUT = "changelog_records_per_put"
+
+
+def results_table(repeats: Repeats) -> Table:
+    """A row a variant: medians, with minimum and maximum in brackets."""
+    table = _table("samzapy beside loops written by hand: median (min - max)", "workload", "variant")
+    for name in ("k msg/s", "CPU-s per M", "memory MiB", "log/put"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for workload, variants in repeats.items():
+        for variant, runs in variants.items():
+            found = figures(runs)
+            if FIRST_MESSAGE in found:
+                continue
+            table.add_row(
+                workload,
+                variant,
+                _spread([value / 1_000 for value in found["messages_per_s"]], ".0f"),
+                _spread(found["cpu_s_per_million"], ".2f"),
+                memory_cell(max(runs, key=lambda run: run.peak_rss["tree"])),
+                f"{median(found[_PER_PUT]):.3f}" if _PER_PUT in found else "",
+            )
+        table.add_section()
+    table.caption = "memory: largest of the repeats, on Spark driver + JVM + worker; log/put: changelog records a put"
+    return table
+
+
+def latency_table(repeats: Repeats) -> Table:
+    """Milliseconds from before the append to after the processing, medians of the repeats' percentiles."""
+    table = _table("latency in ms: median (min - max)", "variant")
+    for name in PERCENTILES:
+        table.add_column(name.removesuffix("_ms"), justify="right", no_wrap=True)
+    for variants in repeats.values():
+        for variant, runs in variants.items():
+            found = figures(runs)
+            if PERCENTILES[0] in found:
+                table.add_row(variant, *(_spread(found[name], ".1f") for name in PERCENTILES))
+    return table
+
+
+def restarts_table(repeats: Repeats) -> Table:
+    """Seconds from the start of a container to the end of its first message, and what it read of its changelog first."""
+    table = _table("container started again: median (min - max)", "workload", "variant")
+    table.add_column("changelog records", justify="right", no_wrap=True)
+    table.add_column("s to first message", justify="right", no_wrap=True)
+    table.add_column("memory MiB", justify="right", no_wrap=True)
+    for workload, variants in repeats.items():
+        for variant, runs in variants.items():
+            found = figures(runs)
+            if FIRST_MESSAGE in found:
+                memory = memory_cell(max(runs, key=lambda run: run.peak_rss["tree"]))
+                records = f"{median(run.more['restored_records'] for run in runs):,.0f}"
+                table.add_row(workload, variant, records, _spread(found[FIRST_MESSAGE], ".2f"), memory)
+    return table
+
+
+def phases_table(repeats: Repeats) -> Table:
+    """Throughput while so many partitions had messages left: it must not fall when one is drained."""
+    table = _table("k msg/s by partitions that are not drained", "workload", "variant")
+    for number in range(PARTITIONS, 0, -1):
+        table.add_column(str(number), justify="right")
+    for workload, variants in repeats.items():
+        for variant, runs in variants.items():
+            rates = _by_open_partitions(runs)
+            if rates and PERCENTILES[0] not in figures(runs):
+                cells = (
+                    f"{rates[number] / 1_000:.0f}" if number in rates else "" for number in range(PARTITIONS, 0, -1)
+                )
+                table.add_row(workload, variant, *cells)
+        table.add_section()
+    return table
+
+
+def ratios_table(repeats: Repeats) -> Table:
+    """Each variant over the plain loop by hand; behind a slash, over what else it is compared with."""
+    table = _table("ratios of turns taken one after the other: median (min - max)", "ratio")
+    table.add_column("value", justify="right", no_wrap=True)
+    for name, value in ratios(repeats).items():
+        table.add_row(name, f"{value.median:.2f} ({value.min:.2f} - {value.max:.2f})")
+    return table
+
+
+def commits_table(repeats: Repeats) -> Table:
+    """How many commits the runs in the guarantees made, and how long each took."""
+    table = _table("commits", "variant", "commits", "ms each")
+    for runs in repeats.get(Guarantees.name, {}).items():
+        found = figures(runs[1])
+        each = [1_000 * seconds / count for seconds, count in zip(found["commit_s"], found["commits"], strict=True)]
+        table.add_row(runs[0], _spread(found["commits"], ".0f"), _spread(each, ".0f"))
+    return table
+
+
+def tasks_table(repeats: Repeats) -> Table:
+    """What a container of so many tasks has open while it processes, and how soon it does."""
+    table = _table("many tasks in one container: median (min - max)", "variant")
+    for name in ("threads", "descriptors", "s to first message"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for variant, runs in repeats.get(Tasks.name, {}).items():
+        found = figures(runs)
+        start_s, *most = (found[name] for name in START)
+        table.add_row(variant, *(f"{max(each):,.0f}" for each in most), _spread(start_s, ".1f"))
+    table.caption = "threads, descriptors: the most that one container's process had, of all repeats"
+    return table
+
+
+def targets_table(repeats: Repeats) -> Table:
+    """What is to be reached."""
+    table = _table("targets", "figure")
+    for name in ("found", "to reach"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("")
+    for each in targets(repeats):
+        bound = f"{'at most' if each.at_most else 'at least'} {each.bound:g}"
+        table.add_row(each.name, f"{each.found:.4g}", bound, "reached" if each.reached else "MISSED")
+    return table
+
+
+def _spread(values: Sequence[float], form: str) -> str:
+    return f"{median(values):{form}} ({min(values):{form}} - {max(values):{form}})"
+
+
+def _table(title: str, *left: str) -> Table:
+    table = Table(title=title, title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in left:
+        table.add_column(name, no_wrap=True)
+    return table
+
+
+def _by_open_partitions(runs: Sequence[Measurement]) -> dict[int, float]:
+    """Messages a second by the number of partitions with messages left."""
+    messages: dict[int, float] = {}
+    seconds: dict[int, float] = {}
+    for run in runs:
+        for phase in run.phases:
+            still_open = max(phase.open_partitions, 1)
+            messages[still_open] = messages.get(still_open, 0.0) + phase.messages_per_s * phase.seconds
+            seconds[still_open] = seconds.get(still_open, 0.0) + phase.seconds
+    return {number: messages[number] / seconds[number] for number in messages}
+
+
+#: In the order in which they are printed.
+TABLES: tuple[Callable[[Repeats], Table], ...] = (
+    results_table,
+    restarts_table,
+    tasks_table,
+    phases_table,
+    latency_table,
+    commits_table,
+    ratios_table,
+    targets_table,
+)

@@ -1,0 +1,57 @@
+"""Count events by key, with a changelog: what a message of a job with state costs."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from benchmarks.workloads.base import BARE, InManyWays, Way, in_both_guarantees
+from samzapy.bench.child import LOCAL, SPARK
+from samzapy.bench.events import Events
+from samzapy.bench.measuring import Measurement
+
+_CACHE = "stores.counts.object.cache.size"
+_WAYS = {
+    BARE: Way(),
+    "bare.memory": Way({"keep": "memory"}),
+    "bare.cache-1000": Way({"keep": "bounded"}),
+    "bare.typed": Way({"fold": "typed"}),
+    "bare.batch": Way({"fold": "batch"}),
+    "bare.batch.typed": Way({"fold": "batch-typed"}),
+    "bare.batch.keys": Way({"fold": "batch-keys"}),
+    LOCAL: Way(like="bare.memory"),
+    "local.cache-1000": Way(keys={_CACHE: "1000"}, like="bare.cache-1000"),
+    "local.cache-100000": Way(keys={_CACHE: "100000"}, like=BARE),
+    SPARK: Way(runner=SPARK, like=BARE),
+}
+
+
+class KeyedCount(InManyWays):
+    """Count by user."""
+
+    name = "keyed-count"
+    ways = MappingProxyType(in_both_guarantees(_WAYS, LOCAL))
+    variants = tuple(ways)
+
+    def prepare(self) -> None:
+        self._input = self._kafka.load("events", Events(self._events))
+
+    def bare(self, way: Way) -> Measurement:
+        changelog = self._kafka.create("counts", compacted=True)
+        measured = self._loop(
+            "keyed_count",
+            input=self._input,
+            changelog=changelog,
+            checkpoints=self._kafka.create("checkpoints", compacted=True),
+            folder=self._kafka.folder / self._kafka.unique("bare"),
+            **way.options,
+        )
+        return self._with_changelog(measured, changelog)
+
+    def samzapy(self, way: Way) -> Measurement:
+        changelog = self._kafka.unique("counts")
+        overrides = {
+            "task.inputs": f"kafka.{self._input}",
+            "stores.counts.changelog": f"kafka.{changelog}",
+            **way.keys,
+        }
+        return self._with_changelog(self._job(self.name, way.runner, overrides), changelog)

@@ -1,0 +1,38 @@
+"""Add one field to each event: what consuming, decoding, encoding and producing cost."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from benchmarks.workloads.base import BARE, InManyWays, Way, in_both_guarantees
+from samzapy.bench.child import LOCAL, SPARK
+from samzapy.bench.events import Events
+from samzapy.bench.measuring import Measurement
+
+_WAYS = {
+    BARE: Way(),
+    "bare.typed": Way({"fold": "typed"}),
+    "bare.batch.typed": Way({"fold": "batch-typed"}),
+    LOCAL: Way(like=BARE),
+    SPARK: Way(runner=SPARK, like=BARE),
+}
+
+
+class PassThrough(InManyWays):
+    """Consume, decode, add a field, encode, produce."""
+
+    name = "pass-through"
+    ways = MappingProxyType(in_both_guarantees(_WAYS, LOCAL))
+    variants = tuple(ways)
+
+    def prepare(self) -> None:
+        self._input = self._kafka.load("events", Events(self._events))
+
+    def bare(self, way: Way) -> Measurement:
+        output, checkpoints = self._kafka.create("out"), self._kafka.create("checkpoints", compacted=True)
+        return self._loop("pass_through", input=self._input, output=output, checkpoints=checkpoints, **way.options)
+
+    def samzapy(self, way: Way) -> Measurement:
+        output = self._kafka.create("out")
+        overrides = {"task.inputs": f"kafka.{self._input}", "bench.output": f"kafka.{output}", **way.keys}
+        return self._job(self.name, way.runner, overrides)

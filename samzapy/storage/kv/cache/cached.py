@@ -1,0 +1,355 @@
+"""Deserialized values over the uncommitted bytes, at most so many."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, filterfalse, islice, repeat
+from typing import Any, TypeVar
+
+from samzapy.errors import SerdeError
+from samzapy.storage.kv.codec import EntryCodec, entry_columns, entry_mapping, key_list
+from samzapy.storage.kv.scanning import ScanningStore
+from samzapy.storage.kv.uncommitted import UncommittedStore
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+#: The most dirty values that a cache with room for more holds, unless `write.batch.size` is more. Their bytes are unknown
+#: until they are serialized, so a task's budget of uncommitted bytes does not count them.
+MOST_DIRTY = 50_000
+#: The part of a cache that is evicted at once.
+_SHARE = 64
+#: How many changes of one call enter the cache before it makes room for them.
+_TOGETHER = 512
+
+_NONE = type(None)
+
+
+class CachedStore(ScanningStore[K, V]):
+    """Deserialized values, some of them dirty, over the uncommitted bytes.
+
+    - A `get` or `put` of a held key touches dicts and nothing below.
+    - An entry is dirty from its `put` until it is serialized, and then clean. Only clean entries are evicted.
+    - A hand that goes round finds the entries to evict: an entry that was used since the hand passed it stays, another
+      goes (CLOCK, the second chance). That keeps as good entries as an LRU and costs a hit one assignment instead of a
+      move in the LRU's order; nothing as long as there is room.
+    - Dirty values are serialized together, and as late as possible: at `flush`, before a range is read, and where the
+      hand meets one that was not used while at least `batch_size` are dirty, or too few are clean to make room: then
+      up to `batch_size` such. So a dirty key is always held, and a key that is put again and again is serialized once.
+      `MOST_DIRTY` bounds what a commit finds unserialized.
+    - Changes are numbered, and the numbers go down with a batch. So the records of a commit are in the order of each key's
+      last change, whatever the sizes of cache and batch.
+    - An absent key is held as absent.
+    - A value that does not serialize is found when its batch is, not at its `put`; the error names its key.
+    - Values are handed out by reference: a change without `put` is seen by later gets until the value is evicted, and
+      is not saved (or is, if the key happened to be dirty).
+
+    Python finds 1, 1.0 and True equal, serdes do not. Only keys of the codec's plain types are their own cache
+    entries; every other key goes by its bytes, or by the plain key that those bytes stand for.
+    `cache_size` and `batch_size` are at least 1, and `cache_size >= batch_size`; both kinds of entries together are at
+    most `cache_size`.
+    """
+
+    __slots__ = (
+        "_batch_size", "_cache_size", "_changed", "_deleted", "_deletes", "_dirty", "_flushes", "_gets", "_hand", "_held", "_large", "_misses", "_most_dirty", "_plain", "_room", "_used", "_usual",
+    )  # fmt: skip
+
+    def __init__(self, codec: EntryCodec, uncommitted: UncommittedStore, cache_size: int, batch_size: int) -> None:
+        super().__init__(codec, uncommitted)
+        # Every entry; the dirty ones among them, each with the number of its last change; those used again since the hand
+        # was there, None until it has moved.
+        self._held: dict[Any, V | None] = {}
+        self._dirty: dict[Any, int] = {}
+        self._used: dict[Any, None] | None = None
+        self._hand: Iterator[Any] = iter(())
+        self._plain = codec.plain_types
+        # Comparing with one type costs half of looking it up among several.
+        self._usual: type | None = next((each for each in (str, bytes, int) if each in self._plain), None)
+        self._cache_size = cache_size
+        self._batch_size = batch_size
+        self._room = max(1, cache_size // _SHARE)
+        self._most_dirty = max(batch_size, MOST_DIRTY)
+        # Larger ones are measured when they are read. Here entries count, whatever their sizes are.
+        self._large = sys.maxsize
+        self._deleted = False
+        self._gets = self._misses = self._changed = self._deletes = self._flushes = 0
+
+    def get(self, key: K) -> V | None:
+        """The value of `key`, None if it has none."""
+        entry = key if type(key) is self._usual else self._entry(key)
+        self._gets += 1
+        held = self._held
+        if entry in held:
+            if self._used is not None:
+                self._used[entry] = None
+            return held[entry]
+        return self._load(key, entry)
+
+    def put(self, key: K, value: V) -> None:
+        """Set `key` to `value`."""
+        entry = key if type(key) is self._usual else self._entry(key)
+        if value is None:
+            self._codec.check_value(key, value)
+        stamp = self._changed = self._changed + 1
+        dirty = self._dirty
+        if entry in dirty:
+            dirty[entry] = stamp
+            if self._used is not None:
+                self._used[entry] = None
+            self._held[entry] = value
+        else:
+            self._change(entry, value)
+
+    def delete(self, key: K) -> None:
+        """Remove `key`."""
+        entry = key if type(key) is self._usual else self._entry(key)
+        self._changed += 1
+        self._deletes += 1
+        self._deleted = True
+        self._change(entry, None)
+
+    def get_all(self, keys: Iterable[K]) -> dict[K, V | None]:
+        """The values of `keys`; one call below reads those that are not cached. Keys that Python finds equal share one
+        entry."""
+        wanted = key_list(self._codec.store, keys)
+        return dict(zip(wanted, self._values(wanted, self._entries(wanted)), strict=True))
+
+    def put_all(self, entries: Mapping[K, V] | Iterable[tuple[K, V]]) -> None:
+        """Set many, or none if one of them is refused."""
+        keys, values = entry_columns(self._codec.store, entries)
+        held = self._entries(keys)
+        self._codec.check_values(keys, values)
+        self._change_all(held, values)
+
+    def merge_all(self, entries: Mapping[K, V], combine: Callable[[V, V], V]) -> None:
+        """Combine many with what is held; one call below reads those that are not cached."""
+        keys, given = entry_columns(self._codec.store, entry_mapping(self._codec.store, entries))
+        held = self._entries(keys)
+        self._codec.check_values(keys, given)
+        before = self._values(keys, held)
+        if _NONE in set(map(type, before)):
+            after = [new if old is None else combine(old, new) for old, new in zip(before, given, strict=True)]
+        else:
+            after = list(map(combine, before, given))  # type: ignore[arg-type]
+        self._codec.check_values(keys, after)
+        self._change_all(held, after)
+
+    def delete_all(self, keys: Iterable[K]) -> None:
+        """Remove many, or none if one of them is refused."""
+        entries = self._entries(key_list(self._codec.store, keys))
+        self._deletes += len(entries)
+        self._deleted = True
+        self._change_all(entries, [None] * len(entries))
+
+    def flush(self) -> None:
+        """Serialize the dirty values into the uncommitted store."""
+        self.check_open()
+        self._flushes += 1
+        self._serialize_all()
+
+    def _entry(self, key: K) -> Hashable:
+        """The cache entry of a key. After `close` no type is usual, so every call comes here."""
+        self.check_open()
+        if type(key) in self._plain:
+            return key
+        data = self._codec.encode_key(key)
+        if self._plain:
+            meant = self._codec.decode_key(data)
+            if type(meant) in self._plain:
+                return meant  # type: ignore[no-any-return]
+        return (data,)
+
+    def _entries(self, keys: list[K]) -> list[Any]:
+        """The cache entries of keys, each one that the store takes. Plain keys are their own: no call a key."""
+        if set(map(type, keys)) <= self._plain and not self._closed:
+            return keys
+        self.check_open()
+        for key in keys:
+            self._codec.check_key(key)
+        return list(map(self._entry, keys))
+
+    def _values(self, keys: list[K], entries: list[Any]) -> list[V | None]:
+        """The values of `keys`, and of their `entries`, in order."""
+        held = self._held
+        self._gets += len(entries)
+        values = list(map(held.get, entries))
+        if _NONE not in set(map(type, values)):
+            if self._used is not None:
+                self._used.update(zip(entries, repeat(None)))
+            return values
+        missing = dict(zip(filterfalse(held.__contains__, entries), repeat(None)))
+        if self._used is not None:
+            self._used.update(zip(filter(held.__contains__, entries), repeat(None)))
+        if not missing:
+            return values
+        found = self._load_all(missing, dict(zip(entries, keys, strict=True)))
+        return [found.get(entry) if value is None else value for entry, value in zip(entries, values, strict=True)]
+
+    def _entry_bytes(self, entries: Collection[Any]) -> list[bytes]:
+        if tuple not in set(map(type, entries)):
+            return self._codec.encode_keys(entries)
+        encode = self._codec.encode_key
+        return [entry[0] if type(entry) is tuple else encode(entry) for entry in entries]
+
+    def _load(self, key: K, entry: Hashable) -> V | None:
+        """Read and cache a missing entry; a fourth of the calls on a skewed load, so the usual way is written out."""
+        self._misses += 1
+        codec = self._codec
+        data: Any
+        try:
+            data = codec.key_bytes(key)
+        except Exception:  # noqa: BLE001 - done again, to name what failed
+            data = None
+        if type(data) is not bytes:
+            data = codec.encode_key(key)
+        data = self._uncommitted.get(data)
+        value: V | None = None
+        if data is not None:
+            try:
+                value = codec.value_object(data)
+            except Exception:  # noqa: BLE001 - done again, to name what failed
+                value = codec.decode_value(key, data)
+        held = self._held
+        held[entry] = value
+        if data is not None and len(data) > self._large:
+            self._measured((entry,), (data,))
+        if len(held) > self._cache_size:
+            self._make_room()
+        return value
+
+    def _load_all(self, missing: Collection[Any], keys: Mapping[Any, K]) -> dict[Any, V | None]:
+        """Read and cache missing entries, in one call below; `keys` of them and of others, by entry."""
+        self._misses += len(missing)
+        data = self._uncommitted.get_all(self._entry_bytes(missing))
+        found = dict(zip(missing, self._codec.decode_values([keys[entry] for entry in missing], data), strict=True))
+        self._held.update(found)
+        if max(map(len, filter(None, data)), default=0) > self._large:
+            self._measured(missing, data)
+        if len(self._held) > self._cache_size:
+            self._make_room()
+        return found
+
+    def _change(self, entry: Hashable, value: V | None) -> None:
+        held, dirty = self._held, self._dirty
+        held[entry] = value
+        dirty[entry] = self._changed
+        if len(held) > self._cache_size:
+            self._make_room()
+        elif len(dirty) >= self._most_dirty:
+            self._limit_dirty()
+
+    def _change_all(self, entries: list[Any], values: list[Any]) -> None:
+        """Change many, some at a time: what does not fit is evicted in between."""
+        for start in range(0, len(entries), _TOGETHER):
+            self._change_some(entries[start : start + _TOGETHER], values[start : start + _TOGETHER])
+
+    def _change_some(self, entries: list[Any], values: list[Any]) -> None:
+        held, dirty = self._held, self._dirty
+        if self._used is not None:
+            self._used.update(zip(filter(held.__contains__, entries), repeat(None)))
+        held.update(zip(entries, values, strict=True))
+        last = self._changed + len(entries)
+        dirty.update(zip(entries, range(self._changed + 1, last + 1), strict=True))
+        self._changed = last
+        if len(held) > self._cache_size:
+            self._make_room()
+        elif len(dirty) >= self._most_dirty:
+            self._limit_dirty()
+
+    def _limit_dirty(self) -> None:
+        """The dirty values are as many as a commit may find."""
+        self._serialize_all()
+
+    def _make_room(self) -> None:
+        """Evict until the entries are no more than they may be."""
+        while len(self._held) > self._cache_size:
+            self._evict(self._room, self._batch_size)
+
+    def _evict(self, room: int, patience: int) -> list[Any]:
+        """Evict `room` entries, and return them. Dirty ones are serialized once there are `patience` of them.
+
+        It ends: a dirty entry is passed over only while enough clean ones are left to take instead, and the hand takes every
+        mark away.
+        """
+        held, dirty = self._held, self._dirty
+        if self._used is None:
+            self._used = {}
+        used = self._used
+        evicted: list[Any] = []
+        while room:
+            for entry in self._hand:
+                if entry in used:
+                    del used[entry]
+                    continue
+                if entry in dirty:
+                    if len(dirty) < patience and len(held) - len(dirty) >= room:
+                        continue
+                    self._serialize_unused(entry)
+                del held[entry]
+                evicted.append(entry)
+                room -= 1
+                if not room:
+                    return evicted
+            self._hand = iter(self._round())
+        return evicted
+
+    def _round(self) -> list[Any]:
+        """The entries that the hand passes until it is back."""
+        return list(self._held)
+
+    def _serialize_unused(self, entry: Hashable) -> None:
+        """One batch: `entry`, and others that the hand would take, too."""
+        unused = filterfalse((self._used or ()).__contains__, self._dirty)
+        batch = dict.fromkeys(chain((entry,), islice(unused, self._batch_size)))
+        self._serialize(batch, list(map(self._dirty.__getitem__, batch)))
+        for each in batch:
+            del self._dirty[each]
+
+    def _serialize_all(self) -> None:
+        if self._dirty:
+            self._serialize(self._dirty, list(self._dirty.values()))
+            self._dirty = {}
+            self._deleted = False
+
+    def _serialize(self, entries: Collection[Any], numbers: Sequence[int]) -> None:
+        values = list(map(self._held.__getitem__, entries))
+        try:
+            keys = self._entry_bytes(entries)
+            data = self._codec.encode_values(entries, values, self._deleted)
+        except SerdeError as failure:
+            raise SerdeError(str(failure), store=self._codec.store, late=True) from failure
+        self._uncommitted.put_all(keys, data, numbers)
+        self._measured(entries, data)
+
+    def _measured(self, entries: Collection[Any], data: Sequence[bytes | None]) -> None:
+        """Entries were serialized, or some of them are large and were read: here are their bytes."""
+
+    def discard(self) -> None:
+        """Forget every object."""
+        self._held.clear()
+        self._dirty.clear()
+        self._used = None
+        self._hand = iter(())
+        self._deleted = False
+
+    def close(self) -> None:
+        """Drop the cache; every later call raises StoreClosed."""
+        super().close()
+        self._usual = None
+        self._plain = frozenset()
+
+    def metrics(self) -> dict[str, float]:
+        """`gets`, `hits`, `misses`, `puts`, `deletes`, `scans`, `flushes`, `cached-entries`, `dirty-entries`."""
+        return {
+            "gets": self._gets,
+            "hits": self._gets - self._misses,
+            "misses": self._misses,
+            "puts": self._changed - self._deletes,
+            "deletes": self._deletes,
+            "scans": self._scans,
+            "flushes": self._flushes,
+            "cached-entries": len(self._held),
+            "dirty-entries": len(self._dirty),
+        }

@@ -1,0 +1,122 @@
+"""Keys and messages have classes for type checkers, and none at run time: the envelope stays the tuple it was."""
+
+from __future__ import annotations
+
+import importlib.util
+import pickle
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from samzapy import (
+    AsyncStreamTask,
+    CoroutineTask,
+    IncomingMessageEnvelope,
+    KeyValueStore,
+    StreamTask,
+    SystemStreamPartition,
+)
+
+EXAMPLE = """
+from dataclasses import dataclass
+from typing import Any
+
+from typing_extensions import reveal_type
+
+from samzapy import (
+    Context,
+    IncomingMessageEnvelope,
+    InitableTask,
+    KeyValueStore,
+    MessageCollector,
+    StreamTask,
+    SystemStreamPartition,
+    TaskCoordinator,
+)
+
+
+@dataclass
+class PageView:
+    user: str
+
+
+class Typed(StreamTask[str, PageView], InitableTask):
+    def init(self, context: Context) -> None:
+        self.store: KeyValueStore[str, int] = context.get_store("views")
+
+    def process(
+        self, envelope: IncomingMessageEnvelope[str, PageView], collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> None:
+        reveal_type(envelope.message)  # PageView
+        reveal_type(envelope.key)  # str
+        reveal_type(envelope.offset)  # int
+        reveal_type(self.store.get(envelope.key))  # int | None
+
+
+class Untyped(StreamTask):
+    def process(
+        self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> None:
+        reveal_type(envelope.message)  # Any
+        envelope.message["user"].title()
+
+
+envelope = IncomingMessageEnvelope(SystemStreamPartition("kafka", "views", 0), 0, "ann", PageView("ann"))
+reveal_type(envelope.message)  # PageView
+"""
+
+WANTED = re.findall(r"reveal_type\(.*\)  # (.*)", EXAMPLE)
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    path = tmp_path / "example.py"
+    path.write_text(EXAMPLE)
+    return path
+
+
+def test_mypy_in_strict_mode_knows_the_class_of_a_message(example: Path, tmp_path: Path) -> None:
+    run = _checked("mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(example))
+    assert [found.rpartition(".")[2] for found in re.findall(r'Revealed type is "(.*)"', run.stdout)] == WANTED
+    assert run.returncode == 0, run.stdout
+
+
+def test_pyright_knows_the_class_of_a_message(example: Path) -> None:
+    if importlib.util.find_spec("pyright") is None:
+        pytest.skip("pyright is not installed")
+    run = _checked("pyright", "--pythonpath", sys.executable, str(example))
+    if "error" in run.stderr.lower() and not run.stdout:
+        pytest.skip(f"pyright does not start, its node may not be installed: {run.stderr.strip()[:200]}")
+    assert re.findall(r'Type of ".*" is "(.*)"', run.stdout) == WANTED
+    assert run.returncode == 0, run.stdout
+
+
+def _checked(tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", tool, *arguments], capture_output=True, text=True, check=False, timeout=150
+    )
+
+
+def test_an_envelope_with_classes_is_made_and_pickled_as_a_plain_tuple() -> None:
+    envelope = IncomingMessageEnvelope(SystemStreamPartition("kafka", "views", 3), 17, "ann", {"page": "/"})
+    assert tuple(envelope) == (("kafka", "views", 3), 17, "ann", {"page": "/"}, None, -1, -1, 0)
+    assert pickle.loads(pickle.dumps(envelope)) == envelope
+    assert type(envelope._replace(key="gus")) is IncomingMessageEnvelope
+    assert not hasattr(envelope, "__dict__")
+    assert repr(envelope).startswith("IncomingMessageEnvelope(ssp=")
+
+
+def test_the_fields_of_an_envelope_are_read_by_c() -> None:
+    for field in ("key", "message", "offset"):
+        (getter,) = [vars(each)[field] for each in IncomingMessageEnvelope.__mro__ if field in vars(each)]
+        assert type(getter).__name__ == "_tuplegetter"
+
+
+@pytest.mark.parametrize(
+    "generic", [StreamTask, AsyncStreamTask, CoroutineTask, IncomingMessageEnvelope, KeyValueStore]
+)
+def test_tasks_envelopes_and_stores_take_the_classes_of_keys_and_messages(generic: type) -> None:
+    assert generic[str, int].__args__ == (str, int)  # type: ignore[index]

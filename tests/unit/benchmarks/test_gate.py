@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.gate.against import compare
+from benchmarks.gate.changes import Change, changes, changes_table
+from benchmarks.reporting.results import Spread
+from benchmarks.workloads.base import Comparison, Workload
+from samzapy.bench.measuring import Measurement, MeasurementFailed
+
+
+def spread(low, middle, high):
+    return Spread(low, middle, high)
+
+
+def measured(cpu_s):
+    return Measurement(1_000_000, 1.0, cpu_s, cpu_s, {"main": 1, "tree": 1})
+
+
+class Canned(Workload):
+    """A workload whose runs take the CPU seconds that it is made with; None: the variant fails."""
+
+    name = "canned"
+    variants = ("bare", "local", "local.new")
+
+    def __init__(self, cpu_s):
+        self.cpu_s = {variant: iter(values) for variant, values in cpu_s.items()}
+        self.prepared = 0
+
+    def prepare(self):
+        self.prepared += 1
+
+    def run(self, variant):
+        cpu_s = next(self.cpu_s[variant])
+        if cpu_s is None:
+            raise MeasurementFailed(f"{variant}: no such task")
+        return measured(cpu_s)
+
+    @classmethod
+    def comparisons(cls, variant):
+        return (Comparison(variant, "bare"),)
+
+
+def test_a_median_that_grew_by_more_than_allowed_is_slower():
+    change = Change("keyed-count.cpu", 1.0, spread(1.05, 1.2, 1.3))
+    assert change.share == pytest.approx(0.2)
+    assert change.is_slower(0.1)
+    assert not change.is_slower(0.25)
+
+
+def test_a_change_is_not_counted_while_one_repeat_is_as_quick_as_before():
+    assert not Change("keyed-count.cpu", 1.0, spread(0.99, 1.2, 1.3)).is_slower(0.1)
+
+
+def test_less_cpu_is_never_slower():
+    assert not Change("keyed-count.cpu", 1.5, spread(0.9, 1.0, 1.1)).is_slower(0.0)
+
+
+def test_only_cpu_ratios_that_both_have_are_compared():
+    before = {"a.cpu": spread(1, 1, 1), "a.throughput": spread(1, 1, 1), "gone.cpu": spread(1, 1, 1)}
+    now = {"a.cpu": spread(2, 2, 2), "a.throughput": spread(0.1, 0.1, 0.1), "new.cpu": spread(9, 9, 9)}
+    assert changes(before, now) == [Change("a.cpu", 1, spread(2, 2, 2))]
+
+
+def test_the_table_has_the_largest_growth_first():
+    found = [Change("quick.cpu", 1.0, spread(0.9, 0.9, 0.9)), Change("slow.cpu", 1.0, spread(1.4, 1.5, 1.6))]
+    table = changes_table(found, 0.1)
+    names, *_, growth, verdicts = (list(column.cells) for column in table.columns)
+    assert names == ["slow.cpu", "quick.cpu"]
+    assert growth == ["+50.0%", "-10.0%"]
+    assert verdicts == ["SLOWER", ""]
+
+
+def test_two_commits_take_turns_and_their_ratio_is_of_neighbouring_runs():
+    here = Canned({"local": [2.0, 6.0, 3.0]})
+    there = Canned({"local": [1.0, 2.0, 3.0]})
+    said = []
+    assert compare(here, there, ["bare", "local"], 3, said.append) == [
+        Change("canned local", 1.0, spread(1.0, 2.0, 3.0))
+    ]
+    assert (here.prepared, there.prepared) == (1, 1)
+    assert [line.partition(":")[0] for line in said] == [
+        f"canned {number}/3 local {side}" for number in (1, 2, 3) for side in ("here", "there")
+    ]
+
+
+def test_a_variant_that_the_other_commit_does_not_know_is_left_out_with_its_reason():
+    here = Canned({"local": [1.0], "local.new": [1.0]})
+    there = Canned({"local": [1.0], "local.new": [None]})
+    said = []
+    found = compare(here, there, ["local", "local.new"], 1, said.append)
+    assert [change.name for change in found] == ["canned local"]
+    assert "canned 1/1 local.new there: local.new: no such task" in said

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks.reporting.results import Results, Spread, ratios
+from benchmarks.reporting.targets import targets
+from benchmarks.suite import WORKLOADS
+from benchmarks.workloads.turns import Runner, take_turns
+from samzapy.bench.measuring import Measurement, Phase
+
+_MIB = 1024 * 1024
+
+
+def measured(cpu_s, messages_per_s=1_000_000.0, mib=100, **more):
+    return Measurement(
+        1_000_000,
+        1_000_000 / messages_per_s,
+        cpu_s,
+        cpu_s,
+        {"main": mib * _MIB, "tree": mib * _MIB},
+        phases=(Phase(0.25, 400_000.0, 4),),
+        more=more,
+    )
+
+
+KEYED_COUNT = {
+    "keyed-count": {
+        "bare": [measured(2.0), measured(4.0), measured(2.0)],
+        "bare.memory": [measured(1.0), measured(1.0), measured(1.0)],
+        "local": [measured(3.0), measured(4.0), measured(3.0, mib=400)],
+        "local.exactly-once": [measured(3.0), measured(6.0), measured(3.0)],
+    }
+}
+
+
+def test_a_ratio_is_of_repeats_that_were_taken_one_after_the_other():
+    found = ratios(KEYED_COUNT)
+    assert found["keyed-count.cpu"] == Spread(1.0, 1.5, 1.5)
+    assert found["keyed-count/bare.memory.cpu"] == Spread(3.0, 3.0, 4.0)
+    assert found["keyed-count.exactly-once/local.cpu"] == Spread(1.0, 1.0, 1.5)
+    assert found["keyed-count.throughput"] == Spread(1.0, 1.0, 1.0)
+
+
+def test_every_variant_of_every_workload_is_compared_with_one_that_is_there():
+    for workload in WORKLOADS.values():
+        for variant in workload.variants:
+            for comparison in workload.comparisons(variant):
+                assert comparison.baseline in workload.variants, (workload.name, variant)
+                assert comparison.baseline != variant
+
+
+def test_no_two_ratios_have_one_name():
+    names = [
+        comparison.name
+        for workload in WORKLOADS.values()
+        for variant in workload.variants
+        for comparison in workload.comparisons(variant)
+    ]
+    assert len(names) == len(set(names))
+
+
+def test_targets_are_of_medians_and_of_the_most_memory():
+    found = {each.name: each for each in targets(KEYED_COUNT)}
+    assert found["keyed-count.cpu"].found == pytest.approx(1.5)
+    assert not found["keyed-count.cpu"].reached
+    assert found["keyed-count.exactly-once/local.cpu"].reached
+    assert found["keyed-count.local.memory_mib"].found == 400
+    assert not found["keyed-count.local.memory_mib"].reached
+    assert found["keyed-count.local.exactly-once.memory_mib"].reached
+
+
+def test_a_workload_measured_again_replaces_its_rows_and_no_others(tmp_path):
+    path = tmp_path / "latest.json"
+    latency = {"local": [measured(1.0, p50_ms=1.0)]}
+    first = Results({}, {}).with_workload("latency", latency, {"date": "then"})
+    first.with_workload("keyed-count", KEYED_COUNT["keyed-count"], {"date": "then"}).write(path, [])
+    again = {"bare": [measured(1.0)], "local": [measured(2.0)]}
+    Results.read(path).with_workload("keyed-count", again, {"date": "now"}).write(path, [])
+    kept = Results.read(path)
+    assert kept.repeats == {"keyed-count": again, "latency": latency}
+    assert kept.measured == {"keyed-count": {"date": "now"}, "latency": {"date": "then"}}
+    assert json.loads(path.read_text())["ratios"]["keyed-count.cpu"] == {"min": 2.0, "median": 2.0, "max": 2.0}
+
+
+def test_a_file_that_is_not_there_holds_nothing(tmp_path):
+    assert Results.read(tmp_path / "none.json") == Results({}, {})
+
+
+class Recorded:
+    name = "recorded"
+
+    def __init__(self):
+        self.ran = []
+
+    def run(self, variant):
+        self.ran.append(variant)
+        return measured(1.0)
+
+
+def test_variants_take_turns():
+    workload = Recorded()
+    done = take_turns([Runner(each, workload, each) for each in ("a", "b")], 3, lambda line: None)
+    assert workload.ran == ["a", "b", "a", "b", "a", "b"]
+    assert {name: len(runs) for name, runs in done.repeats.items()} == {"a": 3, "b": 3}
+    assert not done.failures
