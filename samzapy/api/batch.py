@@ -65,12 +65,12 @@ class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
         if len(batches) == 1:
             return first
 
-        def column(name: str) -> Sequence[Any] | None:
+        def column(name: str, absent: int | None = None) -> Sequence[Any] | None:
             parts = [getattr(each, name) for each in batches]
             if parts.count(None) == len(parts):
                 return None
             return _Chained(
-                [[None] * len(each) if part is None else part for part, each in zip(parts, batches, strict=True)]
+                [[absent] * len(each) if part is None else part for part, each in zip(parts, batches, strict=True)]
             )
 
         return cls(
@@ -78,7 +78,7 @@ class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
             list(chain.from_iterable(each.offsets for each in batches)),
             list(chain.from_iterable(each.keys for each in batches)),
             list(chain.from_iterable(each.messages for each in batches)),
-            column("_timestamps"),
+            column("_timestamps", -1),
             column("_headers"),
             values=column("_values"),
             arrival_ms=first._arrival_ms,  # noqa: SLF001  # of its own class
@@ -203,13 +203,24 @@ class _Chained(Sequence[Any]):
 
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
-            return list(self)[index]
+            start, stop, step = index.indices(len(self))
+            return self._part(start, stop) if step == 1 else list(self)[index]
         number = index + len(self) if index < 0 else index
         for part in self._parts:
             if number < len(part):
                 return part[number]
             number -= len(part)
         raise IndexError(index)
+
+    def _part(self, start: int, stop: int) -> Sequence[Any]:
+        """From `start` to before `stop`, still not made."""
+        found, first = [], 0
+        for part in self._parts:
+            low, high = max(start - first, 0), min(stop - first, len(part))
+            if low < high:
+                found.append(part[low:high])
+            first += len(part)
+        return found[0] if len(found) == 1 else _Chained(found)
 
 
 class BatchTask(ABC, Generic[K, V]):

@@ -13,6 +13,7 @@ _MARKS = "tests/unit/watermarks/test_watermarks.py"
 _MEMORY = "tests/unit/system/test_memory_system.py"
 _OFFSETS = "tests/unit/checkpoint/test_files_and_codec.py"
 _POLICIES = "tests/unit/container/test_error_policies.py"
+_BATCHES = "tests/unit/container/batches"
 _RESTORE = "tests/unit/storage/changelog/test_restore.py"
 _ROWS_BY_TIME = "tests/unit/container/test_tables_by_time.py"
 _TABLES = "tests/unit/system/test_database_system.py"
@@ -285,6 +286,39 @@ _LOOP = (
     ),
     Mutant("samzapy/container/errors/undo_journal.py", "in reversed(self._before):", "in self._before:", (_POLICIES,)),
     Mutant("samzapy/container/errors/processing.py", "                begin()\n", "", (_POLICIES,)),
+    Mutant(
+        "samzapy/container/errors/halving.py", "        self._journal.begin()\n", "", (_BATCHES + "/test_halving.py",)
+    ),
+    Mutant(
+        "samzapy/container/errors/halving.py",
+        "            return part[half:], part[:half]\n",
+        "            return part[:half], part[half:]\n",
+        (_BATCHES + "/test_halving.py",),
+    ),
+    Mutant(
+        "samzapy/container/errors/halving.py",
+        "if failure is None and not self._collector.undecided:",
+        "if failure is None:",
+        (_BATCHES + "/test_same_as_messages.py",),
+    ),
+    Mutant(
+        "samzapy/container/errors/halving.py",
+        "        self._task.sinks.back_to(before.rows, part)\n",
+        "",
+        (_BATCHES + "/test_halving.py",),
+    ),
+    Mutant(
+        "samzapy/container/outputs/batch_ids.py",
+        "        if not self._in_order:\n",
+        "        if False:\n",
+        (_BATCHES + "/test_batch_ids.py",),
+    ),
+    Mutant(
+        "samzapy/container/tasks/batches.py",
+        "        gathered = self._gathered.get((task.name, ssp))\n        if gathered is not None:\n",
+        "        gathered = self._gathered.get((task.name, ssp))\n        if False:\n",
+        (_BATCHES + "/test_batch_tasks.py",),
+    ),
     Mutant(
         "samzapy/config/stores/store.py",
         "store=name) or cache_mode,",

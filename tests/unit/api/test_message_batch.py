@@ -49,6 +49,39 @@ def test_a_batch_without_times_and_headers_makes_them_when_asked():
     assert list(batch.headers) == [None, None]
 
 
+class Unmade(list):
+    """A column that is made when it is read, as the times of Kafka's records are."""
+
+    def __iter__(self):
+        raise AssertionError("nobody has asked for it")
+
+    def __getitem__(self, index):
+        return Unmade(super().__getitem__(index)) if isinstance(index, slice) else super().__getitem__(index)
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=5), st.data())
+def test_joined_batches_are_one_batch_and_make_no_column_on_the_way(sizes, data):
+    total, parts, first = sum(sizes), [], 0
+    for size in sizes:
+        numbers = list(range(first, first + size))
+        times = None if size == 3 else Unmade(numbers)
+        parts.append(MessageBatch(SSP, range(first, first + size), numbers, numbers, times, values=[b"x"] * size))
+        first += size
+    whole = MessageBatch.joined(parts)
+    start, stop = data.draw(st.integers(0, total)), data.draw(st.integers(0, total))
+    part = whole[start:stop]
+    times = [-1 if len(each) == 3 else offset for each in parts for offset in each.offsets]
+    found = [whole[n] for n in range(total)]
+    expected = [(offset, offset, times[offset], 1) for offset in range(total)]
+    assert [(each.offset, each.message, each.event_time, each.size) for each in found] == expected
+    assert [part[n] for n in range(len(part))] == found[start:stop]
+
+
+def test_a_batch_of_envelopes_gives_them_back():
+    envelopes = list(batch_of("a", "b", timestamps=[1, 2], headers=[None, [("h", b"")]]))
+    assert list(MessageBatch.of(envelopes)) == envelopes
+
+
 def test_a_batch_says_where_it_is_from():
     assert batch_of("a", "b").position == "kafka.in[3]@10 to 11"
     assert batch_of("a").position == "kafka.in[3]@10"
