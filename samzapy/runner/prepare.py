@@ -37,6 +37,7 @@ from samzapy.job.planner import changelog_partition_count, check_copartitioned, 
 from samzapy.job.transactions import StateTransactions, state_transactions, transactional_id, weakened_state
 from samzapy.runner.base import PreparedJob
 from samzapy.runner.folders import check_folders
+from samzapy.serializers import StreamSerdes, task_serdes
 from samzapy.storage.changelog.topic import ensure_access_log, ensure_changelog, find_changelog
 from samzapy.storage.engines import check_checkpoints, load_engines
 from samzapy.system.choosers.stack import load_chooser
@@ -100,6 +101,7 @@ def _checked_code(config: JobConfig) -> _Code:
     state = state_transactions(config, has_transactions)
     task_class = load_task_class(config.task.task_class)
     engines = load_engines(config)
+    StreamSerdes(config, task_serdes(config), task_class)
     check_timers(config, task_class)
     load_processors(config)
     _check_own_state(config, task_class)

@@ -17,7 +17,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem, StoreError
-from samzapy.serializers.registry import serde_registry
+from samzapy.serializers import task_serdes
 from samzapy.storage.changelog.restore import RestoreResult
 from samzapy.storage.changelog.topic import ensure_access_log, ensure_changelog
 from samzapy.storage.engines import load_engines
@@ -94,7 +94,7 @@ class OpenStore:
             self._system = system_factory(self._settings)
         self._admin = self._system.admin(self._settings, "open-store")
         self._engines = load_engines(job)
-        self._serdes = serde_registry(job)
+        self._serdes = task_serdes(job)
         if self._config.changelog is not None:
             ensure_changelog(self._admin, self._config, 1)
             ensure_access_log(self._admin, self._config, 1)
