@@ -21,6 +21,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "samzapy/checkpoint",
         "samzapy/coordinator",
         "samzapy/job",
+        "samzapy/serializers",
         "samzapy/storage/backup",
         "samzapy/storage/local",
         "samzapy/strict_json.py",
@@ -50,6 +51,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     # Batches of messages, and stores as DataFrames of Spark.
     "pyarrow": ("samzapy/arrow.py", "samzapy/dataframe"),
     # Jobs on Spark, and stores as its DataFrames.
+    # Models of messages; imported only for a job that has one.
+    "pydantic": ("samzapy/serializers",),
     "pyspark": ("samzapy/runner/spark", "samzapy/dataframe"),
     "pytest": ("samzapy/pytest_plugin.py",),
     "rbloom": ("samzapy/storage/views",),
