@@ -12,7 +12,7 @@ The way of a message through the packages:
     send      container/outputs/collector  outputs, batched to the producer
     commit    container/commit/protocol    the numbered steps; the only writer of checkpoints and changelogs
     restore   storage/changelog/restore    on start: checkpoint -> local store (or storage/backup) -> tail of the changelog
-    fill      container/sideinputs         stores that streams fill: before the tasks start, and from then on
+    fill      container/side_inputs        stores that streams fill: before the tasks start, and from then on
     time      container/event_time         the clock of a task: timers fire by it, senders of other jobs feed it
 
 The packages; each imports only from lines below its own:

@@ -1,19 +1,26 @@
-"""Looks at the surroundings of a job, changing nothing: its inputs, changelogs, checkpoints and what they rest on."""
+"""Looks at the surroundings of a job, changing nothing.
+
+1. The inputs, changelogs and checkpoints.
+2. The copies of changelogs, of checkpoints and of Kafka's log of transactions.
+3. The order of rows in the tables of a database that the job reads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 
 from samzapy.admin.adoption import refuse_foreign
-from samzapy.admin.durability import check_copies, weakly_kept
 from samzapy.admin.take_over import refuse_another_job
 from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStream
-from samzapy.api.system import StreamDescription
+from samzapy.api.system import StreamDescription, SystemAdmin
 from samzapy.api.task import AnyTask
-from samzapy.config.guarantee_warnings import GuaranteeWarning
+from samzapy.config.guarantee_warnings import GuaranteeWarning, late_rows, weak_copies
 from samzapy.config.job import JobConfig
+from samzapy.config.own_streams import checkpoint_stream, state_checkpoint_stream
+from samzapy.config.stores import StoreConfig, changelogs
+from samzapy.config.tasks import checkpoint, state_checkpoint
 from samzapy.container.supervision.job_records import open_job
 from samzapy.errors import (
     ConfigError,
@@ -24,12 +31,20 @@ from samzapy.errors import (
     SamzapyError,
     UnknownStream,
 )
-from samzapy.job.expansion import InputPartitions, follow_growth, from_json
 from samzapy.job.model import JobModel
-from samzapy.job.planner import changelog_partition_count, check_copartitioned, keeps_state, plan
+from samzapy.job.planner import (
+    InputPartitions,
+    changelog_partition_count,
+    check_copartitioned,
+    follow_growth,
+    from_json,
+    keeps_state,
+    plan,
+)
 from samzapy.storage.changelog.topic import check_changelog
 from samzapy.storage.engines import check_checkpoints, load_engines
 from samzapy.system.clients import SystemClients, job_clients
+from samzapy.system.factories import load_factory
 
 #: How long a look waits for a transaction that another process has open.
 _PATIENCE_S = 2.0
@@ -93,11 +108,11 @@ def look_around(
             check_copies(config, clients.admin)
         if config.task.errors.dead_letters is not None:
             existing(config.task.errors.dead_letters, describe)
-        partitions = follow_growth(_known_inputs(config, warn), counts, keeps_state=keeps_state(config))
+        partitions = follow_growth(_known_inputs(config, warn), counts, keeps_state=keeps_state(config.stores))
         if task_class is not None:
             check_copartitioned(config, partitions, task_class)
         model = plan(config, counts, known=partitions)
-        _check_changelogs(config, describe, changelog_partition_count(model))
+        _check_changelogs(config.stores, describe, changelog_partition_count(model))
         _refuse_what_is_others(config, model, warn)
         return model, weakly_kept(config, describe)
 
@@ -119,7 +134,7 @@ def _known_inputs(config: JobConfig, warn: Warn) -> dict[SystemStream, InputPart
 
 def _refuse_what_is_others(config: JobConfig, model: JobModel, warn: Warn) -> None:
     """Raise EnvironmentFailure for checkpoints of another job, ForeignRecords for changelogs with records of another."""
-    with _records(config, "whose the checkpoints and changelogs are", warn) as (checkpoints, clients):
+    with _records(config, "who owns the checkpoints and changelogs", warn) as (checkpoints, clients):
         refuse_another_job(config, checkpoints.read_owner())
         committed = checkpoints.read_all(task.name for task in model.tasks)
         refuse_foreign(config, model, committed, checkpoints, clients)
@@ -146,8 +161,8 @@ def _reaching() -> Iterator[None]:
         raise NotReachable(str(cause)) from cause
 
 
-def _check_changelogs(config: JobConfig, describe: Describe, tasks: int) -> None:
-    for store in config.stores.values():
+def _check_changelogs(stores: Mapping[str, StoreConfig], describe: Describe, tasks: int) -> None:
+    for store in stores.values():
         if store.changelog is None:
             continue
         description = describe(store.changelog)
@@ -159,3 +174,66 @@ def _check_changelogs(config: JobConfig, describe: Describe, tasks: int) -> None
             raise EnvironmentFailure(
                 f"changelog {description.stream} has {description.partitions} partitions, job has {tasks} tasks"
             )
+
+
+#: Kafka's own topic, in which it keeps the outcome of transactions.
+_TRANSACTIONS = "__transaction_state"
+
+
+def weakly_kept(
+    config: JobConfig, describe: Callable[[SystemStream], StreamDescription | None]
+) -> tuple[GuaranteeWarning, ...]:
+    """The warnings about topics and tables as they are now; those that do not exist yet are left out."""
+    found: list[GuaranteeWarning] = []
+    for key, stream in _foundations(config):
+        description = describe(stream)
+        if description is not None:
+            found += weak_copies(key, description)
+    for stream in config.task.inputs:
+        system = config.systems[stream.system]
+        if load_factory(system).orders_by_time and (description := describe(stream)) is not None:
+            found += late_rows(system.streams[stream.stream].prefix, description, config.task.guarantee)
+    return tuple(found)
+
+
+def check_copies(config: JobConfig, admin_of: Callable[[str], SystemAdmin]) -> None:
+    """Raise ConfigError for every stream that is still to be made with more copies than its system has brokers."""
+    most: dict[str, int | None] = {}
+    problems = []
+    for key, stream, factor in _asked_for(config):
+        if stream.system not in most:
+            most[stream.system] = admin_of(stream.system).most_replicas()
+        limit = most[stream.system]
+        if limit is None or factor <= limit or admin_of(stream.system).describe(stream.stream) is not None:
+            continue
+        message = f"must be at most {limit}, the number of brokers of system '{stream.system}'"
+        problems.append(ConfigProblem(key, str(factor), message))
+    if problems:
+        raise ConfigError(problems)
+
+
+def _asked_for(config: JobConfig) -> Iterable[tuple[str, SystemStream, int]]:
+    """The numbers of copies that the job file asks for, each with its key and stream."""
+    for store in config.stores.values():
+        factor = store.changelog_replication_factor
+        if store.changelog is not None and factor is not None:
+            places = changelogs.REPLICATION_FACTOR.places(store=store.name)
+            yield next((key for key in places if key in config.resolved), places[0]), store.changelog, factor
+    checkpoints, kept = checkpoint_stream(config), config.task.checkpoint
+    if checkpoints is not None and kept is not None and kept.replication_factor is not None:
+        yield checkpoint.REPLICATION_FACTOR.name, checkpoints, kept.replication_factor
+    states, factor = state_checkpoint_stream(config), config.state_checkpoint.replication_factor
+    if states is not None and factor is not None:
+        yield state_checkpoint.REPLICATION_FACTOR.name, states, factor
+
+
+def _foundations(config: JobConfig) -> Iterator[tuple[str, SystemStream]]:
+    for store in config.stores.values():
+        if store.changelog is not None:
+            yield changelogs.REPLICATION_FACTOR.at(store=store.name), store.changelog
+    checkpoints = checkpoint_stream(config)
+    if checkpoints is None:
+        return
+    yield checkpoint.REPLICATION_FACTOR.name, checkpoints
+    if config.task.guarantee.transactional:
+        yield f"systems.{checkpoints.system}", SystemStream(checkpoints.system, _TRANSACTIONS)

@@ -1,8 +1,15 @@
-"""Reads the positions and clocks that a job has committed, and moves a job that is not running to other positions."""
+"""Shows and moves the positions of a job.
+
+1. `read_positions` gives the positions and clocks that the job has committed.
+2. `move_positions` moves a job that is not running.
+3. The functions of startpoints say where the next start begins; the job may be running.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,8 +20,10 @@ from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
 from samzapy.checkpoint.offsets import Positions, Target
+from samzapy.checkpoint.records import Startpoint, is_followed, startpoints_from_json, startpoints_to_json
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
+from samzapy.config.tasks.checkpoint import CheckpointConfig
 from samzapy.container.supervision.job_records import open_job
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.coordinator.clocks import KeptClocks
@@ -45,7 +54,7 @@ class JobPositions:
 
 def read_positions(config: JobConfig, model: JobModel) -> JobPositions:
     """The positions as they are committed now; the job may be running. Raises ConfigError for a job without checkpoints."""
-    must_keep_checkpoints(config)
+    must_keep_checkpoints(config.task.checkpoint)
     with open_job(config, "checkpoint") as (clients, checkpoints):
         return _read(model, clients, checkpoints)
 
@@ -107,11 +116,11 @@ def move_positions(
        well; without, `wait` as many seconds as an unseen run takes to notice
     3  read the checkpoints, and write them with the new offsets: all in one transaction, where there are transactions
 
-    Changelog offsets and local stores stay as they are. Raises EnvironmentFailure when refused, and ConfigError for a job
-    whose tasks keep positions together with a state of their own: a startpoint moves both.
+    Changelog offsets and local stores stay as they are. Raises EnvironmentFailure when refused, and ConfigError if the
+    tasks keep positions together with a state of their own: a startpoint moves both.
     """
-    must_keep_checkpoints(config)
-    _refuse_own_state(config)
+    must_keep_checkpoints(config.task.checkpoint)
+    _refuse_own_state(config.task.task_class)
     with open_job(config, "checkpoint") as (clients, checkpoints):
         # 1  a run
         unseen = refuse_if_running(config, checkpoints.read_owner(), anyway=move.dry_run, take_over=move.take_over)
@@ -126,7 +135,7 @@ def move_positions(
             )
             # 3  the checkpoints
             before = _read(model, clients, checkpoints)
-            write_checkpoints(config, clients, checkpoints, claim.state, _moved(before, after, model, clock))
+            write_checkpoints(config.job_name, clients, checkpoints, claim.state, _moved(before, after, model, clock))
     return [
         Moved(task.name, ssp, _committed(before, task.name).get(ssp), after[ssp])
         for task in model.tasks
@@ -135,8 +144,7 @@ def move_positions(
     ]
 
 
-def _refuse_own_state(config: JobConfig) -> None:
-    path = config.task.task_class
+def _refuse_own_state(path: str) -> None:
     try:
         task_class = load_task_class(path)
     except ConfigError:
@@ -148,7 +156,7 @@ def _refuse_own_state(config: JobConfig) -> None:
 
 
 def write_checkpoints(
-    config: JobConfig,
+    job_name: str,
     clients: SystemClients,
     checkpoints: CheckpointManager,
     state: StateTransactions,
@@ -161,7 +169,7 @@ def write_checkpoints(
     if state.system is None:
         checkpoints.write(changed)
         return
-    producer = clients.transactional(state.system, transactional_id(config.job_name, MEMBER))
+    producer = clients.transactional(state.system, transactional_id(job_name, MEMBER))
     producer.init_transactions()
     producer.begin()
     checkpoints.write(changed, producer)
@@ -214,7 +222,73 @@ def chosen_inputs(
     return sorted(chosen)
 
 
-def must_keep_checkpoints(config: JobConfig) -> None:
+def must_keep_checkpoints(checkpoint: CheckpointConfig | None) -> None:
     """Raise ConfigError for a job without checkpoints."""
-    if config.task.checkpoint is None:
+    if checkpoint is None:
         raise ConfigError([ConfigProblem("task.checkpoint.factory", "none", "the job keeps no positions")])
+
+
+def write_startpoints(
+    config: JobConfig,
+    model: JobModel,
+    position: str,
+    inputs: tuple[str, ...],
+    task: str | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> list[Startpoint]:
+    """Let the next start of the job begin at `position`, for `inputs` (none: all) and for one task or all tasks.
+
+    Startpoints that were followed, have expired, or are replaced are dropped. Raises ConfigError for a task or an input that
+    the job does not have.
+    """
+    Target(position).check()
+    names = [each.name for each in model.tasks]
+    if task is not None and task not in names:
+        raise ConfigError([ConfigProblem("--task", task, f"a task of the job: {', '.join(names)}")])
+    read_by_task = {ssp for each in model.tasks if task in {None, each.name} for ssp in each.ssps}
+    now = clock.wall_ms()
+    new = [Startpoint(secrets.token_hex(8), ssp, position, now, task) for ssp in chosen_inputs(read_by_task, inputs)]
+    replaced = {(each.ssp, each.task) for each in new}
+    with _checkpoints(config) as checkpoints:
+        kept = [each for each in _valid(checkpoints, model, now) if (each.ssp, each.task) not in replaced]
+        checkpoints.start()
+        checkpoints.write_record(JobRecord.STARTPOINTS, startpoints_to_json([*kept, *new]))
+    return new
+
+
+def read_startpoints(config: JobConfig, model: JobModel, clock: Clock = SYSTEM_CLOCK) -> list[Startpoint]:
+    """The startpoints that the next start will follow."""
+    with _checkpoints(config) as checkpoints:
+        return _valid(checkpoints, model, clock.wall_ms())
+
+
+def clear_startpoints(config: JobConfig, model: JobModel, clock: Clock = SYSTEM_CLOCK) -> int:
+    """Drop all startpoints; returns how many the next start would have followed."""
+    with _checkpoints(config) as checkpoints:
+        dropped = len(_valid(checkpoints, model, clock.wall_ms()))
+        if dropped:
+            checkpoints.write_record(JobRecord.STARTPOINTS, startpoints_to_json([]))
+    return dropped
+
+
+def _valid(checkpoints: CheckpointManager, model: JobModel, now_ms: int) -> list[Startpoint]:
+    """The startpoints that have not expired, and that some of their tasks have not followed yet."""
+    written = startpoints_from_json(checkpoints.read_record(JobRecord.STARTPOINTS))
+    of_task = checkpoints.read_all(task.name for task in model.tasks)
+    return [
+        each
+        for each in written
+        if not each.expired(now_ms)
+        and not all(
+            is_followed(each, of_task[task.name])
+            for task in model.tasks
+            if each.ssp in task.ssps and each.task in {None, task.name}
+        )
+    ]
+
+
+@contextmanager
+def _checkpoints(config: JobConfig) -> Iterator[CheckpointManager]:
+    must_keep_checkpoints(config.task.checkpoint)
+    with open_job(config, "startpoints") as (_, checkpoints):
+        yield checkpoints

@@ -1,7 +1,8 @@
-"""Reads the committed entries of one store, as values and as text, and exports them to files.
+"""Reads, exports and rebuilds the stores of a job, beside a running job or without one.
 
-The entries come from the changelog, on any machine and while the job runs, or from the files of local stores on this
-machine, as of the last flush of their engine.
+1. `store_entries` gives the committed entries of one store, as values and as text, and exports them to files. They come
+   from the changelog, on any machine, or from the files of local stores on this machine, as of their engine's last flush.
+2. `rebuild_store` restores local stores from their changelogs into a folder.
 """
 
 from __future__ import annotations
@@ -11,19 +12,22 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from samzapy.admin.literals import Literal, as_text
+from samzapy.admin.streams import Literal, as_text
+from samzapy.api.checkpoint import CheckpointManager
 from samzapy.api.engine import EngineSettings, StorageEngineFactory
 from samzapy.api.serde import Serde
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
-from samzapy.errors import EnvironmentFailure
+from samzapy.container.supervision.job_records import open_job
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, UnknownStream
+from samzapy.job.planner import changelog_partitions
 from samzapy.serializers import as_json, serde_registry
-from samzapy.storage.changelog.restore import ProgressCallback
+from samzapy.storage.changelog.restore import ProgressCallback, RestoreResult
 from samzapy.storage.engines import entry_serdes, load_engines
 from samzapy.storage.inspection import (
     ChangelogReader,
@@ -35,7 +39,10 @@ from samzapy.storage.inspection import (
     store_of,
 )
 from samzapy.storage.kv.scanning import first_beyond
-from samzapy.system.clients import job_clients
+from samzapy.storage.local.directory import store_directory
+from samzapy.storage.opening import TaskSettings
+from samzapy.storage.startup import begin_task_stores, restore_together
+from samzapy.system.clients import SystemClients, job_clients
 
 #: Entered while a changelog is read; hears how far the reading is.
 Progress = Callable[[], AbstractContextManager[ProgressCallback]]
@@ -151,7 +158,7 @@ def store_entries(
     `say` hears how recent each local store is. Raises ConfigError for an unknown store, and what reading it raises.
     """
     config = question.config
-    store = store_of(config, question.store)
+    store = store_of(config.stores, question.store)
     engine = load_engines(config)[store.name]
     settings = EngineSettings(store.name, store.properties)
     key_serde, value_serde = entry_serdes(store, engine, settings, serde_registry(config))
@@ -181,7 +188,71 @@ def _changelog(
 def _files(
     config: JobConfig, store: StoreConfig, engine: StorageEngineFactory, local: Path, say: Callable[[str], None]
 ) -> Contents:
-    contents = read_files(store, engine, local_directories(config, store.name, local), SYSTEM_CLOCK)
+    contents = read_files(store, engine, local_directories(config.job_name, store.name, local), SYSTEM_CLOCK)
     for number, marker in sorted(contents.as_of.items()):
         say(f"partition {number}: {'empty' if marker is None else f'up to changelog offset {marker.changelog_offset}'}")
     return contents
+
+
+def rebuild_store(
+    config: JobConfig, name: str, base: Path, tasks: Sequence[str], on_progress: ProgressCallback | None = None
+) -> dict[str, tuple[RestoreResult, Path]]:
+    """Restore the store of these tasks (none: of all) below `base`; returns the results and directories by task.
+
+    Raises ConfigError for a store that keeps no files or has no changelog, EnvironmentFailure for a directory that exists.
+    """
+    store = store_of(config.stores, name)
+    alone = replace(
+        config, stores={name: replace(store, clean_on_start=False, backup=None)}, logged_store_base_dir=base
+    )
+    engines = load_engines(alone)
+    if not engines[name].persistent:
+        raise ConfigError([ConfigProblem(f"stores.{name}.factory", store.factory, "keeps no files to rebuild")])
+    with ExitStack() as cleanup:
+        clients, checkpoints = cleanup.enter_context(open_job(config, "store"))
+        chosen = _chosen(_owners(store, clients, checkpoints), tasks)
+        paths = {task: store_directory(base, config.job_name, name, task) for task in chosen}
+        for path in paths.values():
+            if path.exists():
+                raise EnvironmentFailure(f"{path}: exists already; name a folder that has no such store")
+        openings = []
+        for task, partition in chosen.items():
+            opening = begin_task_stores(
+                alone,
+                TaskSettings(task, partition, len(chosen)),
+                serdes=serde_registry(config),
+                engines=engines,
+                admin_of=clients.admin,
+                clock=SYSTEM_CLOCK,
+            )
+            cleanup.callback(opening.abandon)
+            openings.append(opening)
+        stores = restore_together(openings, clients.consumer, SYSTEM_CLOCK, on_progress)
+        for opened in stores:
+            cleanup.callback(opened.close)
+        for opened in stores:
+            opened.flush_engines()
+        return {task: (opened.restored[name], paths[task]) for task, opened in zip(chosen, stores, strict=True)}
+
+
+def _owners(store: StoreConfig, clients: SystemClients, checkpoints: CheckpointManager) -> dict[str, int]:
+    """The changelog partition of each task: as written down beside the checkpoints, else as a first start numbers them."""
+    stream = store.changelog
+    if stream is None:
+        raise ConfigError([ConfigProblem(f"stores.{store.name}.changelog", None, "is required to rebuild the store")])
+    description = clients.admin(stream.system).describe(stream.stream)
+    if description is None:
+        raise UnknownStream(*stream)
+    known = checkpoints.read_changelog_partitions()
+    if known:
+        return dict(sorted(known.items(), key=lambda owned: owned[1]))
+    tasks = [f"Partition {number}" for number in range(description.partitions)]
+    owned = changelog_partitions(dict.fromkeys(tasks), {})
+    return dict(sorted(owned.items(), key=lambda each: each[1]))
+
+
+def _chosen(owners: dict[str, int], tasks: Sequence[str]) -> dict[str, int]:
+    for task in tasks:
+        if task not in owners:
+            raise ConfigError([ConfigProblem("--task", task, f"the job's tasks are {', '.join(owners)}")])
+    return {task: owners[task] for task in tasks or owners}

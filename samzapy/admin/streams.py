@@ -1,15 +1,68 @@
-"""Reads the records of one stream, serialized, from any place to its end or beyond."""
+"""Reads the records of one stream, from any place to its end or beyond, and spells keys and messages as text."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+import uuid
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import orjson
+
+from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange, SystemAdmin, SystemProducer, SystemSettings
 from samzapy.errors import ConfigError, ConfigProblem, OffsetOutOfRange, UnknownStream
+from samzapy.serializers import as_json, decode_failure, encode_failure
 from samzapy.system.factories import system_factory
+
+
+def _json(text: str) -> Any:
+    return orjson.loads(text)
+
+
+_FROM_TEXT: dict[str, Callable[[str], Any]] = {
+    "string": str,
+    "integer": int,
+    "long": int,
+    "double": float,
+    "uuid": uuid.UUID,
+    "bytes": str.encode,
+    "byte": str.encode,
+    "bytebuffer": str.encode,
+}
+
+
+class Literal:
+    """One serde between bytes and text: strings as they are, numbers in decimal, structured values as JSON."""
+
+    def __init__(self, name: str, serde: Serde) -> None:
+        self._name, self._serde = name, serde
+        self._from_text = _FROM_TEXT.get(name, _json)
+
+    def encode(self, text: str, where: str, part: str) -> bytes:
+        """The bytes of the value that `text` spells. Raises SerdeError that names `where` and `part`."""
+        try:
+            return self._serde.to_bytes(self._from_text(text))
+        except Exception as cause:
+            raise encode_failure(self._name, where, part, text, cause) from cause
+
+    def decode(self, data: bytes | None, where: str, part: str) -> Any:
+        """The value of the bytes, None for None. Raises SerdeError that names `where` and `part`."""
+        if data is None:
+            return None
+        try:
+            return self._serde.from_bytes(data)
+        except Exception as cause:
+            raise decode_failure(self._name, where, part, cause) from cause
+
+
+def as_text(value: object) -> str:
+    """A string as it is, any other value as JSON, None as the empty text."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else as_json(value)
+
 
 _CLIENT = "samzapy-topic"
 _BATCH = 1_000

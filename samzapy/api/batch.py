@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any, Generic, overload
 
 from samzapy.api.collector import MessageCollector, TaskCoordinator
@@ -51,6 +51,38 @@ class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
         self._headers = headers
         self._values = values
         self._arrival_ms = arrival_ms
+
+    @classmethod
+    def of(cls, envelopes: Sequence[IncomingMessageEnvelope]) -> MessageBatch[K, V]:
+        """The batch of these envelopes, at least one: consecutive messages of one partition."""
+        ssp, offsets, keys, messages, headers, timestamps, arrivals, _ = zip(*envelopes, strict=True)
+        return cls(ssp[0], offsets, keys, messages, timestamps, headers, arrival_ms=arrivals[0])
+
+    @classmethod
+    def joined(cls, batches: Sequence[MessageBatch[K, V]]) -> MessageBatch[K, V]:
+        """One batch of several that follow one another, at least one. It came when the first did."""
+        first = batches[0]
+        if len(batches) == 1:
+            return first
+
+        def column(name: str) -> Sequence[Any] | None:
+            parts = [getattr(each, name) for each in batches]
+            if parts.count(None) == len(parts):
+                return None
+            return _Chained(
+                [[None] * len(each) if part is None else part for part, each in zip(parts, batches, strict=True)]
+            )
+
+        return cls(
+            first.ssp,
+            list(chain.from_iterable(each.offsets for each in batches)),
+            list(chain.from_iterable(each.keys for each in batches)),
+            list(chain.from_iterable(each.messages for each in batches)),
+            column("_timestamps"),
+            column("_headers"),
+            values=column("_values"),
+            arrival_ms=first._arrival_ms,  # noqa: SLF001  # of its own class
+        )
 
     @property
     def timestamps(self) -> Sequence[int]:
@@ -153,6 +185,31 @@ class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
 
 def _size(value: bytes | None) -> int:
     return 0 if value is None else len(value)
+
+
+class _Chained(Sequence[Any]):
+    """Columns one after the other, which a system may not have made yet."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: Sequence[Sequence[Any]]) -> None:
+        self._parts = parts
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
+
+    def __iter__(self) -> Iterator[Any]:
+        return chain.from_iterable(self._parts)
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return list(self)[index]
+        number = index + len(self) if index < 0 else index
+        for part in self._parts:
+            if number < len(part):
+                return part[number]
+            number -= len(part)
+        raise IndexError(index)
 
 
 class BatchTask(ABC, Generic[K, V]):

@@ -13,11 +13,13 @@ stream:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from itertools import repeat
+from typing import Any, TypeAlias
 
-from samzapy.api.envelope import OutgoingMessageEnvelope
+from samzapy.api.envelope import Headers, OutgoingMessageEnvelope
 from samzapy.api.stream import SystemStream
 
 #: The header that distinguishes control messages from messages of the user.
@@ -54,12 +56,70 @@ class MessageCollector(ABC):
         Raises SerdeError if key or message do not serialize, RecordTooLarge if the system refuses the size.
         """
 
+    def send_message(self, stream: SystemStream, message: Any, key: Any = None) -> None:
+        """As `send(OutgoingMessageEnvelope(stream, message, key))`, without an envelope."""
+        self.send(OutgoingMessageEnvelope(stream, message, key))
+
+    def send_batch(
+        self,
+        stream: SystemStream,
+        keys: Sequence[Any] | None,
+        messages: Sequence[Any],
+        *,
+        partition_keys: Sequence[Any] | None = None,
+        timestamps: Sequence[int | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        inputs: Sequence[int] | None = None,
+    ) -> None:
+        """Send one output for each message, in order, as `send` does; columns are serialized as a whole.
+
+        1. The columns have the length of `messages`. A column of None, or a None in it, means what it means in an
+           OutgoingMessageEnvelope.
+        2. `inputs` are the offsets in the batch at hand that the outputs come from; one may occur several times.
+           Effectively-once makes ids of them, and then outputs leave in the order of their inputs.
+
+        Raises as `send` does, naming the output by its index, and ValueError for columns of other lengths.
+        """
+        for keyed in columns_of(keys, messages, partition_keys, headers, timestamps, inputs):
+            key, message, partition_key, carried, timestamp, _ = keyed
+            self.send(OutgoingMessageEnvelope(stream, message, key, partition_key, carried, timestamp))
+
+    def send_arrow(
+        self,
+        stream: SystemStream,
+        table: Any,
+        *,
+        key: str | None = None,
+        message: str | None = None,
+        timestamp: str | None = None,
+        inputs: str | None = None,
+    ) -> None:
+        """As `send_batch`, for the rows of a pyarrow Table or RecordBatch, or of a DataFrame of pandas or polars. `key`,
+        `message`, `timestamp` and `inputs` name columns.
+
+        Without `message` a message is the dict of its row, the key included, without the columns `timestamp` and `inputs`.
+        Needs `samzapy[arrow]`. Raises as `send_batch` does, KeyError for a column that the table does not have.
+        """
+        from samzapy import arrow  # noqa: PLC0415  # it needs an extra
+
+        rows = arrow.rows_of(table, key=key, message=message, timestamp=timestamp, inputs=inputs)
+        self.send_batch(stream, rows.keys, rows.messages, timestamps=rows.timestamps, inputs=rows.inputs)
+
     @abstractmethod
     def send_control(self, stream: SystemStream, message: ControlMessage) -> None:
         """Queue a control message to every partition of an intermediate stream, behind all earlier outputs.
 
         Raises ConfigError for a stream that is not declared intermediate, and UnknownStream.
         """
+
+
+def columns_of(keys: Sequence[Any] | None, messages: Sequence[Any], *others: Sequence[Any] | None) -> Iterator[Any]:
+    """Rows of the columns of a `send_batch`, None for each absent column. Raises ValueError for other lengths."""
+    columns = (keys, messages, *others)
+    lengths = {len(column) for column in columns if column is not None}
+    if len(lengths) > 1:
+        raise ValueError(f"expected columns of one length, got {len(messages)} messages beside {sorted(lengths)}")
+    return zip(*(repeat(None) if column is None else column for column in columns), strict=False)
 
 
 class RequestScope(Enum):

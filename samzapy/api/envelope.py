@@ -82,16 +82,19 @@ class IncomingMessageEnvelope(_Fields, Generic[K, V]):
         return f"{self.ssp}@{self.offset}"
 
 
-def _check_headers(headers: Headers) -> None:
+def checked_headers(headers: Headers) -> Headers:
+    """The headers. Raises TypeError for anything but pairs of names and values."""
     try:
         sound = all(isinstance(name, str) and (value is None or isinstance(value, bytes)) for name, value in headers)
     except (TypeError, ValueError):
         sound = False
     if not sound:
         raise TypeError(f"headers: expected (str, bytes or None) pairs, got {headers!r}")
+    return headers
 
 
-def _whole(timestamp: int) -> int:
+def whole_ms(timestamp: int) -> int:
+    """The timestamp as an int. Raises TypeError if it is no whole number."""
     try:
         return index(timestamp)
     except TypeError:
@@ -125,9 +128,9 @@ class OutgoingMessageEnvelope:
         self.key = key
         self.partition_key = partition_key
         if headers is not None:
-            _check_headers(headers)
+            checked_headers(headers)
         self.headers = headers
-        self.timestamp = timestamp if timestamp is None else _whole(timestamp)
+        self.timestamp = timestamp if timestamp is None else whole_ms(timestamp)
 
     def __repr__(self) -> str:
         return f"OutgoingMessageEnvelope({self.system_stream}, key={self.key!r}, message={self.message!r})"

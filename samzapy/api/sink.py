@@ -81,6 +81,15 @@ class Sink(ABC):
         """Take back the rows of a failed message, which the job's error policy repeats, skips or turns into a dead letter. A
         sink that does not override this keeps the rows."""
 
+    def mark(self) -> int | None:
+        """Where the rows of the next batch begin, for `back_to`. None, the default: the sink cannot say, so the rows of a
+        batch that failed are taken back by `forget`, message by message. Rows that come from no message stay then."""
+        return None
+
+    def back_to(self, mark: int) -> None:
+        """Take back all rows since `mark`."""
+        raise NotImplementedError
+
     def full(self) -> bool:
         """Whether so many rows wait for a commit that the task should commit early; called about every 50 ms."""
         return False

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from samzapy.admin.user_code import add_import_paths
-from samzapy.bench.marks import MARKS_KEY, Stretch, read_stretch
 from samzapy.bench.processes import MAIN, WORKER
+from samzapy.bench.tasks import MARKS_KEY, Stretch, read_stretch
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.errors import SamzapyError
 from samzapy.runner.base import JobOutcome, RunOptions
-from samzapy.runner.choice import runner_of
+from samzapy.runner.local import runner_of
 from samzapy.runner.prepare import prepare
 
 LOCAL, SPARK = "local", "spark"

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from samzapy.bench.child import LOCAL
-from samzapy.bench.marks import MARKS_KEY
 from samzapy.bench.processes import MAIN, ProcessTree
+from samzapy.bench.tasks import MARKS_KEY
 from samzapy.errors import SamzapyError
 
 #: Seconds of a phase, about.

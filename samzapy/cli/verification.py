@@ -23,11 +23,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from samzapy.cli.options import pairs
 from samzapy.cli.output import line_on, table
 from samzapy.config.guarantee import Guarantee
+from samzapy.config.tasks.task import CLASS
 from samzapy.devkafka import DevBroker
 from samzapy.errors import SamzapyError
 from samzapy.verify.campaign import COLUMNS, Campaign, by_guarantee, cells, plans, remarks, soak, totals
 from samzapy.verify.scenario import Listener, Plan, Row
 from samzapy.verify.target import Target
+from samzapy.verify.workload import TASKS
 
 #: Where the data of our own broker lie, below the folder.
 _KAFKA = "kafka"
@@ -48,6 +50,7 @@ class Verification:
     scenarios: tuple[str, ...]
     seed: int | None
     soak: float | None
+    task: str
     overrides: tuple[str, ...]
     folder: Path | None
     as_json: Path | None
@@ -88,7 +91,7 @@ class Verification:
             raise click.UsageError("--bootstrap is for --system kafka")
         own = self.system == "kafka" and self.bootstrap is None
         broker = DevBroker(folder / _KAFKA, tied=True) if own else None
-        target = Target(self.system, self.master, self.bootstrap, broker, pairs(self.overrides))
+        target = Target(self.system, self.master, self.bootstrap, broker, self._keys())
         target.check()
         return target
 
@@ -114,10 +117,16 @@ class Verification:
         parts += amount if self.soak is None else ["--soak", f"{self.soak:g}"]
         return shlex.join([*_NAME, *parts, "--seed", str(seed), *self._where()])
 
+    def _keys(self) -> dict[str, str]:
+        """The keys of the job on top of those of verify."""
+        chosen = {CLASS.name: TASKS[self.task]} if self.task != "message" else {}
+        return {**chosen, **pairs(self.overrides)}
+
     def _where(self) -> list[str]:
         """The options that say where to run."""
         where = ["--system", self.system, "--master", self.master]
         where += ["--bootstrap", self.bootstrap] if self.bootstrap is not None else []
+        where += ["--task", self.task] if self.task != "message" else []
         return [*where, *(part for pair in self.overrides for part in ("--config", pair))]
 
     def _print(self, rows: Sequence[Row]) -> None:

@@ -24,7 +24,7 @@ from samzapy.config.stores.engines import is_of_another_engine
 from samzapy.config.stores.store import KEYS as STORE_KEYS
 from samzapy.config.streams import database, serdes, systems
 from samzapy.config.streams.stream import KEYS as STREAM_KEYS
-from samzapy.config.tasks import asynchronous, checkpoint, error_policy, state_checkpoint, task
+from samzapy.config.tasks import asynchronous, batch, checkpoint, error_policy, state_checkpoint, task
 
 #: Every key that samzapy reads, by topic. Documentation lists them, and a misspelt key is compared with them.
 ALL_KEYS: tuple[Key[Any], ...] = (
@@ -32,6 +32,7 @@ ALL_KEYS: tuple[Key[Any], ...] = (
     *spark.KEYS,
     *task.KEYS,
     *asynchronous.KEYS,
+    *batch.KEYS,
     *error_policy.KEYS,
     *checkpoint.KEYS,
     *state_checkpoint.KEYS,
@@ -46,7 +47,7 @@ ALL_KEYS: tuple[Key[Any], ...] = (
     *metrics.KEYS,
 )
 #: Keys with another first part belong to the user, unless they look like a slip.
-_OURS = frozenset({"app", "job", "task", "systems", "streams", "serializers", "stores", "metrics"})
+_OURS = frozenset({"app", "container", "job", "task", "systems", "streams", "serializers", "stores", "metrics"})
 _NEAR, _VERY_NEAR = 0.75, 0.85
 
 
@@ -120,7 +121,7 @@ def check_keys(reader: Reader, config: JobConfig, *, strict: bool) -> None:
         reason = refused(key, value)
         if reason is not None:
             reader.problem(key, reason, value)
-        elif (reason := no_effect(key)) is not None and not key.startswith("yarn.container.count"):
+        elif (reason := no_effect(key)) is not None and not key.startswith(_WITH_EFFECT):
             reader.warn(f"{key}: has no effect in samzapy: {reason}")
         elif not is_refusable(key):
             suspects.append(key)
@@ -237,6 +238,8 @@ _READABLE = (
     (r".*", ".*"),
 )
 _NEUTRAL = {"", "1"}
+#: Keys that have an effect, below those that have none.
+_WITH_EFFECT = ("yarn.container.count", "container.cache.")
 
 
 def no_effect(key: str) -> str | None:

@@ -1,4 +1,18 @@
-"""Loads a job file: read, override, resolve references, parse, check, and report all problems at once."""
+"""Loads a job file: read, override, resolve references, replace retired keys, parse, check, and report all problems at once.
+
+Retired keys are the names that keys of stores had before Samza 0.8, and retired names of ours:
+
+    job.clock.idle.ms           task.watermark.idle.timeout.ms, which timers and watermarks obey as well
+
+Below `stores.NAME.`:
+
+    batch.size                  write.batch.size
+    serde                       key.serde and msg.serde
+    system                      part of changelog: SYSTEM.STREAM
+    leveldb.block.cache.size    container.cache.size.bytes, for all tasks of a container together
+    leveldb.write.buffer.size   container.write.buffer.size.bytes, likewise
+    leveldb.block.size          rocksdb.block.size.bytes
+"""
 
 from __future__ import annotations
 
@@ -6,13 +20,13 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import SystemSettings
 from samzapy.config import event_time, job, metrics, own_streams, spark
 from samzapy.config.job import JobConfig
 from samzapy.config.known_keys import check_keys
-from samzapy.config.legacy import with_todays_names
 from samzapy.config.reading import properties
 from samzapy.config.reading.classes import SYSTEMS
 from samzapy.config.reading.keys import Key
@@ -29,6 +43,101 @@ from samzapy.config.tasks import TaskConfig, state_checkpoint
 from samzapy.config.tasks.error_policy import Stage
 from samzapy.config.tasks.task import parse_task
 from samzapy.errors import ConfigError
+
+_STORES = "stores."
+_FIRST_ENGINES = frozenset({"KeyValueStorageEngineFactory", "LevelDbKeyValueStorageEngineFactory"})
+
+
+def _as_it_is(value: str) -> str:
+    return value
+
+
+def _compression(value: str) -> str:
+    return {"true": "snappy", "false": "none"}.get(value.strip().lower(), value)
+
+
+#: Retired name below `stores.NAME.` -> the names of today, and how the value is translated.
+_RENAMED: Mapping[str, tuple[tuple[str, ...], Callable[[str], str]]] = {
+    "batch.size": (("write.batch.size",), _as_it_is),
+    "serde": (("key.serde", "msg.serde"), _as_it_is),
+    "leveldb.block.cache.size": (("container.cache.size.bytes",), _as_it_is),
+    "leveldb.write.buffer.size": (("container.write.buffer.size.bytes",), _as_it_is),
+    "leveldb.block.size": (("rocksdb.block.size.bytes",), _as_it_is),
+    "leveldb.compress": (("rocksdb.compression",), _compression),
+}
+
+
+#: Retired names of ours -> the names of today, and the change of meaning.
+_OURS = {
+    "job.clock.idle.ms": ("task.watermark.idle.timeout.ms", ", which timers and watermarks obey as well"),
+}
+
+
+class Renamed(NamedTuple):
+    """The values under the names of today, a warning for each that was replaced, and the keys with secret values."""
+
+    values: dict[str, str]
+    warnings: list[str]
+    secret: frozenset[str]
+
+
+def with_todays_names(values: Mapping[str, str], secret: frozenset[str] = frozenset()) -> Renamed:
+    """Replace retired names. `secret` are the keys with secret values.
+
+    LevelDB's memory was per store, RocksDB's is shared by the tasks of a container; the warning says so.
+    """
+    found = dict(values)
+    warnings: list[str] = []
+    hidden = set(secret)
+    for key, (name, change) in _OURS.items():
+        if key in found:
+            value = found.pop(key)
+            found.setdefault(name, value)
+            hidden |= {name} if key in secret else set()
+            warnings.append(f"{key}: retired, use {name} instead{change}")
+    for key in values:
+        store, leaf = _split(key, values)
+        if leaf in _RENAMED:
+            names, translate = _RENAMED[leaf]
+            for name in names:
+                found.setdefault(f"{store}.{name}", translate(values[key]))
+                hidden |= {f"{store}.{name}"} if key in secret else set()
+            del found[key]
+            now = " and ".join(f"{store}.{name}" for name in names)
+            shared = ", for all tasks of a container together" if names[0].startswith("container.") else ""
+            warnings.append(f"{key}: retired, use {now} instead{shared}")
+        elif leaf == "system":
+            del found[key]
+            hidden |= {f"{store}.changelog"} if key in secret else set()
+            warnings.append(f"{key}: {_into_changelog(found, store, values[key])}")
+        elif leaf == "factory" and _is_first_engine(values[key]):
+            found[key] = "rocksdb"
+            warnings.append(f"{key}: LevelDB is not supported, rocksdb keeps the store instead")
+    return Renamed(found, warnings, frozenset(hidden))
+
+
+def _split(key: str, values: Mapping[str, str]) -> tuple[str, str]:
+    """`stores.NAME` and the rest, for a store that has a factory; two empty texts otherwise."""
+    if key.startswith(_STORES):
+        for leaf in (*_RENAMED, "system", "factory"):
+            store = key.removesuffix(f".{leaf}")
+            if store != key and f"{store}.factory" in values:
+                return store, leaf
+    return "", ""
+
+
+def _into_changelog(found: dict[str, str], store: str, system: str) -> str:
+    changelog = found.get(f"{store}.changelog", "").strip()
+    if changelog and "." not in changelog:
+        found[f"{store}.changelog"] = f"{system}.{changelog}"
+        return f"retired, use {store}.changelog={system}.{changelog} instead"
+    return f"has no effect: {store}.changelog names the system already"
+
+
+def _is_first_engine(value: str) -> bool:
+    java = value.strip().startswith(("samza.", "org.apache.samza."))
+    return java and value.strip().rpartition(".")[2] in _FIRST_ENGINES
+
 
 #: The systems with keys that are checked together with the rest of the file. A factory's own `check` comes later.
 _OWN_KEYS: Mapping[str, Callable[[Reader, SystemSettings], object]] = {
@@ -101,6 +210,7 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
         default_system=default_system,
         logged_store_base_dir=logged,
         non_logged_store_base_dir=non_logged,
+        cache_max_bytes=reader.get(job.CACHE_MAX_BYTES),
         startpoints=reader.get(job.STARTPOINTS),
         placement=job.parse_placement(reader),
         spark=spark.parse_spark(reader),

@@ -4,7 +4,7 @@ lifecycle     starts and stops it, in the order that is the guarantee; `restart`
 builder       makes its parts from the configuration
 run_loop      polls messages for a `TaskExecutor`
 tasks         the tasks, and the executor of synchronous ones; `asynchronous` has the other executor
-inputs        decoded messages and starting offsets; `sideinputs` has the stores that are filled from streams
+inputs        decoded messages and starting offsets; `side_inputs` has the stores that are filled from streams
 outputs       collectors and producers
 commit        the numbered steps of a commit
 errors        policies for messages that fail

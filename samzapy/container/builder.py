@@ -9,14 +9,12 @@ from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
 from samzapy.api.lease import ContainerLease
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.checkpoint.adopted import Adopted
-from samzapy.checkpoint.startpoints import from_json
+from samzapy.checkpoint.records import Adopted, startpoints_from_json
 from samzapy.clock import Clock
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
-from samzapy.container.commit.at_most_once import AtMostOnce
-from samzapy.container.commit.protocol import CommitProtocol, CommitSettings
+from samzapy.container.commit.protocol import AtMostOnce, CommitProtocol, CommitSettings
 from samzapy.container.commit.state import AwaitedState, StateRecords, StateWriter, TransactionalState
 from samzapy.container.event_time.control_messages import ControlDecoder
 from samzapy.container.inputs.decode import Decoder
@@ -32,8 +30,7 @@ from samzapy.container.inputs.starting_offsets import (
 )
 from samzapy.container.outputs.producers import TaskProducers
 from samzapy.container.run_loop import LoopControl, LoopPeriods, RunLoop
-from samzapy.container.sideinputs.filling import fill_stores
-from samzapy.container.sideinputs.side_inputs import NoSideInputs
+from samzapy.container.side_inputs import NoSideInputs, fill_stores
 from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.supervision.worker_process import sweep_in_background
 from samzapy.container.tasks.task_builder import Plugins, TaskBuilder, TaskStart
@@ -98,7 +95,11 @@ class ContainerBuilder:
     def starts(self, checkpoints: Mapping[str, Checkpoint | None], now_ms: int) -> dict[str, TaskStart]:
         """Where every task starts; counts the offsets that this skips or repeats. Raises OffsetOutOfRange, UnknownStream."""
         logs = logs_of(self.model.ssps, self._clients)
-        written = from_json(self._checkpoints.read_record(JobRecord.STARTPOINTS)) if self.config.startpoints else ()
+        written = (
+            startpoints_from_json(self._checkpoints.read_record(JobRecord.STARTPOINTS))
+            if self.config.startpoints
+            else ()
+        )
         starts: dict[str, TaskStart] = {}
         for task in self.model.tasks:
             checkpoint = checkpoints[task.name]
@@ -202,7 +203,7 @@ class ContainerBuilder:
     def inputs(self, ends: Mapping[SystemStreamPartition, int], tasks: Sequence[TaskInstance]) -> Inputs:
         """Consumers and decoders of every input of the container; nothing is fetched yet."""
         made = InputBuilder(self.config, self.model.ssps, self._clients, self._stream_serdes, self._clock, self.metrics)
-        return made.inputs(ends, tasks, self._tasks.raw, asynchronous=self._tasks.asynchronous)
+        return made.inputs(ends, tasks, self._tasks.raw, self._tasks.kind)
 
     def heads(self) -> dict[SystemStreamPartition, int]:
         """Where every input of the container ends now."""

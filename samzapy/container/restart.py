@@ -221,7 +221,7 @@ def build_container(
     metrics = Registry()
     state = state_transactions(config, has_transactions) if transactions else StateTransactions(None, "task.guarantee")
     metrics.gauge("promises", "weakened").set(
-        len((*guarantee_warnings(config, load_factory, task_class), *weakened_state(config, state)))
+        len((*guarantee_warnings(config, load_factory, task_class), *weakened_state(config.stores, state)))
     )
 
     def build() -> Container:

@@ -13,8 +13,11 @@ One turn:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
+from operator import attrgetter
 
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
@@ -24,8 +27,10 @@ from samzapy.container.commit.boundaries import BoundedCommits
 from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.event_time.control_messages import ControlRun
 from samzapy.container.inputs.inputs import Inputs, Messages
-from samzapy.container.sideinputs.side_inputs import NoSideInputs
+from samzapy.container.side_inputs import NoSideInputs
 from samzapy.container.tasks.task_instance import TaskInstance
+
+_offset = attrgetter("offset")
 
 #: How long the loop waits for anything without looking at what else there is.
 MAX_WAIT_S = 0.1
@@ -73,6 +78,11 @@ class TaskExecutor(ABC):
     @abstractmethod
     def idle(self) -> bool:
         """Whether everything that was polled is processed."""
+
+    @property
+    def due_at(self) -> float:
+        """When accepted messages are to be processed at the latest, on the monotonic clock; infinity for never."""
+        return inf
 
     @abstractmethod
     def polled(self, ends: dict[SystemStreamPartition, int]) -> Mapping[SystemStreamPartition, int]:
@@ -200,8 +210,9 @@ class RunLoop:
 
     @property
     def due_at(self) -> float:
-        """When the next window, commit or wall-clock timer is due, on the monotonic clock; infinity for never."""
-        due_at = min(self._window.due_at, self._commit.due_at)
+        """When the next window, commit, wall-clock timer or gathered batch is due, on the monotonic clock; infinity for
+        never."""
+        due_at = min(self._window.due_at, self._commit.due_at, self._executor.due_at)
         for task in self._timed:
             due_at = min(due_at, self.clock.monotonic() + task.timers.wait_s())
         return due_at
@@ -248,7 +259,7 @@ class RunLoop:
             return
         if envelopes[0].offset < task.offsets[ssp]:
             # A broadcast partition is read from the position of the task that is furthest behind.
-            envelopes = [envelope for envelope in envelopes if envelope.offset >= task.offsets[ssp]]
+            envelopes = envelopes[bisect_left(envelopes, task.offsets[ssp], key=_offset) :]
         self._executor.process(self, task, ssp, envelopes)
 
     def may_stop(self) -> bool:

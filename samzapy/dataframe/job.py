@@ -1,4 +1,4 @@
-"""Carries a job to the executors, and the errors of their workers back."""
+"""Carries a job to the executors, its workers' errors back, and finds the task that a key belongs to."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from samzapy.admin.job_check import existing
 from samzapy.admin.user_code import add_import_paths
+from samzapy.api.checkpoint import CheckpointManager, JobRecord
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
+from samzapy.config.stores import StoreConfig
 from samzapy.errors import (
     ConfigError,
     ConfigProblem,
@@ -27,7 +31,11 @@ from samzapy.errors import (
     SerdeError,
     StoreRefused,
 )
+from samzapy.job.model import JobModel
+from samzapy.job.planner import InputPartitions, follow_growth, from_json, keeps_state, plan
 from samzapy.runner.spark.application import one_line
+from samzapy.system.clients import SystemClients
+from samzapy.system.partitioner import partition_of
 
 #: The path of a job file, its flat pairs, or the checked job.
 Job = Path | str | Mapping[str, str] | JobConfig
@@ -99,3 +107,89 @@ def worker_error(cause: Exception) -> SamzapyError:
     name, message = found[-1]
     kind = _BY_NAME.get(name) or _IN_GENERAL.get(name, SamzapyError)
     return kind(message)
+
+
+_SAY_WHERE = "say where each row belongs (place_by)"
+
+
+@dataclass(frozen=True)
+class JobTasks:
+    """A job's tasks as its next start will find them, and what that start would write down beside the checkpoints."""
+
+    model: JobModel
+    inputs: Mapping[SystemStream, InputPartitions]
+    changelog_partitions: Mapping[str, int]
+
+    @property
+    def names(self) -> dict[int, str]:
+        """The tasks by their changelog partition."""
+        return {task.changelog_partition: task.name for task in self.model.tasks}
+
+
+def job_tasks(config: JobConfig, clients: SystemClients, checkpoints: CheckpointManager) -> JobTasks:
+    """The tasks, planned as a start does, changing nothing. Raises UnknownStream for an input that does not exist,
+    EnvironmentFailure for one that has grown to a number the job's state cannot follow."""
+    counts = {
+        stream: existing(stream, lambda each: clients.admin(each.system).describe(each.stream)).partitions
+        for stream in config.task.inputs
+    }
+    previous = checkpoints.read_changelog_partitions()
+    known = from_json(checkpoints.read_record(JobRecord.INPUTS))
+    inputs = follow_growth(known, counts, keeps_state=keeps_state(config.stores))
+    model = plan(config, counts, previous, inputs)
+    owned = {task.name: task.changelog_partition for task in model.tasks}
+    return JobTasks(model, inputs, {**previous, **owned})
+
+
+@dataclass(frozen=True)
+class KeyPlacement:
+    """Changelog partitions by the key's hash modulo their number: where the inputs' producers send a key, its state is."""
+
+    partitions: tuple[int, ...]
+
+    def of(self, key: bytes) -> int:
+        """The changelog partition of a serialized key."""
+        return self.partitions[partition_of(key, len(self.partitions))]
+
+
+def key_placement(config: JobConfig, store: StoreConfig, tasks: JobTasks) -> KeyPlacement:
+    """Where the keys of a store belong if they are the keys of the inputs' messages, hashed as producers do (murmur2).
+
+    Raises ConfigError if that is ambiguous: keys that are other bytes in an input than in the store, and inputs that
+    send one key to several tasks.
+    """
+    owned = [task.changelog_partition for task in tasks.model.tasks]
+    if len(owned) == 1:
+        return KeyPlacement((owned[0],))
+    found: dict[SystemStream, tuple[int, ...]] = {}
+    for stream in config.task.inputs:
+        count = tasks.inputs[stream].grouped
+        ssps = [SystemStreamPartition(*stream, number) for number in range(count)]
+        if config.task.broadcast_inputs.issuperset(ssps):
+            continue
+        _check_key_serde(config, store, stream)
+        found[stream] = tuple(_owner(ssp, store, tasks) for ssp in ssps)
+    if len(set(found.values())) > 1:
+        shown = ", ".join(f"{stream} ({len(partitions)} partitions)" for stream, partitions in found.items())
+        raise _problem(store, f"the inputs {shown} send a key to different tasks; {_SAY_WHERE}")
+    if not found:
+        raise _problem(store, f"every input is a broadcast one, so no task owns a key; {_SAY_WHERE}")
+    return KeyPlacement(next(iter(found.values())))
+
+
+def _owner(ssp: SystemStreamPartition, store: StoreConfig, tasks: JobTasks) -> int:
+    owners = [task.changelog_partition for task in tasks.model.tasks if ssp in task.ssps]
+    if len(owners) != 1:
+        raise _problem(store, f"{ssp} is read by {len(owners)} tasks, so none owns its keys; {_SAY_WHERE}")
+    return owners[0]
+
+
+def _check_key_serde(config: JobConfig, store: StoreConfig, stream: SystemStream) -> None:
+    serde = config.stream(stream).key_serde or "bytes"
+    if config.serdes.get(serde) != config.serdes.get(store.key_serde):
+        message = f"the keys of input {stream} are {serde}, so their hash is another one than the store's; {_SAY_WHERE}"
+        raise _problem(store, message, store.key_serde)
+
+
+def _problem(store: StoreConfig, message: str, value: str | None = None) -> ConfigError:
+    return ConfigError([ConfigProblem(f"stores.{store.name}.key.serde", value, message)])

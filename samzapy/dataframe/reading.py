@@ -1,30 +1,223 @@
-"""Reads a store as a DataFrame: `read_store`."""
+"""Reads a store as a DataFrame: `read_store` on the driver, `RowReader` in the executors.
+
+A part of a store is a partition of its changelog, or the files of one task.
+"""
 
 from __future__ import annotations
 
 import os
+import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
+from typing import Any, final
 
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as sql
 
+from samzapy.api.engine import EngineSettings
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OffsetRange
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.supervision.job_records import open_job
-from samzapy.dataframe.columns import parse_schema
-from samzapy.dataframe.job import Job, TravellingJob, checked_job, on_this_machine, spark_context
-from samzapy.dataframe.parts import PURPOSE, ChangelogPart, LocalPart, StorePart
-from samzapy.dataframe.rows import RowReader, Wanted
-from samzapy.dataframe.tasks import job_tasks
-from samzapy.errors import ConfigError, ConfigProblem
-from samzapy.storage.inspection import ChangelogReader, local_directories, store_of
+from samzapy.dataframe.columns import ReadColumn, parse_schema, read_column
+from samzapy.dataframe.job import Job, TravellingJob, checked_job, job_tasks, on_this_machine, spark_context
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
+from samzapy.serializers import decode_failure, serde_registry
+from samzapy.storage.changelog.reading import scan
+from samzapy.storage.engines import entry_serdes, load_engines
+from samzapy.storage.inspection import (
+    ChangelogReader,
+    Contents,
+    Entry,
+    Selection,
+    local_directories,
+    read_files,
+    store_of,
+)
 from samzapy.system.clients import job_clients
+
+#: Names the clients of frames.
+PURPOSE = "dataframe"
+
+
+class StorePart(ABC):
+    """Some of a store's committed entries."""
+
+    @abstractmethod
+    def opened(self, config: JobConfig, store: StoreConfig) -> AbstractContextManager[Contents]:
+        """The entries, for as long as the context lasts. Raises what reading them may raise."""
+
+    @abstractmethod
+    def place(self, config: JobConfig, entry: Entry) -> str:
+        """Where an entry is from, for an error about it."""
+
+
+@final
+@dataclass(frozen=True)
+class ChangelogPart(StorePart):
+    """A partition of the changelog, up to the end it had when it was asked for."""
+
+    ssp: SystemStreamPartition
+    log: OffsetRange
+
+    @contextmanager
+    def opened(self, config: JobConfig, store: StoreConfig) -> Iterator[Contents]:
+        with (
+            tempfile.TemporaryDirectory(prefix="samzapy-store-") as folder,
+            closing(job_clients(config, PURPOSE)) as clients,
+        ):
+            now = clients.admin(self.ssp.system).offsets([self.ssp])[self.ssp]
+            if now.upcoming < self.log.upcoming:
+                raise EnvironmentFailure(
+                    f"{self.ssp}: ends before {now.upcoming}, and ended before {self.log.upcoming} when it was asked for: it "
+                    "was deleted or made anew meanwhile"
+                )
+            bounds = {self.ssp: OffsetRange(max(self.log.oldest, now.oldest), self.log.upcoming)}
+            reader = ChangelogReader(
+                clients.admin,
+                clients.consumer,
+                SYSTEM_CLOCK,
+                Path(folder),
+                stall_s=patience_s(config.task.transaction_timeout_ms),
+            )
+            with reader.read(store, [], Selection(), bounds) as contents:
+                yield contents
+
+    def place(self, config: JobConfig, entry: Entry) -> str:
+        """The record that the entry is from; looked for only now, since no store keeps offsets."""
+        found: int | None = None
+        with closing(job_clients(config, PURPOSE)) as clients, closing(clients.consumer(self.ssp.system)) as consumer:
+            for batch in scan(
+                consumer, self.ssp, self.log, SYSTEM_CLOCK, patience_s(config.task.transaction_timeout_ms)
+            ):
+                for offset, key in zip(batch.offsets, batch.keys, strict=True):
+                    if key == entry.key:
+                        found = offset
+        return f"{self.ssp}@{'?' if found is None else found}"
+
+
+@final
+@dataclass(frozen=True)
+class LocalPart(StorePart):
+    """The files of one task's store, as their owner's last flush left them; the owner is not disturbed."""
+
+    directory: str
+
+    @contextmanager
+    def opened(self, config: JobConfig, store: StoreConfig) -> Iterator[Contents]:
+        factory = load_engines(config)[store.name]
+        with read_files(store, factory, [Path(self.directory)], SYSTEM_CLOCK) as contents:
+            yield contents
+
+    def place(self, config: JobConfig, entry: Entry) -> str:
+        return f"{self.directory}, key {entry.key!r:.100}"
+
+
+def patience_s(transaction_timeout_ms: int) -> float:
+    """Seconds that a reader waits before an open transaction: longer than a crashed writer's takes to be aborted."""
+    return 30.0 + transaction_timeout_ms / 1000
+
+
+COLUMNS = ("partition", "task", "key", "value")
+
+_ARROW_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The columns of a frame, in order, and the types wanted for keys and values; None leaves a type to the serde."""
+
+    columns: tuple[str, ...]
+    key: sql.DataType | None
+    value: sql.DataType | None
+
+    def of(self, config: JobConfig, store: StoreConfig) -> dict[str, ReadColumn]:
+        """How keys and values are read. Raises ConfigError for a type that cannot be had."""
+        settings = EngineSettings(store.name, store.properties)
+        engine = load_engines(config)[store.name]
+        key, value = entry_serdes(store, engine, settings, serde_registry(config))
+        return {"key": read_column("key_schema", key, self.key), "value": read_column("schema", value, self.value)}
+
+    def frame_schema(self, read: Mapping[str, ReadColumn]) -> sql.StructType:
+        """The frame's. Raises ConfigError for a column that there is not."""
+        types = {"partition": sql.IntegerType(), "task": sql.StringType(), **{n: c.type for n, c in read.items()}}
+        for name in self.columns:
+            if name not in types:
+                raise ConfigError([ConfigProblem("columns", name, f"expected some of {', '.join(COLUMNS)}")])
+        return sql.StructType([sql.StructField(name, types[name]) for name in self.columns])
+
+
+@dataclass(frozen=True)
+class RowReader:
+    """The function of a Spark partition; it travels, and everything it opens is opened where it arrives."""
+
+    job: TravellingJob
+    store: str
+    wanted: Wanted
+    parts: Sequence[StorePart]
+    tasks: Mapping[int, str]
+
+    def rows(self, numbers: Iterable[int]) -> Iterator[tuple[Any, ...]]:
+        """The rows of the parts of these numbers. Raises SerdeError that names stream[partition]@offset."""
+        with self.job.arrived() as config:
+            store = store_of(config.stores, self.store)
+            read = self.wanted.of(config, store)
+            cells = self._cells(read)
+            for number in numbers:
+                part = self.parts[number]
+                with part.opened(config, store) as contents:
+                    for entry in contents.entries(Selection()):
+                        try:
+                            row = tuple([cell(entry) for cell in cells])
+                        except Exception as cause:
+                            self._fail(config, store, part, entry, read)
+                            raise AssertionError from cause
+                        yield row
+
+    def batches(self, schema: sql.StructType, numbers: Iterator[Any]) -> Iterator[Any]:
+        """The same by Arrow: record batches with the numbers in, record batches of the schema out."""
+        import pyarrow as pa  # noqa: PLC0415  # optional
+        from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  # needs pyarrow
+
+        arrow = to_arrow_schema(schema, timezone="UTC")
+        rows = self.rows(number for batch in numbers for number in batch.column(0).to_pylist())
+        while chunk := list(islice(rows, _ARROW_ROWS)):
+            columns = [
+                pa.array(column, field.type) for column, field in zip(zip(*chunk, strict=True), arrow, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=arrow)
+
+    def _cells(self, read: Mapping[str, ReadColumn]) -> list[Callable[[Entry], Any]]:
+        tasks, read_key, read_value = self.tasks, read["key"].read, read["value"].read
+        cells: dict[str, Callable[[Entry], Any]] = {
+            "partition": lambda entry: entry.partition,
+            "task": lambda entry: tasks.get(entry.partition),
+            "key": lambda entry: read_key(entry.key),
+            "value": lambda entry: read_value(entry.value),
+        }
+        return [cells[name] for name in self.wanted.columns]
+
+    @staticmethod
+    def _fail(
+        config: JobConfig, store: StoreConfig, part: StorePart, entry: Entry, read: Mapping[str, ReadColumn]
+    ) -> None:
+        """Read key and value once more, to say which of them it is."""
+        named = (("key", store.key_serde, entry.key), ("value", store.msg_serde, entry.value))
+        for what, serde, data in named:
+            try:
+                read[what].read(data)
+            except Exception as cause:
+                raise decode_failure(serde or "store's", part.place(config, entry), what, cause) from cause
+
 
 _SOURCES = ("changelog", "local")
 
@@ -67,7 +260,7 @@ def read_store(
     """
     context = spark_context(spark)
     config = checked_job(job)
-    found = store_of(config, store)
+    found = store_of(config.stores, store)
     wanted = Wanted(tuple(columns), parse_schema("key_schema", key_schema), parse_schema("schema", schema))
     frame_schema = wanted.frame_schema(wanted.of(config, found))
     parts = _parts(context, config, found, source, None if folder is None else Path(folder))
@@ -103,7 +296,7 @@ def _local_parts(context: SparkContext, config: JobConfig, store: StoreConfig, f
     if not on_this_machine(context):
         message = "source='local' reads files of this machine; expected a local[...] or local-cluster[...] master"
         raise ConfigError([ConfigProblem("spark.master", context.master, message)])
-    directories = local_directories(config, store.name, folder or config.base_dir(store))
+    directories = local_directories(config.job_name, store.name, folder or config.base_dir(store))
     return [LocalPart(os.path.abspath(directory)) for directory in directories]  # noqa: PTH100  # text for the wire
 
 

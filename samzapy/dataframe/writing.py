@@ -1,22 +1,292 @@
-"""Writes a DataFrame as a store: fills its changelog by batch, so that the next start of the job restores it."""
+"""Writes a DataFrame as a store: fills its changelog by batch, so that the next start of the job restores it.
+
+`write_store` does it in these steps: check the store and the frame, become the job's owner, write every partition in the
+executors (`samzapy.dataframe.partition_writer`), and commit the positions that the job starts from.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Event
+from typing import Any, final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
+from samzapy.admin.positions import MEMBER, chosen_inputs, write_checkpoints
 from samzapy.admin.running import refuse_if_running
-from samzapy.checkpoint.offsets import Positions
-from samzapy.container.supervision.job_records import open_job
-from samzapy.dataframe.bootstrap import Bootstrap, refuse_speculation, writable_store
-from samzapy.dataframe.job import Job, checked_job
-from samzapy.dataframe.ownership import commit_positions, own, starting_positions
-from samzapy.dataframe.parts import PURPOSE
-from samzapy.dataframe.records import FrameColumns
-from samzapy.dataframe.tasks import job_tasks
+from samzapy.admin.take_over import take_over_by_tool
+from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.checkpoint.offsets import Positions, Target
+from samzapy.checkpoint.records import Adopted
+from samzapy.clock import SYSTEM_CLOCK
+from samzapy.config.job import JobConfig
+from samzapy.config.stores import StoreConfig
+from samzapy.container.outputs.producers import fence
+from samzapy.container.supervision.job_records import Ownership, open_job
+from samzapy.dataframe.job import (
+    Job,
+    JobTasks,
+    TravellingJob,
+    checked_job,
+    job_tasks,
+    key_placement,
+    spark_context,
+    worker_error,
+)
+from samzapy.dataframe.partition_writer import (
+    FrameColumns,
+    PartitionWriter,
+    PartitionWritten,
+    Record,
+    RecordMaker,
+    last_of_each,
+    write_clients,
+    writer_id,
+    writer_member,
+)
+from samzapy.dataframe.reading import PURPOSE, patience_s
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SamzapyError
+from samzapy.job.planner import changelog_partition_count, to_json
+from samzapy.job.transactions import state_transactions
+from samzapy.storage.changelog.reading import first_value, scan
+from samzapy.storage.changelog.topic import changelog_spec, ensure_changelog, find_changelog, max_record_bytes
+from samzapy.storage.engines import entry_serde_names, load_engines
+from samzapy.storage.inspection import store_of
+from samzapy.system.clients import SystemClients
+from samzapy.system.factories import has_transactions
+
+#: How long the transaction of a partition may take, unless its system grants less: the default of Kafka's own limit.
+_LONGEST_MS = 900_000
+
+
+def writable_store(config: JobConfig, name: str) -> StoreConfig:
+    """The store, if it can be filled from a frame. Raises ConfigError."""
+    store = store_of(config.stores, name)
+    if store.changelog is None:
+        message = "is required: what is written goes there"
+        raise ConfigError([ConfigProblem(f"stores.{name}.changelog", None, message)])
+    if load_engines(config)[name].has_view:
+        message = "has an encoding of its own; only key-value stores (rocksdb, inmemory) are filled from a frame"
+        raise ConfigError([ConfigProblem(f"stores.{name}.factory", store.factory, message)])
+    return store
+
+
+def refuse_speculation(spark: SparkSession) -> None:
+    """Raise ConfigError for a Spark that starts second copies of running tasks."""
+    value = spark_context(spark).getConf().get("spark.speculation", "false")
+    if value.strip().lower() != "false":
+        message = "must be false: a second copy of a running task would write the same state"
+        raise ConfigError([ConfigProblem("spark.speculation", value, message)])
+
+
+@final
+class Bootstrap:
+    """One write of one store."""
+
+    def __init__(
+        self,
+        store: StoreConfig,
+        tasks: JobTasks,
+        clients: SystemClients,
+        patience_s: float,
+        serde_names: tuple[str, str],
+    ) -> None:
+        """`patience_s`: seconds to wait before an open transaction in the changelog. `serde_names`: of keys and values."""
+        assert store.changelog is not None
+        self._patience_s = patience_s
+        self._serde_names = serde_names
+        self._store = store
+        self._tasks = tasks
+        self._clients = clients
+        self._stream = store.changelog
+        self._admin = clients.admin(self._stream.system)
+        self._partitions = changelog_partition_count(tasks.model)
+
+    @classmethod
+    def of(cls, config: JobConfig, store: StoreConfig, tasks: JobTasks, clients: SystemClients) -> Bootstrap:
+        """The write of a store of the job."""
+        serdes = entry_serde_names(config, store, load_engines(config)[store.name])
+        return cls(store, tasks, clients, patience_s(config.task.transaction_timeout_ms), serdes)
+
+    def check_changelog(self, *, overwrite: bool) -> None:
+        """Raise EnvironmentFailure for a changelog that cannot hold the state or, without `overwrite`, holds some."""
+        if find_changelog(self._admin, self._store, self._partitions) is None or overwrite:
+            return
+        ssps = [SystemStreamPartition(*self._stream, number) for number in range(self._partitions)]
+        for ssp, log in self._admin.offsets(ssps).items():
+            with closing(self._clients.consumer(ssp.system)) as consumer:
+                held = first_value(scan(consumer, ssp, log, SYSTEM_CLOCK, self._patience_s))
+            if held is not None:
+                raise EnvironmentFailure(
+                    f"{ssp}@{held}: the changelog of store '{self._store.name}' is not empty; overwrite=True replaces what "
+                    "the store holds"
+                )
+
+    def checked_records(self, config: JobConfig, df: DataFrame, columns: FrameColumns) -> Any:
+        """The frame as an RDD of records, sorted, each in the Spark partition of its changelog partition.
+
+        Every row has been looked at when this returns. Raises ConfigError, SerdeError, StoreRefused.
+        """
+        placement = None if columns.place_by is not None else key_placement(config, self._store, self._tasks)
+        job = TravellingJob.of(config, spark_context(df.sparkSession))
+        maker = RecordMaker(job, self._store.name, columns, self._tasks.names, placement, self._max_record_bytes())
+        maker.check(config, self._store)
+        rows = df.select(*[df[_quoted(name)] for name in columns.names]).rdd
+        made = rows.mapPartitions(maker.records)
+        records = made.repartitionAndSortWithinPartitions(self._partitions, _partition)
+        try:
+            records.mapPartitions(partial(_keys, self._store.name)).sum()
+        except Exception as cause:
+            raise worker_error(cause) from cause
+        return records
+
+    def write(self, config: JobConfig, records: Any, run_id: str, *, overwrite: bool) -> list[PartitionWritten]:
+        """Create the changelog if it is missing, and write every partition. Raises EnvironmentFailure, ProducerError."""
+        ensure_changelog(self._admin, self._store, self._partitions)
+        timeout_ms = min(self._admin.longest_transaction_ms() or _LONGEST_MS, _LONGEST_MS)
+        job = TravellingJob.of(config, records.ctx)
+        names = self._tasks.names
+        writer = PartitionWriter(job, self._store.name, names, run_id, overwrite, timeout_ms)
+        try:
+            written: list[PartitionWritten] = records.mapPartitionsWithIndex(writer.write).collect()
+        except BaseException as cause:
+            abort_open(config, run_id, self._stream.system, names, timeout_ms)
+            if not isinstance(cause, Exception):
+                raise
+            raise worker_error(cause) from cause
+        return sorted(written, key=lambda part: part.partition)
+
+    def adopt(self, checkpoints: CheckpointManager, written: Sequence[PartitionWritten]) -> None:
+        """Write down that the written records are the job's own, although no task has written them."""
+        topic = self._admin.describe(self._stream.stream)
+        assert topic is not None
+        known = Adopted.from_json(checkpoints.read_record(JobRecord.ADOPTED))
+        ends = {part.partition: part.last_offset + 1 for part in written if part.last_offset >= 0}
+        adopted = known.with_ends(self._stream, topic.stream_id, ends)
+        checkpoints.write_record(JobRecord.ADOPTED, adopted.to_json())
+
+    def checkpoints(self, starts: Positions, written: Sequence[PartitionWritten]) -> dict[str, Checkpoint]:
+        """The news for each task's checkpoint: the start of its inputs, and the last offsets of its changelogs."""
+        last = {part.partition: {self._store.name: part.last_offset} for part in written if part.last_offset >= 0}
+        serdes = {self._store.name: self._serde_names}
+        return {
+            task.name: Checkpoint(
+                {ssp: starts[ssp] for ssp in task.ssps if ssp in starts},
+                last.get(task.changelog_partition, {}),
+                serdes=serdes,
+            )
+            for task in self._tasks.model.tasks
+        }
+
+    def _max_record_bytes(self) -> int | None:
+        found = find_changelog(self._admin, self._store, self._partitions)
+        if found is not None:
+            return max_record_bytes(found)
+        return int(changelog_spec(self._store, self._partitions).config["max.message.bytes"])
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _partition(key: tuple[int, bytes, Any]) -> int:
+    return key[0]
+
+
+def _keys(store: str, records: Iterable[Record]) -> Iterator[int]:
+    yield sum(1 for _ in last_of_each(store, records))
+
+
+_LOG = logging.getLogger(__name__)
+
+
+def own(
+    config: JobConfig,
+    clients: SystemClients,
+    checkpoints: CheckpointManager,
+    tasks: JobTasks,
+    unseen: str,
+    wait: Callable[[float], object],
+) -> JobRun:
+    """Become the job's owner, so that a run that goes on `unseen` lets go, and write down what a start would.
+
+    Without transactions nothing fences such a run: then `wait` for as many seconds as it takes to notice.
+    """
+    members = [MEMBER, *map(writer_member, tasks.names)]
+    names = list(tasks.names.values())
+    claim = take_over_by_tool(config, clients, checkpoints, members, names, wait, unseen=bool(unseen))
+    if checkpoints.read_changelog_partitions() != tasks.changelog_partitions:
+        checkpoints.write_changelog_partitions(tasks.changelog_partitions)
+    inputs = to_json(tasks.inputs)
+    if checkpoints.read_record(JobRecord.INPUTS) != inputs:
+        checkpoints.write_record(JobRecord.INPUTS, inputs)
+    return claim.run
+
+
+def abort_open(config: JobConfig, run_id: str, system: str, partitions: Iterable[int], timeout_ms: int) -> None:
+    """Abort what failed attempts have left open, which readers of the changelog would wait for; best effort.
+
+    Not when the job is another run's by now: it has done so itself.
+    """
+    with closing(write_clients(config, timeout_ms)) as clients, closing(Ownership.of(config, run_id)) as ownership:
+        try:
+            ownership.look()
+            fence(clients, system, [writer_id(config.job_name, number) for number in partitions])
+        except SamzapyError as cause:
+            _LOG.warning("An open transaction is left to its time-out: %s", cause)
+
+
+def starting_positions(
+    config: JobConfig, clients: SystemClients, tasks: JobTasks, wanted: str | Mapping[str, str]
+) -> Positions:
+    """Offsets by partition: of every input, or of those (`system.stream`, `system.stream[partition]`) that `wanted` names.
+
+    Targets are those of `samzapy checkpoint set`: oldest, newest, upcoming, default, an offset, a time. Raises ConfigError.
+    """
+    if config.task.checkpoint is None:
+        raise ConfigError([ConfigProblem("task.checkpoint.factory", "none", "the job keeps no positions")])
+    logs = clients.offsets(ssp for task in tasks.model.tasks for ssp in task.ssps)
+    named = {"": wanted} if isinstance(wanted, str) else wanted
+    found: Positions = {}
+    for name, target in named.items():
+        chosen = {ssp: logs[ssp] for ssp in chosen_inputs(logs, (name,) if name else (), "positions")}
+        found.update(Target(target).offsets(config.offset_default, chosen, clients.admin))
+    return found
+
+
+def commit_positions(
+    config: JobConfig,
+    clients: SystemClients,
+    checkpoints: CheckpointManager,
+    run_id: str,
+    updates: Mapping[str, Checkpoint],
+) -> None:
+    """Commit what is new in the tasks' checkpoints, of all at once where they are kept in a topic.
+
+    Raises JobTakenOver if the job was started meanwhile; then nothing is committed.
+    """
+    before = checkpoints.read_all(updates)
+    merged = {task: _merged(before[task], new) for task, new in updates.items()}
+    with closing(Ownership.of(config, run_id)) as ownership:
+        ownership.look()
+    # Looked at before, and not inside the transaction: who reads the topic waits for whatever is open in it.
+    write_checkpoints(config.job_name, clients, checkpoints, state_transactions(config, has_transactions), merged)
+
+
+def _merged(old: Checkpoint | None, new: Checkpoint) -> Checkpoint:
+    old = old or Checkpoint({})
+    return replace(
+        old,
+        input_offsets={**old.input_offsets, **new.input_offsets},
+        changelog_offsets={**old.changelog_offsets, **new.changelog_offsets},
+        serdes={**old.serdes, **new.serdes},
+        time_ms=SYSTEM_CLOCK.wall_ms(),
+    )
 
 
 @dataclass(frozen=True)
@@ -74,12 +344,12 @@ def write_store(
     with open_job(config, PURPOSE) as (clients, checkpoints):
         unseen = refuse_if_running(config, checkpoints.read_owner(), take_over=take_over, how="take_over=True")
         tasks = job_tasks(config, clients, checkpoints)
-        bootstrap = Bootstrap(config, found, tasks, clients)
+        bootstrap = Bootstrap.of(config, found, tasks, clients)
         bootstrap.check_changelog(overwrite=overwrite)
         starts = {} if positions is None else starting_positions(config, clients, tasks, positions)
-        records = bootstrap.checked_records(df, columns)
+        records = bootstrap.checked_records(config, df, columns)
         run = own(config, clients, checkpoints, tasks, unseen, Event().wait)
-        parts = bootstrap.write(records, run.id, overwrite=overwrite)
+        parts = bootstrap.write(config, records, run.id, overwrite=overwrite)
         bootstrap.adopt(checkpoints, parts)
         if positions is not None:
             commit_positions(config, clients, checkpoints, run.id, bootstrap.checkpoints(starts, parts))

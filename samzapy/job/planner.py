@@ -3,20 +3,116 @@
 1. A grouper decides which partitions form a task. Broadcast partitions join every task and never form one alone.
 2. Task names and changelog partitions depend on the inputs alone, never on the container count. So a job may get more
    or fewer containers, and every task finds its state again.
+3. Inputs may get more partitions while the job keeps state, by Samza's rule (SEP-5). A key's state lies with the task of
+   `hash(key) % count`. If the count becomes a multiple of the old one, the messages of partition `p` are those that
+   `p % old count` would have got: the new partitions go to the old tasks, and no state has to move. Any other count would
+   send keys to tasks that do not know them.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import AnyTask, CopartitionedTask
 from samzapy.config.job import JobConfig
+from samzapy.config.stores import StoreConfig
 from samzapy.config.tasks.task import BROADCAST_INPUTS, INPUTS
-from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
-from samzapy.job.expansion import InputPartitions, home, is_late
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RestoreError
 from samzapy.job.model import ContainerModel, JobModel, TaskModel, standby_id
+from samzapy.strict_json import Natural, convert
+
+
+@dataclass(frozen=True)
+class InputPartitions:
+    """The partition count of an input: when the job `first` read it, the one its tasks are `grouped` by, and the `last`
+    one. Partitions beyond the first count are new to the job, so it reads them from their beginning."""
+
+    first: Natural
+    grouped: Natural
+    last: Natural
+
+    @property
+    def expanded(self) -> bool:
+        """Whether there are partitions that form no tasks of their own."""
+        return self.last > self.grouped
+
+
+def follow_growth(
+    known: Mapping[SystemStream, InputPartitions], counts: Mapping[SystemStream, int], *, keeps_state: bool
+) -> dict[SystemStream, InputPartitions]:
+    """The partition counts of every input that the job ever had, now that its inputs have these `counts`.
+
+    A job that `keeps_state` keeps its tasks, and so does one that has expanded before. Raises EnvironmentFailure for a
+    count that is no multiple of the one that the tasks are grouped by.
+    """
+    now = dict(known)
+    for stream, count in counts.items():
+        before = known.get(stream)
+        if before is None:
+            now[stream] = InputPartitions(count, count, count)
+            continue
+        grouped = before.grouped if keeps_state or before.expanded else count
+        if count % grouped:
+            raise EnvironmentFailure(
+                f"{stream} has {count} partitions, the job's state is by {grouped}: expected {grouped} or a multiple of it, "
+                "which leaves every key with its task; for any other count start a new job (job.id), or delete the "
+                "checkpoint topic and the changelogs"
+            )
+        now[stream] = InputPartitions(min(before.first, count), grouped, count)
+    return now
+
+
+def home(ssp: SystemStreamPartition, inputs: Mapping[SystemStream, InputPartitions]) -> SystemStreamPartition:
+    """The partition that shares its task with `ssp`: itself, unless it came with an expansion."""
+    known = inputs.get(ssp.system_stream)
+    if known is None or ssp.partition < known.grouped:
+        return ssp
+    return SystemStreamPartition(ssp.system, ssp.stream, ssp.partition % known.grouped)
+
+
+def is_late(ssp: SystemStreamPartition, inputs: Mapping[SystemStream, InputPartitions]) -> bool:
+    """Whether the partition came after the job's first start."""
+    known = inputs.get(ssp.system_stream)
+    return known is not None and ssp.partition >= known.first
+
+
+def growth(inputs: Mapping[SystemStream, InputPartitions], of: Iterable[SystemStream]) -> Iterable[str]:
+    """One line for each input that has expanded."""
+    for stream in of:
+        known = inputs[stream]
+        if known.expanded:
+            yield (
+                f"{stream}: has grown from {known.grouped} to {known.last} partitions; partition p is read by the task of "
+                f"p % {known.grouped}, where its keys' state is"
+            )
+
+
+class _Record(msgspec.Struct):
+    inputs: dict[str, InputPartitions]
+
+
+def to_json(inputs: Mapping[SystemStream, InputPartitions]) -> dict[str, Any]:
+    """As a record beside the checkpoints."""
+    record = _Record({str(stream): known for stream, known in sorted(inputs.items())})
+    plain: dict[str, Any] = msgspec.to_builtins(record)
+    return plain
+
+
+def from_json(data: Mapping[str, Any] | None) -> dict[SystemStream, InputPartitions]:
+    """The inverse of `to_json`; nothing for None. Raises RestoreError."""
+    if data is None:
+        return {}
+    try:
+        return {SystemStream.parse(text): known for text, known in convert(_Record, data).inputs.items()}
+    except ValueError as cause:
+        raise RestoreError(f"the job's record of its inputs cannot be read ({cause})") from cause
+
 
 #: Tasks by name.
 Groups = dict[str, frozenset[SystemStreamPartition]]
@@ -88,7 +184,7 @@ def plan(
         for number in range(partitions[stream])
     ]
     broadcast = config.task.broadcast_inputs
-    groups = _grouped(config, [ssp for ssp in inputs if ssp not in broadcast], known or {})
+    groups = _grouped(config.grouper, [ssp for ssp in inputs if ssp not in broadcast], known or {})
     if not groups:
         raise ConfigError([_no_task(inputs)])
     owned = changelog_partitions(groups, previous or {})
@@ -111,18 +207,18 @@ def _no_task(inputs: Sequence[SystemStreamPartition]) -> ConfigProblem:
 
 
 def _standbys(config: JobConfig, containers: Sequence[ContainerModel]) -> tuple[ContainerModel, ...]:
-    if not keeps_state(config):
+    if not keeps_state(config.stores):
         return ()
     replicas = range(1, config.placement.copies)
     return tuple(ContainerModel(standby_id(c.id, replica), c.tasks) for c in containers for replica in replicas)
 
 
 def _grouped(
-    config: JobConfig, inputs: Sequence[SystemStreamPartition], known: Mapping[SystemStream, InputPartitions]
+    grouper: str, inputs: Sequence[SystemStreamPartition], known: Mapping[SystemStream, InputPartitions]
 ) -> Groups:
     """The grouper's tasks, and with each the partitions that came to its own by an expansion."""
     homes = {ssp: home(ssp, known) for ssp in inputs}
-    groups = GROUPERS[config.grouper](ssp for ssp in inputs if homes[ssp] == ssp)
+    groups = GROUPERS[grouper](ssp for ssp in inputs if homes[ssp] == ssp)
     task_of = {ssp: name for name, ssps in groups.items() for ssp in ssps}
     joined: dict[str, set[SystemStreamPartition]] = defaultdict(set)
     for ssp, at in homes.items():
@@ -148,9 +244,9 @@ def changelog_partitions(names: Mapping[str, object], previous: Mapping[str, int
     return owned
 
 
-def keeps_state(config: JobConfig) -> bool:
+def keeps_state(stores: Mapping[str, StoreConfig]) -> bool:
     """Whether the job's tasks have state that outlives them."""
-    return any(store.changelog is not None for store in config.stores.values())
+    return any(store.changelog is not None for store in stores.values())
 
 
 def changelog_partition_count(model: JobModel) -> int:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
@@ -101,9 +101,10 @@ class EventTime:
 
         Raises ValueError for a time that is none, and for a partition that was not named.
         """
-        source = self._last
-        if envelope.ssp is not source.ssp:
-            source = self._source(envelope)
+        ssp, source = envelope.ssp, self._last
+        if ssp is not source.ssp:
+            source = self._last = self._sources.get(ssp) or self._unknown(envelope)
+            source.ssp = ssp
         source.heard = True
         if not 0 <= time <= LATEST_MS:
             self.refuse(envelope, time)
@@ -168,11 +169,6 @@ class EventTime:
             f"{self._remedy}"
         )
 
-    def _source(self, envelope: IncomingMessageEnvelope) -> _Source:
-        source = self._sources.get(envelope.ssp)
-        if source is None:
-            known = ", ".join(sorted({str(ssp.system_stream) for ssp in self._sources}))
-            raise ValueError(f"{envelope.position}: the {self._users} take messages of {known}")
-        source.ssp = envelope.ssp
-        self._last = source
-        return source
+    def _unknown(self, envelope: IncomingMessageEnvelope) -> NoReturn:
+        known = ", ".join(sorted({str(ssp.system_stream) for ssp in self._sources}))
+        raise ValueError(f"{envelope.position}: the {self._users} take messages of {known}")

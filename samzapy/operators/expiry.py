@@ -1,11 +1,11 @@
-"""Finds due entries in a store by one bounded scan: an index in the order of their time.
+"""Finds due entries of a store without scanning it: an index in the order of their time, the first of it in memory.
 
-Windows and joins need it. The time is at the front of the key, so the due entries are one range, and the cost of finding
-them does not depend on the number of waiting entries.
+Windows and joins need it. The time is at the front of the key, so the due entries are the first ones.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -14,6 +14,10 @@ from samzapy.api.kv import KeyValueStore
 _DIGITS = 16
 #: Exclusive bound of the times an index takes, in milliseconds since 1970.
 END_OF_TIME_MS = 10**_DIGITS - 1
+
+#: Keys that are read from the store in one go, and how many may be in memory before the later half is left to the store.
+READ = 4_096
+MOST = 50_000
 
 
 class Due(NamedTuple):
@@ -24,29 +28,91 @@ class Due(NamedTuple):
     value: Any
 
 
-def take_first(store: KeyValueStore[str, Any], lower: str, upper: str, limit: int) -> list[tuple[str, Any]]:
-    """Remove and return the first `limit` entries with lower <= key < upper; one scan, of no more than these."""
-    with store.range(lower, upper) as entries:
-        found = list(islice(entries, limit))
-    if found:
-        store.delete_all([key for key, _ in found])
-    return found
+class FirstKeys:
+    """The entries of a store with keys `<prefix><digits>...`, taken out of it in the order of their keys.
+
+    1. The keys from `lower` of the last `take` up to some place are in memory, at most `MOST` of them; the store has those
+       after it as well as all values. So an entry that comes and goes between two commits is never serialized.
+    2. A key here that the store does not have was deleted, or belongs to a message that was undone: it is passed over.
+    3. The store counts the calls that took something (`taken/<prefix>`). When the count in the store is another one, a call
+       was undone with its message, and the keys are read anew.
+
+    One object at a time for a prefix: another one does not see what this one adds.
+    """
+
+    __slots__ = ("_count", "_counter", "_end", "_keys", "_start", "_store", "_until")
+
+    def __init__(self, store: KeyValueStore[str, Any], prefix: str) -> None:
+        self._store = store
+        self._counter = f"taken/{prefix}"
+        self._end = f"{prefix}:"  # the character after the digits
+        self._count: int = store.get(self._counter) or 0
+        self._start = self._until = prefix
+        self._keys: list[str] = []
+
+    def add(self, key: str) -> None:
+        """The store has a new entry `key`; one that was there already does no harm."""
+        if self._start <= key < self._until:
+            keys = self._keys
+            keys.append(key)
+            if len(keys) > MOST:
+                keys.sort()
+                self._until = keys[MOST // 2]
+                del keys[MOST // 2 :]
+
+    def take(self, lower: str, upper: str, limit: int) -> list[tuple[str, Any]]:
+        """Remove and return the first `limit` entries with lower <= key < upper."""
+        store = self._store
+        count = store.get(self._counter) or 0
+        if count != self._count or not self._start <= lower <= self._until:
+            self._count, self._start, self._until = count, lower, lower
+            self._keys = []
+        found: list[tuple[str, Any]] = []
+        took = False
+        while len(found) < limit:
+            keys = self._keys
+            keys.sort()
+            first = bisect_left(keys, lower)
+            due = keys[first : min(bisect_left(keys, upper), first + limit - len(found))]
+            if due:
+                took = True
+                del keys[first : first + len(due)]
+                entries = [entry for entry in store.get_all(dict.fromkeys(due)).items() if entry[1] is not None]
+                store.delete_all([key for key, _ in entries])
+                found += entries
+            elif self._until >= upper:
+                break
+            else:
+                self._read_on()
+        if took:
+            self._count = count + 1
+            store.put(self._counter, self._count)
+        return found
+
+    def _read_on(self) -> None:
+        with self._store.range(self._until, self._end) as entries:
+            read = [key for key, _ in islice(entries, READ)]
+        self._keys += read
+        self._until = read[-1] + "\0" if len(read) == READ else self._end
 
 
 class ExpiryIndex:
     """Entries by (time, name), under the keys of a store that start with `prefix`.
 
     The store has string keys, and a value serde that takes the values (json, msgpack). Everything is in the store, so
-    an index is committed, restored and undone with it, and may be constructed anew at any time.
+    an index is committed, restored and undone with it, and may be constructed anew at any time; the one before must not be
+    used any more. The keys of the first entries are in memory, too (see `FirstKeys`).
     """
 
-    __slots__ = ("_prefix", "_store")
+    __slots__ = ("_first", "_prefix", "_put", "_store")
 
     def __init__(self, store: KeyValueStore[str, Any], prefix: str = "due/") -> None:
         """Raises StoreError if the store's keys are not in the order of their text."""
         self._store = store
         self._prefix = prefix
         store.prefix(prefix).close()
+        self._put = store.put
+        self._first = FirstKeys(store, prefix)
 
     def add(self, time_ms: int, name: str, value: Any = True) -> None:
         """Keep `value` until `time_ms`; it replaces another one of the same time and name.
@@ -55,7 +121,13 @@ class ExpiryIndex:
         """
         if not 0 <= time_ms < END_OF_TIME_MS:
             raise ValueError(f"time must be 0 to {END_OF_TIME_MS - 1} ms since 1970, got {time_ms}")
-        self._store.put(f"{self._prefix}{time_ms:016d}/{name}", value)
+        key = f"{self._prefix}{time_ms:016d}/{name}"
+        self._put(key, value)
+        self._first.add(key)
+
+    def key(self, time_ms: int, name: str) -> str:
+        """The key of an entry in the store: its value may be put there anew."""
+        return f"{self._prefix}{time_ms:016d}/{name}"
 
     def remove(self, time_ms: int, name: str) -> None:
         """Forget an entry; no error if there is none."""
@@ -66,11 +138,14 @@ class ExpiryIndex:
 
         If fewer than `limit` come back, no entry before `before_ms` is left; else none before the time of the last one.
         Give that time as the next `since_ms`: deleted keys stay in RocksDB's files for a while, and a scan from the
-        beginning would walk over all of them.
+        beginning, which a new index makes, would walk over all of them.
         """
         lower, upper = (f"{self._prefix}{time_ms:016d}" for time_ms in (since_ms, min(before_ms, END_OF_TIME_MS)))
         if lower >= upper:
             return []
-        found = take_first(self._store, lower, upper, limit)
         start = len(self._prefix)
-        return [Due(int(key[start : start + _DIGITS]), key[start + _DIGITS + 1 :], value) for key, value in found]
+        middle = start + _DIGITS
+        return [
+            Due(int(key[start:middle]), key[middle + 1 :], value)
+            for key, value in self._first.take(lower, upper, limit)
+        ]

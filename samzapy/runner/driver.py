@@ -1,18 +1,23 @@
-"""The driver's side of a run, wherever the containers run: their coordinator, and what it watches beside them.
+"""The driver's side of a run, wherever the containers run: their coordinator, signals, and threads beside them.
 
 1. `OwnershipWatch` looks whether a newer run has taken the job over, and whether this run was asked to drain.
 2. `ClockKeeper` writes the job's checkpoint clock down.
+3. `StopSignals` asks the job to stop at the first SIGTERM or SIGINT, and ends the process at the second.
 
-Both work in threads of their own, with clients of their own: a broker that is slow does not hold up the containers.
+The first two work in threads of their own (`Periodic`), with clients of their own: a broker that is slow does not hold up
+the containers.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from types import TracebackType
-from typing import final
+from types import FrameType, TracebackType
+from typing import Any, final
 
 from samzapy.admin.positions import CHECKPOINT_CLOCK
 from samzapy.api.checkpoint import JobRecord
@@ -22,7 +27,49 @@ from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import JobTakenOver, SamzapyError
 from samzapy.runner.base import PreparedJob
-from samzapy.runner.periodic import Periodic
+
+
+def _nothing() -> None:
+    """The default of `last`."""
+
+
+@final
+class Periodic:
+    """Looks every `pace_s` seconds, from `start` to `end`, in a daemon thread."""
+
+    def __init__(
+        self, name: str, pace_s: float, look: Callable[[], bool], last: Callable[[], object] = _nothing
+    ) -> None:
+        """`look` returns whether to look again. `last` is called in the same thread when the looking has ended, whatever
+        ended it."""
+        self._pace_s = pace_s
+        self._look = look
+        self._last = last
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin; the first look is a pace away."""
+        self._thread.start()
+
+    def end(self, patience_s: float | None = None) -> bool:
+        """Look no more, and wait for the thread, at most `patience_s`; returns whether it has ended.
+
+        A look that goes on longer is left behind. Without a `start` there is nothing to wait for.
+        """
+        self._closed.set()
+        if self._thread.ident is None:
+            return True
+        self._thread.join(patience_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            while not self._closed.wait(self._pace_s) and self._look():
+                pass
+        finally:
+            self._last()
+
 
 logger = logging.getLogger(__name__)
 
@@ -115,9 +162,9 @@ class OwnershipWatch:
 class ClockKeeper:
     """While entered, writes the coordinator's checkpoint clock down whenever it has moved, and once more at the end.
 
-    A job starts again at that clock after its driver has gone. Tasks hear of a clock only after it is written down: no
-    start asks any more for the states that they remove then. Nothing is written for a job whose tasks keep no states of
-    their own. Gearpump calls this `SnapshotStartClock`.
+    A job starts again at that clock after its driver has gone. Tasks get a clock only after it is written down, so no
+    later start needs the states that they then remove. Nothing is written for a job without states of its tasks' own.
+    Gearpump calls this `SnapshotStartClock`.
     """
 
     def __init__(self, records: JobRecords, coordinator: Coordinator) -> None:
@@ -149,3 +196,42 @@ class ClockKeeper:
         else:
             self._coordinator.keep_checkpoint_clock(clock)
         return True
+
+
+#: The event that an operator sees after the first signal.
+STOPPING = "stopping: every task commits first; a second signal ends the job at once"
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@final
+class StopSignals:
+    """While entered, the first signal calls `stop`; any further one calls `abort` and ends the process with 128 + its number.
+
+    Off the main thread it does nothing: the program around it handles signals there.
+    """
+
+    def __init__(self, stop: Callable[[], None], abort: Callable[[], None] = lambda: None) -> None:
+        self._stop = stop
+        self._abort = abort
+        self._previous: dict[signal.Signals, Any] = {}
+        self.received = False
+
+    def __enter__(self) -> StopSignals:
+        if threading.current_thread() is threading.main_thread():
+            self._previous = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, _: FrameType | None) -> None:
+        if not self.received:
+            self.received = True
+            self._stop()
+            return
+        try:
+            self._abort()
+        finally:
+            os._exit(128 + number)

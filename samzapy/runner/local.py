@@ -1,4 +1,4 @@
-"""Runs all tasks of a job in one container, in this process."""
+"""Runs all tasks of a job in one container, in this process; `runner_of` chooses between this runner and Spark's."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from samzapy.container.supervision.job_records import Ownership
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.progress import ContainerFailure, JobStatus
 from samzapy.coordinator.wire import JobSpec
-from samzapy.errors import JobTakenOver, SamzapyError, TaskMigrated
+from samzapy.errors import EnvironmentFailure, JobTakenOver, SamzapyError, TaskMigrated
 from samzapy.job.model import ContainerModel, JobModel
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
-from samzapy.runner.driver import coordinator_of, watching
-from samzapy.runner.periodic import Periodic
+from samzapy.runner.driver import STOPPING, Periodic, StopSignals, coordinator_of, watching
 from samzapy.runner.restarts import Restarts, backoff_of
-from samzapy.runner.signals import STOPPING, StopSignals
 
 #: Seconds between two looks at the status.
 STATUS_PACE_S = 0.25
@@ -126,3 +124,16 @@ class LocalRunner(Runner):
             options.on_event(f"container {model.id} failed: {failure}; {next_start}")
 
         return Restarts(build, backoff_of(config.spark), self._clock, tell, lambda: coordinator.abandoned is None)
+
+
+def runner_of(name: str) -> Runner:
+    """`spark` or `local`. Raises EnvironmentFailure without pyspark, ValueError for other names."""
+    if name == "local":
+        return LocalRunner()
+    if name != "spark":
+        raise ValueError(f"runner: spark or local, got {name!r}")
+    try:
+        from samzapy.runner.spark.runner import SparkRunner  # noqa: PLC0415  # pyspark takes its time
+    except ImportError as cause:
+        raise EnvironmentFailure(f"Spark cannot be imported ({cause}): install pyspark") from cause
+    return SparkRunner()

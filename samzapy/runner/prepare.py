@@ -1,15 +1,19 @@
-"""Checks and sets up a job before any container runs; writes nothing before everything is checked."""
+"""Checks and sets up a job before any container runs; writes nothing before everything is checked.
+
+The folders of this machine that the job writes to are checked as well: whether they can be written to, and have room.
+"""
 
 from __future__ import annotations
 
+import os
+import pwd
 import threading
-from collections.abc import Iterable, Mapping
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from samzapy.admin.adoption import refuse_foreign
-from samzapy.admin.durability import check_copies, weakly_kept
-from samzapy.admin.job_check import existing, input_partitions
+from samzapy.admin.job_check import check_copies, existing, input_partitions, weakly_kept
 from samzapy.admin.positions import kept_clocks
 from samzapy.admin.take_over import Claim, take_over
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
@@ -18,30 +22,39 @@ from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamDescription, StreamSpec
 from samzapy.api.task import AnyTask, StreamTask
-from samzapy.checkpoint import manager_for
 from samzapy.checkpoint.states import store_factory
 from samzapy.config.guarantee_warnings import guarantee_warnings
-from samzapy.config.job import JobConfig
+from samzapy.config.job import BASE_DIR_VARIABLE, LOGGED_STORE_BASE_DIR, NON_LOGGED_STORE_BASE_DIR, JobConfig
 from samzapy.config.own_streams import checkpoint_stream
-from samzapy.config.stores import StoreConfig
-from samzapy.config.tasks import asynchronous
+from samzapy.config.tasks import asynchronous, checkpoint, state_checkpoint
 from samzapy.config.tasks.asynchronous import AsyncConfig
 from samzapy.container.outputs.producers import check_transaction_timeout
-from samzapy.container.sideinputs.filling import load_processors
+from samzapy.container.side_inputs import load_processors
+from samzapy.container.supervision.job_records import open_job
 from samzapy.container.tasks.task_class import check_timers, load_task_class
 from samzapy.coordinator.clocks import KeptClocks
-from samzapy.errors import ConfigError, ConfigProblem
-from samzapy.job.expansion import InputPartitions, follow_growth, from_json, growth, to_json
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.job.model import JobModel
-from samzapy.job.planner import changelog_partition_count, check_copartitioned, keeps_state, parted, plan
+from samzapy.job.planner import (
+    InputPartitions,
+    changelog_partition_count,
+    check_copartitioned,
+    follow_growth,
+    from_json,
+    growth,
+    keeps_state,
+    parted,
+    plan,
+    to_json,
+)
 from samzapy.job.transactions import StateTransactions, state_transactions, transactional_id, weakened_state
 from samzapy.runner.base import PreparedJob
-from samzapy.runner.folders import check_folders
+from samzapy.runner.spark.master import Master
 from samzapy.serializers import StreamSerdes, task_serdes
 from samzapy.storage.changelog.topic import ensure_access_log, ensure_changelog, find_changelog
 from samzapy.storage.engines import check_checkpoints, load_engines
 from samzapy.system.choosers.stack import load_chooser
-from samzapy.system.clients import SystemClients, job_clients
+from samzapy.system.clients import SystemClients
 from samzapy.system.factories import has_transactions, load_factory, system_factory
 
 
@@ -64,15 +77,15 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     """
     code = _checked_code(config)
     state, task_class = code.state, code.task_class
-    with closing(job_clients(config, "driver")) as clients:
+    with open_job(config, "driver") as (clients, checkpoints):
         counts = _partition_counts(config, clients)
         check_transaction_timeout(config.task.transaction_timeout_ms, clients, state.system)
         check_copies(config, clients.admin)
-        planned = _Planning(config, clients, counts, code).planned()
+        planned = _planned(config, clients, checkpoints, counts, code)
         claim = planned.claim
         ends = _ends(config, clients, planned.model, until_end)
         kept = weakly_kept(config, lambda stream: clients.admin(stream.system).describe(stream.stream))
-    weaker = (*guarantee_warnings(config, load_factory, task_class), *weakened_state(config, claim.state), *kept)
+    weaker = (*guarantee_warnings(config, load_factory, task_class), *weakened_state(config.stores, claim.state), *kept)
     return PreparedJob(
         config,
         planned.model,
@@ -103,7 +116,7 @@ def _checked_code(config: JobConfig) -> _Code:
     engines = load_engines(config)
     StreamSerdes(config, task_serdes(config), task_class)
     check_timers(config, task_class)
-    load_processors(config)
+    load_processors(config.stores)
     _check_own_state(config, task_class)
     load_chooser(config)
     for settings in config.systems.values():
@@ -116,7 +129,7 @@ def _check_own_state(config: JobConfig, task_class: type[AnyTask]) -> None:
     """Refuse stores beside a state of the task's own: after a crash that state goes back to its checkpoint, stores do not."""
     if not issubclass(task_class, StateCheckpointTask):
         return
-    store_factory(config)
+    store_factory(config.state_checkpoint.factory)
     logged = sorted(store.name for store in config.stores.values() if store.source is None)
     if logged:
         message = f"{task_class.__name__} keeps a state of its own, replayed messages would be applied to a store twice"
@@ -148,88 +161,64 @@ class _Planned:
     claim: Claim
 
 
-class _Planning:
+def _planned(
+    config: JobConfig,
+    clients: SystemClients,
+    checkpoints: CheckpointManager,
+    counts: Mapping[SystemStream, int],
+    code: _Code,
+) -> _Planned:
     """Steps 3 to 6 of `prepare`."""
+    logged = [(store, store.changelog.system) for store in config.stores.values() if store.changelog]
 
-    def __init__(
-        self,
-        config: JobConfig,
-        clients: SystemClients,
-        counts: Mapping[SystemStream, int],
-        code: _Code,
-    ) -> None:
-        self._config = config
-        self._clients = clients
-        self._counts = counts
-        self._state = code.state
-        self._task_class = code.task_class
-        self._engines = code.engines
-
-    def planned(self) -> _Planned:
-        with closing(manager_for(self._config, self._clients)) as checkpoints:
-            return self._steps(checkpoints)
-
-    def _steps(self, checkpoints: CheckpointManager) -> _Planned:
-        config = self._config
-        # 3  the job is taken over
-        claim = self._take_over(checkpoints, plan(config, self._counts)) if self._known() else None
-        # 4  the model
-        previous = checkpoints.read_changelog_partitions()
-        before = from_json(checkpoints.read_record(JobRecord.INPUTS))
-        inputs = follow_growth(before, self._counts, keeps_state=keeps_state(config))
-        check_copartitioned(config, inputs, self._task_class)
-        model = plan(config, self._counts, previous, inputs)
-        committed = checkpoints.read_all(task.name for task in model.tasks)
-        clocks = kept_clocks(committed, checkpoints.read_record(JobRecord.CLOCK))
-        check_checkpoints(config, self._engines, committed.values())
-        self._check_changelogs(model)
-        refuse_foreign(config, model, committed, checkpoints, self._clients)
-        # 5  checkpoints
-        checkpoints.start()
-        if claim is None or not _covers(claim, config, model):
-            claim = self._take_over(checkpoints, model, None if claim is None else claim.run)
-        # 6  streams
-        self._create(model)
-        owned = {task.name: task.changelog_partition for task in model.tasks}
-        if {**previous, **owned} != previous:
-            checkpoints.write_changelog_partitions({**previous, **owned})
-        if inputs != before:
-            checkpoints.write_record(JobRecord.INPUTS, to_json(inputs))
-        return _Planned(model, inputs, clocks, claim)
-
-    def _known(self) -> bool:
-        """Whether there are checkpoints already: then the job may have an owner."""
-        checkpoints = checkpoint_stream(self._config)
-        if checkpoints is None:
-            return False
-        return self._clients.admin(checkpoints.system).describe(checkpoints.stream) is not None
-
-    def _take_over(self, checkpoints: CheckpointManager, model: JobModel, run: JobRun | None = None) -> Claim:
+    def taken_over(model: JobModel, run: JobRun | None = None) -> Claim:
         members = [container.id for container in model.containers]
         tasks = [task.name for task in model.tasks]
         wait = threading.Event().wait
-        return take_over(self._config, self._clients, checkpoints, self._state, members, tasks, wait, run=run)
+        return take_over(config, clients, checkpoints, code.state, members, tasks, wait, run=run)
 
-    def _check_changelogs(self, model: JobModel) -> None:
-        partitions = changelog_partition_count(model)
-        for store, system in self._changelogs():
-            find_changelog(self._clients.admin(system), store, partitions)
+    # 3  the job is taken over
+    claim = taken_over(plan(config, counts)) if _started_before(config, clients) else None
+    # 4  the model
+    previous = checkpoints.read_changelog_partitions()
+    before = from_json(checkpoints.read_record(JobRecord.INPUTS))
+    inputs = follow_growth(before, counts, keeps_state=keeps_state(config.stores))
+    check_copartitioned(config, inputs, code.task_class)
+    model = plan(config, counts, previous, inputs)
+    committed = checkpoints.read_all(task.name for task in model.tasks)
+    clocks = kept_clocks(committed, checkpoints.read_record(JobRecord.CLOCK))
+    check_checkpoints(config, code.engines, committed.values())
+    partitions = changelog_partition_count(model)
+    for store, system in logged:
+        find_changelog(clients.admin(system), store, partitions)
+    refuse_foreign(config, model, committed, checkpoints, clients)
+    # 5  checkpoints
+    checkpoints.start()
+    if claim is None or not _covers(claim, config.job_name, model):
+        claim = taken_over(model, None if claim is None else claim.run)
+    # 6  streams
+    for store, system in logged:
+        ensure_changelog(clients.admin(system), store, partitions)
+        ensure_access_log(clients.admin(system), store, partitions)
+    for stream in filter(None, (reporter.stream for reporter in config.metrics_reporters)):
+        clients.admin(stream.system).create(StreamSpec(stream.stream, 1))
+    owned = {task.name: task.changelog_partition for task in model.tasks}
+    if {**previous, **owned} != previous:
+        checkpoints.write_changelog_partitions({**previous, **owned})
+    if inputs != before:
+        checkpoints.write_record(JobRecord.INPUTS, to_json(inputs))
+    return _Planned(model, inputs, clocks, claim)
 
-    def _create(self, model: JobModel) -> None:
-        partitions = changelog_partition_count(model)
-        for store, system in self._changelogs():
-            ensure_changelog(self._clients.admin(system), store, partitions)
-            ensure_access_log(self._clients.admin(system), store, partitions)
-        for stream in filter(None, (reporter.stream for reporter in self._config.metrics_reporters)):
-            self._clients.admin(stream.system).create(StreamSpec(stream.stream, 1))
 
-    def _changelogs(self) -> list[tuple[StoreConfig, str]]:
-        return [(store, store.changelog.system) for store in self._config.stores.values() if store.changelog]
+def _started_before(config: JobConfig, clients: SystemClients) -> bool:
+    """Whether there are checkpoints already: then the job may have an owner."""
+    stream = checkpoint_stream(config)
+    return stream is not None and clients.admin(stream.system).describe(stream.stream) is not None
 
 
-def _covers(claim: Claim, config: JobConfig, model: JobModel) -> bool:
+def _covers(claim: Claim, job_name: str, model: JobModel) -> bool:
     """Whether the run was written down with the ids of every container of the model."""
-    ids = {transactional_id(config.job_name, container.id) for container in model.containers}
+    ids = {transactional_id(job_name, container.id) for container in model.containers}
     return ids <= set(claim.run.transactional_ids or ())
 
 
@@ -255,3 +244,95 @@ def _warnings(
     if issubclass(task_class, StreamTask) and config.task.asynchronous != AsyncConfig():
         given = [key.name for key in asynchronous.KEYS if key.name in config.resolved]
         yield f"{', '.join(given)}: without effect on a StreamTask, whose messages are processed one by one"
+
+
+#: Free bytes with which a store gets through no more than a few commits, and a checkpoint through none.
+STORE_BYTES, CHECKPOINT_BYTES = 1024 * 1024, 64 * 1024
+
+
+@dataclass(frozen=True)
+class Place:
+    """The state of a folder, or of the nearest folder above it that exists: `there`.
+
+    `free_bytes` and `files` (how many more can be created) are None if the file system does not report them.
+    """
+
+    there: Path
+    is_folder: bool
+    writable: bool
+    owner: int
+    free_bytes: int | None
+    files: int | None
+
+
+def check_folders(config: JobConfig, engines: Mapping[str, StorageEngineFactory]) -> None:
+    """Raise EnvironmentFailure, with a line for each, for folders that cannot be written to. Changes nothing.
+
+    Those of stores are left to the executors where these are on other machines.
+    """
+    found = []
+    for key, base, least in _folders(config, engines):
+        reason = _reason(base.expanduser() / config.job_name, least)
+        if reason is not None:
+            found.append(f"{key}: {reason}, got '{base}'")
+    if found:
+        raise EnvironmentFailure("\n".join(found))
+
+
+def refusal(place: Place, user: int, least: int) -> str | None:
+    """The reason why `user` cannot write `least` bytes at the place; None if none is known."""
+    if not place.is_folder:
+        return f"expected a folder, {place.there} is none"
+    if not place.writable:
+        owner = "" if place.owner == user else f", it belongs to {_name(place.owner)}"
+        return f"{_name(user)} may not write to {place.there}{owner}"
+    if place.free_bytes is not None and place.free_bytes < least:
+        return f"{place.there} has {place.free_bytes:,} B free, expected at least {least:,}"
+    if place.files == 0:
+        return f"{place.there} is on a file system that takes no more files"
+    return None
+
+
+def _folders(config: JobConfig, engines: Mapping[str, StorageEngineFactory]) -> Iterator[tuple[str, Path, int]]:
+    if config.spark.master is None or Master.parse(config.spark.master).on_this_machine:
+        local = [store for store in config.stores.values() if engines[store.name].persistent]
+        if any(store.changelog is not None for store in local):
+            by_variable = os.environ.get(BASE_DIR_VARIABLE) == str(config.logged_store_base_dir)
+            key = BASE_DIR_VARIABLE if by_variable else LOGGED_STORE_BASE_DIR.name
+            yield key, config.logged_store_base_dir, STORE_BYTES
+        if any(store.changelog is None for store in local):
+            yield NON_LOGGED_STORE_BASE_DIR.name, config.non_logged_store_base_dir, STORE_BYTES
+    if config.task.checkpoint is not None and config.task.checkpoint.path is not None:
+        yield checkpoint.PATH.name, Path(config.task.checkpoint.path), CHECKPOINT_BYTES
+    if config.state_checkpoint.path is not None:
+        yield state_checkpoint.PATH.name, Path(config.state_checkpoint.path), CHECKPOINT_BYTES
+
+
+def _reason(path: Path, least: int) -> str | None:
+    try:
+        return refusal(look_at(path), os.geteuid(), least)
+    except OSError as cause:
+        return f"cannot look at {path} ({cause.strerror})"
+
+
+def look_at(path: Path) -> Place:
+    """The state of a folder, which need not exist yet. Raises OSError."""
+    there = path
+    while not os.path.lexists(there) and there != there.parent:
+        there = there.parent
+    stat, system = there.stat(), os.statvfs(there)
+    return Place(
+        there,
+        there.is_dir(),
+        os.access(there, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids),
+        stat.st_uid,
+        system.f_bavail * system.f_frsize if system.f_blocks else None,
+        system.f_favail if system.f_files else None,
+    )
+
+
+def _name(user: int) -> str:
+    try:
+        return f"user {pwd.getpwuid(user).pw_name}"
+    except KeyError:
+        return f"user {user}"

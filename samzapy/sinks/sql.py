@@ -17,6 +17,7 @@ from samzapy.sinks.database import (
     Connection,
     Database,
     Row,
+    SinkOffsets,
     Target,
     database_of,
     is_conflict,
@@ -24,7 +25,6 @@ from samzapy.sinks.database import (
     is_transient,
     one_line,
 )
-from samzapy.sinks.offsets import SinkOffsets
 
 #: A row, and the input it comes from; (None, -1) if it comes from none.
 WaitingRow = tuple[SystemStreamPartition | None, int, Row]
@@ -53,6 +53,10 @@ class WaitingRows:
         else:
             gone = set(map(id, done))
             self._rows[:] = [each for each in self._rows if id(each) not in gone]
+
+    def back_to(self, length: int) -> None:
+        """Drop all but the first rows."""
+        del self._rows[length:]
 
     def forget(self, ssp: SystemStreamPartition, offset: int) -> None:
         """Drop the rows of one input, wherever they are: messages of an asynchronous task write side by side."""
@@ -195,6 +199,12 @@ class SqlSink(Sink):
 
     def forget(self, envelope: IncomingMessageEnvelope) -> None:
         self._waiting.forget(envelope.ssp, envelope.offset)
+
+    def mark(self) -> int:
+        return len(self._waiting)
+
+    def back_to(self, mark: int) -> None:
+        self._waiting.back_to(mark)
 
     def full(self) -> bool:
         return len(self._waiting) >= self._max_rows

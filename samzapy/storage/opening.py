@@ -29,6 +29,7 @@ from samzapy.storage.changelog.topic import (
     max_record_bytes,
 )
 from samzapy.storage.engines import entry_serde_names, entry_serdes
+from samzapy.storage.kv.cache.budget import CacheBudget
 from samzapy.storage.kv.expiring import Expiry
 from samzapy.storage.kv.stack import build_stack
 from samzapy.storage.local.files import LocalStore, LocalStores, take_over_standby
@@ -80,7 +81,8 @@ class JobStores:
     """The stores of a job, as every task of a container opens them.
 
     `job` names their folders below `logged_base` and `non_logged_base`. `written_with`: the serdes of each store with a
-    changelog, by their identities. `undoes_messages`: the changes of a failed message are undone.
+    changelog, by their identities. `undoes_messages`: the changes of a failed message are undone. `budget`: the memory of
+    the caches of all these tasks.
     """
 
     job: str
@@ -93,6 +95,7 @@ class JobStores:
     undoes_messages: bool
     admin_of: Callable[[str], SystemAdmin]
     clock: Clock
+    budget: CacheBudget
     lock_wait_s: float = 10.0
 
 
@@ -118,6 +121,7 @@ def job_stores(
         undoes_messages=not config.task.errors.policies[Stage.PROCESS].only_fails,
         admin_of=admin_of,
         clock=clock,
+        budget=CacheBudget(config.cache_max_bytes),
         lock_wait_s=lock_wait_s,
     )
 
@@ -324,6 +328,7 @@ class StoreOpener:
                 None
                 if store.changelog is None
                 else ChangelogOrigin(store.changelog, job.admin_of, consumer_of, job.clock),
+                job.budget,
             ),
             job.clock,
             view=(lambda entries: factory.view(entries, settings)) if factory.has_view else None,

@@ -8,8 +8,7 @@
 As fixtures of pytest: see samzapy.pytest_plugin.
 """
 
-from samzapy.testing.clock import ManualClock
-from samzapy.testing.driver import TaskTestDriver
+from samzapy.testing.driver import ManualClock, TaskTestDriver
 from samzapy.testing.runner import FinishedRun, Input, TestRunner
 from samzapy.testing.store import OpenStore, open_store
 from samzapy.testing.streams import Outputs

@@ -2,30 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from types import TracebackType
 from typing import Any, final
 
+from samzapy.api.collector import columns_of
 from samzapy.api.envelope import Headers
 from samzapy.api.task import AnyTask
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.container.run_loop import RunLoop
-from samzapy.container.sideinputs.side_inputs import LOOK_MS
+from samzapy.container.side_inputs import LOOK_MS
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.failpoints import arm, disarm
 from samzapy.runner.prepare import prepare
 from samzapy.testing.attempt import Attempt
-from samzapy.testing.clock import ManualClock
 from samzapy.testing.job import JobSource, Workbench
 from samzapy.testing.streams import Outputs, Partitions
 
 
+class ManualClock:
+    """Stands still until it is moved; a `samzapy.clock.Clock`."""
+
+    def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
+        """`wall_ms`: the time of day to begin with, in milliseconds since 1970; `monotonic` begins at 0."""
+        self._began_ms = wall_ms
+        self._now = 0.0
+
+    def monotonic(self) -> float:
+        """Seconds since the clock was made."""
+        return self._now
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970; moves with `monotonic`."""
+        return self._began_ms + round(self._now * 1000)
+
+    def advance(self, seconds: float) -> None:
+        """Move both on. Raises ValueError for less than nothing: time does not go back."""
+        self.advance_to(self._now + seconds)
+
+    def advance_to(self, monotonic: float) -> None:
+        """Move both on until `monotonic()` is that. Raises ValueError if it is past already."""
+        if monotonic < self._now:
+            raise ValueError(f"the clock is at {self._now} s and cannot go back to {monotonic}")
+        self._now = monotonic
+
+    def set_wall(self, wall_ms: int) -> None:
+        """Set the time of day alone, as an operator may, in either direction."""
+        self._began_ms = wall_ms - round(self._now * 1000)
+
+
 @final
 class TaskTestDriver:
-    """Runs a job's tasks in this thread, a message at a time, on streams in memory; nothing outside the test is touched.
+    """Runs a job's tasks in this thread, a message or a batch at a time, on streams in memory; nothing outside the test is touched.
 
         with TaskTestDriver(PageViewCountTask, config, partitions=2) as driver:
             driver.send("page-views", {"user": "ann"}, key="/home")
@@ -54,8 +85,8 @@ class TaskTestDriver:
         """`config`: a job file or its pairs, `overrides` on top; `task` stands for its `task.class`, None leaves that.
 
         `partitions`: of each input, or by input (`{"in": 4}`; others are as wide as the widest of these). Outputs exist
-        when they are first written, as wide as the widest input. `patience_s`: real seconds after which a task that does
-        not come to rest, or an asynchronous one of whose messages none ends, is a TimeoutError.
+        when they are first written, as wide as the widest input. `patience_s`: real seconds that a task gets to come
+        to rest, and an asynchronous task to end one of its messages; then it is a TimeoutError.
 
         Raises ConfigError with every problem, and whatever the start of the task raises.
         """
@@ -96,6 +127,22 @@ class TaskTestDriver:
         """
         self._running()
         self.post(stream, message, key, partition=partition, timestamp=timestamp, headers=headers)
+        self.run()
+
+    def send_batch(
+        self,
+        stream: str,
+        keys: Sequence[Any] | None,
+        messages: Sequence[Any],
+        *,
+        partition: int | None = None,
+        timestamps: Sequence[int | None] | None = None,
+    ) -> None:
+        """As `send`, for messages that arrive together: those of a partition are one batch of a BatchTask, as
+        `task.batch.*` and `task.poll.batch.size` let them. Raises ValueError for columns of different lengths."""
+        self._running()
+        for key, message, timestamp in columns_of(keys, messages, timestamps):
+            self.post(stream, message, key, partition=partition, timestamp=timestamp)
         self.run()
 
     def post(

@@ -26,8 +26,8 @@ from samzapy.config.reading.keys import is_name, split_list
 from samzapy.config.streams import systems as system_keys
 from samzapy.config.tasks import task as task_keys
 from samzapy.plugins import PluginError, split_path
+from samzapy.testing.attempt import FACTORY
 from samzapy.testing.streams import Partitions, Streams
-from samzapy.testing.system import FACTORY
 
 #: A job file (by path), or its flat pairs.
 JobSource = Mapping[str, str] | Path | str

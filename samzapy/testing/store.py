@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -22,17 +23,16 @@ from samzapy.storage.changelog.restore import RestoreResult
 from samzapy.storage.changelog.topic import ensure_access_log, ensure_changelog
 from samzapy.storage.engines import load_engines
 from samzapy.storage.local.directory import store_directory
-from samzapy.storage.opening import TaskSettings
+from samzapy.storage.opening import StoreOpener, TaskSettings
 from samzapy.storage.startup import begin_task_stores, restore_together
 from samzapy.storage.task_stores import TaskStores
 from samzapy.system.factories import system_factory
 from samzapy.system.local.admin import LocalAdmin
 from samzapy.system.memory.clients import MemoryAdmin
 from samzapy.system.memory.factory import MemorySystemFactory
-from samzapy.testing.image import put_back, take_image
 
 _TASK = "Partition 0"
-_CHANGELOGS = "changelogs"
+_CHANGELOGS, _CLIENT = "changelogs", "open-store"
 
 
 @contextmanager
@@ -52,7 +52,24 @@ def open_store(
     with `tasks_in_container` tasks. Raises ConfigError for a job that has no such store.
     """
     job = config if isinstance(config, JobConfig) else load_job(config)
-    opened = OpenStore(_isolated(job, name, Path(path)), name, clock, changelogs, tasks_in_container)
+    alone = _isolated(job, name, Path(path))
+    store = alone.stores[name]
+    system = ChangelogSystem.of(changelogs)
+    if store.changelog is not None:
+        ensure_changelog(system.admin, store, 1)
+        ensure_access_log(system.admin, store, 1)
+    begin = partial(
+        begin_task_stores,
+        alone,
+        TaskSettings(_TASK, 0, tasks_in_container),
+        serdes=task_serdes(alone),
+        engines=load_engines(alone),
+        admin_of=lambda _: system.admin,
+        clock=clock,
+        lock_wait_s=0.0,
+    )
+    directory = store_directory(alone.logged_store_base_dir, alone.job_name, name, _TASK)
+    opened = OpenStore(store, directory, system, begin, clock)
     try:
         yield opened
     finally:
@@ -70,34 +87,50 @@ def _isolated(job: JobConfig, name: str, path: Path) -> JobConfig:
     return replace(job, stores={name: store}, logged_store_base_dir=path, non_logged_store_base_dir=path)
 
 
+class ChangelogSystem:
+    """The system that keeps the changelog of one store."""
+
+    def __init__(self, factory: SystemFactory, settings: SystemSettings) -> None:
+        self._settings = settings
+        self._factory = factory
+        self.admin = factory.admin(settings, _CLIENT)
+
+    @classmethod
+    def of(cls, settings: SystemSettings | None) -> ChangelogSystem:
+        """The system of these settings; None for a new one in this process, empty."""
+        if settings is None:
+            in_process = {"cluster": f"{_CHANGELOGS}-{uuid4()}"}
+            return cls(MemorySystemFactory(), SystemSettings(_CHANGELOGS, "memory", properties=in_process))
+        own = replace(settings, name=_CHANGELOGS)
+        return cls(system_factory(own), own)
+
+    def consumer(self) -> SystemConsumer:
+        """A new consumer."""
+        return self._factory.consumer(self._settings, _CLIENT)
+
+    def producer(self) -> SystemProducer:
+        """A new producer."""
+        return self._factory.producer(self._settings, _CLIENT)
+
+
 class OpenStore:
     """A store with the two things that happen to it from outside: a commit and a crash."""
 
     def __init__(
         self,
-        job: JobConfig,
-        name: str,
+        store: StoreConfig,
+        directory: Path,
+        changelogs: ChangelogSystem,
+        begin: Callable[[], StoreOpener],
         clock: Clock,
-        changelogs: SystemSettings | None = None,
-        tasks_in_container: int = 1,
     ) -> None:
-        self._job = job
-        self._tasks = tasks_in_container
-        self._name = name
+        """`directory`: where the local files are, if the engine keeps any; `begin` opens them, to be restored."""
+        self._config = store
+        self._name = store.name
+        self.directory = directory
+        self._changelogs = changelogs
+        self._begin = begin
         self._clock = clock
-        if changelogs is None:
-            in_process = {"cluster": f"{_CHANGELOGS}-{uuid4()}"}
-            self._settings = SystemSettings(_CHANGELOGS, "memory", properties=in_process)
-            self._system: SystemFactory = MemorySystemFactory()
-        else:
-            self._settings = replace(changelogs, name=_CHANGELOGS)
-            self._system = system_factory(self._settings)
-        self._admin = self._system.admin(self._settings, "open-store")
-        self._engines = load_engines(job)
-        self._serdes = task_serdes(job)
-        if self._config.changelog is not None:
-            ensure_changelog(self._admin, self._config, 1)
-            ensure_access_log(self._admin, self._config, 1)
         self._stores: TaskStores | None = None
         self._seen: Any = None
         self._producer: SystemProducer | None = None
@@ -155,16 +188,7 @@ class OpenStore:
     def reopen(self) -> None:
         """Stop without a commit, if it is open, and start again."""
         self.close()
-        opening = begin_task_stores(
-            self._job,
-            TaskSettings(_TASK, 0, self._tasks),
-            serdes=self._serdes,
-            engines=self._engines,
-            admin_of=lambda _: self._admin,
-            clock=self._clock,
-            lock_wait_s=0.0,
-        )
-        (self._stores,) = restore_together([opening], self._consumer_of, self._clock)
+        (self._stores,) = restore_together([self._begin()], self._consumer_of, self._clock)
         self._seen = self._stores.as_seen(self._stores.stores)[self._name]
 
     def lose_local_state(self) -> None:
@@ -180,7 +204,7 @@ class OpenStore:
         if stream is None:
             return []
         ssp = SystemStreamPartition(_CHANGELOGS, stream.stream, 0)
-        oldest, upcoming = self._admin.offsets([ssp])[ssp]
+        oldest, upcoming = self._changelogs.admin.offsets([ssp])[ssp]
         consumer = self._consumer_of(_CHANGELOGS)
         consumer.register(ssp, oldest)
         consumer.start()
@@ -195,8 +219,8 @@ class OpenStore:
 
     def compact(self) -> None:
         """Clean the changelog now. A Kafka compacts in its own time, and this does nothing."""
-        if self._config.changelog is not None and isinstance(self._admin, (LocalAdmin, MemoryAdmin)):
-            self._admin.compact(self._config.changelog.stream)
+        if self._config.changelog is not None and isinstance(self._changelogs.admin, (LocalAdmin, MemoryAdmin)):
+            self._changelogs.admin.compact(self._config.changelog.stream)
 
     def close(self) -> None:
         """Stop without a commit."""
@@ -204,23 +228,13 @@ class OpenStore:
             self._stores.close()
             self._stores = None
 
-    @property
-    def directory(self) -> Path:
-        """Where the local files are, if the engine keeps any."""
-        job = self._job
-        return store_directory(job.logged_store_base_dir, job.job_name, self._name, _TASK)
-
-    @property
-    def _config(self) -> StoreConfig:
-        return self._job.stores[self._name]
-
     def _opened(self) -> TaskStores:
         if self._stores is None:
             raise StoreError(f"store '{self._name}' is closed")
         return self._stores
 
     def _consumer_of(self, system: str) -> SystemConsumer:
-        return self._system.consumer(self._settings, "open-store")
+        return self._changelogs.consumer()
 
     def _producer_of(self, system: str) -> SystemProducer:
         return self._producer if self._producer is not None else self._new_producer()
@@ -228,5 +242,36 @@ class OpenStore:
     def _new_producer(self) -> SystemProducer:
         if self._producer is not None:
             self._producer.close()
-        self._producer = self._system.producer(self._settings, "open-store")
+        self._producer = self._changelogs.producer()
         return self._producer
+
+
+_ATTEMPTS = 1_000
+
+_State = dict[Path, tuple[int, int, int]]
+
+
+def take_image(folder: Path) -> Path:
+    """Copy `folder` as it is at one instant, also if an engine's threads are changing it; returns the copy, which lies
+    beside it. Files that change under a copy are no instant's, so it is made again. Raises RuntimeError if that never ends."""
+    image = folder.with_name(f"{folder.name}.image")
+    for _ in range(_ATTEMPTS):
+        shutil.rmtree(image, ignore_errors=True)
+        # A file that vanishes is a change, too.
+        with suppress(shutil.Error, FileNotFoundError):
+            before = _state(folder)
+            shutil.copytree(folder, image)
+            if _state(folder) == before:
+                return image
+    raise RuntimeError(f"{folder}: its files changed during each of {_ATTEMPTS} copies")
+
+
+def _state(folder: Path) -> _State:
+    found = {path: path.stat() for path in folder.rglob("*")}
+    return {path: (stat.st_ino, stat.st_size, stat.st_mtime_ns) for path, stat in found.items()}
+
+
+def put_back(image: Path, folder: Path) -> None:
+    """Replace `folder` by its `image`; no process may have it open."""
+    shutil.rmtree(folder)
+    image.rename(folder)

@@ -187,15 +187,20 @@ def vanished(evidence: Evidence) -> Finding:
 
 
 def stores(evidence: Evidence) -> Finding:
-    """Keys with another value in the local store than the replayed changelog has."""
+    """Keys with another value in the local store than the changelog had at the store's own commit.
+
+    That commit may be an earlier one: a container that was killed, and not started again before the job stopped, leaves its
+    files as of their last write to the disk.
+    """
 
     def different() -> Iterator[str]:
         for name, dumps in (evidence.dumps or {}).items():
-            replayed = replay(evidence.changelogs[name], evidence.partitions)
-            for number, (dump, log) in enumerate(zip(dumps, replayed, strict=True)):
-                for key in sorted(dump.keys() | log.keys()):
-                    if dump.get(key) != log.get(key):
-                        yield f"{name}[{number}] {key!r}: store {dump.get(key)!r}, changelog {log.get(key)!r}"
+            for number, (dump, as_of) in enumerate(dumps):
+                log = [r for r in evidence.changelogs[name] if r.partition == number and r.offset <= as_of]
+                due = replay(log, evidence.partitions)[number]
+                for key in sorted(dump.keys() | due.keys()):
+                    if dump.get(key) != due.get(key):
+                        yield f"{name}[{number}] {key!r}: store {dump.get(key)!r}, changelog {due.get(key)!r}"
 
     return found("store", different())
 

@@ -24,12 +24,19 @@ class Record(NamedTuple):
     id: bytes | None = None
 
 
+class LocalStore(NamedTuple):
+    """The files of a store on this machine. `as_of`: the last changelog offset that its marker names, -1 without one."""
+
+    entries: Mapping[bytes, bytes]
+    as_of: int
+
+
 @dataclass(frozen=True)
 class Evidence:
     """Everything about one finished run.
 
-    `watched`: the outputs that a reader of committed records saw while the faults struck. `dumps`: per store, what each
-    partition's local store holds; None where the stores are out of reach. `ends`: the input's ends by partition.
+    `watched`: the outputs that a reader of committed records saw while the faults struck. `dumps`: the local store of each
+    partition, per store; None where the stores are out of reach. `ends`: the input's ends by partition.
     """
 
     input_stream: str
@@ -38,7 +45,7 @@ class Evidence:
     outputs: Sequence[Record]
     watched: Sequence[Record]
     changelogs: Mapping[str, Sequence[Record]]
-    dumps: Mapping[str, Sequence[Mapping[bytes, bytes]]] | None
+    dumps: Mapping[str, Sequence[LocalStore]] | None
     checkpoints: Sequence[Record]
     ends: Mapping[int, int]
 

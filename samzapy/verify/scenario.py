@@ -1,29 +1,176 @@
-"""One scenario: a job of its own, events, faults of one kind (or of all), and the verdict on what is left."""
+"""One scenario: a job of its own, events, faults of one kind (or of all), and the verdict by the promise table.
+
+================ ======= ============================= =====================================
+guarantee        loss    repeated outputs              state
+================ ======= ============================= =====================================
+at-most-once     some    none                          some deposits, each at most once
+at-least-once    none    some                          equals the fold of the inputs
+effectively-once none    under the same id only        equals the fold of the inputs
+exactly-once     none    none                          equals the fold of the inputs
+================ ======= ============================= =====================================
+
+1. Where no transaction carries the state, at-least-once may hold more than the inputs make, and no less.
+2. Where a run that has lost its tasks may come back from a stop, its last outputs in at-most-once may be late: behind those
+   of its successor, which does not repeat them. In the other guarantees they are repetitions, or they are aborted.
+3. Everything else is a violation under every guarantee: another order within a key, another key or partition, a local store
+   that differs from its changelog, a committed output that vanishes, an input that is not committed in the end.
+
+Faults are signals to processes below our own driver and to our own broker, and records of another writer.
+"""
 
 from __future__ import annotations
 
 import secrets
 import shlex
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.loader import load_job
 from samzapy.errors import StoreError
-from samzapy.verify import job
-from samzapy.verify.checkers import Finding
-from samzapy.verify.faults import strike
+from samzapy.verify import checkers
+from samzapy.verify.checkers import Finding, state
+from samzapy.verify.evidence import Evidence, fold
 from samzapy.verify.processes import NoProgress
-from samzapy.verify.promises import Verdict, judge
-from samzapy.verify.scene import LONGEST_START_S, Scene
-from samzapy.verify.schedule import Fault, Kind, schedule
+from samzapy.verify.scene import LONGEST_RECOVERY_S, LONGEST_START_S, Scene
 from samzapy.verify.streams import Streams, collect, streams_of
-from samzapy.verify.target import Target
+from samzapy.verify.target import (
+    FILE,
+    LEASE_S,
+    MIXED,
+    PARTITIONS,
+    Fault,
+    Kind,
+    Target,
+    changelog,
+    job_properties,
+    schedule,
+    write_job,
+)
 from samzapy.verify.traffic import Feeder, Pace, Stranger, Watcher, mean_burst
 from samzapy.verify.workload import events
+
+ALLOWED = {
+    Guarantee.AT_MOST_ONCE: {"loss"},
+    Guarantee.AT_LEAST_ONCE: {"duplicates"},
+    Guarantee.EFFECTIVELY_ONCE: {"duplicates"},
+    Guarantee.EXACTLY_ONCE: set[str](),
+}
+#: The scenarios that stop a process for longer than its lease, and let it go on.
+_WITH_STOPS = {Kind.ZOMBIE.value, Kind.OVERLAP.value, MIXED}
+_COUNTED_APART = {"loss", "duplicates", "order"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The findings with a count above 0, and those that break the guarantee. `may_be_late`: as for `judge`."""
+
+    guarantee: Guarantee
+    findings: tuple[Finding, ...]
+    may_be_late: bool = False
+
+    @property
+    def violations(self) -> tuple[Finding, ...]:
+        """The findings that the guarantee does not allow."""
+        allowed = ALLOWED[self.guarantee]
+        if self.may_be_late and self.guarantee is Guarantee.AT_MOST_ONCE:
+            allowed = {*allowed, "order"}
+        return tuple(finding for finding in self.findings if finding.check not in allowed)
+
+    def count(self, check: str) -> int:
+        """How often a check found something."""
+        return sum(finding.count for finding in self.findings if finding.check == check)
+
+    @property
+    def mismatches(self) -> int:
+        """The count of all other findings than losses, repetitions and changes of order."""
+        return sum(finding.count for finding in self.findings if finding.check not in _COUNTED_APART)
+
+
+def judge(
+    evidence: Evidence, guarantee: Guarantee, written: int, *, transactions: bool = True, may_be_late: bool = False
+) -> Verdict:
+    """Run every check over the evidence of a run to which `written` events were given. `transactions`: whether they carry
+    the job's state. `may_be_late`: whether a run that had lost its tasks may have come back from a stop."""
+    oracle = fold(evidence.inputs)
+    echoes = checkers.echoes_of(evidence.outputs)
+    findings = [
+        checkers.inputs(evidence, written),
+        checkers.loss(oracle, echoes),
+        checkers.duplicates(echoes),
+        checkers.order(echoes),
+        checkers.echo_keys(oracle, echoes),
+        checkers.running_sums(oracle, echoes, guarantee, transactions=transactions),
+        checkers.partitions(evidence),
+        checkers.vanished(evidence),
+        checkers.stores(evidence),
+        state(evidence, oracle, echoes, guarantee, transactions=transactions),
+        checkers.lag(evidence),
+    ]
+    if guarantee is Guarantee.EFFECTIVELY_ONCE:
+        findings.append(checkers.output_ids(evidence, oracle, echoes))
+    return Verdict(guarantee, tuple(finding for finding in findings if finding.count), may_be_late)
+
+
+#: Seconds past the lease for which a zombie stays stopped at most: by then a successor may have started.
+_PAST_LEASE_S = 3.0
+
+
+def strike(fault: Fault, scene: Scene, target: Target, stranger: Stranger) -> None:
+    """Make the fault happen; the job may recover when this returns. Raises NoProgress without a victim."""
+    broker = target.broker
+    if fault.kind is Kind.DRIVER:
+        scene.kill_driver()
+    elif fault.kind is Kind.OVERLAP:
+        scene.overlap(stopped=target.may_stop_runs and fault.choice % 2 == 0)
+    elif fault.kind is Kind.FOREIGN_WRITER:
+        stranger.write(fault.choice)
+        scene.refuse("holds a record of another writer")
+        stranger.put_right()
+        scene.go_on("store", "adopt", FILE)
+    elif fault.kind is Kind.ZOMBIE:
+        _pause(_victim(fault, scene), scene)
+    elif fault.kind in {Kind.WORKER, Kind.EXECUTOR}:
+        with suppress(psutil.NoSuchProcess):
+            _victim(fault, scene).kill()
+    elif broker is not None:
+        if fault.kind is Kind.BROKER_KILL:
+            broker.kill()
+            broker.start()
+        else:
+            broker.restart()
+
+
+def _victim(fault: Fault, scene: Scene) -> psutil.Process:
+    """A process of the kind; waits until one runs."""
+    candidates: list[psutil.Process] = []
+
+    def look() -> bool:
+        scene.status()
+        candidates[:] = scene.run.executors() if fault.kind is Kind.EXECUTOR else scene.run.workers()
+        return bool(candidates)
+
+    scene.until(look, f"a process to hit with {fault}", LONGEST_RECOVERY_S)
+    return sorted(candidates, key=lambda process: process.pid)[fault.choice % len(candidates)]
+
+
+def _pause(worker: psutil.Process, scene: Scene) -> None:
+    """SIGSTOP to the worker until another attempt has replaced it, or for longer than its lease; then SIGCONT."""
+    before = scene.epochs()
+    with suppress(psutil.NoSuchProcess):
+        worker.suspend()
+        try:
+            # A successor is not required: the lease alone ends the worker's attempt.
+            with suppress(NoProgress):
+                scene.until(lambda: scene.epochs() - before, "another attempt", LEASE_S + _PAST_LEASE_S)
+        finally:
+            worker.resume()
+
 
 #: Events after a fault that must be processed before the job counts as recovered.
 _PROOF_OF_LIFE = 200
@@ -141,20 +288,20 @@ class Scenario:
         """From the first event to the verdict. Raises JobRefused, ConfigError, EnvironmentFailure."""
         started = self._clock.monotonic()
         self._folder.mkdir(parents=True, exist_ok=True)
-        properties = job.properties(self._target, self._plan.guarantee, self._name, self._folder)
-        job_file = job.write(properties, self._folder)
+        flat = job_properties(self._target, self._plan.guarantee, self._name, self._folder)
+        job_file = write_job(flat, self._folder)
         with ExitStack() as stack:
-            streams = Streams(load_job(properties).systems[self._target.system], self._clock)
+            streams = Streams(load_job(flat).systems[self._target.system], self._clock)
             stack.callback(streams.close)
             for stream in ("in", "out"):
-                streams.create(f"{self._name}-{stream}", job.PARTITIONS)
+                streams.create(f"{self._name}-{stream}", PARTITIONS)
             watcher = Watcher(streams, f"{self._name}-out")
             stack.callback(watcher.close)
             feeder = self._feeder(streams)
             stack.callback(feeder.close)
             scene = Scene(self._folder, job_file, feeder, self._clock, self._target.containers)
             stack.callback(scene.close)
-            self._through_faults(scene, Stranger(streams, job.changelog(self._name, "sum")))
+            self._through_faults(scene, Stranger(streams, changelog(self._name, "sum")))
             scene.close()
             verdict = self._judge(streams, watcher, scene.state)
             if not verdict.violations:
@@ -168,7 +315,7 @@ class Scenario:
         pace = Pace(plan.own_seed, mean_burst(plan.events, plan.faults + 1))
         made = events(plan.events, plan.own_seed)
         producer, stream = streams.producer(), f"{self._name}-in"
-        return Feeder(producer, stream, job.PARTITIONS, made, pace, lambda n: self._listener.written(plan, n))
+        return Feeder(producer, stream, PARTITIONS, made, pace, lambda n: self._listener.written(plan, n))
 
     def _through_faults(self, scene: Scene, stranger: Stranger) -> None:
         """Feed and strike until everything is processed and committed. A job that hangs is a finding."""
@@ -213,7 +360,8 @@ class Scenario:
             try:
                 seen = watcher.close()
                 evidence = collect(streams, self._name, seen, state if target.stores_in_reach else None)
-                return judge(evidence, plan.guarantee, plan.events, transactions=target.transactions)
+                late = plan.scenario in _WITH_STOPS
+                return judge(evidence, plan.guarantee, plan.events, transactions=target.transactions, may_be_late=late)
             except (NoProgress, StoreError) as unreadable:
                 self._findings.append(Finding("evidence", 1, str(unreadable)))
         return Verdict(plan.guarantee, tuple(self._findings))

@@ -11,8 +11,8 @@ import psutil
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import SamzapyError
-from samzapy.verify.job import STATE
 from samzapy.verify.processes import JobProcess, NoProgress, command_in, end, gone, resume, until
+from samzapy.verify.target import STATE
 from samzapy.verify.traffic import Feeder
 
 #: Seconds: a loaded machine is slow, a hung job never ends.

@@ -15,11 +15,12 @@ from samzapy.checkpoint import checkpoint_topic
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import RetriableError, UnknownStream
 from samzapy.storage.local.directory import store_directory
+from samzapy.storage.local.marker import Marker
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 from samzapy.system.factories import system_factory
-from samzapy.verify.evidence import Evidence, Record
-from samzapy.verify.job import PARTITIONS, changelog
+from samzapy.verify.evidence import Evidence, LocalStore, Record
 from samzapy.verify.processes import NoProgress, until
+from samzapy.verify.target import PARTITIONS, changelog
 from samzapy.verify.workload import STORES
 
 _CLIENT = "samzapy-verify"
@@ -138,14 +139,17 @@ def collect(streams: Streams, name: str, watched: list[Record], state: Path | No
     )
 
 
-def _dumps(state: Path, name: str, store: str) -> list[dict[bytes, bytes]]:
+def _dumps(state: Path, name: str, store: str) -> list[LocalStore]:
     found = []
     for number in range(PARTITIONS):
         directory = store_directory(state, f"{name}-1", store, f"Partition {number}")
         engine = RocksDbStorageEngineFactory().open(directory, EngineSettings(store))
         try:
+            marker = engine.marker()
             with engine.iterate(None, None) as pairs:
-                found.append(dict(pairs))
+                found.append(
+                    LocalStore(dict(pairs), -1 if marker is None else Marker.from_bytes(marker).changelog_offset)
+                )
         finally:
             engine.close()
     return found

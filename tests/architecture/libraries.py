@@ -50,9 +50,9 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "polars": ("samzapy/arrow.py",),
     # Batches of messages, and stores as DataFrames of Spark.
     "pyarrow": ("samzapy/arrow.py", "samzapy/dataframe"),
-    # Jobs on Spark, and stores as its DataFrames.
     # Models of messages; imported only for a job that has one.
     "pydantic": ("samzapy/serializers",),
+    # Jobs on Spark, and stores as its DataFrames.
     "pyspark": ("samzapy/runner/spark", "samzapy/dataframe"),
     "pytest": ("samzapy/pytest_plugin.py",),
     "rbloom": ("samzapy/storage/views",),

@@ -94,7 +94,7 @@ TOYS: dict[str, dict[str, list[tuple[str, str]]]] = {
                 ),
             ),
         ],
-        "tests/unit/container/test_commit_order.py": [
+        "tests/unit/container/commit/test_commit_order.py": [
             (
                 "GUARANTEES = [",
                 (
@@ -185,7 +185,7 @@ def test_the_toys_work_and_the_suites_that_the_recipes_name_take_them(copy):
         "tests/unit/serializers/test_serdes.py",
         "tests/contract/test_system_contract.py",
         "tests/contract/test_system_transactions_contract.py",
-        "tests/unit/container/test_commit_order.py",
+        "tests/unit/container/commit/test_commit_order.py",
     ]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "toy or test_serdes", *suites]
     done = subprocess.run(

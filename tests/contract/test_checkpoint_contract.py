@@ -9,7 +9,7 @@ from systems import SYSTEMS
 from samzapy.api.checkpoint import Checkpoint, JobRecord, JobRun, SenderState
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
-from samzapy.checkpoint.files import FileCheckpointManager
+from samzapy.checkpoint.factories import FileCheckpointManager
 from samzapy.checkpoint.samza import Kind, RecordKey, encode_key
 from samzapy.checkpoint.topic import TopicCheckpointManager
 from samzapy.errors import EnvironmentFailure, RestoreError

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from job_process import JobProcess
 from join_oracles import Message, Partition, counted
-from numbered_stream import Streams
+from rigs.job_process import JobProcess
+from rigs.numbered_stream import Streams
 
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.config.loader import load_job

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from job_process import JobProcess
+from rigs.job_process import JobProcess
 from rigs.streams_of import StreamsOf
 
 from samzapy.api.stream import SystemStreamPartition

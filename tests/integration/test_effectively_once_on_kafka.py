@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from samzapy import CoroutineTask, InitableTask, OutgoingMessageEnvelope, SystemStream, SystemStreamPartition
+from samzapy import BatchTask, CoroutineTask, InitableTask, OutgoingMessageEnvelope, SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.config.loader import load_job
 from samzapy.container.restart import build_container
@@ -31,6 +31,18 @@ class Overtaking(CoroutineTask, InitableTask):
         for _ in range(envelope.message * 7 % 13):
             await asyncio.sleep(0)
         collector.send(OutgoingMessageEnvelope(self.out, [self.sender, envelope.message]))
+
+
+class InBatches(BatchTask, InitableTask):
+    """Sends each message on, without a key, a batch at a time."""
+
+    def init(self, context):
+        self.out = SystemStream("kafka", context.job.config["test.out"])
+        self.sender = context.job.config["test.sender"]
+
+    def process_batch(self, batch, collector, coordinator):
+        sent = [[self.sender, message] for message in batch.messages]
+        collector.send_batch(self.out, None, sent, inputs=batch.offsets)
 
 
 class Receiving(DeduplicatingTask):
@@ -90,11 +102,11 @@ class Pipeline:
             | keys
         )
 
-    def crash_sender(self, sender):
+    def crash_sender(self, sender, **keys):
         arm("commit.4")
         try:
             with pytest.raises(FailPointReached):
-                self.run_sender(sender)
+                self.run_sender(sender, **keys)
         finally:
             disarm()
 
@@ -154,3 +166,17 @@ def test_effectively_once_over_kafka_loses_and_doubles_nothing(
     pipeline.run_sender("a", **{f"systems.kafka.streams.{pipeline.topics['in']}.samza.reset.offset": "true"})
     late = [["a", number] for number in range(1_000, 1_050)]
     assert pipeline.received() == sorted([[s, number] for s in "ab" for number in range(400)] + late)
+
+
+@pytest.mark.slow
+def test_batches_that_come_again_cut_elsewhere_are_dropped_by_their_receiver(
+    tmp_path, kafka, kafka_settings, kafka_admin, unique_topic
+):
+    pipeline = Pipeline(tmp_path, kafka, kafka_settings, kafka_admin, unique_topic)
+    batches = {"task.class": f"{__name__}:InBatches"}
+    pipeline.send(*range(300))
+    pipeline.crash_sender("a", **batches, **{"task.batch.max.messages": "7"})
+    pipeline.send(*range(300, 400))
+    pipeline.run_sender("a", **batches, **{"task.batch.max.messages": "64"})
+    assert len(pipeline.values("out")) == 700
+    assert pipeline.received() == [["a", number] for number in range(400)]

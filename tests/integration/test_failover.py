@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from job_process import JobProcess, open_store_folders
-from numbered_stream import STORES, Feeder, Streams, dump, expected, is_on_disk, key_of, logged_stores, settings_of
+from rigs.job_process import JobProcess, open_store_folders
+from rigs.numbered_stream import STORES, Feeder, Streams, dump, expected, is_on_disk, key_of, logged_stores, settings_of
 
 from samzapy.api.system import StreamSpec
 from samzapy.verify.processes import gone, until
@@ -62,7 +62,7 @@ class Scene:
         self.run = self.start()
 
     def start(self) -> JobProcess:
-        code = Path(__file__).with_name("last_and_count.py")
+        code = Path(__file__).parents[1] / "jobs" / "last_and_count.py"
         return JobProcess(self.folder, "job.properties", "--py-files", str(code))
 
     @property

@@ -9,7 +9,7 @@ from pathlib import Path
 import control_job
 import pytest
 from control_job import Noting
-from job_process import JobProcess
+from rigs.job_process import JobProcess
 
 from samzapy import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec

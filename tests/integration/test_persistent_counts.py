@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from job_process import JobProcess
+from rigs.job_process import JobProcess
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from job_process import JobProcess
+from rigs.job_process import JobProcess
 from rigs.streams_of import StreamsOf, sent_again
 
 from samzapy.config.loader import load_job

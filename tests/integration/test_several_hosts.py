@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from job_process import JobProcess
-from numbered_stream import KEYS, STORES, Streams, expected, key_of, logged_stores, settings_of
+from rigs.job_process import JobProcess
+from rigs.numbered_stream import KEYS, STORES, Streams, expected, key_of, logged_stores, settings_of
 from standalone_cluster import StandaloneCluster
 
 from samzapy.api.system import OutgoingRecord, StreamSpec
@@ -66,7 +66,7 @@ class Scene:
         self.written += count
 
     def start(self, *arguments: str) -> JobProcess:
-        code = Path(__file__).with_name("last_and_count.py")
+        code = Path(__file__).parents[1] / "jobs" / "last_and_count.py"
         return JobProcess(self.folder, "job.properties", "--py-files", str(code), *arguments)
 
     def run(self) -> dict[str, str]:

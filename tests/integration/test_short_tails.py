@@ -5,8 +5,8 @@ from contextlib import closing
 
 import pytest
 from click.testing import CliRunner
-from job_process import JobProcess
 from jobs.page_view_job import page_view_job
+from rigs.job_process import JobProcess
 
 from samzapy.api.engine import EngineSettings
 from samzapy.cli.main import cli

@@ -9,15 +9,15 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from job_process import JobProcess
-from numbered_stream import Feeder, Streams, dump, expected, key_of, settings_of
+from rigs.job_process import JobProcess
+from rigs.numbered_stream import Feeder, Streams, dump, expected, key_of, settings_of
 
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.verify.processes import command_line, gone, until
 
 HERE = Path(__file__).parent
 PARTITIONS = 3
-CODE = ",".join(str(HERE / name) for name in ("last_and_count.py", "stubborn.py"))
+CODE = f"{HERE.parent / 'jobs' / 'last_and_count.py'},{HERE / 'stubborn.py'}"
 
 
 class Scene:
@@ -172,11 +172,11 @@ def test_a_second_signal_ends_a_run_that_does_not_stop(scene):
 STOPPED_AT_THE_END = """
 import os, signal
 from samzapy.runner.spark.application import SparkApplication
-stop_spark = SparkApplication.__exit__
-def interrupted(self, *reason):
+stop_spark = SparkApplication.close
+def interrupted(self):
     os.kill(os.getpid(), signal.SIGTERM)
-    return stop_spark(self, *reason)
-SparkApplication.__exit__ = interrupted
+    return stop_spark(self)
+SparkApplication.close = interrupted
 from samzapy.cli.main import main
 main()
 """

@@ -5,8 +5,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from job_process import JobProcess, open_store_folders
-from numbered_stream import Streams, logged_stores, settings_of
+from rigs.job_process import JobProcess, open_store_folders
+from rigs.numbered_stream import Streams, logged_stores, settings_of
 
 from samzapy.api.checkpoint import JobRecord
 from samzapy.api.system import OutgoingRecord, StreamSpec
@@ -54,7 +54,7 @@ class Scene:
         self.start()
 
     def start(self) -> None:
-        code = Path(__file__).with_name("last_and_count.py")
+        code = Path(__file__).parents[1] / "jobs" / "last_and_count.py"
         self.run = JobProcess(self.folder, "job.properties", "--py-files", str(code))
 
     def write(self, count: int) -> None:

@@ -4,8 +4,8 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from job_process import JobProcess
 from jobs.page_view_job import page_view_job
+from rigs.job_process import JobProcess
 
 from samzapy.cli.main import cli
 from samzapy.verify.processes import until

@@ -13,8 +13,8 @@ from importlib.metadata import distribution
 from itertools import count, islice
 
 import pytest
-from job_process import JobProcess
 from jobs.window_examples import CONFIGS, Example, check, hours, visits
+from rigs.job_process import JobProcess
 
 from samzapy.api.system import OutgoingRecord
 from samzapy.examples.departures import departures

@@ -317,9 +317,9 @@ _LOOP = (
     ),
 )
 
-_COMMIT = "tests/unit/container/test_commit_order.py"
-_OWNED = "tests/unit/container/test_state_transactions.py"
-_FOREIGN = "tests/unit/container/test_foreign_records.py"
+_COMMIT = "tests/unit/container/commit/test_commit_order.py"
+_OWNED = "tests/unit/container/commit/test_state_transactions.py"
+_FOREIGN = "tests/unit/container/commit/test_foreign_records.py"
 _END = "tests/unit/storage/changelog/test_changelog_end.py"
 
 _COMMITS: tuple[Mutant, ...] = (
@@ -330,7 +330,7 @@ _COMMITS: tuple[Mutant, ...] = (
         ("tests/property/test_store_machine.py",),
     ),
     Mutant(
-        "samzapy/container/errors/collectors.py",
+        "samzapy/container/outputs/collector.py",
         "zip_longest(self._gathered.items(), mark, fillvalue=0):",
         "zip(self._gathered.items(), mark):",
         ("tests/unit/container/test_error_policies.py",),
@@ -469,8 +469,8 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "samzapy/storage/kv/cache/cached.py",
-        "if len(dirty) < self._batch_size and len(held) - len(dirty) >= room:",
-        "if len(dirty) < self._batch_size:",
+        "if len(dirty) < patience and len(held) - len(dirty) >= room:",
+        "if len(dirty) < patience:",
         ("tests/property/test_cache_room.py",),
     ),
 )

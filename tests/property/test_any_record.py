@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from samzapy.api.checkpoint import Checkpoint, JobRun, SenderState
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint import codec, samza
-from samzapy.checkpoint.startpoints import Startpoint, from_json, to_json
+from samzapy.checkpoint.records import Startpoint, startpoints_from_json, startpoints_to_json
 from samzapy.errors import RestoreError
 from samzapy.storage.backup.snapshot import SnapshotFile, SnapshotIndex
 from samzapy.storage.local.marker import Marker, StoreIdentity
@@ -177,10 +177,10 @@ def test_any_bytes_are_an_owner_or_an_error_that_names_the_place(data):
     assert_plain([read.id, read.started_ms, read.host, read.pid])
 
 
-@given(st.binary(max_size=50) | mutations(codec.encode_record(to_json(STARTPOINTS))))
+@given(st.binary(max_size=50) | mutations(codec.encode_record(startpoints_to_json(STARTPOINTS))))
 @odd
 def test_any_bytes_are_startpoints_or_a_typed_error(data):
-    read, refusal = read_or_refused(lambda: from_json(codec.decode_record(data, "ckpt[0]@12")))
+    read, refusal = read_or_refused(lambda: startpoints_from_json(codec.decode_record(data, "ckpt[0]@12")))
     if read is None:
         assert refusal.startswith(("ckpt[0]@12: not a record of this job (", "the job's record of its startpoints "))
         return

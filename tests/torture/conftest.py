@@ -1,6 +1,5 @@
 """`outcome`: every torture test says what it measured; the run ends with one table of all of them."""
 
-import sys
 import uuid
 from dataclasses import astuple
 from pathlib import Path
@@ -13,9 +12,6 @@ from rigs.tcp_proxy import TcpProxy
 from samzapy.devkafka import DevBroker, Listener
 from samzapy.devkafka.state import free_port
 from samzapy.failpoints import disarm
-
-# Torture looks at processes with what the integration tests look at them with.
-sys.path.append(str(Path(__file__).parents[1] / "integration"))
 
 _OUTCOMES = pytest.StashKey[Outcomes]()
 _PASSED = pytest.StashKey[bool]()

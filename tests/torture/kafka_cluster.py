@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.devkafka import DevBroker
-from samzapy.devkafka.server import new_cluster_id
+from samzapy.devkafka.broker import new_cluster_id
 from samzapy.devkafka.state import free_port
 
 NODES = 3

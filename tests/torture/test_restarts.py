@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 from crash_job import CrashJob, LedgerTask
-from job_process import JobProcess
 from outcomes import GUARANTEES
+from rigs.job_process import JobProcess
 
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.failpoints import FailPointReached, arm, disarm

@@ -8,7 +8,7 @@ import signal
 import time
 
 import pytest
-from job_process import JobProcess
+from rigs.job_process import JobProcess
 from zombie_job import PARTITIONS, ZombieJob
 
 from samzapy.verify.processes import gone, resume, suspend, until, with_children

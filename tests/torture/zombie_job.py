@@ -5,14 +5,14 @@ import uuid
 from collections import Counter
 from pathlib import Path
 
-from job_process import JobProcess
-from numbered_stream import Feeder, Streams, expected, settings_of
+from rigs.job_process import JobProcess
+from rigs.numbered_stream import Feeder, Streams, expected, settings_of
 
 from samzapy.api.system import StreamSpec
 
 PARTITIONS = 2
 STORES = ("last", "counts")
-CODE = Path(__file__).parents[1] / "integration" / "last_and_count.py"
+CODE = Path(__file__).parents[1] / "jobs" / "last_and_count.py"
 
 
 def stores(prefix: str) -> dict[str, str]:

@@ -5,6 +5,5 @@ material    the parameters of a case, and seeded keys and values
 targets     a store as a task gets it, and RocksDB itself with less around it
 scenario    the base of a scenario and its stopwatch; kv_perf are Samza's own scenarios, scenarios are ours
 measuring   prepares, warms up, repeats the cases of a test in turns
-results     figures and ratios as JSON, and which medians got worse
-report      tables and an SVG
+results     figures and ratios as JSON, as tables and as an SVG, and which medians got worse
 """

@@ -47,7 +47,7 @@ class Opener:
         if case.target == "store":
             material = Material(store.key_serde, store.msg_serde, self.seed)
             settings = None if store.changelog is None else config.systems[store.changelog.system]
-            return StoreTarget(config, case.store, folder, settings, case.tasks_in_container), material
+            return StoreTarget.of(config, case.store, folder, settings, case.tasks_in_container), material
         load_engines(config)
         if "rocksdb" not in store.factory:
             raise ConfigError(

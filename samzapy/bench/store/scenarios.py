@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from samzapy.bench.store.kv_perf import KV_PERF
 from samzapy.bench.store.material import Material, Parameters
-from samzapy.bench.store.scenario import Scenario, WatchOf
+from samzapy.bench.store.scenario import KV_PERF, Scenario, WatchOf
 from samzapy.bench.store.targets import Target
 
 

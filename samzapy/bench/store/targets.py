@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
@@ -72,34 +72,45 @@ class Target(Protocol):
         """Release everything."""
 
 
+#: Opens a store in a folder, with a suffix for the name of its changelog.
+Opening = Callable[[Path, str], AbstractContextManager[OpenStore]]
+
+
 class StoreTarget:
     """The store of a task: its whole stack, and on `changelogs` its changelog if it has one. A changelog is one of this
     run and this opening: the configured name is only what its name begins with."""
 
-    def __init__(
-        self, job: JobConfig, name: str, folder: Path, changelogs: SystemSettings | None, tasks_in_container: int
-    ) -> None:
-        self._job = job
+    def __init__(self, name: str, folder: Path, opening: Opening, *, logged: bool) -> None:
+        """`opening` opens the store in a folder, with a suffix for its changelog's name; `logged`: whether it has one."""
         self._name = name
         self._folder = folder
-        self._changelogs = changelogs
-        self._tasks = tasks_in_container
-        self._logged = job.stores[name].changelog is not None
+        self._opening = opening
+        self._logged = logged
         self._number = 0
         self._run = uuid4().hex[:8]
         self._open()
 
+    @classmethod
+    def of(
+        cls, job: JobConfig, name: str, folder: Path, changelogs: SystemSettings | None, tasks_in_container: int
+    ) -> StoreTarget:
+        """The store of a job."""
+        store = job.stores[name]
+
+        def opening(path: Path, suffix: str) -> AbstractContextManager[OpenStore]:
+            own = store
+            if store.changelog is not None:
+                stream = SystemStream(store.changelog.system, f"{store.changelog.stream}-{suffix}")
+                own = replace(store, changelog=stream)
+            alone = replace(job, stores={name: own})
+            return open_store(alone, name, path, changelogs=changelogs, tasks_in_container=tasks_in_container)
+
+        return cls(name, folder, opening, logged=store.changelog is not None)
+
     def _open(self) -> None:
         self._held = ExitStack()
-        path = self._folder / str(self._number)
-        store = self._job.stores[self._name]
-        if store.changelog is not None:
-            stream = f"{store.changelog.stream}-{self._run}-{self._number}"
-            store = replace(store, changelog=SystemStream(store.changelog.system, stream))
-        job = replace(self._job, stores={self._name: store})
-        opening = open_store(job, self._name, path, changelogs=self._changelogs, tasks_in_container=self._tasks)
-        self._opened: OpenStore = self._held.enter_context(opening)
-        self._path = path
+        self._path = self._folder / str(self._number)
+        self._opened = self._held.enter_context(self._opening(self._path, f"{self._run}-{self._number}"))
         self.store: Any = self._opened.store
         self._sent = 0
 

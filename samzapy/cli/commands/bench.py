@@ -124,8 +124,17 @@ def store(
     """
     from samzapy.bench.store.measuring import run_plan
     from samzapy.bench.store.plan import read_plan
-    from samzapy.bench.store.report import CASE_COLUMNS, RATIO_COLUMNS, case_rows, ratio_rows, svg
-    from samzapy.bench.store.results import document, only_tests, ratio_results, read_results
+    from samzapy.bench.store.results import (
+        CASE_COLUMNS,
+        RATIO_COLUMNS,
+        case_rows,
+        document,
+        only_tests,
+        ratio_results,
+        ratio_rows,
+        read_results,
+        svg,
+    )
 
     plan = read_plan(file, pairs(overrides)).only(only)
     before = only_tests(read_results(baseline), only) if baseline else None
@@ -148,8 +157,7 @@ def _say(name: str, repeat: int, repeats: int) -> None:
 
 
 def _compared(before: dict[str, Any], now: dict[str, Any], fail_on: float) -> None:
-    from samzapy.bench.store.report import COMPARISON_COLUMNS, comparison_rows
-    from samzapy.bench.store.results import compare
+    from samzapy.bench.store.results import COMPARISON_COLUMNS, compare, comparison_rows
 
     found = compare(before, now, fail_on)
     if before.get("machine", {}).get("processor") != now["machine"]["processor"]:

@@ -33,7 +33,7 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
     from samzapy.config.guarantee_warnings import guarantee_warnings
     from samzapy.config.loader import load_job
     from samzapy.job.transactions import state_transactions, weakened_state
-    from samzapy.runner.folders import check_folders
+    from samzapy.runner.prepare import check_folders
     from samzapy.runner.spark.master import check_reach
     from samzapy.storage.engines import load_engines
     from samzapy.system.factories import has_transactions, load_factory
@@ -48,7 +48,7 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
     check_folders(config, load_engines(config))
     model, kept = (None, ()) if offline else _look_around(config, task_class)
     _show_job(config)
-    weaker = weakened_state(config, state_transactions(config, has_transactions))
+    weaker = weakened_state(config.stores, state_transactions(config, has_transactions))
     _show_promises((*guarantee_warnings(config, load_factory, task_class), *weaker, *kept))
     if show:
         _show_keys(config)
@@ -116,6 +116,7 @@ def _show_job(config: JobConfig) -> None:
         ("window every", f"{task.window_ms:,} ms" if task.window_ms > 0 else "never"),
         ("checkpoints", where),
         ("containers", str(config.container_count)),
+        ("object caches", _caches(config)),
         ("Spark master", config.spark.master or f"local[{config.container_count},4]"),
     ]
     table("Job", ("", ""), rows)
@@ -138,7 +139,7 @@ def _show_job(config: JobConfig) -> None:
             _kind(s.key_serde or "-", s.key_type),
             _kind(s.msg_serde or "-", s.msg_type),
             s.changelog or _filled_from(s) or "none",
-            s.object_cache_size,
+            "shared" if s.object_cache_size is None else f"{s.object_cache_size:,} objects",
         )
         for s in config.stores.values()
     ]
@@ -148,6 +149,14 @@ def _show_job(config: JobConfig) -> None:
 def _kind(serde: str, path: str | None) -> str:
     """A serde, and the class that the job file names."""
     return serde if path is None else f"{serde} {path}"
+
+
+def _caches(config: JobConfig) -> str:
+    """The memory of a container for objects, and the stores that share it."""
+    sharing = [store.name for store in config.stores.values() if store.object_cache_size is None]
+    if not sharing:
+        return "none by bytes"
+    return f"{config.cache_max_bytes / 2**20:,.0f} MiB a container, shared by {', '.join(sharing)}"
 
 
 def _filled_from(store: StoreConfig) -> str:

@@ -89,7 +89,7 @@ def _load(config: JobConfig, console: Console) -> None:
 
 def _run(config: JobConfig, runner: str, console: Console, *, verbose: bool) -> JobOutcome:
     from samzapy.runner.base import RunOptions
-    from samzapy.runner.choice import runner_of
+    from samzapy.runner.local import runner_of
     from samzapy.runner.prepare import prepare
 
     prepared = prepare(config, until_end=True)

@@ -58,7 +58,7 @@ def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
     from samzapy.admin.user_code import add_import_paths, check_task_class
     from samzapy.config.loader import load_job
     from samzapy.runner.base import RunOptions
-    from samzapy.runner.choice import runner_of
+    from samzapy.runner.local import runner_of
     from samzapy.runner.prepare import prepare
 
     config = load_job(job, overrides, strict=flags.strict)

@@ -38,7 +38,7 @@ def set_(config: JobConfig, model: JobModel, position: str, inputs: tuple[str, .
     unless it says otherwise) or @1769860800000 (milliseconds), for the first record that is not older. The start
     evaluates it.
     """
-    from samzapy.admin.startpoints import write_startpoints
+    from samzapy.admin.positions import write_startpoints
 
     written = write_startpoints(config, model, position, inputs, task)
     click.echo(f"the next start begins at {position} in {', '.join(str(each.ssp) for each in written)}")
@@ -48,7 +48,7 @@ def set_(config: JobConfig, model: JobModel, position: str, inputs: tuple[str, .
 @of_job
 def show(config: JobConfig, model: JobModel) -> None:
     """Show the startpoints that the next start will follow."""
-    from samzapy.admin.startpoints import read_startpoints
+    from samzapy.admin.positions import read_startpoints
 
     rows = [
         (each.ssp, each.task or "all", each.position, utc(each.created_ms)) for each in read_startpoints(config, model)
@@ -60,6 +60,6 @@ def show(config: JobConfig, model: JobModel) -> None:
 @of_job
 def clear(config: JobConfig, model: JobModel) -> None:
     """Drop the startpoints that the next start would follow."""
-    from samzapy.admin.startpoints import clear_startpoints
+    from samzapy.admin.positions import clear_startpoints
 
     click.echo(f"{clear_startpoints(config, model)} startpoints dropped")

@@ -174,7 +174,7 @@ def rebuild(job: Path, store: str, directory: Path, overrides: tuple[str, ...], 
     DIR can then become job.logged.store.base.dir: the next start of the job uses it, and reads only newer records. If DIR
     has the store already, the command fails and leaves it alone.
     """
-    from samzapy.admin.store_rebuild import rebuild_store
+    from samzapy.admin.store_queries import rebuild_store
     from samzapy.config.loader import load_job
 
     config = load_job(job, pairs(overrides))

@@ -1,23 +1,113 @@
-"""`samzapy topic`: create, list, describe, read and write streams of any system."""
+"""`samzapy topic`: create, list, describe, read and write streams of any system.
+
+The system is one of a job file, or one that options describe.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
+from functools import wraps
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import click
 
-from samzapy.admin.literals import Literal
-from samzapy.admin.streams import Range, Record, records, stream_admin, stream_producer
+from samzapy.admin.streams import Literal, Range, Record, records, stream_admin, stream_producer
 from samzapy.api.stream import SystemStream
-from samzapy.cli.addressing import Addressing, addressed, stream_address
-from samzapy.cli.options import pairs
+from samzapy.api.system import SystemSettings
+from samzapy.cli.options import OVERRIDES, pairs
 from samzapy.cli.output import table
 from samzapy.config.job import JobConfig
-from samzapy.errors import EnvironmentFailure, SerdeError, UnknownStream
+from samzapy.config.loader import load_job
+from samzapy.config.reading.reader import Reader
+from samzapy.config.streams.systems import parse_systems
+from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, SerdeError, UnknownStream
+
+#: The default address of `samzapy kafka start`.
+_DEVELOPMENT_BROKER = "127.0.0.1:9092"
+
+
+@dataclass(frozen=True)
+class Addressing:
+    """The options that locate streams: by a job file, or by a description of the system."""
+
+    job: Path | None
+    kind: str | None
+    path: str | None
+    bootstrap: str | None
+    overrides: tuple[str, ...] = ()
+
+    def config(self) -> JobConfig | None:
+        """The job, if one was named."""
+        if self.job is None:
+            if self.overrides:
+                raise click.UsageError("--config overrides keys of a job file: name it with --job")
+            return None
+        if self.kind or self.path or self.bootstrap:
+            raise click.UsageError("--job says where the systems are; leave out --system, --path and --bootstrap")
+        return load_job(self.job, pairs(self.overrides))
+
+    def settings(self, system: str, config: JobConfig | None) -> SystemSettings:
+        """The settings of the system that addresses call `system`. Raises ConfigError if the job has none such."""
+        if config is None:
+            return self._described(system)
+        found = config.systems.get(system)
+        if found is None:
+            known = ", ".join(config.systems)
+            raise ConfigError([ConfigProblem("address", system, f"the job's systems are {known}")])
+        return found
+
+    def _described(self, system: str) -> SystemSettings:
+        kind = self.kind or ("kafka" if self.bootstrap or (system == "kafka" and not self.path) else "local")
+        if (kind != "local" and self.path) or (kind != "kafka" and self.bootstrap):
+            raise click.UsageError("--path is for a local system, --bootstrap for kafka")
+        keys = {f"systems.{system}.samza.factory": kind}
+        if self.path:
+            keys[f"systems.{system}.path"] = self.path
+        if kind == "kafka":
+            for client in ("consumer", "producer"):
+                keys[f"systems.{system}.{client}.bootstrap.servers"] = self.bootstrap or _DEVELOPMENT_BROKER
+        reader = Reader(keys)
+        systems = parse_systems(reader)
+        if reader.problems:
+            raise ConfigError(reader.problems)
+        return systems[system]
+
+
+def addressed(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options of `Addressing`, which the command gets as `where`."""
+
+    @click.option("--job", type=click.Path(path_type=Path), metavar="FILE", help="A job file that has the system.")
+    @OVERRIDES
+    @click.option("--system", "kind", type=click.Choice(["local", "kafka"]), help="The kind of system.")
+    @click.option("--path", metavar="FILE", help="A local system's file; default .samzapy/local.db.")
+    @click.option("--bootstrap", metavar="HOST:PORT", help=f"A Kafka broker; default {_DEVELOPMENT_BROKER}.")
+    @wraps(command)
+    def with_where(
+        *args: Any,
+        job: Path | None,
+        kind: str | None,
+        path: str | None,
+        bootstrap: str | None,
+        overrides: tuple[str, ...],
+        **options: Any,
+    ) -> None:
+        command(*args, where=Addressing(job, kind, path, bootstrap, overrides), **options)
+
+    return with_where
+
+
+def stream_address(text: str) -> SystemStream:
+    """`system.stream`. Raises click's error for anything else."""
+    try:
+        return SystemStream.parse(text)
+    except ValueError as cause:
+        raise click.BadParameter(str(cause), param_hint="ADDRESS") from cause
+
 
 _BATCH = 1_000
 _key_serde = click.option("--key-serde", metavar="NAME", help="Serde of keys; default the job's, else string.")
@@ -105,7 +195,7 @@ def describe(address: str, where: Addressing) -> None:
 @_msg_serde
 def read(address: str, where: Addressing, most: int | None, shape: str, **options: Any) -> None:
     """Print a stream's records up to the end it has now: a line of JSON each, or key, tab, message."""
-    from samzapy.admin.literals import as_text
+    from samzapy.admin.streams import as_text
     from samzapy.serializers import as_json
 
     stream = stream_address(address)

@@ -22,6 +22,9 @@ _GUARANTEES = ("at-most-once", "at-least-once", "effectively-once", "exactly-onc
 @click.option("--scenario", "scenarios", multiple=True, metavar="NAME", help="Only these; default: all possible ones.")
 @click.option("--seed", type=click.IntRange(0), help="Events, faults and their times; default: a new one.")
 @click.option("--soak", type=click.FloatRange(1), metavar="SECONDS", help="Random scenarios until the time is over.")
+@click.option(
+    "--task", type=click.Choice(["message", "batch"]), default="message", show_default=True, help="The kind of task."
+)
 @click.option("--config", "-c", "overrides", multiple=True, metavar="KEY=VALUE", help="Add a key to the job file.")
 @click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Logs and state; default: temporary.")
 @click.option("--json", "as_json", type=click.Path(path_type=Path, dir_okay=False), help="Write the rows there, too.")

@@ -37,7 +37,8 @@ class StoreConfig:
     """One store. `properties` are the keys below `stores.NAME.` that its engine reads (`rocksdb.*`, `container.*`).
 
     `write_batch_size`: number of dirty objects that a full cache serializes in one go. `object_cache_size`: number of
-    objects in the cache, 0 for no cache and no batching. `uncommitted_max_bytes`: serialized changes of one task that make
+    objects in the cache, 0 for no cache and no batching, None for as many as the container's memory for caches has room
+    for. `uncommitted_max_bytes`: serialized changes of one task that make
     it commit early. `object_cache_mode`: reference or copy. `changelog_properties`: topic keys (`max.message.bytes`, ...).
     `ttl_ms`: lifetime of an entry, None for ever. `access_log_percent`: share of the calls in the access log, None for no
     such log. `clean_on_start`: each start removes the local files. `base`: the engine below a view. The serdes are empty
@@ -52,7 +53,7 @@ class StoreConfig:
     msg_serde: str
     changelog: SystemStream | None = None
     write_batch_size: int = 500
-    object_cache_size: int = 1_000
+    object_cache_size: int | None = None
     object_cache_mode: str = "reference"
     uncommitted_max_bytes: int = 67_108_864
     changelog_replication_factor: int | None = None
@@ -116,7 +117,7 @@ OBJECT_CACHE_SIZE = Key(
     optional(integer(0, 2**31 - 1)),
     None,
     "Deserialized objects kept in memory, at least write.batch.size; 0: no cache and no batching.",
-    "1000, or write.batch.size if that is larger",
+    "by bytes: the store's share of container.cache.max.bytes",
 )
 OBJECT_CACHE_MODE = Key(
     "stores.{store}.object.cache.mode",
@@ -282,11 +283,10 @@ def _base(reader: Reader, name: str, factory: str) -> str:
     return base or BYTE_ENGINES.short["rocksdb"]
 
 
-def _sizes(reader: Reader, name: str) -> tuple[int, int]:
+def _sizes(reader: Reader, name: str) -> tuple[int, int | None]:
     batch = reader.get(WRITE_BATCH_SIZE, store=name)
-    given = reader.get(OBJECT_CACHE_SIZE, store=name)
-    cache = max(batch, 1_000) if given is None else given
-    if 0 < cache < batch:
+    cache = reader.get(OBJECT_CACHE_SIZE, store=name)
+    if cache is not None and 0 < cache < batch:
         reader.problem(
             OBJECT_CACHE_SIZE.at(store=name),
             f"object.cache.size ({cache}) must be >= write.batch.size ({batch}), or 0 for no cache",

@@ -12,6 +12,7 @@ from samzapy.config.reading.keys import BOOLEAN, LIST, TEXT, Key, collect, integ
 from samzapy.config.reading.reader import Reader
 from samzapy.config.streams.stream import check_system, parse_partitions, resolve_stream
 from samzapy.config.tasks.asynchronous import AsyncConfig, parse_async
+from samzapy.config.tasks.batch import BatchConfig, parse_batch
 from samzapy.config.tasks.checkpoint import CheckpointConfig, parse_checkpoint
 from samzapy.config.tasks.error_policy import ErrorConfig, check_waits, parse_errors
 from samzapy.plugins import PluginError, split_path
@@ -43,6 +44,7 @@ class TaskConfig:
     poll_batch_size: int = 2_000
     checkpoint: CheckpointConfig | None = None
     asynchronous: AsyncConfig = field(default_factory=AsyncConfig)
+    batch: BatchConfig = field(default_factory=BatchConfig)
     errors: ErrorConfig = field(default_factory=ErrorConfig)
     chooser: ChooserConfig = field(default_factory=ChooserConfig)
 
@@ -117,6 +119,7 @@ def parse_task(
         poll_batch_size=reader.get(POLL_BATCH_SIZE),
         checkpoint=parse_checkpoint(reader, default_system, input_systems, systems),
         asynchronous=parse_async(reader, reader.get(GUARANTEE), reader.get(TRANSACTION_TIMEOUT_MS)),
+        batch=parse_batch(reader),
         errors=parse_errors(reader, ids, default_system, systems),
         chooser=parse_chooser(reader),
     )

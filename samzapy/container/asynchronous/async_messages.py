@@ -16,10 +16,11 @@ from samzapy.container.asynchronous.event_loop import EventLoop
 from samzapy.container.asynchronous.message import MessageInFlight, Work, failure_in
 from samzapy.container.asynchronous.output_order import AsReady, InOffsetOrder, OutputOrder
 from samzapy.container.asynchronous.waiting import ContiguousPrefix, WaitingMessages
-from samzapy.container.errors.collectors import Mark, TolerantCollector
+from samzapy.container.errors.collectors import TolerantCollector
 from samzapy.container.errors.recovery import is_about_its_message
 from samzapy.container.errors.undo_journal import UndoJournal
 from samzapy.container.inputs.decode import Undecodable
+from samzapy.container.outputs.collector import Mark
 from samzapy.container.outputs.output_ids import OutputIdCollector, OutputIds
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import SerdeError, TaskFailed

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import zip_longest
+from typing import Any
 
-from samzapy.api.envelope import OutgoingMessageEnvelope
+from samzapy.api.collector import MessageCollector, columns_of
+from samzapy.api.envelope import Headers, OutgoingMessageEnvelope
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.errors.recovery import Recovery
 from samzapy.container.event_time.control_messages import ControlRecords
-from samzapy.container.outputs.collector import BufferingCollector, Outbox, SerdesOf, no_envelope
+from samzapy.container.outputs.collector import BufferingCollector, Mark, Outbox, SerdesOf, no_envelope
 from samzapy.errors import RecordTooLarge, SerdeError
-
-#: How many records had been gathered for each system.
-Mark = tuple[int, ...]
-#: Records that were taken out again, by system.
-Taken = Sequence[tuple[str, list[OutgoingRecord]]]
 
 
 class TolerantCollector(BufferingCollector):
-    """Asks the policy about outputs that do not serialize."""
+    """Asks the policy about outputs that do not serialize.
 
-    __slots__ = ("_again", "recovery")
+    A policy is about one input. While a run of several is processed, an output that fails is left out and `undecided` says
+    so: the run is to be undone then, and processed in smaller ones.
+    """
+
+    __slots__ = ("_again", "_several", "recovery", "undecided")
 
     def __init__(
         self,
@@ -35,34 +35,24 @@ class TolerantCollector(BufferingCollector):
     ) -> None:
         super().__init__(serdes_of, producer_of, control, outbox)
         self.recovery = recovery
-        self._again = False
+        self._again = self._several = self.undecided = False
 
-    def mark(self) -> Mark:
-        """Where the outputs of the next message begin; good until they are handed over."""
-        return tuple(map(len, self._gathered.values()))
+    def begin_run(self, *, several: bool) -> None:
+        """The outputs from here on come from a run of several messages, or from one message."""
+        self._several = several
+        self.undecided = False
 
     def back_to(self, mark: Mark) -> None:
         """Drop the records sent since `mark`."""
         self.take_since(mark)
         self.recovery.taken_back()
 
-    def take_since(self, mark: Mark) -> Taken:
-        """Take out the records sent since `mark`, also those to systems without earlier records."""
-        taken = []
-        for (system, records), length in zip_longest(self._gathered.items(), mark, fillvalue=0):  # type: ignore[misc]
-            if len(records) > length:
-                taken.append((system, records[length:]))
-                del records[length:]
-        return taken
-
-    def put_back(self, taken: Taken) -> None:
-        """Send records that were taken out."""
-        for system, records in taken:
-            self._gathered[system] += records
-
     def _refuse(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> None:
         if self._again:
             super()._refuse(envelope, cause)
+        if self._several:
+            self.undecided = True
+            return
         error = SerdeError(f"{envelope.system_stream}: cannot serialize {envelope!r}: {cause}")
         error.__cause__ = cause
         failure = self.recovery.recover(Stage.SERIALIZE, error, lambda: self._send_again(envelope))
@@ -119,9 +109,28 @@ class SizingCollector(TolerantCollector):
         size = size_of(records[-1])
         if size > limit:
             records.pop()
+            if self._several:
+                self.undecided = True
+                return
             failure = self.recovery.recover(Stage.PRODUCE, RecordTooLarge(str(stream), size, limit))
             if failure is not None:
                 raise failure
+
+    def send_message(self, stream: SystemStream, message: Any, key: Any = None) -> None:
+        MessageCollector.send_message(self, stream, message, key)
+
+    def send_batch(
+        self,
+        stream: SystemStream,
+        keys: Sequence[Any] | None,
+        messages: Sequence[Any],
+        *,
+        partition_keys: Sequence[Any] | None = None,
+        timestamps: Sequence[int | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        inputs: Sequence[int] | None = None,
+    ) -> None:
+        self._send_one_by_one(stream, columns_of(keys, messages, partition_keys, headers, timestamps, inputs))
 
 
 def size_of(record: OutgoingRecord) -> int:

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.tasks.error_policy import Stage
-from samzapy.container.errors.collectors import Mark, TolerantCollector
+from samzapy.container.errors.collectors import TolerantCollector
 from samzapy.container.errors.recovery import RetryInterrupted, is_about_its_message
 from samzapy.container.errors.undo_journal import UndoJournal
-from samzapy.container.inputs.decode import Undecodable
+from samzapy.container.outputs.collector import Mark
 from samzapy.container.tasks.synchronous import Process, Processing
 from samzapy.container.tasks.task_instance import TaskInstance
-from samzapy.errors import SerdeError
 
 
 class TolerantProcessing(Processing):
@@ -35,8 +34,6 @@ class TolerantProcessing(Processing):
     def process(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
         self._task.touched = True
         try:
-            if type(envelopes) is Undecodable:
-                return self._process_undecodable(ssp, envelopes)
             return self._process_run(ssp, envelopes)
         finally:
             self._recovery.input = None
@@ -88,26 +85,3 @@ class TolerantProcessing(Processing):
         self._collector.back_to(gathered)
         self._task.sinks.forget(envelope)
         self._journal.undo()
-
-    def _process_undecodable(self, ssp: SystemStreamPartition, run: Undecodable) -> int:
-        (raw,) = run
-        decoded: list[IncomingMessageEnvelope] = []
-
-        def again() -> Exception | None:
-            try:
-                decoded.append(run.decode())
-            except SerdeError as failure:
-                return failure
-            return None
-
-        self._recovery.input = raw
-        try:
-            failure = self._recovery.recover(Stage.DESERIALIZE, run.failure, again)
-        except RetryInterrupted:
-            return 0
-        if failure is not None:
-            raise failure
-        if decoded:
-            return self._process_run(ssp, decoded)
-        self._task.offsets[ssp] = raw.offset + 1
-        return 1

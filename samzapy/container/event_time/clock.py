@@ -26,10 +26,11 @@ The status page shows the same of now. Wall-clock timers do not go by this clock
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import TypeVar
 
+from samzapy.api.batch import MessageBatch
 from samzapy.api.checkpoint import Checkpoint, SenderState
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.event_time import TaskClock
@@ -46,6 +47,11 @@ T = TypeVar("T")
 _LOOK_MS = 1_000
 
 _event_time = attrgetter("event_time")
+
+
+def event_times(run: Sequence[IncomingMessageEnvelope]) -> Iterable[int]:
+    """The event time of each message."""
+    return run.timestamps if isinstance(run, MessageBatch) else map(_event_time, run)
 
 
 class EventClock:
@@ -224,7 +230,7 @@ class EventClock:
         """The event time to which a run of messages of a partition leads, -1 for none."""
         if ssp in self.intermediate:
             return -1
-        return max(map(_event_time, envelopes), default=-1) if self._exact else envelopes[-1].event_time
+        return max(event_times(envelopes), default=-1) if self._exact else envelopes[-1].event_time
 
     def passed(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> bool:
         """A run of messages of a partition is processed; returns whether the clock has moved."""

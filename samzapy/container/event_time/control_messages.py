@@ -87,10 +87,10 @@ class ControlDecoder(Decoder):
         super().__init__(None, None)
         self._messages = messages
 
-    def runs(self, batch: RecordBatch, arrival_ms: int) -> list[list[IncomingMessageEnvelope]]:
+    def runs(self, batch: RecordBatch, arrival_ms: int) -> Sequence[Sequence[IncomingMessageEnvelope]]:
         if batch.headers is None:
             return self._messages.runs(batch, arrival_ms)
-        found: list[list[IncomingMessageEnvelope]] = []
+        found: list[Sequence[IncomingMessageEnvelope]] = []
         start = 0
         for index, headers in enumerate(batch.headers):
             if headers and is_control(headers):
@@ -98,7 +98,7 @@ class ControlDecoder(Decoder):
                 raw = self.undecoded(batch, index, arrival_ms)
                 found.append(ControlRun(raw, decode(raw.message, headers, raw.position)))
                 start = index + 1
-        return found + self._between(batch, start, len(batch.offsets), arrival_ms)
+        return [*found, *self._between(batch, start, len(batch.offsets), arrival_ms)]
 
     def decode(self, batch: RecordBatch, arrival_ms: int) -> list[IncomingMessageEnvelope]:
         """The messages alone, for readers that ignore control messages; none if there are none."""
@@ -107,7 +107,7 @@ class ControlDecoder(Decoder):
 
     def _between(
         self, batch: RecordBatch, start: int, stop: int, arrival_ms: int
-    ) -> list[list[IncomingMessageEnvelope]]:
+    ) -> Sequence[Sequence[IncomingMessageEnvelope]]:
         if start == stop:
             return []
         return self._messages.runs(batch.part(start, stop), arrival_ms)

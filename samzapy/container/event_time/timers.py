@@ -18,7 +18,7 @@ from samzapy.api.event_time import TimerClock
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
-from samzapy.container.event_time.clock import EventClock
+from samzapy.container.event_time.clock import EventClock, event_times
 from samzapy.storage.views.timers import NEVER, Timer, TimerStore
 
 #: Timers that are looked up in one go.
@@ -88,9 +88,9 @@ class TaskTimers(NoTimers):
         self.timers.interrupt_until = self._reach
         if len(envelopes) < 2 or self._reach < due:
             return envelopes
-        for index, envelope in enumerate(envelopes):
-            if envelope.event_time >= due:
-                self.timers.interrupt_until = self._not_before_now(min(self._reach, envelope.event_time))
+        for index, event_time in enumerate(event_times(envelopes)):
+            if event_time >= due:
+                self.timers.interrupt_until = self._not_before_now(min(self._reach, event_time))
                 return envelopes[: index + 1]
         return envelopes
 

@@ -58,7 +58,7 @@ class Decoder:
         self._key = key
         self._value = value
 
-    def runs(self, batch: RecordBatch, arrival_ms: int) -> list[list[IncomingMessageEnvelope]]:
+    def runs(self, batch: RecordBatch, arrival_ms: int) -> Sequence[Sequence[IncomingMessageEnvelope]]:
         """The batch's envelopes, in order, as runs that are processed one after the other; here always one run."""
         return [self.decode(batch, arrival_ms)]
 
@@ -160,7 +160,7 @@ class TolerantDecoder(Decoder):
 
     __slots__ = ()
 
-    def runs(self, batch: RecordBatch, arrival_ms: int) -> list[list[IncomingMessageEnvelope]]:
+    def runs(self, batch: RecordBatch, arrival_ms: int) -> Sequence[Sequence[IncomingMessageEnvelope]]:
         envelopes, failures = self._envelopes(batch, arrival_ms)
         runs: list[list[IncomingMessageEnvelope]] = []
         start = 0

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from samzapy.api.batch import BatchTask
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange, SystemConsumer
+from samzapy.api.task import AnyTask, AsyncStreamTask, CoroutineTask
 from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.errors.dead_letters import NoRawRecords
 from samzapy.container.event_time.control_messages import ControlDecoder
+from samzapy.container.inputs.batches import BatchDecoder, TolerantBatchDecoder
 from samzapy.container.inputs.decode import Decoder, TolerantDecoder
 from samzapy.container.inputs.inputs import Inputs
 from samzapy.container.tasks.task_instance import TaskInstance
@@ -23,6 +26,12 @@ from samzapy.system.clients import SystemClients
 #: What asynchronous tasks are given in one go, as a multiple of what they may have in flight: what was given to them
 #: goes before anything more urgent.
 _PORTIONS_IN_FLIGHT = 2
+
+
+#: The decoders of a stream, without and with an error policy.
+_Decoders = tuple[type[Decoder], type[Decoder]]
+_ENVELOPES: _Decoders = Decoder, TolerantDecoder
+_BATCHES: _Decoders = BatchDecoder, TolerantBatchDecoder
 
 
 class InputBuilder:
@@ -50,10 +59,10 @@ class InputBuilder:
         ends: Mapping[SystemStreamPartition, int],
         tasks: Sequence[TaskInstance],
         raw: NoRawRecords,
-        *,
-        asynchronous: bool,
+        kind: type[AnyTask],
     ) -> Inputs:
-        """Consumers and decoders of every partition; nothing is fetched yet. `tasks` are those that read them."""
+        """Consumers and decoders of every partition; nothing is fetched yet. `tasks` are those that read them, of the
+        class `kind`."""
         task = self._config.task
         streams = {ssp.system_stream for ssp in self._ssps}
         over = {ssp for each in tasks for ssp in each.event_clock.over}
@@ -61,8 +70,8 @@ class InputBuilder:
         # Ended in an earlier life: over unless there is more by now.
         own_ends = {**heads_of(over - own_ends.keys(), self._clients), **own_ends}
         return Inputs(
-            self._consumers(own_ends, tasks, asynchronous=asynchronous),
-            {stream: self._decoder(stream) for stream in streams},
+            self._consumers(own_ends, tasks, asynchronous=issubclass(kind, (AsyncStreamTask, CoroutineTask))),
+            {stream: self._decoder(stream, kind) for stream in streams},
             own_ends,
             self._clock,
             poll_batch_size=task.poll_batch_size,
@@ -70,9 +79,10 @@ class InputBuilder:
             raw=raw,
         )
 
-    def _decoder(self, stream: SystemStream) -> Decoder:
+    def _decoder(self, stream: SystemStream, kind: type[AnyTask]) -> Decoder:
         strict = self._config.task.errors.policies[Stage.DESERIALIZE].only_fails
-        decoder = (Decoder if strict else TolerantDecoder)(*self._serdes_of(stream))
+        strict_class, tolerant_class = _BATCHES if issubclass(kind, BatchTask) else _ENVELOPES
+        decoder = (strict_class if strict else tolerant_class)(*self._serdes_of(stream))
         return ControlDecoder(decoder) if self._config.stream(stream).intermediate else decoder
 
     def _consumers(

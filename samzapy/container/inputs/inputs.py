@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
 from samzapy.api.envelope import IncomingMessageEnvelope
@@ -15,7 +15,7 @@ from samzapy.container.errors.dead_letters import NoRawRecords
 from samzapy.container.inputs.decode import Decoder
 
 #: Decoded messages of one partition, in order; never empty.
-Run = list[IncomingMessageEnvelope]
+Run = Sequence[IncomingMessageEnvelope]
 Messages = tuple[SystemStreamPartition, Run]
 
 _offset = attrgetter("offset")
@@ -129,7 +129,7 @@ class Inputs:
             batches = [batch for consumer in self._readers for batch in consumer.poll(wait, self._batch)]
         return batches
 
-    def _before_end(self, ssp: SystemStreamPartition, last: int, runs: list[Run]) -> list[Run]:
+    def _before_end(self, ssp: SystemStreamPartition, last: int, runs: Sequence[Run]) -> Sequence[Run]:
         end = self._ends.get(ssp)
         if end is None:
             return [] if ssp in self._ended else runs

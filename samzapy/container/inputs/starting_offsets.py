@@ -12,7 +12,7 @@ from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, SystemAdmin
 from samzapy.checkpoint.offsets import Target, starting_offset
-from samzapy.checkpoint.startpoints import Startpoint, pending
+from samzapy.checkpoint.records import Startpoint, pending
 from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.config.job import JobConfig
 from samzapy.errors import SamzapyError

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import repeat, zip_longest
+from operator import is_not
 from typing import Any
 
-from samzapy.api.collector import ControlMessage, MessageCollector
-from samzapy.api.envelope import OutgoingMessageEnvelope
+from samzapy.api.collector import ControlMessage, MessageCollector, columns_of
+from samzapy.api.envelope import Headers, OutgoingMessageEnvelope, checked_headers, whole_ms
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, SystemProducer
@@ -36,6 +38,18 @@ class EncodedKey(bytes):
     """A partition key that no serde has to make bytes of."""
 
     __slots__ = ()
+
+
+class OwnHeaders(list[Headers]):
+    """A column of headers that the runtime has made, so that they need no check."""
+
+    __slots__ = ()
+
+
+#: How many records had been gathered for each system.
+Mark = tuple[int, ...]
+#: Records that were taken out again, by system.
+Taken = Sequence[tuple[str, list[OutgoingRecord]]]
 
 
 class Outbox(dict[str, list[OutgoingRecord]]):
@@ -101,8 +115,63 @@ class BufferingCollector(MessageCollector):
             return
         records.append(_record((name, key, message, partition, partition_key, envelope.headers, envelope.timestamp)))
 
+    def send_message(self, stream: SystemStream, message: Any, key: Any = None) -> None:
+        if stream is not self._stream:
+            self._choose(stream)
+        name, encode_key, encode_message, records = self._route  # type: ignore[misc]
+        try:
+            encoded_key = None if key is None else encode_key(key)
+            encoded = None if message is None else encode_message(message)
+        except Exception as cause:  # noqa: BLE001  # whatever a serde raises is about this message
+            self._refuse(OutgoingMessageEnvelope(stream, message, key), cause)
+            return
+        records.append(_record((name, encoded_key, encoded, None, None, None, None)))
+
+    def send_batch(
+        self,
+        stream: SystemStream,
+        keys: Sequence[Any] | None,
+        messages: Sequence[Any],
+        *,
+        partition_keys: Sequence[Any] | None = None,
+        timestamps: Sequence[int | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        inputs: Sequence[int] | None = None,
+    ) -> None:
+        if stream is not self._stream:
+            self._choose(stream)
+        name, encode_key, encode_message, records = self._route  # type: ignore[misc]
+        rows = columns_of(keys, messages, partition_keys, headers, timestamps, inputs)
+        carried = headers if type(headers) is OwnHeaders else _column(headers, checked_headers)
+        times = _column(timestamps, whole_ms)
+        try:
+            placed = _places(partition_keys, encode_key)
+            columns = (repeat(name), _column(keys, encode_key), _column(messages, encode_message), *placed)
+        except Exception:  # noqa: BLE001  # one by one, so that the error is about the message that it is of
+            self._send_one_by_one(stream, rows)
+            return
+        records.extend(map(_record, zip(*columns, carried or repeat(None), times, strict=False)))
+
     def send_control(self, stream: SystemStream, message: ControlMessage) -> None:
         self._records_of(stream).extend(self._control(stream, message))
+
+    def mark(self) -> Mark:
+        """Where the outputs of the next message begin; good until they are handed over."""
+        return tuple(map(len, self._gathered.values()))
+
+    def take_since(self, mark: Mark) -> Taken:
+        """Take out the records sent since `mark`, also those to systems without earlier records."""
+        taken = []
+        for (system, records), length in zip_longest(self._gathered.items(), mark, fillvalue=0):  # type: ignore[misc]
+            if len(records) > length:
+                taken.append((system, records[length:]))
+                del records[length:]
+        return taken
+
+    def put_back(self, taken: Taken) -> None:
+        """Send records that were taken out."""
+        for system, records in taken:
+            self._gathered[system] += records
 
     def hand_over(self) -> None:
         """Queue the gathered records at the producers. Raises their errors."""
@@ -133,6 +202,14 @@ class BufferingCollector(MessageCollector):
         assert self._route is not None
         return self._route[3]
 
+    def _send_one_by_one(self, stream: SystemStream, rows: Iterable[Any]) -> None:
+        for index, (key, message, partition_key, headers, timestamp, offset) in enumerate(rows):
+            try:
+                self.send(OutgoingMessageEnvelope(stream, message, key, partition_key, headers, timestamp))
+            except SerdeError as failure:
+                cause = "" if offset is None else f", from the input at offset {offset}"
+                raise SerdeError(f"{failure} (output {index} of a batch{cause})") from failure
+
     def _refuse(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> None:
         assert self._route is not None
         reason: object = cause
@@ -140,6 +217,24 @@ class BufferingCollector(MessageCollector):
             if encode is _bytes_only and part is not None and not isinstance(part, bytes):
                 reason = f"no serde is set, so bytes are needed, got {type(part).__name__}"
         raise SerdeError(f"{envelope.system_stream}: cannot serialize {envelope!r}: {reason}") from cause
+
+
+def _column(given: Sequence[Any] | None, convert: Callable[[Any], Any]) -> Iterable[Any]:
+    """The converted values; None stays None."""
+    if given is None:
+        return repeat(None)
+    if all(map(is_not, given, repeat(None))):
+        return list(map(convert, given))
+    return [None if each is None else convert(each) for each in given]
+
+
+def _places(given: Sequence[Any] | None, encode_key: Encode) -> tuple[Iterable[int | None], Iterable[bytes | None]]:
+    """Partition and encoded partition key of each record, as `send` makes them."""
+    if given is None:
+        return repeat(None), repeat(None)
+    partitions = [each if type(each) is int else None for each in given]
+    keys = [None if type(each) is int else each for each in given]
+    return partitions, _column(keys, lambda key: key if type(key) is EncodedKey else encode_key(key))
 
 
 def serdes_of_outputs(systems: Collection[str], own: Mapping[SystemStream, str], serdes_of: SerdesOf) -> SerdesOf:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from samzapy.api.envelope import IncomingMessageEnvelope
@@ -82,6 +82,19 @@ class TaskSinks:
         """Take back the rows of a message that failed."""
         for sink in self._sinks:
             sink.forget(envelope)
+
+    def marks(self) -> Sequence[int | None]:
+        """Where the rows of the next batch begin in each sink; good until a commit."""
+        return [sink.mark() for sink in self._sinks]
+
+    def back_to(self, marks: Sequence[int | None], batch: Iterable[IncomingMessageEnvelope]) -> None:
+        """Take back the rows of a batch that failed."""
+        for sink, mark in zip(self._sinks, marks, strict=True):
+            if mark is not None:
+                sink.back_to(mark)
+                continue
+            for envelope in batch:
+                sink.forget(envelope)
 
     def full(self) -> bool:
         """Whether one holds so much that the task should commit early."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from samzapy.api.batch import BatchTask
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.context import ContainerContext, Context
 from samzapy.api.engine import StorageEngineFactory
@@ -29,17 +30,21 @@ from samzapy.container.asynchronous.event_loop import EventLoop, LoopThreadStore
 from samzapy.container.asynchronous.executor import AsynchronousExecutor
 from samzapy.container.errors.collectors import SizingCollector, TolerantCollector
 from samzapy.container.errors.dead_letters import DeadLetters, NoDeadLetters, NoRawRecords, RawRecords
+from samzapy.container.errors.halving import HalvingProcessing
 from samzapy.container.errors.processing import TolerantProcessing
 from samzapy.container.errors.recovery import InterruptiblePause, PolicyLog, Recovery
+from samzapy.container.errors.undecodable import UndecodableProcessing
 from samzapy.container.errors.undo_journal import UndoJournal
 from samzapy.container.event_time.clock import EventClock
 from samzapy.container.event_time.control_messages import ControlSender
 from samzapy.container.event_time.timers import NO_TIMERS, NoTimers, TaskTimers
 from samzapy.container.inputs.starting_offsets import Offsets, count_moves
+from samzapy.container.outputs.batch_ids import IdentifiedBatches
 from samzapy.container.outputs.collector import BufferingCollector, Outbox, SerdesOf, serdes_of_outputs
 from samzapy.container.outputs.output_ids import IdentifiedProcess, OutputIds
 from samzapy.container.outputs.producers import RecordLimits, TaskProducers
 from samzapy.container.run_loop import TaskExecutor
+from samzapy.container.tasks.batches import BatchExecutor, BatchProcessing, ProcessBatch
 from samzapy.container.tasks.context import ContainerTaskContext
 from samzapy.container.tasks.state_checkpoints import NO_STATE_CHECKPOINTS, KeptStateCheckpoints, NoStateCheckpoints
 from samzapy.container.tasks.synchronous import Process, Processing, StrictProcessing, SynchronousExecutor
@@ -107,9 +112,9 @@ class TaskBuilder:
         return stream.system not in self._config.systems or self._config.stream(stream).intermediate
 
     @property
-    def asynchronous(self) -> bool:
-        """Whether the tasks may have several messages in flight."""
-        return not issubclass(self._task_class, StreamTask)
+    def kind(self) -> type[AnyTask]:
+        """The user's class."""
+        return self._task_class
 
     @cached_property
     def _events(self) -> EventLoop:
@@ -124,19 +129,20 @@ class TaskBuilder:
         Raises ConfigError, UnknownStream.
         """
         task, ids, errors = self._task_class(), self._output_ids(name), self._config.task.errors
-        if errors.only_fails and isinstance(task, StreamTask):
+        in_turn = isinstance(task, (StreamTask, BatchTask))
+        if errors.only_fails and in_turn:
             control = self._control.of_task(name)
             collector = BufferingCollector(self._output_serdes, self._producers.outputs, control, Outbox())
             made = self._instance(name, UserSide(task, collector, stores.stores), stores, start, lease)
-            self._processing[name] = StrictProcessing(made, _process_of(task, collector, ids))
+            self._processing[name] = self._strict(made, task, collector, ids)
             return made
         journal = UndoJournal()
         tolerant = self._tolerant_collector(name, start.offsets, should_stop)
-        if isinstance(task, StreamTask):
-            visible = stores.stores if errors.policies[Stage.PROCESS].only_fails else journal.watching(stores.stores)
+        if in_turn:
+            visible = journal.watching(stores.stores) if self._undoes(task) else stores.stores
             made = self._instance(name, UserSide(task, tolerant, visible), stores, start, lease)
-            process = _process_of(task, tolerant, ids)
-            self._processing[name] = TolerantProcessing(made, process, tolerant, journal)
+            processing = self._tolerant(made, task, tolerant, ids, journal)
+            self._processing[name] = UndecodableProcessing(made, processing, tolerant.recovery)
             return made
         user = UserSide(
             task, tolerant, self._of_loop_thread(stores, journal), finish=self._events.finish, in_order=False
@@ -180,9 +186,11 @@ class TaskBuilder:
 
     def executor(self) -> TaskExecutor:
         """Runs the tasks that were made."""
+        task = self._config.task
+        if issubclass(self._task_class, BatchTask):
+            return BatchExecutor(self._processing, task.batch)
         if not self._messages:
             return SynchronousExecutor(self._processing)
-        task = self._config.task
         return AsynchronousExecutor(
             self._messages,
             self._events,
@@ -194,6 +202,43 @@ class TaskBuilder:
         """Close the event loop, if one was made."""
         if "_events" in vars(self):
             self._events.close()
+
+    def _undoes(self, task: AnyTask) -> bool:
+        """Whether changes of stores may have to be undone. Which message an output of a batch is about is found that way."""
+        stages = Stage if isinstance(task, BatchTask) else (Stage.PROCESS,)
+        policies = self._config.task.errors.policies
+        return not all(policies[stage].only_fails for stage in stages if stage is not Stage.DESERIALIZE)
+
+    def _strict(
+        self, made: TaskInstance, task: AnyTask, collector: BufferingCollector, ids: OutputIds | None
+    ) -> Processing:
+        if isinstance(task, BatchTask):
+            return BatchProcessing(made, self._batches_of(task, collector, ids))
+        assert isinstance(task, StreamTask)
+        return StrictProcessing(made, _process_of(task, collector, ids))
+
+    def _tolerant(
+        self,
+        made: TaskInstance,
+        task: AnyTask,
+        collector: TolerantCollector,
+        ids: OutputIds | None,
+        journal: UndoJournal,
+    ) -> Processing:
+        if isinstance(task, StreamTask):
+            return TolerantProcessing(made, _process_of(task, collector, ids), collector, journal)
+        assert isinstance(task, BatchTask)
+        if self._undoes(task):
+            return HalvingProcessing(made, self._batches_of(task, collector, ids), collector, journal)
+        return self._strict(made, task, collector, ids)
+
+    def _batches_of(
+        self, task: BatchTask[Any, Any], collector: BufferingCollector, ids: OutputIds | None
+    ) -> ProcessBatch:
+        if ids is None:
+            return task.process_batch
+        one_by_one = self._config.task.batch.max_messages == 1
+        return IdentifiedBatches(task, collector, ids, one_by_one=one_by_one).process_batch
 
     def _instance(
         self, name: str, user: UserSide, stores: TaskStores, start: TaskStart, lease: ContainerLease
@@ -229,7 +274,7 @@ class TaskBuilder:
             return NO_STATE_CHECKPOINTS
         return KeptStateCheckpoints(
             name,
-            store_factory(config).store(config, name, self._clients),
+            store_factory(config.state_checkpoint.factory).store(config, name, self._clients),
             config.state_checkpoint.interval_ms,
             lambda: lease.checkpoint_clock,
             start.offsets,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 
+from samzapy.api.batch import BatchTask
 from samzapy.api.task import AnyTask, AsyncStreamTask, CoroutineTask, StreamTask, TimerTask
 from samzapy.config.job import JobConfig
 from samzapy.errors import ConfigError, ConfigProblem
@@ -14,7 +15,9 @@ _KINDS: dict[type, str] = {
     StreamTask: "process(envelope, collector, coordinator)",
     AsyncStreamTask: "process_async(envelope, collector, coordinator, callback)",
     CoroutineTask: "async process(envelope, collector, coordinator)",
+    BatchTask: "process_batch(batch, collector, coordinator)",
 }
+_METHODS: dict[type, str] = {AsyncStreamTask: "process_async", BatchTask: "process_batch"}
 
 
 def load_task_class(path: str) -> type[AnyTask]:
@@ -33,13 +36,13 @@ def _shortcoming(found: type) -> str | None:
     """The reason why a class is not exactly one kind of task, None if it is."""
     kinds = [kind for kind in _KINDS if issubclass(found, kind)]
     if not kinds:
-        return f"must be a StreamTask that defines {_KINDS[StreamTask]}, or an AsyncStreamTask or a CoroutineTask"
+        return f"must be a StreamTask that defines {_KINDS[StreamTask]}, or an AsyncStreamTask, a CoroutineTask or a BatchTask"
     if len(kinds) > 1:
         return f"must be one of {' and '.join(kind.__name__ for kind in kinds)}, not both"
     kind, missing = kinds[0], ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
     if missing:
         return f"must define {_KINDS[kind]}; missing: {missing}"
-    process = found.process_async if kind is AsyncStreamTask else found.process  # type: ignore[attr-defined]
+    process = getattr(found, _METHODS.get(kind, "process"))
     if kind is CoroutineTask and not inspect.iscoroutinefunction(process):
         return "is a CoroutineTask, so its process must be a coroutine function: async def"
     if kind is not CoroutineTask and inspect.iscoroutinefunction(process):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from inspect import isawaitable, iscoroutine
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from samzapy.api.batch import MessageBatch
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.errors import SamzapyError, SerdeError, StoreRefused, TaskFailed
 
@@ -56,23 +57,26 @@ class UserCalls:
             f"{self.name}: {where} returned a {type(returned).__name__}, which nobody awaits: only a CoroutineTask's is"
         )
 
-    def raise_failure(self, envelope: IncomingMessageEnvelope, cause: BaseException) -> NoReturn:
-        """End the attempt over a message."""
-        raise self.failure_of(envelope, cause)
+    def raise_failure(self, of: IncomingMessageEnvelope | MessageBatch[Any, Any], cause: BaseException) -> NoReturn:
+        """End the attempt over a message or a batch."""
+        raise self.failure_of(of, cause)
 
-    def failure_of(self, envelope: IncomingMessageEnvelope, cause: BaseException) -> SamzapyError:
-        """The error that ends the attempt over a message: samzapy's own errors as they are, any other as a TaskFailed."""
+    def failure_of(self, of: IncomingMessageEnvelope | MessageBatch[Any, Any], cause: BaseException) -> SamzapyError:
+        """The error that ends the attempt over a message or a batch: samzapy's own errors as they are, any other as a
+        TaskFailed."""
+        where = f"{'process_batch' if isinstance(of, MessageBatch) else 'process'} of {of.position}"
         failure: SamzapyError
         if isinstance(cause, SerdeError):
-            failure = self._placed(cause, f"while processing {envelope.position}", envelope)
+            last = of[-1] if isinstance(of, MessageBatch) else of
+            failure = self._placed(cause, f"while processing {of.position}", last)
         elif isinstance(cause, StoreRefused):
             # A store does not know which message it was.
-            cause.args = (f"{self.name}: process of {envelope.position}: {cause}",)
+            cause.args = (f"{self.name}: {where}: {cause}",)
             return cause
         elif isinstance(cause, SamzapyError):
             return cause
         else:
-            failure = task_failed(self.name, f"process of {envelope.position}", cause)
+            failure = task_failed(self.name, where, cause)
         failure.__cause__ = cause
         return failure
 

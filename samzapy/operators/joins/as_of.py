@@ -25,7 +25,7 @@ class AsOfJoin:
 
     1. Messages of both sides wait in the order of event time until nothing can come on time that belongs before them. Then
        a right one becomes the newest of its key, and a left one is returned.
-    2. That happens in `advance` (call it in `window`); in `add` if `limit` messages have come since the last scan, so that
+    2. That happens in `advance` (call it in `window`); in `add` if `limit` messages have come since the last call, so that
        a backlog does not outrun `window`; and for all left ones in `finish`.
     3. Late messages of either side are dropped and counted.
     4. Without a tolerance the newest right message of each key is kept for good.
@@ -44,24 +44,29 @@ class AsOfJoin:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """`streams`: the left and the right one. `store` has string keys and json (or msgpack) values and is used for
-        nothing else. `tolerance`: milliseconds or text such as "1h" (see `Duration`). `limit`: entries a scan takes at
+        nothing else. `tolerance`: milliseconds or text such as "1h" (see `Duration`). `limit`: entries that one call takes at
         most. `clock` serves the idle rule. Raises EnvironmentFailure for inputs that do not meet."""
         self._tolerance_ms = None if tolerance is None else milliseconds(tolerance, "tolerance of AsOfJoin")
-        self._kind = {ssp: (_LEFT, _RIGHT)[place] for ssp, place in sides(context, streams).items()}
-        self._pending = PendingMessages(context, store, self._kind, rules, limit, clock)
+        kinds = {ssp: (_LEFT, _RIGHT)[place] for ssp, place in sides(context, streams).items()}
+        #: The beginning and the end of the names of a partition's messages.
+        self._names = {ssp: (kind, f"/{ssp}") for ssp, kind in kinds.items()}
+        self._pending = PendingMessages(context, store, kinds, rules, limit, clock)
         self._store = self._pending.store
 
     def add(self, envelope: IncomingMessageEnvelope) -> list[Joined]:
         """Take one message; returns nothing, or left messages that are complete."""
-        ssp, key = envelope.ssp, key_of(envelope.key)
+        ssp, offset, key, message, _, time_ms, _, _ = envelope
+        if type(key) is not str:
+            key_of(key)
         if not self._pending.on_time(envelope):
             return []
+        kind, partition = self._names[ssp]
         # The offset tells apart, and keeps in order, what one partition has of one time.
-        name = f"{self._kind[ssp]}{envelope.offset:019d}/{ssp}"
-        return self.advance() if self._pending.add(envelope.event_time, name, [key, envelope.message]) else []
+        self._pending.add(envelope, time_ms, f"{kind}{offset:019d}{partition}", [key, message])
+        return self.advance() if self._pending.is_full() else []
 
     def advance(self) -> list[Joined]:
-        """The left messages that are complete, in the order of event time; one scan of at most `limit` entries."""
+        """The left messages that are complete, in the order of event time; at most `limit` entries."""
         return self._in_order(*self._pending.take())
 
     def finish(self) -> Iterator[Joined]:
@@ -84,7 +89,7 @@ class AsOfJoin:
         found = []
         for time_ms, name, kept in due:
             if name[0] == _FORGET:
-                self._forget(name[1:], time_ms)
+                self._forget(name[1:], time_ms, passed)
                 continue
             key, value = kept
             if name[0] == _LEFT:
@@ -103,16 +108,22 @@ class AsOfJoin:
         if value is None:
             self._store.delete(_key(key))
             return
-        self._store.put(_key(key), [time_ms, value])
-        if self._tolerance_ms is not None:
-            # Not before what the next scan begins with.
-            self._pending.keep(max(time_ms + self._tolerance_ms, passed), f"{_FORGET}{key}")
+        place, tolerance_ms = _key(key), self._tolerance_ms
+        # The entry that forgets a key stays where it is while the key gets newer messages.
+        if tolerance_ms is not None and self._store.get(place) is None:
+            self._pending.keep(max(time_ms + tolerance_ms, passed), f"{_FORGET}{key}")
+        self._store.put(place, [time_ms, value])
 
-    def _forget(self, key: str, time_ms: int) -> None:
-        """Drop the newest of a key if nothing after `time_ms` can meet it."""
+    def _forget(self, key: str, time_ms: int, passed: int) -> None:
+        """Drop the newest of a key if nothing after `time_ms` can meet it; look again when that is so."""
         newest = self._store.get(_key(key))
-        if newest is not None and self._tolerance_ms is not None and newest[0] + self._tolerance_ms <= time_ms:
+        if newest is None or self._tolerance_ms is None:
+            return
+        if (until_ms := newest[0] + self._tolerance_ms) <= time_ms:
             self._store.delete(_key(key))
+        else:
+            # Not before what the next look begins with.
+            self._pending.keep(max(until_ms, passed), f"{_FORGET}{key}")
 
 
 def _key(key: str) -> str:

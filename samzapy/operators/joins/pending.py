@@ -16,6 +16,11 @@ from samzapy.operators.expiry import END_OF_TIME_MS, Due, ExpiryIndex
 
 _PASSED = "passed"
 
+#: The first letter of the names of runs; those of entries begin with a digit.
+_RUN = "r"
+_LONGEST = 64
+_NO_RUN = (END_OF_TIME_MS, "")
+
 
 @dataclass(frozen=True)
 class TimeRules:
@@ -58,8 +63,15 @@ IN_ORDER = TimeRules()
 class PendingMessages:
     """Entries of one join's store that wait until nothing can come on time that is older than they are.
 
-    The store holds event time (see `EventTime`), the index (`due/`), and `passed`: before that time (exclusive) all due
+    The store holds event time (see `EventTime`), `passed`, and the index. Before the time `passed` (exclusive) all due
     entries have been taken.
+
+        due/<time>/<name>                      value                        one entry
+        due/<time>/r<offset>/<partition>       [[time, name, value], ...]   a run: entries that came from one partition
+
+    1. A run has up to 64 entries, so that an entry which comes and goes costs no record of the changelog. Its own time is
+       that of its first entry less the lateness: nothing that is on time later goes before it.
+    2. A run that is due in part goes back with the rest, under the time of the oldest that is left.
     """
 
     def __init__(
@@ -71,7 +83,7 @@ class PendingMessages:
         limit: int,
         clock: Clock,
     ) -> None:
-        """`partitions`: those of the joined inputs. `limit`: entries that one scan takes at most.
+        """`partitions`: those of the joined inputs. `limit`: entries that one `take` takes, about.
 
         Raises ValueError for a limit below 1, StoreError for a store that does not keep its keys in the order of their text.
         """
@@ -82,7 +94,13 @@ class PendingMessages:
         self._time = EventTime(self.store, partitions, clock.monotonic(), rules.idle_s, "joins")
         self._lateness_ms = rules.lateness_ms
         self._index = ExpiryIndex(self.store)
+        #: Lets an entry (time, name, value) wait without counting it as one that has come: no new message has brought it.
+        self.keep = self._index.add
+        self._get, self._put, self._hear = self.store.get, self.store.put, self._time.hear
         self._limit = limit
+        self._longest = max(1, min(_LONGEST, limit // 16))
+        #: The time and the key of the run that grows, by partition.
+        self._runs: dict[SystemStreamPartition, tuple[int, str]] = {}
         self._added = 0
         self._late = context.task.metrics.counter("join", "late")
 
@@ -92,48 +110,94 @@ class PendingMessages:
         Raises ValueError for a message without a proper event time.
         """
         if not self._added:
-            # The last scan may have been part of a message that failed and was taken back.
+            # The last `take` may have been part of a message that failed and was taken back.
             self._time.recall()
         time_ms = envelope.event_time
-        if time_ms < self._time.hear(envelope, time_ms) - self._lateness_ms:
+        if time_ms < self._hear(envelope, time_ms) - self._lateness_ms:
             self._late.count += 1
             return False
         return True
 
-    def add(self, time_ms: int, name: str, value: Any = True) -> bool:
-        """Let an entry wait until `time_ms`; returns whether as many as one scan takes have come since the last one."""
-        self.keep(time_ms, name, value)
+    def add(self, envelope: IncomingMessageEnvelope, time_ms: int, name: str, value: Any = True) -> None:
+        """Let an entry of a message wait until `time_ms`, which is as far from the message's time for all messages of its
+        partition."""
+        begins, place = self._runs.get(envelope.ssp, _NO_RUN)
+        run = self._get(place) if begins <= time_ms else None
+        if run is not None and len(run) < self._longest:
+            # A new list: the old one is what a failed message goes back to.
+            self._put(place, [*run, [time_ms, name, value]])
+            return
+        slack_ms = self._lateness_ms if self._longest > 1 else 0
+        begins = max(time_ms - slack_ms, self._get(_PASSED) or 0)
+        named = f"{_RUN}{envelope.offset:019d}/{envelope.ssp}"
+        self.keep(begins, named, [[time_ms, name, value]])
+        self._runs[envelope.ssp] = begins, self._index.key(begins, named)
+
+    def is_full(self) -> bool:
+        """A message has come; whether as many as one `take` takes have come since the last one."""
         self._added += 1
         return self._added >= self._limit
 
-    def keep(self, time_ms: int, name: str, value: Any = True) -> None:
-        """Let an entry wait without counting it as one that has come: no new message has brought it."""
-        self._index.add(time_ms, name, value)
-
     def take(self) -> tuple[list[Due], int]:
-        """Remove and return the due entries, the oldest first; one scan. Also returns the time before which nothing is
-        left."""
+        """Remove and return the due entries, the oldest first, those of one time in one go. Also returns the time before
+        which nothing is left."""
         self._added = 0
         self._time.look(self._clock.monotonic())
-        passed: int = self.store.get(_PASSED) or 0
+        passed: int = self._get(_PASSED) or 0
         before_ms = self._time.over - self._lateness_ms
         if before_ms <= passed:
             return [], passed
-        due = self._index.take(before_ms, self._limit, passed)
-        if len(due) == self._limit:
-            before_ms = due[-1].time_ms
+        due, before_ms = self._take(passed, before_ms)
         self._pass_to(before_ms)
         return due, before_ms
 
     def take_any(self, since_ms: int = 0) -> list[Due]:
-        """Remove and return waiting entries, due or not, from `since_ms` on; one scan, empty if nothing is left."""
-        return self._index.take(END_OF_TIME_MS, self._limit, since_ms)
+        """Remove and return waiting entries, due or not, from `since_ms` on; empty if nothing is left."""
+        return self._take(since_ms, END_OF_TIME_MS)[0]
 
     def end(self, time_ms: int) -> None:
         """Everything before `time_ms` has been processed, whatever event time is: older messages are late from now on."""
         self._time.end(time_ms + self._lateness_ms)
         self._pass_to(time_ms)
 
+    def _take(self, since_ms: int, before_ms: int) -> tuple[list[Due], int]:
+        """The first entries with a time before `before_ms`, about `limit` of them and some unless there are none; and the
+        time before which nothing is left."""
+        while True:
+            taken, bound_ms = self._take_entries(since_ms, before_ms)
+            due: dict[tuple[int, str], Any] = {}
+            for time_ms, name, value in taken:
+                if name[0] != _RUN:
+                    due[time_ms, name] = value
+                    continue
+                rest = []
+                for each in value:
+                    if each[0] < bound_ms:
+                        due[each[0], each[1]] = each[2]
+                    else:
+                        rest.append(each)
+                if rest:
+                    self.keep(min([each[0] for each in rest]), name, rest)
+            if due or bound_ms >= before_ms:
+                return [Due(*place, due[place]) for place in sorted(due)], bound_ms
+            since_ms = bound_ms
+
+    def _take_entries(self, since_ms: int, before_ms: int) -> tuple[list[Due], int]:
+        """The first entries of the index, runs among them; none before the returned time is left there."""
+        taken: list[Due] = []
+        count = 0
+        while count < self._limit:
+            wanted = max(1, (self._limit - count) // self._longest)
+            found = self._index.take(before_ms, wanted, since_ms)
+            taken += found
+            if len(found) < wanted:
+                return taken, before_ms
+            since_ms = found[-1].time_ms
+            count += sum([len(value) if name[0] == _RUN else 1 for _, name, value in found])
+        while found := self._index.take(since_ms + 1, self._limit, since_ms):
+            taken += found
+        return taken, min(before_ms, since_ms + 1)
+
     def _pass_to(self, time_ms: int) -> None:
-        if time_ms > (self.store.get(_PASSED) or 0):
-            self.store.put(_PASSED, time_ms)
+        if time_ms > (self._get(_PASSED) or 0):
+            self._put(_PASSED, time_ms)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from samzapy.api.context import Context
@@ -21,6 +22,8 @@ Bucket = list[list[Waiting]]
 _EMPTY: Bucket = [[], []]
 
 _LEFT, _RIGHT = 0, 1
+
+_has_met = itemgetter(1)
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,11 @@ class StreamStreamJoin:
 
     1. `add` returns a pair with its second message.
     2. A message without a partner is returned when none can come on time any more: from `advance` (call it in `window`),
-       and from `add` if the index has grown by `limit` entries since the last scan, so that a backlog does not outrun
-       `window`. `finish` returns all that wait.
+       and from `add` if `limit` messages have come since the last call, so that a backlog does not outrun `window`. `finish` returns all that wait.
     3. Late messages are dropped and counted.
     4. The waiting messages of a key are one value in the store for each interval of event time. A lookup reads two values,
-       however far one input is ahead of the other. The join is for keys with few messages in an interval.
+       however far one input is ahead of the other. The join is for keys with few messages in an interval. Each side of
+       such a value has an entry in the index that is due when the oldest of its messages is, or before.
 
     Metrics: `join.late`, messages dropped because they came too late.
     """
@@ -73,11 +76,12 @@ class StreamStreamJoin:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """`streams`: the left and the right one. `store` has string keys and json (or msgpack) values and is used for
-        nothing else. `limit`: entries a scan takes at most. `clock` serves the idle rule. Raises EnvironmentFailure
+        nothing else. `limit`: entries that one call takes at most. `clock` serves the idle rule. Raises EnvironmentFailure
         for inputs that do not meet."""
         self._side = sides(context, streams)
         self._pending = PendingMessages(context, store, self._side, rules, limit, clock)
         self._store = self._pending.store
+        self._put = self._store.put
         before_ms, after_ms = within.before_ms, within.after_ms
         #: How long a message of either side can wait for the other.
         self._waits_ms = (after_ms, before_ms)
@@ -86,65 +90,90 @@ class StreamStreamJoin:
 
     def add(self, envelope: IncomingMessageEnvelope) -> list[Joined]:
         """Take one message; returns the pairs that it makes, and perhaps some that found no partner."""
-        side, time_ms = self._side[envelope.ssp], envelope.event_time
-        key = key_of(envelope.key)
+        side, key = self._side[envelope.ssp], envelope.key
+        if type(key) is not str:
+            key_of(key)
         if not self._pending.on_time(envelope):
             return []
-        found = self._meet(side, key, time_ms, envelope.message)
-        if self._pending.add(time_ms + self._waits_ms[side], f"{side}{key}"):
+        found = self._meet(side, key, envelope)
+        if self._pending.is_full():
             found += self.advance()
         return found
 
     def advance(self) -> list[Joined]:
-        """The messages that found no partner and can find none any more; one scan of at most `limit` due entries."""
-        due, _ = self._pending.take()
-        return [joined for time_ms, name, _ in due for joined in self._drop(name, time_ms)]
+        """The messages that found no partner and can find none any more, in the order of the time when that was sure; it
+        takes at most `limit` entries of the index."""
+        due, passed = self._pending.take()
+        lonely: list[tuple[int, Joined]] = []
+        for time_ms, name, _ in due:
+            lonely += self._drop(name, time_ms, max(time_ms, passed - 1))
+        lonely.sort(key=itemgetter(0))
+        return [joined for _, joined in lonely]
 
     def finish(self) -> Iterator[Joined]:
         """All messages that wait, as if nothing would come any more; for `on_end_of_stream`."""
         while due := self._pending.take_any():
             for time_ms, name, _ in due:
-                yield from self._drop(name, time_ms)
+                for _, joined in self._drop(name, time_ms, time_ms):
+                    yield joined
 
-    def _meet(self, side: int, key: str, time_ms: int, value: Any) -> list[Joined]:
+    def _meet(self, side: int, key: str, envelope: IncomingMessageEnvelope) -> list[Joined]:
         """Join a message with those of the other side, and let it wait for more."""
-        before_ms, after_ms = self._waits_ms[1 - side], self._waits_ms[side]
+        time_ms, value = envelope.event_time, envelope.message
+        get, width_ms = self._store.get, self._width_ms
+        first, last = time_ms - self._waits_ms[1 - side], time_ms + self._waits_ms[side]
+        home = time_ms // width_ms
+        own: Bucket = _EMPTY
         found: list[Joined] = []
-        for bucket in range((time_ms - before_ms) // self._width_ms, (time_ms + after_ms) // self._width_ms + 1):
-            waiting: Bucket = self._store.get(_key(bucket, key)) or _EMPTY
-            # New lists throughout: the old ones are what a failed message goes back to.
-            others = []
-            for other in waiting[1 - side]:
-                if -before_ms <= other[0] - time_ms <= after_ms:
-                    pair = Side(time_ms, value), Side(other[0], other[2])
-                    found.append(Joined(key, *(pair if side == _LEFT else pair[::-1])))
-                    others.append([other[0], True, other[2]])
-                else:
-                    others.append(other)
-            if others != waiting[1 - side]:
-                self._put(bucket, key, 1 - side, others, waiting[side])
-        bucket = time_ms // self._width_ms
-        waiting = self._store.get(_key(bucket, key)) or _EMPTY
-        self._put(bucket, key, side, [*waiting[side], [time_ms, bool(found), value]], waiting[1 - side])
+        for bucket in range(first // width_ms, last // width_ms + 1):
+            waiting: Bucket | None = get(f"key/{bucket}/{key}")
+            if waiting is None:
+                continue
+            near = [other for other in waiting[1 - side] if first <= other[0] <= last]
+            if near:
+                found += _pairs(key, side, Side(time_ms, value), near)
+                if not all(map(_has_met, near)):
+                    waiting = _matched(waiting, 1 - side, first, last)
+                    if bucket != home:
+                        self._put(f"key/{bucket}/{key}", waiting)
+            if bucket == home:
+                own = waiting
+        others, mine = own[side], [*own[side], [time_ms, bool(found), value]]
+        # The index has the oldest one of a side. Messages mostly come in order, so the first one mostly is.
+        if not others or (time_ms < others[0][0] and time_ms < min([other[0] for other in others])):
+            self._pending.add(envelope, time_ms + self._waits_ms[side], f"{side}{key}")
+        self._put(f"key/{home}/{key}", [mine, own[1]] if side == _LEFT else [own[0], mine])
         return found
 
-    def _put(self, bucket: int, key: str, side: int, messages: list[Waiting], others: list[Waiting]) -> None:
-        self._store.put(_key(bucket, key), [messages, others] if side == _LEFT else [others, messages])
-
-    def _drop(self, name: str, due_ms: int) -> list[Joined]:
-        """Remove the messages of a side and key that were due at `due_ms`; returns those without a partner."""
-        side, key = int(name[0]), name[1:]
-        time_ms = due_ms - self._waits_ms[side]
-        bucket = time_ms // self._width_ms
-        waiting: Bucket = self._store.get(_key(bucket, key)) or _EMPTY
-        kept = [message for message in waiting[side] if message[0] != time_ms]
+    def _drop(self, name: str, due_ms: int, passed_ms: int) -> list[tuple[int, Joined]]:
+        """Remove the messages of a side and key, of the interval of those that were due at `due_ms`, that are due by
+        `passed_ms`; returns those without a partner, each with the time when it was due."""
+        side, key, waits_ms = int(name[0]), name[1:], self._waits_ms[int(name[0])]
+        place = f"key/{(due_ms - waits_ms) // self._width_ms}/{key}"
+        waiting: Bucket = self._store.get(place) or _EMPTY
+        gone = [message for message in waiting[side] if message[0] + waits_ms <= passed_ms]
+        kept = [message for message in waiting[side] if message[0] + waits_ms > passed_ms]
+        if kept:
+            self._pending.keep(min([message[0] for message in kept]) + waits_ms, name)
+        if not gone:
+            return []
         if kept or waiting[1 - side]:
-            self._put(bucket, key, side, kept, waiting[1 - side])
+            self._put(place, [kept, waiting[1]] if side == _LEFT else [waiting[0], kept])
         else:
-            self._store.delete(_key(bucket, key))
-        lonely = [Side(time_ms, value) for at_ms, matched, value in waiting[side] if at_ms == time_ms and not matched]
-        return [Joined(key, lone, None) if side == _LEFT else Joined(key, None, lone) for lone in lonely]
+            self._store.delete(place)
+        lonely = [(time_ms + waits_ms, Side(time_ms, value)) for time_ms, matched, value in gone if not matched]
+        return [(due, Joined(key, lone, None) if side == _LEFT else Joined(key, None, lone)) for due, lone in lonely]
 
 
-def _key(bucket: int, key: str) -> str:
-    return f"key/{bucket}/{key}"
+def _pairs(key: str, side: int, message: Side, others: Sequence[Waiting]) -> list[Joined]:
+    """A message of a side with each of the others."""
+    if side == _LEFT:
+        return [Joined(key, message, Side(time_ms, value)) for time_ms, _, value in others]
+    return [Joined(key, Side(time_ms, value), message) for time_ms, _, value in others]
+
+
+def _matched(bucket: Bucket, side: int, first: int, last: int) -> Bucket:
+    """The bucket with the messages of `side` from `first` to `last` marked: they have a partner. New lists throughout: the
+    old ones are what a failed message goes back to."""
+    marked = [[message[0], True, message[2]] if first <= message[0] <= last else message for message in bucket[side]]
+    return [marked, bucket[1]] if side == _LEFT else [bucket[0], marked]

@@ -64,7 +64,7 @@ class AlignedState(WindowState):
         self._stretch = gcd(self._size, self._advance)
         self._windows: dict[int, tuple[tuple[int, str], ...]] = {}
         self._by_end = TimeOrdered(store, "w")
-        self._get, self._put = store.get, store.put
+        self._get, self._put, self._opens = store.get, store.put, self._by_end.added
         self._init, self._add = aggregation.init, aggregation.add
 
     def add(self, key: str, value: Any, time: int, horizon: int) -> bool:
@@ -78,6 +78,7 @@ class AlignedState(WindowState):
                 if accumulated is None:
                     accumulated = self._init()
                     self.opened += 1
+                    self._opens(entry)
                 put(entry, add(accumulated, value))
                 taken = True
                 if self.touched is not None:

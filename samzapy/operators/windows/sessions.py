@@ -54,25 +54,41 @@ class SessionState(WindowState):
     def add(self, key: str, value: Any, time: int, horizon: int) -> bool:
         entry = "k|" + key
         held = self._get(entry)
-        in_time = time + self.grace_ms >= horizon
-        if held is not None and len(held) == 2 and in_time and 0 <= time - held[1][1] < self._gap:
-            # The usual value: the next one of the only session there is.
-            first, _, accumulated = held[1]
-            self._put(entry, [held[0], [first, time, self._add(accumulated, value)]])
+        if time + self.grace_ms < horizon:
+            first = self._place(key, value, time, horizon, held)
+        elif held is None:
+            first = self._open(key, value, time)
+        elif len(held) == 2 and -self._gap < time - held[1][0] and time - held[1][1] < self._gap:
+            # The usual value: one of the only session there is.
+            first, last, accumulated = held[1]
+            if time < first:
+                first = time
+            elif time > last:
+                last = time
+            self._put(entry, [held[0], [first, last, self._add(accumulated, value)]])
         else:
-            placed = self._place(key, value, time, None if in_time else horizon, held)
-            if placed is None:
-                return False
-            first = placed
+            first = self._place(key, value, time, None, held)
+        if first is None:
+            return False
         if self.touched is not None:
             self.touched.add((key, first))
         return True
 
+    def _open(self, key: str, value: Any, time: int) -> int:
+        """Put a value into a session of its own, the only one of its key. Returns its begin."""
+        due = time + self._gap
+        self.opened += 1
+        self._due.add(due, key)
+        self._put("k|" + key, [due, [time, time, self._add(self._init(), value)]])
+        return time
+
     def _place(self, key: str, value: Any, time: int, horizon: int | None, held: list[Any] | None) -> int | None:
         """Put a value into its session, or into a new one; with a `horizon`, only into a session that was not over then.
         Returns the begin of the session that took it, None if there is none."""
+        if held is None:
+            return None
         gap = self._gap
-        sessions: list[Session] = [] if held is None else held[1:]
+        sessions: list[Session] = held[1:]
         near = [s for s in sessions if s[0] - time < gap and time - s[1] < gap]
         if horizon is not None and not any(s[0] <= time and s[1] + gap + self.grace_ms > horizon for s in near):
             return None
@@ -85,14 +101,9 @@ class SessionState(WindowState):
             self.opened += 1
             grown = [time, time, self._add(self._init(), value)]
         sessions = sorted([*(s for s in sessions if s not in near), grown], key=itemgetter(0))
-        ends = sessions[0][1] + gap
-        if held is None:
-            due = ends
-            self._due.add(due, key)
-        else:
-            due = min(held[0], ends)
-            if due < held[0]:
-                self._due.move(key, held[0], due)
+        due = min(held[0], sessions[0][1] + gap)
+        if due < held[0]:
+            self._due.move(key, held[0], due)
         self._put(f"k|{key}", [due, *sessions])
         begins: int = grown[0]
         return begins

@@ -9,6 +9,7 @@ order of time:
     w|<end>|<key>         fold    a tumbling or hopping window
     k|<key>               ...     the sessions, or the recent values, of a key
     x|<due>|<key>         0       the time to look at `k|<key>`; at most one a key
+    taken/w| taken/x|     count   of the times that something was taken out, see `FirstKeys`
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 from samzapy.api.kv import KeyValueStore
-from samzapy.operators.expiry import take_first
+from samzapy.operators.expiry import FirstKeys
 from samzapy.operators.windows.aggregations import Aggregation
 
 Store = KeyValueStore[str, Any]
@@ -65,8 +66,8 @@ class WindowState(ABC):
 
     @abstractmethod
     def close(self, bound: int, limit: int) -> Closed:
-        """Remove windows with end <= `bound`, those that end first before others: one range of the store, of at most
-        `limit` entries."""
+        """Remove windows with end <= `bound`, those that end first before others, of at most `limit` entries of the
+        store."""
 
     @abstractmethod
     def read(self, handle: Handle) -> Window | None:
@@ -90,24 +91,20 @@ class WindowDefinition(ABC):
 
 
 class TimeOrdered:
-    """The entries `<prefix>|<time>|<key>` of a store, taken out of it in the order of time.
+    """The entries `<prefix>|<time>|<key>` of a store, taken out of it in the order of time (see `FirstKeys`).
 
-    It is not an `ExpiryIndex`: that has no memory, and its scans begin at a time. Windows of all keys end at the same time,
-    so a scan has to begin at the key where the last one stopped.
+    It is not an `ExpiryIndex`, which has times of 16 digits.
     """
 
     def __init__(self, store: Store, prefix: str) -> None:
-        self._store = store
-        self._first = self._from = f"{prefix}|"
+        self._first = f"{prefix}|"
+        self._keys = FirstKeys(store, self._first)
+        #: To be called with the whole key of each new entry.
+        self.added = self._keys.add
 
     def take(self, bound: int, limit: int) -> list[tuple[int, str, Any]]:
         """Remove the first `limit` entries with a time <= `bound`; returns (time, key, value) of each."""
-        found = take_first(self._store, self._from, f"{self._first}{bound + 1:014d}", limit)
-        if found:
-            # No entry is added at or before a time that is over: begin past the tombstones of the deletions.
-            self._from = found[-1][0]
-        if bound == ALL_MS and len(found) < limit:
-            self._from = self._first  # entries may still be added after the end of a bounded run
+        found = self._keys.take(self._first, f"{self._first}{bound + 1:014d}", limit)
         return [(int(entry[2:16]), entry[17:], value) for entry, value in found]
 
 
@@ -120,7 +117,9 @@ class DueIndex:
 
     def add(self, due: int, key: str) -> None:
         """Look at `key` when windows that end at `due` are closed."""
-        self._store.put(f"x|{due:014d}|{key}", 0)
+        entry = f"x|{due:014d}|{key}"
+        self._store.put(entry, 0)
+        self._entries.added(entry)
 
     def move(self, key: str, before: int, due: int) -> None:
         """Look at `key` at `due` and no more at `before`."""

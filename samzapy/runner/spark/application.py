@@ -1,27 +1,185 @@
-"""Starts the SparkContext of one run, asks it about its executors, and stops it."""
+"""Starts the driver's JVM and the SparkContext of one run, asks it about its executors, and stops both for certain."""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
+import shutil
 import signal
+import subprocess
+import sys
+import tempfile
 import threading
 import warnings
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, final
 
+import psutil
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
 
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.wire import Place
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner.spark.jvm import DriverJvm, RunFolder
-from samzapy.runner.spark.master import Master
-from samzapy.runner.spark.settings import TOKEN, environment, spark_settings
+from samzapy.runner.spark.master import TOKEN, Master, environment, spark_settings
+
+_QUIET = """\
+status = error
+rootLogger.level = {level}
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex{{short}}
+"""
+
+
+_PREFIX = "samzapy-spark-"
+
+
+@final
+class RunFolder:
+    """A temporary folder, readable by its owner only, removed when left; or, after a SIGKILL, by the next run."""
+
+    def __init__(self) -> None:
+        _sweep(Path(tempfile.gettempdir()))
+        self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def log_settings(self, *, verbose: bool) -> Path:
+        """Log4j's settings for the driver's JVM: nothing, or what Spark would say by itself."""
+        path = self.path / "log4j2.properties"
+        path.write_text(_QUIET.format(level="info" if verbose else "off"))
+        return path
+
+    def spark_home(self, *, on_this_machine: bool) -> Path:
+        """`SPARK_HOME` if it is set, else a folder of links into the installed pyspark.
+
+        On this machine without its `python/lib/pyspark.zip`, which Spark puts before the installed pyspark: Python
+        compiles what it imports from a zip anew in every process (measured on two busy cores: a first worker is ready
+        after 1.0 s instead of 3.0 s, a later one after 0.6 s instead of 1.5 s).
+        """
+        given = os.environ.get("SPARK_HOME")
+        if given:
+            return Path(given)
+        found = find_spec("pyspark")
+        if found is None or not found.submodule_search_locations:
+            raise EnvironmentFailure("pyspark is not installed: install samzapy with its dependencies")
+        home = self.path / "home"
+        home.mkdir()
+        left_out = {"work", "python"} if on_this_machine else {"work"}
+        for entry in Path(found.submodule_search_locations[0]).iterdir():
+            if entry.name not in left_out:
+                (home / entry.name).symlink_to(entry)
+        return home
+
+
+def _sweep(parent: Path) -> None:
+    """Remove the folders that ended runs of this user have left there."""
+    for path in parent.glob(f"{_PREFIX}*-*"):
+        pid = path.name.removeprefix(_PREFIX).partition("-")[0]
+        try:
+            if pid.isdigit() and path.lstat().st_uid == os.getuid() and not psutil.pid_exists(int(pid)):
+                shutil.rmtree(path, ignore_errors=True)
+        except OSError:
+            continue  # gone meanwhile
+
+
+JAVA_NEEDED = 17
+
+#: Seconds the JVM gets to end by itself after its standard input was closed.
+GRACE_S = 10.0
+
+
+class DriverJvm:
+    """One JVM with its gateway. Its output is held back until `settled`, then passed on to standard error: by then
+    Spark itself is silent, so the lines are those that tasks print."""
+
+    def __init__(self, settings: dict[str, str], *, verbose: bool) -> None:
+        self._lines: deque[str] = deque(maxlen=200)
+        self._pass_on = verbose
+        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+        read, write = os.pipe()
+        self._reader = threading.Thread(target=self._forward, args=(read,), name="spark-output", daemon=True)
+        self._reader.start()
+        try:
+            # A group of its own: a Ctrl-C in the terminal is for us to pass on, by way of the coordinator.
+            output: dict[str, Any] = {"stdout": write, "stderr": write, "start_new_session": True}
+            self.gateway: Any = launch_gateway(conf, output)
+        except (PySparkException, OSError) as cause:
+            os.close(write)
+            self._reader.join(GRACE_S)
+            raise EnvironmentFailure(self._diagnosis()) from cause
+        os.close(write)
+        self._process: subprocess.Popen[bytes] = self.gateway.proc
+
+    @property
+    def pid(self) -> int:
+        """The JVM's process id."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.poll() is None
+
+    def settled(self) -> None:
+        """Spark has started: let what comes now through."""
+        self._pass_on = True
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """End it and wait; forget it, so that another can be started in this process."""
+        try:
+            self.gateway.shutdown()
+        finally:
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+            try:
+                self._process.wait(GRACE_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            # pyspark remembers its gateway for the life of the process.
+            SparkContext._gateway = None  # noqa: SLF001
+            SparkContext._jvm = None  # noqa: SLF001
+
+    def _forward(self, read: int) -> None:
+        with os.fdopen(read, errors="replace") as lines:
+            for line in lines:
+                self._lines.append(line.rstrip())
+                if self._pass_on:
+                    sys.stderr.write(line)
+
+    def _diagnosis(self) -> str:
+        home = os.environ.get("JAVA_HOME")
+        java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+        if java is None or not Path(java).exists():
+            return f"Spark 4 needs Java {JAVA_NEEDED}+, found none: install a JDK {JAVA_NEEDED} or set JAVA_HOME"
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=30)
+        version = re.search(r'version "(\d+)', answer.stderr + answer.stdout)
+        if version is not None and int(version[1]) < JAVA_NEEDED:
+            return f"Spark 4 needs Java {JAVA_NEEDED}+, found {version[1]} ({java})"
+        said = next((line for line in reversed(self._lines) if line.strip()), "nothing on its output")
+        return f"Spark's driver JVM did not start: {said}"
+
 
 logger = logging.getLogger(__name__)
 
@@ -29,42 +187,79 @@ logger = logging.getLogger(__name__)
 _EXECUTORS_S, _EXECUTORS_PACE_S = 10.0, 0.2
 
 
+@contextmanager
+def spark_application(
+    config: JobConfig, master: Master, token: str, *, verbose: bool = False
+) -> Iterator[SparkApplication]:
+    """Start Spark for a job, and stop it at the end. Raises EnvironmentFailure when it does not start, ConfigError."""
+    with RunFolder() as folder:
+        settings = spark_settings(config, master, folder.log_settings(verbose=verbose))
+        home = folder.spark_home(on_this_machine=master.on_this_machine)
+        with _environment(environment(config.spark.conf, master, home)), warnings.catch_warnings():
+            # pyspark looks whether pandas is there, and complains about its version; no container touches pandas.
+            warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
+            jvm = DriverJvm(settings, verbose=verbose)
+            try:
+                context = _context(jvm, settings, token, master.address)
+            except BaseException:
+                jvm.close()
+                raise
+        application = SparkApplication(jvm, context, master.address)
+        try:
+            with _starting(master.address):
+                for path in config.spark.py_files:
+                    context.addPyFile(path)
+            jvm.settled()
+            yield application
+        finally:
+            application.close()
+
+
+def _context(jvm: DriverJvm, settings: Mapping[str, str], token: str, address: str) -> Any:
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    interrupt = signal.getsignal(signal.SIGINT)
+    try:
+        # The token goes by the context and not by the configuration, which is a command line of the JVM.
+        with _starting(address):
+            return SparkContext(conf=conf, gateway=jvm.gateway, environment={TOKEN: token})
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            # pyspark takes Ctrl-C for itself.
+            signal.signal(signal.SIGINT, interrupt)
+
+
+@contextmanager
+def _starting(address: str) -> Iterator[None]:
+    try:
+        yield
+    except (Py4JError, ValueError, OSError) as cause:
+        raise EnvironmentFailure(f"Spark did not start on {address}: {one_line(cause)}") from cause
+
+
 @final
 class SparkApplication:
-    """Starts Spark on `enter`, stops it on `exit`. Raises EnvironmentFailure when it does not start, ConfigError."""
+    """A Spark that has started: its driver's JVM, and its context."""
 
-    def __init__(self, config: JobConfig, master: Master, token: str, *, verbose: bool = False) -> None:
-        self._config = config
-        self._master = master
-        self._token = token
-        self._verbose = verbose
-        self._folder = RunFolder()
-        self._jvm: DriverJvm | None = None
-        self.context: Any = None
+    def __init__(self, jvm: DriverJvm, context: Any, address: str) -> None:
+        """`address` is the master's."""
+        self._jvm = jvm
+        self._address = address
+        self.context = context
 
-    def __enter__(self) -> SparkApplication:
+    def close(self) -> None:
+        """Stop Spark and end its JVM."""
         try:
-            self._start()
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        try:
-            if self.context is not None and self.alive:
+            if self.alive:
                 self.context.stop()
         except (Py4JError, OSError):
             self.kill()
         finally:
-            if self._jvm is not None:
-                self._jvm.close()
-            self._folder.__exit__(None, None, None)
+            self._jvm.close()
 
     @property
     def alive(self) -> bool:
         """Whether the driver's JVM runs."""
-        return self._jvm is not None and self._jvm.alive
+        return self._jvm.alive
 
     def check(self) -> None:
         """Raise EnvironmentFailure when this Spark takes no more work."""
@@ -74,7 +269,7 @@ class SparkApplication:
             )
         if self.context._jsc.sc().isStopped():  # noqa: SLF001  # pyspark does not tell otherwise
             raise EnvironmentFailure(
-                f"Spark has ended the application: {self._master.address} is not reachable, or it was killed there"
+                f"Spark has ended the application: {self._address} is not reachable, or it was killed there"
             )
 
     def end_task(self, task_id: int, reason: str) -> None:
@@ -107,35 +302,7 @@ class SparkApplication:
 
     def kill(self) -> None:
         """End the driver's JVM at once; executors follow."""
-        if self._jvm is not None:
-            self._jvm.kill()
-
-    def _start(self) -> None:
-        settings = spark_settings(self._config, self._master, self._folder.log_settings(verbose=self._verbose))
-        with (
-            _environment(environment(self._config, self._master, self._spark_home())),
-            warnings.catch_warnings(),
-        ):
-            # pyspark looks whether pandas is there, and complains about its version; no container touches pandas.
-            warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
-            self._jvm = DriverJvm(settings, verbose=self._verbose)
-            conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-            interrupt = signal.getsignal(signal.SIGINT)
-            try:
-                # The token goes by the context and not by the configuration, which is a command line of the JVM.
-                self.context = SparkContext(conf=conf, gateway=self._jvm.gateway, environment={TOKEN: self._token})
-                for path in self._config.spark.py_files:
-                    self.context.addPyFile(path)
-            except (Py4JError, ValueError, OSError) as cause:
-                raise EnvironmentFailure(f"Spark did not start on {self._master.address}: {one_line(cause)}") from cause
-            finally:
-                if threading.current_thread() is threading.main_thread():
-                    # pyspark takes Ctrl-C for itself.
-                    signal.signal(signal.SIGINT, interrupt)
-        self._jvm.settled()
-
-    def _spark_home(self) -> Path:
-        return self._folder.spark_home(on_this_machine=self._master.on_this_machine)
+        self._jvm.kill()
 
 
 def one_line(cause: BaseException) -> str:

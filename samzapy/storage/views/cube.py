@@ -28,6 +28,9 @@ _KEYS = (engines.CUBE_DIMENSIONS, engines.CUBE_MEASURES, engines.CUBE_ROLLUPS)
 
 _DESIGN = b"d"
 
+#: Values of a type that have their part of a key at hand; then all are forgotten.
+_REMEMBERED = 10_000
+
 Value = str | int | bool | None
 
 
@@ -98,9 +101,20 @@ def is_number(value: object) -> bool:
 def with_fact(held: Sequence[Any] | None, values: Sequence[Number]) -> list[Any]:
     """The stored aggregate with one more fact."""
     if held is None:
-        return [1, *(None if value is None else [1, value, value, value] for value in values)]
-    parts = zip(held[1:], values, strict=True)
-    return [held[0] + 1, *(_added(part, None if value is None else [1, value, value, value]) for part, value in parts)]
+        return [1, *[None if value is None else [1, value, value, value] for value in values]]
+    made: list[Any] = [held[0] + 1]
+    for part, value in zip(held[1:], values, strict=True):
+        if value is None:
+            made.append(part)
+        elif part is None:
+            made.append([1, value, value, value])
+        else:
+            count, total, least, most = part
+            total += value
+            if type(total) is int and not _SMALLEST <= total <= _LARGEST:
+                total = float(total)
+            made.append([count + 1, total, min(least, value), max(most, value)])
+    return made
 
 
 def merged(one: Sequence[Any], other: Sequence[Any]) -> list[Any]:
@@ -198,13 +212,18 @@ class CubeStore:
     not be taken back.
     """
 
-    __slots__ = ("_design", "_name", "_store")
+    __slots__ = ("_design", "_dimensions", "_encoded", "_name", "_rollups", "_store")
 
     def __init__(self, store: KeyValueStore[bytes, Any], name: str, design: CubeDesign) -> None:
         """Raises ConfigError if the store's facts were rolled up otherwise."""
         self._store = store
         self._name = name
         self._design = design
+        self._dimensions = frozenset(design.dimensions)
+        #: The prefix of each roll-up's cells, and its dimensions.
+        self._rollups = [(key(b"c", ",".join(rollup)), rollup) for rollup in design.rollups]
+        #: Values as parts of keys, by type: 1 == True.
+        self._encoded: dict[type, dict[Value, bytes]] = {str: {}, int: {}, bool: {}, type(None): {}}
         known = store.get(_DESIGN)
         if known is not None and known != design.described():
             message = f"the store holds facts with {known}; to start anew, name another changelog"
@@ -217,16 +236,29 @@ class CubeStore:
         is none.
         """
         design, store = self._design, self._store
-        if len(dimensions) != len(design.dimensions) or not all(name in dimensions for name in design.dimensions):
+        if dimensions.keys() != self._dimensions:
             wanted = ", ".join(design.dimensions)
             raise StoreRefused(f"store '{self._name}': a fact has the dimensions {wanted}, got {dimensions!r:.200}")
-        named = {name: to_name(value, self._name) for name, value in dimensions.items()}
+        encoded = self._encoded
+        try:
+            parts = {name: encoded[type(value)][value] for name, value in dimensions.items()}
+        except KeyError:
+            parts = {name: self._encode(value) for name, value in dimensions.items()}
         values = self._values(measures or {})
-        if store.get(_DESIGN) is None:
-            store.put(_DESIGN, design.described())
-        for rollup in design.rollups:
-            place = key(b"c", ",".join(rollup), *[named[dimension] for dimension in rollup])
-            store.put(place, with_fact(store.get(place), values))
+        get, put = store.get, store.put
+        if get(_DESIGN) is None:
+            put(_DESIGN, design.described())
+        for prefix, rollup in self._rollups:
+            place = prefix + b"".join([parts[dimension] for dimension in rollup])
+            put(place, with_fact(get(place), values))
+
+    def _encode(self, value: Value) -> bytes:
+        part = key(b"", to_name(value, self._name))
+        known = self._encoded[type(value)]
+        if len(known) >= _REMEMBERED:
+            known.clear()
+        known[value] = part
+        return part
 
     def cell(self, dimensions: Mapping[str, Value]) -> Aggregate | None:
         """The facts with these values of these dimensions, whatever the others; None if there are none."""

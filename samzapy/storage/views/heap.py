@@ -14,9 +14,9 @@ block      b <group> <number>  up to `block_size` items in order
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from hashlib import blake2b
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -40,17 +40,21 @@ Ranked = list[Any]
 
 _EMPTY: list[Any] = [1, [0], []]
 
+#: Groups that have their keys at hand; then all are forgotten.
+_REMEMBERED = 1_000
+
 
 class SortedBlocks:
     """The items of one group."""
 
-    __slots__ = ("_block_size", "_directory", "_group", "_store")
+    __slots__ = ("_block_size", "_blocks", "_directory", "_store", "scores", "size")
 
     def __init__(self, store: KeyValueStore[bytes, Any], group: str, block_size: int) -> None:
         self._store = store
-        self._group = group
         self._block_size = block_size
-        self._directory = key(b"d", group)
+        self._directory, self._blocks = key(b"d", group), key(b"b", group)
+        #: The key of the size, and the prefix of those of the scores.
+        self.size, self.scores = key(b"s", group), key(b"i", group)
 
     def insert(self, ranked: Ranked) -> None:
         """Put in an item that is not there."""
@@ -112,7 +116,7 @@ class SortedBlocks:
         return found or []
 
     def _key(self, number: int) -> bytes:
-        return key(b"b", self._group, str(number))
+        return self._blocks + b"%d\0" % number
 
 
 def _between(left: Ranked, right: Ranked) -> Ranked:
@@ -144,7 +148,7 @@ class HeapStore:
     A score is an int of 64 bits or a float, not NaN. A refused item or score raises StoreRefused and changes nothing.
     """
 
-    __slots__ = ("_block_size", "_highest", "_name", "_pack", "_size", "_store")
+    __slots__ = ("_block_size", "_groups", "_highest", "_name", "_pack", "_size", "_store")
 
     def __init__(
         self, store: KeyValueStore[bytes, Any], name: str, *, size: int = 0, highest: bool = True, block_size: int = 64
@@ -156,17 +160,19 @@ class HeapStore:
         self._highest = highest
         self._block_size = block_size
         self._pack: Callable[[Any], bytes] = msgpack.Packer(use_bin_type=True).pack
+        self._groups: dict[str, SortedBlocks] = {}
 
     def push(self, item: Any, score: Score, group: str = "") -> bool:
         """Put the item in, or change its score; returns whether it is in the heap now, False if it is worse than all
         items of a full one."""
         packed = self._checked(item, score)
-        place = _score_key(group, packed)
-        known = self._store.get(place)
+        blocks, get = self._groups.get(group) or self._blocks(group), self._store.get
+        place = blocks.scores + blake2b(packed, digest_size=16).digest()
+        known = get(place)
         if known == score:
             return True
-        blocks, ranked = self._blocks(group), [score, packed]
-        held = size = self.size(group)
+        ranked = [score, packed]
+        held = size = get(blocks.size) or 0
         if known is not None:
             blocks.remove([known, packed])
         elif size and size == self._size and self._is_worse(ranked, self._worst(blocks)):
@@ -176,11 +182,11 @@ class HeapStore:
         blocks.insert(ranked)
         self._store.put(place, score)
         while size > self._size > 0:
-            self._drop_worst(group, blocks)
+            self._drop_worst(blocks)
             size -= 1
         if size != held:
-            self._store.put(key(b"s", group), size)
-        return self._store.get(place) is not None
+            self._store.put(blocks.size, size)
+        return get(place) is not None
 
     def peek(self, group: str = "") -> HeapItem | None:
         """The best item, None of an empty heap."""
@@ -202,22 +208,23 @@ class HeapStore:
 
     def score(self, item: Any, group: str = "") -> Score | None:
         """The score of an item, None if it is not in the heap."""
-        found: Score | None = self._store.get(_score_key(group, self._checked(item, 0)))
+        found: Score | None = self._store.get(_score_key(self._blocks(group), self._checked(item, 0)))
         return found
 
     def remove(self, item: Any, group: str = "") -> bool:
         """Take the item out; returns whether it was there."""
         packed = self._checked(item, 0)
-        known = self._store.get(_score_key(group, packed))
+        blocks = self._blocks(group)
+        known = self._store.get(_score_key(blocks, packed))
         if known is None:
             return False
-        self._blocks(group).remove([known, packed])
-        self._forget(group, [packed])
+        blocks.remove([known, packed])
+        self._forget(blocks, [packed])
         return True
 
     def size(self, group: str = "") -> int:
         """How many items the group holds."""
-        return self._store.get(key(b"s", group)) or 0
+        return self._store.get(self._blocks(group).size) or 0
 
     def groups(self) -> Iterator[str]:
         """The groups that hold items, in order."""
@@ -235,11 +242,11 @@ class HeapStore:
     def _is_worse(self, one: Ranked, other: Ranked) -> bool:
         return one < other if self._highest else one > other
 
-    def _drop_worst(self, group: str, blocks: SortedBlocks) -> None:
+    def _drop_worst(self, blocks: SortedBlocks) -> None:
         edge = blocks.edge(last=not self._highest)
         worst, rest = (edge[0], edge[1:]) if self._highest else (edge[-1], edge[:-1])
         blocks.cut_edge(rest, last=not self._highest)
-        self._store.delete(_score_key(group, worst[1]))
+        self._store.delete(_score_key(blocks, worst[1]))
 
     def _take(self, group: str, through: Score | None = None, most: int | None = None) -> list[HeapItem]:
         blocks, highest = self._blocks(group), self._highest
@@ -255,21 +262,24 @@ class HeapStore:
             taken += in_order[:count]
             blocks.cut_edge(edge[:-count] if highest else edge[count:], last=highest)
         if taken:
-            self._forget(group, [packed for _, packed in taken])
+            self._forget(blocks, [packed for _, packed in taken])
         return [_opened(ranked) for ranked in taken]
 
-    def _forget(self, group: str, packed: list[bytes]) -> None:
-        for each in packed:
-            self._store.delete(_score_key(group, each))
-        counter = key(b"s", group)
-        left = (self._store.get(counter) or 0) - len(packed)
+    def _forget(self, blocks: SortedBlocks, packed: list[bytes]) -> None:
+        self._store.delete_all([_score_key(blocks, each) for each in packed])
+        left = (self._store.get(blocks.size) or 0) - len(packed)
         if left > 0:
-            self._store.put(counter, left)
+            self._store.put(blocks.size, left)
         else:
-            self._store.delete(counter)
+            self._store.delete(blocks.size)
 
     def _blocks(self, group: str) -> SortedBlocks:
-        return SortedBlocks(self._store, group, self._block_size)
+        known = self._groups.get(group)
+        if known is None:
+            if len(self._groups) >= _REMEMBERED:
+                self._groups.clear()
+            known = self._groups[group] = SortedBlocks(self._store, group, self._block_size)
+        return known
 
     def _checked(self, item: Any, score: Score) -> bytes:
         """The item's bytes. Raises StoreRefused."""
@@ -282,8 +292,8 @@ class HeapStore:
             raise StoreRefused(f"store '{self._name}': item {item!r:.100} cannot be kept: {cause}") from cause
 
 
-def _score_key(group: str, packed: bytes) -> bytes:
-    return key(b"i", group) + hashlib.blake2b(packed, digest_size=16).digest()
+def _score_key(blocks: SortedBlocks, packed: bytes) -> bytes:
+    return blocks.scores + blake2b(packed, digest_size=16).digest()
 
 
 def _opened(ranked: Ranked) -> HeapItem:

@@ -1,15 +1,18 @@
 """The timer store: the timers that a task sets, by key, and the order they fire in.
 
 time    k <clock> <key>          when a key fires
-due     t <clock> <time> <key>   the same in order of time: 8 bytes, big-endian, 2^63 added
+due     t <clock> <time> <key>   when to look at the key, in order of time: 8 bytes, big-endian, 2^63 added
 
-A key is MessagePack's bytes, a clock one letter.
+A key is MessagePack's bytes, a clock one letter. A timer has a due entry for its time or before. One that is moved to a
+later time keeps the entry it has; when that comes due, the timer gets one for its time. So a timer that each message moves,
+such as a time-out, costs one put a message. A due entry of a timer that is gone, or that fires earlier, is dropped when it
+comes due.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Callable
+from heapq import heappop, heappush, nsmallest
 from itertools import islice
 from math import inf
 from typing import Any, NamedTuple
@@ -34,19 +37,21 @@ _MOST = 4 * READ
 
 
 class FirstTimers:
-    """Every timer up to some place in the order, as (time, key's bytes); the store has those after it.
+    """Every due entry up to some place in the order, as (time, key's bytes); the store has those after it.
 
-    Only the first ones are taken out. A timer that was cancelled, moved, or set by an undone message stays here until its
-    turn comes and the store has no such timer. So an undone message needs no report.
+    Only the first one is taken out. An entry that the store no longer has, or one of an undone message, stays here until its
+    turn comes, and the time of its key decides. So an undone message needs no report.
     """
 
-    __slots__ = ("_places", "_until", "due", "times")
+    __slots__ = ("_heap", "_until", "due", "passed_ms", "times")
 
     def __init__(self, letter: bytes) -> None:
         """`letter`: the clock's, in the keys of the store."""
         self.times, self.due = b"k" + letter, b"t" + letter
-        self._places: list[Place] = []
+        self._heap: list[Place] = []
         self._until: Place | None = (-(2**63), b"")
+        #: The greatest time that was taken out: a timer for a later time still has its due entry.
+        self.passed_ms: float = -inf
 
     @property
     def until(self) -> Place | None:
@@ -55,40 +60,38 @@ class FirstTimers:
 
     def earliest(self) -> int:
         """A time before which there is no timer, NEVER if there is none at all. It may be too early."""
-        if self._places:
-            return self._places[0][0]
+        if self._heap:
+            return self._heap[0][0]
         return NEVER if self._until is None else self._until[0]
 
     def add(self, place: Place) -> None:
-        """A timer was set."""
+        """The store has a new due entry."""
         if self._until is not None and place > self._until:
             return
-        places = self._places
-        insort(places, place)
-        if len(places) > _MOST:
-            del places[_MOST // 2 :]
-            self._until = places[-1]
+        heap = self._heap
+        heappush(heap, place)
+        if len(heap) > _MOST:
+            heap.sort()
+            del heap[_MOST // 2 :]
+            self._until = heap[-1]
 
     def read(self, places: list[Place]) -> None:
         """The store's next ones, READ of them unless there are no more; nothing is left here when they come."""
-        self._places = places
-        self._until = self._places[-1] if len(self._places) == READ else None
+        self._heap = places
+        self._until = places[-1] if len(places) == READ else None
 
-    def take(self, now_ms: int) -> list[Place]:
-        """Take those out that have come by `now_ms`."""
-        places = self._places
-        count = bisect_left(places, (now_ms + 1, b""))
-        taken = places[:count]
-        del places[:count]
-        return taken
-
-    def put_back(self, places: list[Place]) -> None:
-        """The last of those that were taken."""
-        self._places[:0] = places
+    def take(self, now_ms: int) -> Place | None:
+        """Take the first one out if it has come by `now_ms`."""
+        heap = self._heap
+        if not heap or heap[0][0] > now_ms:
+            return None
+        place = heappop(heap)
+        self.passed_ms = max(self.passed_ms, place[0])
+        return place
 
     def reads_on(self, now_ms: int) -> bool:
         """Whether timers that are due at `now_ms` may be in the store only."""
-        return not self._places and self._until is not None and self._until[0] <= now_ms
+        return not self._heap and self._until is not None and self._until[0] <= now_ms
 
 
 class Timer(NamedTuple):
@@ -99,9 +102,7 @@ class Timer(NamedTuple):
 
 
 class TimerStore(Timers):
-    """Timers over a key-value store: a set one is two entries, so setting it costs two or three puts. The first ones are
-    in memory as well, so that one range is read for many that fire.
-    """
+    """Timers over a key-value store. The first ones are in memory as well, so that one range is read for many that fire."""
 
     __slots__ = ("_event", "_name", "_pack", "_store", "_wall", "interrupt", "interrupt_until")
 
@@ -120,16 +121,17 @@ class TimerStore(Timers):
         packed = self._packed(key)
         if type(time_ms) is not int or not _SMALLEST <= time_ms <= _LARGEST:
             raise StoreRefused(f"store '{self._name}': a timer's time is an int of 63 bits, got {time_ms!r:.100}")
-        first, store = self._of(clock), self._store
+        first, store = self._event if clock is TimerClock.EVENT else self._wall, self._store
         place = first.times + packed
         before = store.get(place)
         if before == time_ms:
             return
-        if before is not None:
-            store.delete(first.due + _bytes(before) + packed)
         store.put(place, time_ms)
-        store.put(first.due + _bytes(time_ms) + packed, True)
-        first.add((time_ms, packed))
+        # Its due entry may have been taken out already by the call that fires it.
+        if before is None or time_ms < before or before <= first.passed_ms:
+            if before is not None:
+                store.delete(first.due + _bytes(before) + packed)
+            self._add_due(first, (time_ms, packed))
         if clock is TimerClock.EVENT and time_ms <= self.interrupt_until:
             self.interrupt()
 
@@ -148,9 +150,10 @@ class TimerStore(Timers):
         return found
 
     def first(self, clock: TimerClock, most: int) -> list[Timer]:
-        """The first timers of a clock, in order of time, those of one time in order of their keys' bytes."""
-        first = self._of(clock)
-        return list(map(_timer, self._places(first, first.due, most)))
+        """The first timers of a clock, in order of time, those of one time in order of their keys' bytes. Reads all."""
+        times = self._of(clock).times
+        with self._store.prefix(times) as entries:
+            return list(map(_timer, nsmallest(most, ((time_ms, key[2:]) for key, time_ms in entries))))
 
     def earliest(self, clock: TimerClock) -> int:
         """A time before which none of the clock's timers fires, NEVER if it has none. It may be too early."""
@@ -160,19 +163,32 @@ class TimerStore(Timers):
         """The first timers that are due at `now_ms`; another call does not give them again. For who runs the task, between
         messages: what a message has cancelled or moved may still be undone before that."""
         first, found, last, get = self._of(clock), list[Timer](), None, self._store.get
-        while True:
-            places = first.take(now_ms)
-            for index, place in enumerate(places):
-                if len(found) == most:
-                    first.put_back(places[index:])
-                    return found
-                # Set again for the time it had before, it is here twice.
-                if place != last and get(first.times + place[1]) == place[0]:
-                    found.append(_timer(place))
+        while len(found) < most:
+            place = first.take(now_ms)
+            if place is None:
+                if not first.reads_on(now_ms):
+                    break
+                self._read_on(first)
+            elif place != last:  # Set again for the time it had before, it is here twice.
                 last = place
-            if not first.reads_on(now_ms):
-                return found
-            self._read_on(first)
+                time_ms = get(first.times + place[1])
+                if time_ms == place[0]:
+                    found.append(_timer(place))
+                else:
+                    self._pass_over(first, place, time_ms)
+        return found
+
+    def _pass_over(self, first: FirstTimers, place: Place, time_ms: int | None) -> None:
+        """Drop a due entry of a timer that does not fire then, but at `time_ms` (None: not at all)."""
+        entry = first.due + _bytes(place[0]) + place[1]
+        if self._store.get(entry) is not None:
+            self._store.delete(entry)
+        if time_ms is not None and time_ms > place[0]:
+            self._add_due(first, (time_ms, place[1]))
+
+    def _add_due(self, first: FirstTimers, place: Place) -> None:
+        self._store.put(first.due + _bytes(place[0]) + place[1], True)
+        first.add(place)
 
     def _of(self, clock: TimerClock) -> FirstTimers:
         return self._event if clock is TimerClock.EVENT else self._wall

@@ -2,7 +2,7 @@
 
 import pytest
 
-from samzapy.admin.durability import check_copies
+from samzapy.admin.job_check import check_copies
 from samzapy.api.system import StreamSpec
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError

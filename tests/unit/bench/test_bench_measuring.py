@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from samzapy.bench.marks import CLOSED, READY, append_mark, read_stretch
 from samzapy.bench.measuring import MeasurementFailed, Phase, measure, phases
+from samzapy.bench.tasks import CLOSED, READY, append_mark, read_stretch
 
 BUSY = """
 import json, time

@@ -9,7 +9,7 @@ from samzapy.api.checkpoint import Checkpoint, JobRun
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange
 from samzapy.checkpoint import checkpoint_topic, codec
-from samzapy.checkpoint.files import FileCheckpointManager
+from samzapy.checkpoint.factories import FileCheckpointManager
 from samzapy.checkpoint.offsets import starting_offset
 from samzapy.config.streams import StreamConfig
 from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, RestoreError

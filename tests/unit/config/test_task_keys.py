@@ -222,3 +222,19 @@ def test_a_bootstrap_stream_that_starts_where_nothing_is_left_to_read_is_warned_
         f"set {key}.offset.default=oldest"
     )
     assert not load({f"{key}.bootstrap": "true", f"{key}.offset.default": "oldest"}).warnings
+
+
+def test_batches_are_what_a_poll_brings_by_default(load, problems):
+    batch = load().task.batch
+    assert (batch.max_messages, batch.max_wait_ms) == (0, 0)
+    batch = load({"task.batch.max.messages": "500", "task.batch.max.wait.ms": "20"}).task.batch
+    assert (batch.max_messages, batch.max_wait_ms) == (500, 20)
+    assert problems({"task.batch.max.messages": "-1"}) == [
+        "task.batch.max.messages: expected an integer from 0 to 10000000, got '-1'"
+    ]
+
+
+def test_a_wait_for_a_batch_needs_a_size(problems):
+    assert problems({"task.batch.max.wait.ms": "20"}) == [
+        "task.batch.max.messages: must be > 0 with task.batch.max.wait.ms, e.g. 10000, got '0'"
+    ]

@@ -6,7 +6,7 @@ from typing import ClassVar
 from uuid import uuid4
 
 import pytest
-from memory_job import CountingTask, MemoryJob
+from jobs.memory_job import CountingTask, MemoryJob
 
 from samzapy import CoroutineTask, RequestScope, StreamTask, SystemStreamPartition
 from samzapy.api.system import Choice, MessageChooser, OutgoingRecord, StreamSpec
@@ -309,7 +309,7 @@ def test_a_chooser_that_is_wrong_ends_the_attempt_and_is_named(tmp_path, name, s
 
 @pytest.mark.parametrize(
     ("path", "said"),
-    [("memory_job:MemoryJob", "must be a MessageChooser"), ("memory_job:Missing", "Missing")],
+    [("jobs.memory_job:MemoryJob", "must be a MessageChooser"), ("jobs.memory_job:Missing", "Missing")],
 )
 def test_a_chooser_class_that_is_none_is_refused_before_anything_runs(tmp_path, path, said):
     job = job_of(tmp_path, "mem.in", **{"task.chooser.class": path})

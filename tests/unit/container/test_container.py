@@ -5,7 +5,7 @@ from collections import Counter
 from typing import ClassVar
 
 import pytest
-from memory_job import CountingTask, MemoryJob
+from jobs.memory_job import CountingTask, MemoryJob
 
 from samzapy import StreamTask, SystemStreamPartition
 from samzapy.api.lease import Directive

@@ -6,7 +6,7 @@ import threading
 from typing import ClassVar
 
 import pytest
-from memory_job import OUT, MemoryJob
+from jobs.memory_job import OUT, MemoryJob
 
 from samzapy import (
     CoroutineTask,

@@ -4,7 +4,7 @@ import asyncio
 from typing import ClassVar
 
 import pytest
-from memory_job import OUT, MemoryJob
+from jobs.memory_job import OUT, MemoryJob
 
 from samzapy import (
     CoroutineTask,

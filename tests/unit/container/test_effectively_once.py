@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 import pytest
-from memory_job import OUT, MemoryJob
+from jobs.memory_job import OUT, MemoryJob
 
 from samzapy import CoroutineTask, OutgoingMessageEnvelope, StreamTask, SystemStream, SystemStreamPartition
 from samzapy.api.envelope import ID_HEADER, OutputId

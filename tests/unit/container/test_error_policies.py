@@ -5,7 +5,7 @@ import logging
 from typing import ClassVar
 
 import pytest
-from memory_job import OUT, MemoryJob
+from jobs.memory_job import OUT, MemoryJob
 
 from samzapy import (
     InitableTask,

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 import pytest
-from memory_job import MemoryJob
+from jobs.memory_job import MemoryJob
 
 from samzapy import Drain, EndOfStream, EndOfStreamListenerTask, IncomingMessageEnvelope, StreamTask, Watermark
 from samzapy import SystemStreamPartition as Ssp

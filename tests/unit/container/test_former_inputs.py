@@ -2,7 +2,7 @@
 
 import logging
 
-from memory_job import MemoryJob
+from jobs.memory_job import MemoryJob
 
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition

@@ -4,7 +4,7 @@ import shutil
 from collections import Counter
 
 import pytest
-from memory_job import CountingTask, MemoryJob
+from jobs.memory_job import CountingTask, MemoryJob
 
 from samzapy import InitableTask, SideInputsProcessor, SystemStreamPartition
 from samzapy.failpoints import FailPointReached, arm, disarm

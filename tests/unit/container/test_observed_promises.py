@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from memory_job import CountingTask, MemoryJob
+from jobs.memory_job import CountingTask, MemoryJob
 
 from samzapy import OutgoingMessageEnvelope, SystemStream
 from samzapy.api.stream import SystemStreamPartition

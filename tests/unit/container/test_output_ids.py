@@ -1,7 +1,7 @@
 """Ids of outputs in effectively-once, as a receiver sees them."""
 
 import pytest
-from memory_job import OUT, MemoryJob
+from jobs.memory_job import OUT, MemoryJob
 
 from samzapy import OutgoingMessageEnvelope, StreamTask
 from samzapy.api.envelope import Origin, OutputId

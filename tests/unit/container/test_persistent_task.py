@@ -3,11 +3,10 @@
 import json
 
 import pytest
-from memory_job import MemoryJob
+from jobs.memory_job import MemoryJob
 
 from samzapy import EndOfStreamListenerTask, OutgoingMessageEnvelope, SystemStream
-from samzapy.admin.positions import Move, move_positions
-from samzapy.admin.startpoints import write_startpoints
+from samzapy.admin.positions import Move, move_positions, write_startpoints
 from samzapy.api.system import OutgoingRecord
 from samzapy.checkpoint.offsets import Target
 from samzapy.clock import SYSTEM_CLOCK

@@ -1,7 +1,7 @@
 """What a task cannot send, and what it is told."""
 
 import pytest
-from memory_job import MemoryJob
+from jobs.memory_job import MemoryJob
 
 from samzapy import AsyncStreamTask, InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream
 from samzapy.errors import StoreRefused, TaskFailed

@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from memory_job import MemoryJob
+from jobs.memory_job import MemoryJob
 
 from samzapy.api.lease import ContainerLease, Directive
 from samzapy.checkpoint import CheckpointManagerFactory
-from samzapy.checkpoint.files import FileCheckpointManager
+from samzapy.checkpoint.factories import FileCheckpointManager
 from samzapy.config.loader import load_job
 from samzapy.container.restart import build_container
 from samzapy.container.supervision.job_records import this_run

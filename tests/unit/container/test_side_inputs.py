@@ -4,7 +4,7 @@ import threading
 from typing import ClassVar
 
 import pytest
-from memory_job import Calls, MemoryJob
+from jobs.memory_job import Calls, MemoryJob
 
 from samzapy import CoroutineTask, InitableTask, SideInputsProcessor, StreamTask, SystemStreamPartition, WindowableTask
 from samzapy.api.system import OutgoingRecord, StreamSpec

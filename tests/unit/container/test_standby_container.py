@@ -4,7 +4,7 @@ import shutil
 import threading
 
 import pytest
-from memory_job import MemoryJob
+from jobs.memory_job import MemoryJob
 
 from samzapy.api.lease import ContainerReport
 from samzapy.config.loader import load_job

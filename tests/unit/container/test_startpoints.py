@@ -4,15 +4,15 @@ import json
 from typing import ClassVar
 
 import pytest
-from memory_job import MemoryJob
+from jobs.memory_job import MemoryJob
 
 from samzapy import InitableTask, StreamTask
-from samzapy.admin.startpoints import clear_startpoints, read_startpoints, write_startpoints
+from samzapy.admin.positions import clear_startpoints, read_startpoints, write_startpoints
 from samzapy.api.checkpoint import Checkpoint, JobRecord
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord
 from samzapy.checkpoint import codec
-from samzapy.checkpoint.startpoints import EXPIRY_MS, Startpoint, from_json, pending, to_json
+from samzapy.checkpoint.records import EXPIRY_MS, Startpoint, pending, startpoints_from_json, startpoints_to_json
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError, RestoreError
 from samzapy.failpoints import FailPointReached, arm, disarm
@@ -146,7 +146,7 @@ def test_a_startpoint_that_cannot_be_is_refused(job, position, inputs, task, exp
 
 def test_a_startpoint_is_void_after_twelve_hours():
     written = (Startpoint("a", SSPS[0], "5", 1_000),)
-    assert from_json(to_json(written)) == written
+    assert startpoints_from_json(startpoints_to_json(written)) == written
     assert set(pending(written, "Partition 0", SSPS, None, EXPIRY_MS + 999)) == {SSPS[0]}
     assert not pending(written, "Partition 0", SSPS, None, EXPIRY_MS + 1_000)
     assert not pending(written, "Partition 0", SSPS, Checkpoint({}, startpoints={SSPS[0]: "a"}), 1_000)
@@ -160,4 +160,4 @@ def test_a_checkpoint_says_which_startpoints_it_followed():
 def test_a_record_that_is_none_is_refused():
     assert JobRecord.STARTPOINTS.value == "samzapy-startpoints"
     with pytest.raises(RestoreError, match="startpoints cannot be read"):
-        from_json({"startpoints": [{}]})
+        startpoints_from_json({"startpoints": [{}]})

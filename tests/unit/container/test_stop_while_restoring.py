@@ -1,7 +1,7 @@
 """A stop that is asked for while stores are being restored."""
 
 import pytest
-from memory_job import MemoryJob
+from jobs.memory_job import MemoryJob
 
 from samzapy import SideInputsProcessor
 from samzapy.api.system import StreamSpec

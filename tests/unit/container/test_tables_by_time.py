@@ -7,7 +7,7 @@ from contextlib import closing, suppress
 from typing import ClassVar
 
 import pytest
-from memory_job import OUT, MemoryJob
+from jobs.memory_job import OUT, MemoryJob
 
 from samzapy import CoroutineTask, InitableTask, OutgoingMessageEnvelope, StreamTask
 from samzapy.errors import TaskFailed

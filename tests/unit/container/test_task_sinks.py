@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import ClassVar
 
 import pytest
-from memory_job import MemoryJob
+from jobs.memory_job import MemoryJob
 
 from samzapy import CoroutineTask, InitableTask, Sink, StreamTask, SystemStreamPartition
 from samzapy.errors import EnvironmentFailure, TaskFailed

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from memory_job import OUT, MemoryJob
+from jobs.memory_job import OUT, MemoryJob
 
 from samzapy import (
     CoroutineTask,

@@ -1,7 +1,7 @@
 """A key or value of a store that does not serialize: the error names the input it came from, as exactly as is known."""
 
 import pytest
-from memory_job import MemoryJob
+from jobs.memory_job import MemoryJob
 
 from samzapy import CoroutineTask, EndOfStreamListenerTask, InitableTask, StreamTask
 from samzapy.errors import SerdeError

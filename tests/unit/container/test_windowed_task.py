@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from memory_job import OUT, MemoryJob
+from jobs.memory_job import OUT, MemoryJob
 
 from samzapy.errors import ConfigError
 from samzapy.failpoints import FailPointReached, arm, disarm

@@ -10,11 +10,9 @@ from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord
 from samzapy.container.supervision.job_records import open_job
-from samzapy.dataframe.bootstrap import Bootstrap, writable_store
-from samzapy.dataframe.job import worker_error
-from samzapy.dataframe.ownership import abort_open, commit_positions, own, starting_positions
+from samzapy.dataframe.job import job_tasks, worker_error
 from samzapy.dataframe.partition_writer import PartitionWritten, writer_id
-from samzapy.dataframe.tasks import job_tasks
+from samzapy.dataframe.writing import Bootstrap, abort_open, commit_positions, own, starting_positions, writable_store
 from samzapy.errors import (
     ConfigError,
     EnvironmentFailure,
@@ -44,7 +42,7 @@ def never(seconds: float) -> None:
 
 def test_a_changelog_with_a_value_is_refused_with_its_offset_unless_it_is_to_be_overwritten(job):
     with opened(job) as (clients, _, tasks):
-        bootstrap = Bootstrap(job.config, job.config.stores["counts"], tasks, clients)
+        bootstrap = Bootstrap.of(job.config, job.config.stores["counts"], tasks, clients)
         bootstrap.check_changelog(overwrite=False)
         job.append(1, (b"/gone", None))
         bootstrap.check_changelog(overwrite=False)
@@ -66,7 +64,7 @@ def test_what_an_attempt_has_left_open_makes_no_changelog_full(job):
         producer.abort()
     assert job.log(0).upcoming == 1
     with opened(job) as (clients, _, tasks):
-        Bootstrap(job.config, job.config.stores["counts"], tasks, clients).check_changelog(overwrite=False)
+        Bootstrap.of(job.config, job.config.stores["counts"], tasks, clients).check_changelog(overwrite=False)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +138,9 @@ def test_the_first_start_begins_at_the_positions_and_an_older_checkpoint_keeps_w
     with opened(job) as (clients, checkpoints, tasks):
         run = own(job.config, clients, checkpoints, tasks, "", never)
         checkpoints.write({"Partition 0": Checkpoint({VIEWS[0]: 1}, {"other": 5}, epoch=3)})
-        updates = Bootstrap(job.config, job.config.stores["counts"], tasks, clients).checkpoints({VIEWS[1]: 0}, written)
+        updates = Bootstrap.of(job.config, job.config.stores["counts"], tasks, clients).checkpoints(
+            {VIEWS[1]: 0}, written
+        )
         commit_positions(job.config, clients, checkpoints, run.id, updates)
         first, second = (checkpoints.read(name) for name in TASKS.values())
         assert (first.input_offsets, first.changelog_offsets, first.epoch) == (
@@ -156,7 +156,7 @@ def test_a_job_that_was_filled_and_positioned_restores_it_and_processes_what_is_
     job.append(0, (b"/a", number(40)))
     with opened(job) as (clients, checkpoints, tasks):
         run = own(job.config, clients, checkpoints, tasks, "", never)
-        updates = Bootstrap(job.config, job.config.stores["counts"], tasks, clients).checkpoints(
+        updates = Bootstrap.of(job.config, job.config.stores["counts"], tasks, clients).checkpoints(
             {VIEWS[0]: 1, VIEWS[1]: 0}, [PartitionWritten(0, 1, 0, 0)]
         )
         commit_positions(job.config, clients, checkpoints, run.id, updates)
@@ -175,7 +175,7 @@ def test_no_position_is_committed_once_a_run_of_the_job_has_started(job):
 
 
 def test_what_failed_attempts_left_open_is_aborted_but_nobody_is_fenced_who_owns_the_job(job):
-    name = writer_id(job.config, 0)
+    name = writer_id(job.config.job_name, 0)
     with (
         opened(job) as (clients, checkpoints, tasks),
         closing(job.factory.producer(job.settings, "t", name)) as attempt,

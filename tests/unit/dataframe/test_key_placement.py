@@ -6,10 +6,9 @@ import pytest
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.loader import load_job
-from samzapy.dataframe.tasks import JobTasks, key_placement
+from samzapy.dataframe.job import JobTasks, key_placement
 from samzapy.errors import ConfigError
-from samzapy.job.expansion import follow_growth
-from samzapy.job.planner import plan
+from samzapy.job.planner import follow_growth, plan
 from samzapy.verify.workload import partition_of
 
 JOB = {

@@ -10,8 +10,7 @@ from pyspark.sql import types as sql
 
 from samzapy.api.system import OutgoingRecord
 from samzapy.dataframe.job import TravellingJob
-from samzapy.dataframe.parts import ChangelogPart, LocalPart
-from samzapy.dataframe.rows import RowReader, Wanted
+from samzapy.dataframe.reading import ChangelogPart, LocalPart, RowReader, Wanted
 from samzapy.errors import ConfigError, EnvironmentFailure, SerdeError, StoreError
 from samzapy.testing import open_store
 

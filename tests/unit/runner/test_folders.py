@@ -9,7 +9,7 @@ import pytest
 
 from samzapy.config.loader import load_job
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner.folders import STORE_BYTES, Place, check_folders, look_at, refusal
+from samzapy.runner.prepare import STORE_BYTES, Place, check_folders, look_at, refusal
 from samzapy.storage.engines import load_engines
 
 JOB = {

@@ -19,7 +19,7 @@ from samzapy.errors import (
 )
 from samzapy.runner.base import JobFailed
 from samzapy.runner.restarts import Backoff, Restarts
-from samzapy.testing.clock import ManualClock
+from samzapy.testing.driver import ManualClock
 
 UNREACHABLE = Unreachable("cannot reach b:9092 within 10 s")
 

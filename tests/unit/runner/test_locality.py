@@ -3,13 +3,13 @@
 import pytest
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.checkpoint.files import FileCheckpointManager
+from samzapy.checkpoint.factories import FileCheckpointManager
 from samzapy.config.loader import load_job
 from samzapy.coordinator.wire import Attempt, AttemptProcess, Place, read
 from samzapy.errors import RestoreError
 from samzapy.job.model import ContainerModel, TaskModel
-from samzapy.runner.spark.locality import Locality, from_json, place_records, to_json
-from samzapy.runner.spark.process import place_of, this_place
+from samzapy.runner.spark.placement import Locality, from_json, place_records, to_json
+from samzapy.runner.spark.worker import place_of, this_place
 from samzapy.strict_json import encode
 
 

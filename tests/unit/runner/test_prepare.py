@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from samzapy.admin.durability import weakly_kept
+from samzapy.admin.job_check import weakly_kept
 from samzapy.admin.user_code import add_import_paths
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamDescription, StreamSpec

@@ -11,9 +11,8 @@ from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.wire import AttemptProcess, JobSpec, Place
 from samzapy.errors import EnvironmentFailure
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
-from samzapy.runner.spark.locality import Locality
-from samzapy.runner.spark.placement import ROOM_S, SILENT_S, ContainerSlot, SparkPlaces, StatePlaces
-from samzapy.runner.spark.slots import SlotRun
+from samzapy.runner.spark.placement import ROOM_S, SILENT_S, ContainerSlot, Locality, SparkPlaces, StatePlaces
+from samzapy.runner.spark.supervisor import SlotRun
 from samzapy.testing import ManualClock
 
 TASK = TaskModel("Partition 0", frozenset({SystemStreamPartition("m", "in", 0)}), 0)

@@ -10,7 +10,7 @@ from pyspark.serializers import UTF8Deserializer, write_with_length
 from pyspark.worker_util import check_python_version
 
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner.spark.spark_job import SparkJob
+from samzapy.runner.spark.runner import SparkJob
 
 
 class FailingSpark:

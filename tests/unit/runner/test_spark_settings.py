@@ -8,9 +8,8 @@ import pytest
 
 from samzapy.config.loader import load_job
 from samzapy.errors import ConfigError
-from samzapy.runner.spark.jvm import RunFolder
-from samzapy.runner.spark.master import Master
-from samzapy.runner.spark.settings import environment, spark_settings
+from samzapy.runner.spark.application import RunFolder
+from samzapy.runner.spark.master import Master, environment, spark_settings
 
 JOB = {
     "job.name": "counts",
@@ -51,7 +50,7 @@ def test_a_remote_master_binds_where_spark_wants():
 def test_the_executors_python_is_the_one_that_the_job_file_names(master):
     def python_of(**keys: str) -> str | None:
         config = load_job({**JOB, **keys}, environ={})
-        return environment(config, Master.parse(master), Path("/spark")).get("PYSPARK_PYTHON")
+        return environment(config.spark.conf, Master.parse(master), Path("/spark")).get("PYSPARK_PYTHON")
 
     assert python_of(**{"job.spark.conf.spark.pyspark.python": "./env/bin/python"}) == "./env/bin/python"
     assert python_of() == (sys.executable if master.startswith("local") else None)

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from samzapy.coordinator.wire import AttemptProcess
-from samzapy.runner.spark.process import end_predecessor, this_process
+from samzapy.runner.spark.worker import end_predecessor, this_process
 from samzapy.strict_json import decode
 
 _ATTEMPT = """
 import signal
-from samzapy.runner.spark.process import this_process
+from samzapy.runner.spark.worker import this_process
 from samzapy.strict_json import encode
 print(encode(this_process(7)).decode(), flush=True)
 signal.pause()
@@ -56,7 +56,7 @@ def test_a_predecessor_that_has_ended_and_this_very_process_are_nothing_to_kill(
 
 _PARENT = """
 import os, signal
-from samzapy.runner.spark.process import die_with_parent
+from samzapy.runner.spark.worker import die_with_parent
 ready, told = os.pipe()
 if os.fork():
     os.read(ready, 1)

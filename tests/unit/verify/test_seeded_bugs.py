@@ -12,8 +12,8 @@ import pytest
 from finished_run import EVENTS, half_and_whole
 
 from samzapy.config.guarantee import Guarantee
-from samzapy.verify.evidence import Evidence, Record
-from samzapy.verify.promises import judge
+from samzapy.verify.evidence import Evidence, LocalStore, Record
+from samzapy.verify.scenario import judge
 from samzapy.verify.workload import STORES, Chain, Event
 
 ALO, AMO, EFO, EO = (
@@ -72,22 +72,28 @@ def cross_keys(half: Evidence, whole: Evidence) -> Evidence:
 
 def stale_store(half: Evidence, whole: Evidence) -> Evidence:
     """The local store kept a value that the changelog has left behind."""
-    before, now = half.dumps["sum"][0], dict(whole.dumps["sum"][0])
-    changed = next(key for key in before if now.get(key, before[key]) != before[key])
-    now[changed] = before[changed]
-    return replace(whole, dumps={**whole.dumps, "sum": [now, *whole.dumps["sum"][1:]]})
+    before, now = half.dumps["sum"][0].entries, whole.dumps["sum"][0]
+    changed = next(key for key in before if now.entries.get(key, before[key]) != before[key])
+    return with_store(whole, now._replace(entries={**now.entries, changed: before[changed]}))
+
+
+def with_store(evidence: Evidence, first: LocalStore) -> Evidence:
+    """Another local store of sums in the first partition."""
+    return replace(evidence, dumps={**evidence.dumps, "sum": [first, *evidence.dumps["sum"][1:]]})
 
 
 def lost_tombstone(half: Evidence, whole: Evidence) -> Evidence:
     """An account that was closed is there again, in the changelogs and in the stores."""
     before, after = half.dumps["sum"], whole.dumps["sum"]
-    place, back = next((n, key) for n in range(whole.partitions) for key in before[n] if key not in after[n])
+    place, back = next(
+        (n, key) for n in range(whole.partitions) for key in before[n].entries if key not in after[n].entries
+    )
     changelogs, dumps = {}, {}
     for store in STORES:
-        value = half.dumps[store][place][back]
+        value = half.dumps[store][place].entries[back]
         changelogs[store] = [*whole.changelogs[store], Record(place, EVENTS * 9, back, value)]
         dumps[store] = list(whole.dumps[store])
-        dumps[store][place] = {**dumps[store][place], back: value}
+        dumps[store][place] = LocalStore({**dumps[store][place].entries, back: value}, EVENTS * 9)
     return replace(whole, changelogs=changelogs, dumps=dumps)
 
 
@@ -124,7 +130,14 @@ def test_a_run_without_bugs_keeps_its_promise_to_the_letter(run):
     verdict = judge(whole, guarantee, EVENTS)
     assert verdict.findings == ()
     assert len(whole.outputs) == EVENTS
-    assert all(whole.dumps[store][partition] for store in STORES for partition in range(whole.partitions))
+    assert all(whole.dumps[store][partition].entries for store in STORES for partition in range(whole.partitions))
+
+
+def test_a_batch_task_keeps_the_same_promise(tmp_path):
+    _, whole = half_and_whole(EFO, tmp_path, "batch")
+    verdict = judge(whole, EFO, EVENTS)
+    assert verdict.findings == ()
+    assert len(whole.outputs) == EVENTS
 
 
 @pytest.mark.parametrize(("bug", "check", "allowed"), BUGS, ids=[bug.__name__ for bug, _, _ in BUGS])
@@ -137,11 +150,28 @@ def test_a_seeded_bug_is_caught_by_its_check_wherever_it_breaks_the_promise(run,
         assert check in found
 
 
+def test_an_output_may_come_late_only_in_at_most_once_and_only_where_its_sender_may_have_been_stopped(run):
+    guarantee, half, whole = run
+    verdict = judge(reorder(half, whole), guarantee, EVENTS, may_be_late=True)
+    found = {finding.check for finding in verdict.violations}
+    assert ("order" in found) == (guarantee is not AMO)
+
+
+def test_a_local_store_may_be_as_of_an_earlier_commit_but_not_of_another_one_than_its_marker_names(run):
+    guarantee, half, whole = run
+    earlier, now = half.dumps["sum"][0], whole.dumps["sum"][0]
+    assert earlier.as_of < now.as_of
+    assert violations(with_store(whole, earlier), guarantee) == set()
+    assert violations(with_store(whole, LocalStore({}, -1)), guarantee) == set()
+    assert violations(with_store(whole, now._replace(as_of=earlier.as_of)), guarantee) == {"store"}
+    assert violations(with_store(whole, earlier._replace(as_of=now.as_of)), guarantee) == {"store"}
+
+
 def double(evidence: Evidence) -> tuple[Evidence, Event]:
     """The last deposit into an open account is in the state twice, sum, count and chain."""
-    key = next(iter(evidence.dumps["sum"][0]))
+    key = next(iter(evidence.dumps["sum"][0].entries))
     last = [Event.decode(r.key, r.value) for r in evidence.inputs if r.key == key][-1]
-    kept = {store: json.loads(evidence.dumps[store][0][key]) for store in STORES}
+    kept = {store: json.loads(evidence.dumps[store][0].entries[key]) for store in STORES}
     digest, length, tail = kept["chain"]
     chain = Chain(digest, length, tuple(tail)).link(last.id)
     doubled = {"sum": kept["sum"] + last.delta, "count": kept["count"] + 1, "chain": [*chain]}
@@ -149,7 +179,10 @@ def double(evidence: Evidence) -> tuple[Evidence, Event]:
     for store in STORES:
         value = json.dumps(doubled[store]).encode()
         changelogs[store] = [*evidence.changelogs[store], Record(0, EVENTS * 9, key, value)]
-        dumps[store] = [{**evidence.dumps[store][0], key: value}, *evidence.dumps[store][1:]]
+        dumps[store] = [
+            LocalStore({**evidence.dumps[store][0].entries, key: value}, EVENTS * 9),
+            *evidence.dumps[store][1:],
+        ]
     return replace(evidence, changelogs=changelogs, dumps=dumps), last
 
 

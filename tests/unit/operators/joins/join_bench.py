@@ -125,7 +125,7 @@ class JoinBench:
 
     def kept(self) -> dict[str, Any]:
         """What the store has beside event time."""
-        known = {"clock", "passed"}
+        known = {"clock", "passed", "taken/due/"}
         return {key: value for key, value in self.contents().items() if key not in known and not key.startswith("m|")}
 
     def late(self) -> int:

@@ -1,0 +1,153 @@
+"""The records that a job keeps beside its checkpoints, written by tools: adopted changelog records, and startpoints.
+
+`Adopted`: the job takes changelog records for its own, although none of its tasks has written them. A tool that fills a
+store, or an operator who accepts the contents of a changelog, records the ends:
+
+{"changelogs": {"kafka.orders-counts": {"id": "Xq3...", "ends": {"0": 481, "1": 92}}}}
+
+`ends` are the offsets after the last such record of each partition; they hold for the topic with that id only.
+
+`Startpoint`, of Samza's SEP-18, makes a partition start elsewhere than at the committed offset:
+
+{"format": 1, "startpoints": [{"id": "5f0c...", "input": "kafka.orders[0]", "position": "@1700000000000",
+                               "created-ms": 1700000000000, "task": null}]}
+
+1. An operator writes one at any time, also while the job runs. The next start follows it, once. It is void after twelve
+   hours.
+2. Samza deletes a startpoint after a commit. Here that commit names the startpoints that it followed, so a crash neither
+   follows one twice nor loses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from samzapy.api.checkpoint import Checkpoint
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.errors import RestoreError
+from samzapy.strict_json import Natural, convert
+
+
+class _Ends(msgspec.Struct):
+    id: str
+    ends: dict[Natural, Natural]
+
+
+class _AdoptedRecord(msgspec.Struct):
+    changelogs: dict[str, _Ends]
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """`ends` by changelog, and by the id of its topic."""
+
+    ends: Mapping[tuple[str, str], Mapping[int, int]] = field(default_factory=dict)
+
+    def end(self, ssp: SystemStreamPartition, topic_id: str) -> int:
+        """The offset after the last adopted record of a changelog's partition, 0 for none."""
+        return self.ends.get((str(ssp.system_stream), topic_id), {}).get(ssp.partition, 0)
+
+    def with_ends(self, stream: SystemStream, topic_id: str, ends: Mapping[int, int]) -> Adopted:
+        """These ends and the known ones, without those of an earlier topic of the name."""
+        name = str(stream)
+        others = {key: value for key, value in self.ends.items() if key[0] != name}
+        known = self.ends.get((name, topic_id), {})
+        return Adopted({**others, (name, topic_id): {**known, **ends}})
+
+    def to_json(self) -> dict[str, Any]:
+        """As a record of the job."""
+        return {
+            "changelogs": {
+                name: {"id": topic_id, "ends": {str(number): end for number, end in ends.items()}}
+                for (name, topic_id), ends in self.ends.items()
+            }
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any] | None) -> Adopted:
+        """The inverse of `to_json`; nothing for None. Raises RestoreError."""
+        if data is None:
+            return cls()
+        try:
+            changelogs = convert(_AdoptedRecord, data).changelogs
+        except ValueError as cause:
+            raise RestoreError(f"not a record of adopted changelogs ({cause}): {str(data)[:80]}") from cause
+        return cls({(name, entry.id): entry.ends for name, entry in changelogs.items()})
+
+
+#: How long one is good for, as in Samza.
+EXPIRY_MS = 12 * 3_600_000
+
+
+@dataclass(frozen=True)
+class Startpoint:
+    """`position` is what `Target` takes; `task` None: every task that reads the partition."""
+
+    id: str
+    ssp: SystemStreamPartition
+    position: str
+    created_ms: int
+    task: str | None = None
+
+    def expired(self, now_ms: int) -> bool:
+        """Whether it is void by now."""
+        return now_ms - self.created_ms >= EXPIRY_MS
+
+
+class _StartpointEntry(msgspec.Struct, rename="kebab"):
+    id: str
+    input: str
+    position: str
+    created_ms: Natural
+    task: str | None
+
+
+class _StartpointsRecord(msgspec.Struct):
+    startpoints: list[_StartpointEntry]
+
+
+def startpoints_to_json(startpoints: Iterable[Startpoint]) -> dict[str, Any]:
+    """As a record beside the checkpoints."""
+    entries = [
+        _StartpointEntry(each.id, str(each.ssp), each.position, each.created_ms, each.task) for each in startpoints
+    ]
+    record: dict[str, Any] = msgspec.to_builtins(_StartpointsRecord(entries))
+    return record
+
+
+def startpoints_from_json(data: Mapping[str, Any] | None) -> tuple[Startpoint, ...]:
+    """The inverse; none for None. Raises RestoreError."""
+    if data is None:
+        return ()
+    try:
+        return tuple(
+            Startpoint(each.id, SystemStreamPartition.parse(each.input), each.position, each.created_ms, each.task)
+            for each in convert(_StartpointsRecord, data).startpoints
+        )
+    except ValueError as cause:
+        raise RestoreError(f"the job's record of its startpoints cannot be read ({cause})") from cause
+
+
+def is_followed(startpoint: Startpoint, checkpoint: Checkpoint | None) -> bool:
+    """Whether the task of that checkpoint has committed that it has followed it."""
+    return checkpoint is not None and checkpoint.startpoints.get(startpoint.ssp) == startpoint.id
+
+
+def pending(
+    startpoints: Sequence[Startpoint],
+    task: str,
+    ssps: Iterable[SystemStreamPartition],
+    checkpoint: Checkpoint | None,
+    now_ms: int,
+) -> dict[SystemStreamPartition, Startpoint]:
+    """The startpoints to follow at the task's start: of each partition the newest, one for this task before one for all."""
+    own = set(ssps)
+    chosen: dict[SystemStreamPartition, Startpoint] = {}
+    for each in sorted(startpoints, key=lambda each: (each.task is not None, each.created_ms)):
+        if each.ssp in own and each.task in {None, task} and not each.expired(now_ms):
+            chosen[each.ssp] = each
+    return {ssp: each for ssp, each in chosen.items() if not is_followed(each, checkpoint)}

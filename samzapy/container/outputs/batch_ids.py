@@ -1,0 +1,218 @@
+"""Ids for the outputs of a batch task.
+
+Where a batch ends is chance: after a crash its messages may come again in other batches. So the id of an output must not
+depend on that. It has the offset of one input, as the ids of `output_ids` do, and its number among the outputs of that input
+in this call:
+
+1. The task names the input of each output (`send_batch(..., inputs=...)`), and an output without one is refused. With
+   `task.batch.max.messages=1` the input is the one of the batch.
+2. What an input sends is the same in every batch if the task makes it of that input and of what was there before. The task
+   promises that; a sum over a batch that is sent once a batch does not keep it.
+3. The outputs of a call leave in the order of their inputs, so the ids of a partition go up as those of other tasks do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain, islice, repeat
+from operator import is_not, le, lt
+from typing import Any
+
+from samzapy.api.batch import BatchTask, MessageBatch
+from samzapy.api.collector import ControlMessage, MessageCollector, TaskCoordinator
+from samzapy.api.envelope import ID_HEADER, OUTPUT, Headers, OutgoingMessageEnvelope
+from samzapy.api.stream import SystemStream
+from samzapy.api.system import OutgoingRecord
+from samzapy.container.outputs.collector import BufferingCollector, EncodedKey, Mark, OwnHeaders, no_envelope
+from samzapy.container.outputs.output_ids import OutputIds
+from samzapy.errors import TaskFailed
+
+
+class BatchIdCollector(MessageCollector):
+    """Adds the ids of their inputs to what passes through to the task's collector."""
+
+    __slots__ = (
+        "_batch",
+        "_collector",
+        "_ids",
+        "_in_order",
+        "_last",
+        "_mark",
+        "_numbers",
+        "_offsets",
+        "_only",
+        "_prefix",
+    )
+
+    def __init__(self, collector: BufferingCollector, ids: OutputIds, *, one_by_one: bool) -> None:
+        """`one_by_one`: each batch has one message, which all its outputs come from."""
+        self._collector = collector
+        self._ids = ids
+        self._only = one_by_one
+        self._mark: Mark = ()
+        self._prefix = b""
+        self._offsets: frozenset[int] = frozenset()
+        self._numbers: dict[int, int] = {}
+        self._last = -1
+        self._in_order = True
+
+    def begin(self, batch: MessageBatch[Any, Any]) -> None:
+        """The outputs from here on come from this batch."""
+        self._batch = batch
+        self._prefix = self._ids.prefix(batch.ssp, OUTPUT)
+        self._mark = self._collector.mark()
+        self._offsets = frozenset()
+        self._numbers = {}
+        self._last = -1
+        self._in_order = True
+
+    def end(self) -> None:
+        """All outputs of the batch are there: put them into the order of their inputs."""
+        if not self._in_order:
+            taken = self._collector.take_since(self._mark)
+            self._collector.put_back([(system, _ordered(records)) for system, records in taken])
+
+    def send(self, envelope: OutgoingMessageEnvelope) -> None:
+        if not isinstance(envelope, OutgoingMessageEnvelope):
+            raise no_envelope(envelope)
+        headers = None if envelope.headers is None else [envelope.headers]
+        partition_keys = None if envelope.partition_key is None else [envelope.partition_key]
+        self.send_batch(
+            envelope.system_stream,
+            None if envelope.key is None else [envelope.key],
+            [envelope.message],
+            partition_keys=partition_keys,
+            timestamps=[envelope.timestamp],
+            headers=headers,
+        )
+
+    def send_batch(
+        self,
+        stream: SystemStream,
+        keys: Sequence[Any] | None,
+        messages: Sequence[Any],
+        *,
+        partition_keys: Sequence[Any] | None = None,
+        timestamps: Sequence[int | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        inputs: Sequence[int] | None = None,
+    ) -> None:
+        if len(messages) == 0:
+            return
+        offsets = self._inputs_of(stream, len(messages), inputs)
+        numbers = self._number(offsets)
+        prefix = self._prefix
+        ids = [((ID_HEADER, b"%b%d:%d" % (prefix, *place)),) for place in zip(offsets, numbers, strict=True)]
+        carried = OwnHeaders(ids)
+        if headers is not None:
+            carried = OwnHeaders((*own, *(given or ())) for own, given in zip(ids, headers, strict=True))
+        self._collector.send_batch(
+            stream,
+            keys,
+            messages,
+            partition_keys=_places(keys, partition_keys, offsets, numbers),
+            timestamps=timestamps,
+            headers=carried,
+            inputs=offsets,
+        )
+
+    def send_control(self, stream: SystemStream, message: ControlMessage) -> None:
+        # A control message may be repeated without harm, so it needs no id.
+        self._collector.send_control(stream, message)
+
+    def _inputs_of(self, stream: SystemStream, count: int, inputs: Sequence[int] | None) -> Sequence[int]:
+        """The input of each output. Raises TaskFailed without one, and for an offset that the batch does not have."""
+        if inputs is None:
+            if self._only:
+                return [self._batch.offsets[0]] * count
+            raise TaskFailed(
+                f"process_batch of {self._batch.position} sends to {stream} without inputs: in effectively-once each output "
+                "needs the offset of the input it comes from; send_batch(..., inputs=batch.offsets), or set "
+                "task.batch.max.messages=1"
+            )
+        if len(inputs) != count:
+            raise ValueError(f"expected columns of one length, got {count} messages beside {len(inputs)} inputs")
+        if not self._offsets:
+            self._offsets = frozenset(self._batch.offsets)
+        if not self._offsets.issuperset(inputs):
+            other = next(each for each in inputs if each not in self._offsets)
+            raise TaskFailed(
+                f"process_batch of {self._batch.position} sends to {stream} with input {other!r}: expected an offset of the batch"
+            )
+        return inputs
+
+    def _number(self, offsets: Sequence[int]) -> Sequence[int]:
+        """The numbers of the next outputs of these inputs."""
+        known = self._numbers
+        following = islice(offsets, 1, None)
+        if offsets[0] > self._last and all(map(lt, offsets, following)):
+            self._last = offsets[-1]
+            known.update(zip(offsets, repeat(1)))
+            return [0] * len(offsets)
+        self._in_order &= offsets[0] >= self._last and all(map(le, offsets, following))
+        self._last = max(self._last, *offsets)
+        numbers = []
+        for offset in offsets:
+            number = known.get(offset, 0)
+            known[offset] = number + 1
+            numbers.append(number)
+        return numbers
+
+
+def _places(
+    keys: Sequence[Any] | None, partition_keys: Sequence[Any] | None, offsets: Sequence[int], numbers: Sequence[int]
+) -> Sequence[Any] | None:
+    """The partition keys; for an output without any key its offset and number, so that it goes where it went before."""
+    if partition_keys is None and keys is not None and all(map(is_not, keys, repeat(None))):
+        return None
+    given = zip(
+        repeat(None) if keys is None else keys,
+        repeat(None) if partition_keys is None else partition_keys,
+        offsets,
+        numbers,
+        strict=False,
+    )
+    return [
+        EncodedKey(b"%d:%d" % (offset, number)) if key is None and partition_key is None else partition_key
+        for key, partition_key, offset, number in given
+    ]
+
+
+def _ordered(records: list[OutgoingRecord]) -> list[OutgoingRecord]:
+    """The records by offset and number of their ids; one without an id stays where it is between the others."""
+    sections: list[list[OutgoingRecord]] = [[]]
+    for record in records:
+        if record.headers and record.headers[0][0] == ID_HEADER:
+            sections[-1].append(record)
+        else:
+            sections += [[record], []]
+    return list(
+        chain.from_iterable(sorted(section, key=_place) if len(section) > 1 else section for section in sections)
+    )
+
+
+def _place(record: OutgoingRecord) -> tuple[int, int]:
+    assert record.headers
+    _, offset, number = (record.headers[0][1] or b"").rsplit(b":", 2)
+    return int(offset), int(number)
+
+
+class IdentifiedBatches:
+    """Calls a task's `process_batch` with a collector that knows the batch it is called for."""
+
+    __slots__ = ("_collector", "_process")
+
+    def __init__(
+        self, task: BatchTask[Any, Any], collector: BufferingCollector, ids: OutputIds, *, one_by_one: bool
+    ) -> None:
+        self._process: Callable[..., object] = task.process_batch
+        self._collector = BatchIdCollector(collector, ids, one_by_one=one_by_one)
+
+    def process_batch(
+        self, batch: MessageBatch[Any, Any], collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> object:
+        """As the task's; returns its value."""
+        self._collector.begin(batch)
+        returned = self._process(batch, self._collector, coordinator)
+        self._collector.end()
+        return returned

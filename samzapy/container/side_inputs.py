@@ -1,0 +1,387 @@
+"""Fills the stores that have streams instead of a changelog: from side inputs, or from the inputs themselves.
+
+1. `SideInputRestore` restores one store of one task by the user's processor.
+2. Before the tasks start, the streams are read to their bounds.
+3. While the tasks run, read-only stores follow their streams on the run loop's thread. So nothing writes to such a store
+   while a task reads it, and a message sees it as it was when its slice began.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from operator import attrgetter
+from typing import Any
+
+from samzapy.api.context import JobContext
+from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.kv import KeyValueStore
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.system import RecordBatch, SystemConsumer
+from samzapy.api.task import SideInputsProcessor
+from samzapy.clock import Clock, Schedule
+from samzapy.config.job import JobConfig
+from samzapy.config.stores import StoreConfig
+from samzapy.config.stores.sources import RESTORE_PROCESSOR, SIDE_PROCESSOR
+from samzapy.container.inputs.decode import Decoder
+from samzapy.errors import ConfigError, ConfigProblem, RestoreStalled, SamzapyError, TaskFailed
+from samzapy.failpoints import reach
+from samzapy.plugins import PluginError, load_class
+from samzapy.storage.changelog.restore import ProgressCallback, RestoreResult, RestoreStopped, ShouldStop, never
+from samzapy.storage.task_store import TaskStore
+from samzapy.storage.task_stores import TaskStores
+
+_offset = attrgetter("offset")
+
+
+class SideInputRestore:
+    """Lets the processor make entries of messages, and keeps the store and how far it is together.
+
+    A crash undoes the entries since the last `keep`; their messages are processed again.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        store: TaskStore,
+        processor: SideInputsProcessor,
+        decoders: Mapping[SystemStream, Decoder],
+        clock: Clock,
+    ) -> None:
+        """`store` stands at the starts of the spans that are left to read."""
+        assert store.filling is not None
+        self.label = f"{task}/{store.identity.store}"
+        self.spans = store.filling.spans
+        self.followed = store.filling.followed
+        #: The next offset of each partition.
+        self.positions = {ssp: span.start for ssp, span in self.spans.items()}
+        self.records = 0
+        self._task = task
+        self._store = store
+        self._entries: KeyValueStore[Any, Any] = store.stack.store
+        self._seen = self._entries if store.view is None else store.view(self._entries)
+        self._put = self._put_entries if store.view is None else self._refuse_entries
+        self._processor = processor
+        self._decoders = {tuple(stream): decoder for stream, decoder in decoders.items()}
+        self._clock = clock
+        self._as_of_ms = store.filling.as_of_ms
+        self._kept: Mapping[SystemStreamPartition, int] = {}
+
+    def init(self, job: JobContext) -> None:
+        """Prepare the processor. Raises TaskFailed."""
+        try:
+            self._processor.init(job)
+        except SamzapyError:
+            raise
+        except Exception as cause:
+            raise TaskFailed(f"{self.label}: init of its processor: {type(cause).__name__}: {cause}") from cause
+
+    def take(self, batch: RecordBatch, bound: int | None = None) -> None:
+        """Process the batch's messages that were not processed yet, those below `bound` if there is one. Raises
+        TaskFailed or SerdeError naming the message's position."""
+        position = self.positions[batch.ssp]
+        envelopes: Sequence[IncomingMessageEnvelope] = self._decoders[batch.ssp[:2]].decode(
+            batch, self._clock.wall_ms()
+        )
+        if envelopes and envelopes[0].offset < position:
+            envelopes = envelopes[bisect_left(envelopes, position, key=_offset) :]
+        if bound is not None and envelopes and envelopes[-1].offset >= bound:
+            envelopes = envelopes[: bisect_left(envelopes, bound, key=_offset)]
+        if not envelopes:
+            return
+        self._process(envelopes)
+        self.records += len(envelopes)
+        self.positions[batch.ssp] = envelopes[-1].offset + 1
+        reach("fill.batch")
+        if self._store.stack.over_budget():
+            self.keep()
+
+    def pass_holes(self, ssp: SystemStreamPartition, position: int) -> None:
+        """Note that there is nothing between the last message and `position`."""
+        self.positions[ssp] = max(self.positions[ssp], position)
+
+    def caught_up(self) -> None:
+        """Note that nothing is left to be read for now: only deletions from now on can be missed by a store that is not
+        read on for long."""
+        self._as_of_ms = self._clock.wall_ms()
+
+    def keep(self) -> None:
+        """Write the entries and how far the store is, together; nothing if it is no further than the last time."""
+        if self.positions != self._kept:
+            reach("fill.keep")
+            self._store.keep(self.positions, self._as_of_ms)
+            self._kept = dict(self.positions)
+
+    def result(self, found: RestoreResult, seconds: float) -> RestoreResult:
+        """`found` at the store's opening, with the counts of the records read before the task starts."""
+        streams = "side inputs" if self.followed else "inputs"
+        if found.source == "local store":
+            source = f"local store + {streams}" if self.records else "local store"
+        else:
+            source = streams if self.records else "nothing"
+        return replace(found, records=self.records, seconds=seconds if self.records else 0.0, source=source)
+
+    def _process(self, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
+        process, seen, put = self._processor.process, self._seen, self._put
+        envelope = envelopes[0]
+        try:
+            for envelope in envelopes:  # the handler needs the last one
+                made = process(envelope, seen)
+                if made is not None:
+                    put(made)
+        except Exception as cause:
+            where = f"{self.label}: processor at {envelope.position}"
+            raise TaskFailed(f"{where}: {type(cause).__name__}: {cause}") from cause
+
+    def _put_entries(self, made: Iterable[tuple[Any, Any]]) -> None:
+        entries = self._entries
+        for key, value in made:
+            if key is None:
+                continue
+            if value is None:
+                entries.delete(key)
+            else:
+                entries.put(key, value)
+
+    @staticmethod
+    def _refuse_entries(made: Iterable[tuple[Any, Any]]) -> None:
+        if any(True for _ in made):
+            raise TypeError("returned entries, but the engine has an interface of its own: write through that")
+
+
+#: How often the streams are looked at, and how much is taken then, so that the tasks get their turn.
+LOOK_MS = 10
+_MOST_RECORDS = 2_000
+#: Where `task.commit.ms` says never.
+_KEEP_MS = 60_000
+
+
+class NoSideInputs:
+    """The side inputs of a container without any: every call does nothing."""
+
+    def follow(self, now: float) -> None:
+        """Take the messages that have arrived, if it is time to look. Raises the errors of processors and decoders."""
+
+    def keep(self) -> None:
+        """Write the entries of the stores, with their positions."""
+
+    def close(self) -> None:
+        """Release the consumers; nothing is written."""
+
+
+class SideInputs(NoSideInputs):
+    """The stores of a container that go on being filled. One thread: the run loop's."""
+
+    def __init__(
+        self,
+        fillers: Sequence[SideInputRestore],
+        consumer_of: Callable[[str], SystemConsumer],
+        clock: Clock,
+        keep_ms: int,
+    ) -> None:
+        """`fillers` are at their bounds; `keep_ms`: milliseconds between two writes of their entries."""
+        self._fillers = fillers
+        self._readers = readers(fillers)
+        self._consumers = {system: consumer_of(system) for system in sorted({ssp.system for ssp in self._readers})}
+        for ssp, found in self._readers.items():
+            self._consumers[ssp.system].register(ssp, min(filler.positions[ssp] for filler in found))
+        for consumer in self._consumers.values():
+            consumer.start()
+        now = clock.monotonic()
+        self._look = Schedule(LOOK_MS, now)
+        self._keep = Schedule(keep_ms if keep_ms > 0 else _KEEP_MS, now)
+
+    def follow(self, now: float) -> None:
+        if now < self._look.due_at or not self._look.due(now):
+            return
+        batches = [batch for consumer in self._consumers.values() for batch in consumer.poll(0.0, _MOST_RECORDS)]
+        for batch in batches:
+            for filler in self._readers[batch.ssp]:
+                filler.take(batch)
+        if not batches:
+            for filler in self._fillers:
+                filler.caught_up()
+        if self._keep.due(now):
+            self.keep()
+
+    def keep(self) -> None:
+        for ssp, found in self._readers.items():
+            position = self._consumers[ssp.system].position(ssp)
+            for filler in found:
+                filler.pass_holes(ssp, position)
+        for filler in self._fillers:
+            filler.keep()
+
+    def close(self) -> None:
+        for consumer in self._consumers.values():
+            consumer.close()
+
+
+_POLL_S = 0.1
+_POLL_RECORDS = 20_000
+_STALL_S = 60.0
+
+#: By partition, the stores that it fills.
+Readers = Mapping[SystemStreamPartition, Sequence[SideInputRestore]]
+
+
+def catch_up(
+    fillers: Sequence[SideInputRestore],
+    consumer_of: Callable[[str], SystemConsumer],
+    clock: Clock,
+    on_progress: ProgressCallback | None = None,
+    should_stop: ShouldStop = never,
+    stall_s: float = _STALL_S,
+) -> None:
+    """Read the streams of every store to their bounds, with one consumer a system, and keep the entries.
+
+    `on_progress` gets `task/store`, offsets read, offsets to read. Raises RestoreStalled when nothing moved for
+    `stall_s` seconds, RestoreStopped once it `should_stop`, and the errors of processors and decoders.
+    """
+    behind = readers(fillers, lambda filler, ssp: filler.positions[ssp] < filler.spans[ssp].bound)
+    for system in sorted({ssp.system for ssp in behind}):
+        consumer = consumer_of(system)
+        try:
+            of_system = {ssp: found for ssp, found in behind.items() if ssp.system == system}
+            _Reading(of_system, consumer, clock, on_progress).run(stall_s, should_stop)
+        finally:
+            consumer.close()
+    for filler in fillers:
+        filler.caught_up()
+        filler.keep()
+
+
+def readers(
+    fillers: Sequence[SideInputRestore],
+    wanted: Callable[[SideInputRestore, SystemStreamPartition], bool] = lambda *_: True,
+) -> Readers:
+    """The partitions that some store is `wanted` to read (default: all), with those stores."""
+    found: dict[SystemStreamPartition, list[SideInputRestore]] = {}
+    for filler in fillers:
+        for ssp in filler.spans:
+            if wanted(filler, ssp):
+                found.setdefault(ssp, []).append(filler)
+    return found
+
+
+class _Reading:
+    """The partitions of one system, each until all of its stores are at their bounds."""
+
+    def __init__(
+        self, active: Readers, consumer: SystemConsumer, clock: Clock, on_progress: ProgressCallback | None
+    ) -> None:
+        self._active = dict(active)
+        self._consumer = consumer
+        self._clock = clock
+        self._on_progress = on_progress
+        for ssp, fillers in active.items():
+            consumer.register(ssp, min(filler.positions[ssp] for filler in fillers))
+        consumer.start()
+        self._positions = {ssp: consumer.position(ssp) for ssp in active}
+
+    def run(self, stall_s: float, should_stop: ShouldStop) -> None:
+        """Read to the bounds."""
+        moved = self._clock.monotonic()
+        while self._active:
+            if should_stop():
+                raise RestoreStopped(self._where())
+            for batch in self._consumer.poll(_POLL_S, _POLL_RECORDS):
+                for filler in self._active.get(batch.ssp, ()):
+                    filler.take(batch, filler.spans[batch.ssp].bound)
+            now = self._clock.monotonic()
+            if self._advance():
+                moved = now
+            if self._active and now - moved > stall_s:
+                raise RestoreStalled(f"stores made no progress for {stall_s:g} s: {self._where()}")
+
+    def _advance(self) -> bool:
+        advanced = False
+        for ssp, fillers in list(self._active.items()):
+            position = self._consumer.position(ssp)
+            if position != self._positions[ssp]:
+                self._positions[ssp], advanced = position, True
+                self._tell(fillers)
+            if all(position >= filler.spans[ssp].bound for filler in fillers):
+                for filler in fillers:
+                    # Between the last message and the bound there may be holes only: control records, compaction.
+                    filler.pass_holes(ssp, filler.spans[ssp].bound)
+                self._consumer.pause([ssp])
+                del self._active[ssp]
+                advanced = True
+        return advanced
+
+    def _tell(self, fillers: Sequence[SideInputRestore]) -> None:
+        if self._on_progress is None:
+            return
+        for filler in fillers:
+            done = sum(filler.positions[ssp] - span.start for ssp, span in filler.spans.items())
+            self._on_progress(filler.label, done, sum(span.bound - span.start for span in filler.spans.values()))
+
+    def _where(self) -> str:
+        return ", ".join(
+            f"{ssp} at {self._positions[ssp]} of {filler.spans[ssp].bound} (store '{filler.label}')"
+            for ssp, fillers in self._active.items()
+            for filler in fillers
+        )
+
+
+def fill_stores(
+    config: JobConfig,
+    stores: Mapping[str, TaskStores],
+    decoder_of: Callable[[SystemStream], Decoder],
+    consumer_of: Callable[[str], SystemConsumer],
+    clock: Clock,
+    on_progress: ProgressCallback | None = None,
+    should_stop: ShouldStop = never,
+) -> NoSideInputs:
+    """Read the streams of the stores that have some, `stores` being by task, and add the counts to `restored`.
+
+    Returns the side inputs to follow. Raises TaskFailed or SerdeError for a message that cannot
+    be processed, RestoreError when a stream cannot be read to its bound, RestoreStopped once it `should_stop`.
+    """
+    if not any(opened.sourced for opened in stores.values()):
+        return NoSideInputs()
+    processors = load_processors(config.stores)
+    streams = {stream for store in config.stores.values() if store.source for stream in store.source.all_streams}
+    decoders = {stream: decoder_of(stream) for stream in streams}
+    fillers = {
+        (task, name): SideInputRestore(task, store, processors[name](), decoders, clock)
+        for task, opened in stores.items()
+        for name, store in opened.sourced.items()
+    }
+    job, began = config.context, clock.monotonic()
+    for filler in fillers.values():
+        filler.init(job)
+    catch_up(list(fillers.values()), consumer_of, clock, on_progress, should_stop)
+    seconds = clock.monotonic() - began
+    for (task, name), filler in fillers.items():
+        stores[task].restored[name] = filler.result(stores[task].restored[name], seconds)
+    followed = [filler for filler in fillers.values() if filler.followed]
+    return SideInputs(followed, consumer_of, clock, config.task.commit_ms) if followed else NoSideInputs()
+
+
+def load_processors(stores: Mapping[str, StoreConfig]) -> Mapping[str, type[SideInputsProcessor]]:
+    """The class of every store that is filled from streams. Raises ConfigError with every one that cannot be made."""
+    found: dict[str, type[SideInputsProcessor]] = {}
+    problems = []
+    for store in stores.values():
+        if store.source is None:
+            continue
+        key = (RESTORE_PROCESSOR if store.source.replayed else SIDE_PROCESSOR).at(store=store.name)
+        try:
+            loaded = load_class(store.source.processor)
+        except PluginError as cause:
+            problems.append(ConfigProblem(key, store.source.processor, str(cause)))
+            continue
+        if not issubclass(loaded, SideInputsProcessor) or getattr(loaded, "__abstractmethods__", False):
+            problems.append(
+                ConfigProblem(
+                    key, store.source.processor, "must be a SideInputsProcessor that defines process(message, store)"
+                )
+            )
+            continue
+        found[store.name] = loaded
+    if problems:
+        raise ConfigError(problems)
+    return found

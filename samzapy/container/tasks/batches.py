@@ -1,0 +1,158 @@
+"""Runs batch tasks: gathers the messages of a poll, or of a while, by partition, and gives the task a run at a time.
+
+1. Polled messages are gathered until the poll is taken whole, so a partition that a poll brings in pieces is one batch.
+   With `task.batch.max.wait.ms` they are gathered until the first of them has waited so long, or until there are
+   `task.batch.max.messages`.
+2. Nothing waits for gathered messages: windows, timers and commits come in between, with positions before them. A stop
+   leaves them to the next start, as messages that were never polled. The end of a partition, and a control message,
+   come behind them.
+3. A batch is never cut for the time that it takes: its size is what the task asks for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from math import inf
+from typing import Any
+
+from samzapy.api.batch import MessageBatch
+from samzapy.api.collector import MessageCollector, TaskCoordinator
+from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.config.tasks.batch import BatchConfig
+from samzapy.container.run_loop import RunLoop
+from samzapy.container.tasks.synchronous import Processing, SynchronousExecutor
+from samzapy.container.tasks.task_instance import TaskInstance
+
+ProcessBatch = Callable[[MessageBatch[Any, Any], MessageCollector, TaskCoordinator], object]
+Run = Sequence[IncomingMessageEnvelope]
+
+
+def as_batch(run: Run) -> MessageBatch[Any, Any]:
+    """The run as a batch: what comes again after it did not decode is a list."""
+    return run if isinstance(run, MessageBatch) else MessageBatch.of(run)
+
+
+class BatchProcessing(Processing):
+    """Calls `process_batch`; the first batch that fails ends the attempt."""
+
+    __slots__ = ("_process", "_task")
+
+    def __init__(self, task: TaskInstance, process: ProcessBatch) -> None:
+        self._task = task
+        self._process = process
+
+    def process(self, ssp: SystemStreamPartition, envelopes: Run) -> int:
+        task, batch = self._task, as_batch(envelopes)
+        task.touched = True
+        try:
+            if (returned := self._process(batch, task.collector, task.requests)) is not None:
+                task.refuse_awaitable(f"process_batch of {batch.position}", returned)
+        except BaseException as cause:  # noqa: BLE001  # raised again with the position
+            task.raise_failure(batch, cause)
+        task.passed(ssp, batch, len(batch))
+        return len(batch)
+
+
+class GatheredMessages:
+    """The runs of one partition that a task has not been given yet."""
+
+    __slots__ = ("_count", "_last_at", "_runs", "_since")
+
+    def __init__(self) -> None:
+        self._runs: list[Run] = []
+        self._count = 0
+        self._since = self._last_at = inf
+
+    def add(self, run: Run, now: float) -> None:
+        """Take a run that came at the monotonic time `now`."""
+        if not self._runs:
+            self._since = now
+        self._last_at = now
+        self._runs.append(run)
+        self._count += len(run)
+
+    def __bool__(self) -> bool:
+        return bool(self._runs)
+
+    @property
+    def since(self) -> float:
+        """When the first of them came; infinity if there are none."""
+        return self._since if self._runs else inf
+
+    def full(self, most: int) -> bool:
+        """Whether they have to wait no longer, whatever the time: there are `most`, or one that is no part of a batch."""
+        return self._count >= most or any(not isinstance(run, MessageBatch) for run in self._runs)
+
+    def take(self, multiple: int = 1) -> Iterator[Run]:
+        """Take them out as batches as long as can be. Of `multiple` only whole ones, if all of them can be of a batch."""
+        runs, self._runs, self._count = self._runs, [], 0
+        for batches, group in groupby(runs, lambda run: isinstance(run, MessageBatch)):
+            if not batches:
+                yield from group
+                continue
+            batch: MessageBatch[Any, Any] = MessageBatch.joined(list(group))  # type: ignore[arg-type]  # batches they are
+            rest = len(batch) % multiple
+            if rest and len(batch) == sum(map(len, runs)):
+                self.add(batch[len(batch) - rest :], self._last_at)
+                batch = batch[: len(batch) - rest]
+            yield batch
+
+
+class BatchExecutor(SynchronousExecutor):
+    """Gives each task batches of what it has accepted, when the run loop goes on behind a poll."""
+
+    def __init__(self, processing: Mapping[str, Processing], config: BatchConfig) -> None:
+        """`processing` calls the user's `process_batch`, by task."""
+        super().__init__(processing)
+        self._slice = config.max_messages or sys.maxsize
+        self._wait_s = config.max_wait_ms / 1000.0
+        self._gathered: dict[tuple[str, SystemStreamPartition], GatheredMessages] = {}
+        self._tasks: dict[str, TaskInstance] = {}
+
+    @property
+    def due_at(self) -> float:
+        return min((each.since for each in self._gathered.values()), default=inf) + self._wait_s
+
+    def process(self, loop: RunLoop, task: TaskInstance, ssp: SystemStreamPartition, envelopes: Run) -> None:
+        """Accept the messages."""
+        if envelopes:
+            self._tasks[task.name] = task
+            self._gathered.setdefault((task.name, ssp), GatheredMessages()).add(envelopes, loop.clock.monotonic())
+
+    def advance(self, loop: RunLoop) -> bool:
+        """Process what has been gathered for long enough."""
+        now, waits = loop.clock.monotonic(), self._wait_s > 0
+        for (name, ssp), gathered in self._gathered.items():
+            if now >= gathered.since + self._wait_s:
+                self._flush(loop, self._tasks[name], ssp, gathered.take())
+            elif waits and gathered.full(self._slice):
+                self._flush(loop, self._tasks[name], ssp, gathered.take(self._slice))
+        return False
+
+    def finish(self, loop: RunLoop, task: TaskInstance) -> bool:
+        for (name, ssp), gathered in self._gathered.items():
+            if name == task.name:
+                self._flush(loop, task, ssp, gathered.take())
+        return not loop.stopped
+
+    def partition_ended(self, loop: RunLoop, task: TaskInstance, ssp: SystemStreamPartition) -> None:
+        gathered = self._gathered.get((task.name, ssp))
+        if gathered is not None:
+            self._flush(loop, task, ssp, gathered.take())
+        super().partition_ended(loop, task, ssp)
+
+    def is_done(self, loop: RunLoop, task: TaskInstance) -> bool:
+        return not any(gathered for (name, _), gathered in self._gathered.items() if name == task.name)
+
+    def _flush(self, loop: RunLoop, task: TaskInstance, ssp: SystemStreamPartition, runs: Iterator[Run]) -> None:
+        """Process runs, up to where the loop stops."""
+        for run in runs:
+            if loop.stopped:
+                return
+            super().process(loop, task, ssp, run)
+
+    def _resize(self, processed: int, took: float) -> None:
+        """The size stays."""

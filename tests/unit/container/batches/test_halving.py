@@ -1,0 +1,173 @@
+"""A batch that fails is undone and halved until the messages that fail stand alone."""
+
+import sqlite3
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from ledgers import JOB, OUT
+
+from samzapy import BatchTask, InitableTask
+from samzapy.errors import StoreRefused, TaskFailed
+from samzapy.sinks.sql import SqlSink
+from samzapy.testing import TaskTestDriver
+
+SKIP = {"task.error.process.policy": "skip"}
+
+
+class Summing(BatchTask, InitableTask):
+    """Sums by key, sends each message, and fails at the end over messages below 0."""
+
+    def init(self, context):
+        self.sums = context.get_store("ledger")
+        self.calls = 0
+
+    def process_batch(self, batch, collector, coordinator):
+        self.calls += 1
+        self.sums.merge_all(Counter(batch.keys), lambda one, other: one + other)
+        if batch.messages[0] % 2:
+            self.sums.delete("other")
+        else:
+            self.sums.put("other", batch.messages[-1])
+        for key, message in zip(batch.keys, batch.messages, strict=True):
+            collector.send_message(OUT, message, key)
+        if min(batch.messages) < 0:
+            raise ValueError("told to")
+
+
+@pytest.fixture(scope="module")
+def summing():
+    with TaskTestDriver(Summing, JOB | SKIP) as driver:
+        yield driver
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(signs=st.lists(st.booleans(), min_size=1, max_size=40))
+def test_all_others_are_processed_once_and_in_order_whichever_messages_fail(summing, signs):
+    driver, task = summing, summing.task()
+    before, sent, calls = dict(driver.store("ledger").all()), len(driver.outputs("out")), task.calls
+    messages = [n + 1 if good else -n - 1 for n, good in enumerate(signs)]
+    keys = [f"k{n % 3}" for n in range(len(messages))]
+    driver.send_batch("in", keys, messages, partition=0)
+    good = [(key, message) for key, message in zip(keys, messages, strict=True) if message > 0]
+    assert driver.outputs("out").pairs[sent:] == good
+    counted = Counter({key: n for key, n in before.items() if key != "other"}) + Counter(key for key, _ in good)
+    found = dict(driver.store("ledger").all())
+    found.pop("other", None)
+    assert found == dict(counted)
+    bad = len(messages) - len(good)
+    assert task.calls - calls <= 1 + 2 * bad * (1 + len(messages).bit_length())
+
+
+class Once(Summing):
+    """Fails once for each message below 0, however often that comes."""
+
+    def init(self, context):
+        super().init(context)
+        self.known = set()
+
+    def process_batch(self, batch, collector, coordinator):
+        super_fails = {each for each in batch.messages if each < 0} - self.known
+        if len(batch) == 1:
+            self.known |= super_fails
+        if super_fails:
+            raise ValueError("not now")
+        collector.send_batch(OUT, batch.keys, batch.messages)
+
+
+def test_a_message_that_stands_alone_is_tried_again():
+    with TaskTestDriver(Once, JOB | {"task.error.process.policy": "retry(1, 0ms)"}) as driver:
+        driver.send_batch("in", None, [1, -2, 3], partition=0)
+        assert driver.outputs("out").messages == [1, -2, 3]
+
+
+def test_the_message_that_fails_for_good_is_named():
+    failure = r"process_batch of sys\.in\[0\]@2 failed: ValueError: told to"
+    policy = {"task.error.process.policy": "retry(1, 0ms)"}
+    with TaskTestDriver(Summing, JOB | policy) as driver, pytest.raises(TaskFailed, match=failure):
+        driver.send_batch("in", ["a"] * 4, [1, 2, -3, 4], partition=0)
+
+
+class Exiting(Summing):
+    def process_batch(self, batch, collector, coordinator):
+        raise SystemExit(3)
+
+
+def test_what_says_nothing_about_a_message_is_not_tried_by_halves():
+    with TaskTestDriver(Exiting, JOB | SKIP) as driver:
+        task = driver.task()
+        with pytest.raises(TaskFailed, match=r"process_batch of sys\.in\[0\]@0 to 1 failed: SystemExit"):
+            driver.send_batch("in", ["a"] * 2, [1, 2], partition=0)
+        assert task.calls == 0
+
+
+class Refused(Summing):
+    def process_batch(self, batch, collector, coordinator):
+        self.sums.put_all(
+            {key: (None if message < 0 else message) for key, message in zip(batch.keys, batch.messages, strict=True)}
+        )
+        collector.send_batch(OUT, batch.keys, batch.messages)
+
+
+def test_what_a_store_refuses_is_about_its_message():
+    with TaskTestDriver(Refused, JOB | SKIP) as driver:
+        driver.send_batch("in", ["a", "b", "c"], [1, -2, 3], partition=0)
+        assert driver.outputs("out").messages == [1, 3]
+    with (
+        TaskTestDriver(Refused, JOB) as driver,
+        pytest.raises(StoreRefused, match=r"process_batch of sys\.in\[0\]@0 to 2"),
+    ):
+        driver.send_batch("in", ["a", "b", "c"], [1, -2, 3], partition=0)
+
+
+def test_a_commit_asked_for_in_a_batch_that_fails_covers_whole_messages_only():
+    class Committing(Summing):
+        def process_batch(self, batch, collector, coordinator):
+            coordinator.commit()
+            super().process_batch(batch, collector, coordinator)
+
+    _known(Committing)
+    with TaskTestDriver(Committing, JOB | SKIP | {"task.guarantee": "exactly-once"}) as driver:
+        driver.send_batch("in", ["a"] * 9, [1, 2, -3, 4, 5, 6, -7, 8, 9], partition=0)
+        driver.crash()
+        driver.restart()
+        driver.commit()
+        assert driver.committed("out").messages == [1, 2, 4, 5, 6, 8, 9]
+        assert driver.store("ledger").get("a") == 7
+
+
+@pytest.mark.parametrize("mode", ["transactional", "upsert"])
+def test_the_rows_of_a_batch_that_fails_are_taken_back(tmp_path, mode):
+    file = tmp_path / "rows.db"
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE seen (id INTEGER PRIMARY KEY, total INTEGER)")
+
+    class Writing(Summing):
+        def init(self, context):
+            super().init(context)
+            key = ("id",) if mode == "upsert" else ()
+            self.sink = SqlSink(lambda: sqlite3.connect(file), "seen", ("id", "total"), mode=mode, key=key)
+            context.task.register_sink(self.sink)
+
+        def process_batch(self, batch, collector, coordinator):
+            for envelope in batch:
+                self.sink.write((abs(envelope.message), len(batch)), envelope)
+            if mode == "upsert":
+                self.sink.write((-1, min(batch.messages)))
+            super().process_batch(batch, collector, coordinator)
+
+    _known(Writing)
+    with TaskTestDriver(Writing, JOB | SKIP) as driver:
+        driver.send_batch("in", ["a"] * 6, [1, 2, 3, 4, 5, -6], partition=0)
+        driver.commit()
+    with sqlite3.connect(file) as connection:
+        rows = connection.execute("SELECT id, total FROM seen ORDER BY id").fetchall()
+    expected = [(1, 3), (2, 3), (3, 3), (4, 1), (5, 1)]
+    assert rows == ([(-1, 5), *expected] if mode == "upsert" else expected)
+
+
+def _known(task):
+    """The job file names a class, so it must be found in this module."""
+    task.__module__, task.__qualname__ = __name__, task.__name__
+    globals()[task.__name__] = task

@@ -1,0 +1,89 @@
+"""Outputs by column: the same records as by envelopes, and errors that name the output."""
+
+import pyarrow as pa
+import pytest
+from ledgers import JOB, OUT
+
+from samzapy import BatchTask, OutgoingMessageEnvelope
+from samzapy.errors import SerdeError, TaskFailed
+from samzapy.testing import TaskTestDriver
+
+
+class Sending(BatchTask):
+    """Does what the test says."""
+
+    def process_batch(self, batch, collector, coordinator):
+        type(self).send(collector)
+
+
+def sent(send, **keys):
+    Sending.send = staticmethod(send)
+    with TaskTestDriver(
+        Sending, JOB | {key.replace("_", "."): value for key, value in keys.items()}, partitions=3
+    ) as driver:
+        driver.send("in", 1)
+        return [each[1:] for each in driver.outputs("out")]
+
+
+COLUMNS = {
+    "keys": ["a", None, "c", "d"],
+    "messages": [1, {"x": 2}, None, 4],
+    "partition_keys": [None, 2, "z", "a"],
+    "timestamps": [1000, None, 3000, 4000],
+    "headers": [None, [("h", b"1")], None, [("h", None)]],
+}
+
+
+def test_columns_are_sent_as_envelopes_are():
+    def by_envelope(collector):
+        for key, message, place, time, headers in zip(*COLUMNS.values(), strict=True):
+            collector.send(OutgoingMessageEnvelope(OUT, message, key, place, headers, time))
+
+    def by_column(collector):
+        collector.send_batch(OUT, **COLUMNS, inputs=[0] * 4)
+
+    assert sent(by_column) == sent(by_envelope)
+    assert sent(by_column, task_error_produce_policy="skip") == sent(by_envelope)
+
+
+def test_a_message_is_sent_without_an_envelope():
+    def by_message(collector):
+        collector.send_message(OUT, 1, "a")
+        collector.send_message(OUT, None, "b")
+
+    def by_envelope(collector):
+        collector.send(OutgoingMessageEnvelope(OUT, 1, "a"))
+        collector.send(OutgoingMessageEnvelope(OUT, None, "b"))
+
+    assert sent(by_message) == sent(by_envelope)
+    assert sent(by_message, task_error_produce_policy="skip") == sent(by_envelope)
+
+
+def test_the_rows_of_a_table_are_sent():
+    table = pa.table({"user": ["a", "b"], "n": [1, 2], "at": [7, 8]})
+    found = sent(lambda collector: collector.send_arrow(OUT, table, key="user", timestamp="at"))
+    assert sorted((each[1], each[2]["n"], each[4]) for each in found) == [("a", 1, 7), ("b", 2, 8)]
+    assert all(each[2]["user"] == each[1] for each in found)
+
+
+@pytest.mark.parametrize("policy", [{}, {"task_error_deserialize_policy": "skip"}])
+def test_the_output_that_does_not_serialize_is_named(policy):
+    def send(collector):
+        collector.send_batch(OUT, ["a", "b", "c"], [1, {2}, 3], inputs=[0, 0, 0])
+
+    with pytest.raises(SerdeError, match=r"key='b', message=\{2\}.*output 1 of a batch, from the input at offset 0"):
+        sent(send, **policy)
+
+
+def test_columns_of_different_lengths_are_refused():
+    with pytest.raises(TaskFailed, match="expected columns of one length, got 2 messages"):
+        sent(lambda collector: collector.send_batch(OUT, ["a"], [1, 2]))
+
+
+def test_odd_times_and_headers_are_refused_as_those_of_envelopes():
+    with pytest.raises(TaskFailed, match="timestamp: expected whole milliseconds"):
+        sent(lambda collector: collector.send_batch(OUT, None, [1], timestamps=[1.5]))
+    with pytest.raises(TaskFailed, match="headers: expected"):
+        sent(lambda collector: collector.send_batch(OUT, None, [1], headers=[["x"]]))
+    with pytest.raises(TaskFailed, match="expected a SystemStream to send to"):
+        sent(lambda collector: collector.send_batch("out", None, [1]))

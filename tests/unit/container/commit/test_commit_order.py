@@ -1,0 +1,159 @@
+"""The order of a commit's steps: nothing is said before it is durable, and nothing is written by whoever does not own it."""
+
+from contextlib import closing
+
+import pytest
+from jobs.memory_job import MemoryJob
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.checkpoint import manager_for
+from samzapy.errors import ProducerError, TaskMigrated, TransactionAborted
+from samzapy.failpoints import arm, disarm
+from samzapy.system.clients import job_clients
+from samzapy.system.embedded.producer import LogProducer
+from samzapy.system.memory.factory import MemorySystemFactory
+
+#: Two guarantees share the code of the others here: `make test-slow` runs them.
+GUARANTEES = [
+    pytest.param("at-most-once", marks=pytest.mark.slow),
+    "at-least-once",
+    pytest.param("effectively-once", marks=pytest.mark.slow),
+    "exactly-once",
+]
+PROCESSED_FIRST = GUARANTEES[1:]
+COMMIT_MS = {"task.commit.ms": "30000"}
+IN = SystemStreamPartition("mem", "in", 0)
+FAILING: set[str] = set()
+
+
+@pytest.fixture(autouse=True)
+def nothing_armed():
+    yield
+    disarm()
+    FAILING.clear()
+
+
+class _FailingProducer(LogProducer):
+    """Fails in the calls that `FAILING` names: `outputs` stands for the flush of a producer without transactions."""
+
+    def flush(self, timeout_s=60.0):
+        if "outputs" in FAILING and not self._calls.in_transaction:
+            raise ProducerError("the outputs were not acknowledged")
+        super().flush(timeout_s)
+
+    def commit(self):
+        if "commit" in FAILING:
+            raise TransactionAborted("the transaction was not committed")
+        super().commit()
+
+
+class FailingSystemFactory(MemorySystemFactory):
+    def producer(self, settings, client_id, transactional_id=None, timeout_ms=60_000):
+        made = super().producer(settings, client_id, transactional_id, timeout_ms)
+        made.__class__ = _FailingProducer
+        return made
+
+
+def job_of(folder, guarantee, partitions=1, **keys):
+    factory = {"systems.mem.samza.factory": f"{__name__}:FailingSystemFactory"}
+    return MemoryJob(folder, partitions, **{"task.guarantee": guarantee, **COMMIT_MS, **factory, **keys})
+
+
+def checkpoint(job, task="Partition 0"):
+    with (
+        closing(job_clients(job.config, "test")) as clients,
+        closing(manager_for(job.config, clients)) as checkpoints,
+    ):
+        return checkpoints.read(task)
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "effectively-once"])
+def test_an_output_that_is_not_acknowledged_leaves_no_checkpoint_and_no_change(tmp_path, guarantee):
+    job = job_of(tmp_path, guarantee)
+    job.send((0, "a", {"id": 0}))
+    arm("commit.2", 2, lambda _: FAILING.add("outputs"))
+    with pytest.raises(ProducerError, match="outputs were not acknowledged"):
+        job.run()
+    assert checkpoint(job).input_offsets == {IN: 0}
+    assert job.changelog() == {}
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_transaction_that_is_not_committed_changes_no_store_on_disk(tmp_path, guarantee):
+    job = job_of(tmp_path, guarantee)
+    job.send((0, "a", {"id": 0}))
+    reached = []
+    arm("commit.5a", 2, lambda _: FAILING.add("commit"))
+    arm("commit.6", 2, reached.append)
+    container, _ = job.container(owned=True)
+    container._pauses = lambda failure: ()
+    with pytest.raises(TransactionAborted):
+        container.run()
+    assert not reached
+    FAILING.clear()
+    disarm()
+    job.run()
+    assert job.changelog() == ({} if guarantee == "at-most-once" else {"a": 1})
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("step", ["commit.1", "commit.2", "commit.3", "commit.4"])
+def test_a_lease_that_is_lost_during_a_commit_writes_no_checkpoint(tmp_path, guarantee, step):
+    job = job_of(tmp_path, guarantee)
+    job.send((0, "a", {"id": 0, "do": "commit"}))
+    container, coordinator = job.container()
+    before = []
+
+    def lose(_):
+        before.append(checkpoint(job))
+        coordinator.register("0")
+        container._current._heartbeat._tell()
+
+    arm(step, 2, lose)
+    with pytest.raises(TaskMigrated):
+        container.run()
+    assert checkpoint(job) == before[0]
+    disarm()
+    job.run()
+    assert job.changelog() == ({} if guarantee == "at-most-once" else {"a": 1})
+
+
+@pytest.mark.parametrize("step", ["commit.1", "commit.2", "commit.3", "commit.4"])
+def test_without_transactions_a_lease_that_is_lost_during_a_commit_writes_no_checkpoint_either(tmp_path, step):
+    job = job_of(tmp_path, "at-least-once", **{"task.state.transactions": "false"})
+    job.send((0, "a", {"id": 0, "do": "commit"}))
+    container, coordinator = job.container()
+
+    def lose(_):
+        coordinator.register("0")
+        container._current._heartbeat._tell()
+
+    arm(step, 2, lose)
+    with pytest.raises(TaskMigrated):
+        container.run()
+    assert checkpoint(job).input_offsets == {IN: 0}
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_commit_that_one_task_asks_for_commits_every_task_of_its_container(tmp_path, guarantee):
+    job = job_of(tmp_path, guarantee, partitions=2)
+    job.send((0, "a", {"id": 0}), (1, "b", {"id": 1, "do": "commit"}), (1, "b", {"id": 2, "do": "fail"}))
+    with pytest.raises(Exception, match="told to"):
+        job.run()
+    committed = {name: checkpoint(job, name) for name in ("Partition 0", "Partition 1")}
+    assert sum(sum(each.input_offsets.values()) for each in committed.values()) >= 1
+    if guarantee in PROCESSED_FIRST:
+        # Whatever was processed before the failure is committed as a whole: state, outputs and positions agree.
+        assert sum(job.changelog().values()) == sum(sum(each.input_offsets.values()) for each in committed.values())
+
+
+def test_the_outputs_of_all_tasks_are_in_the_transaction_that_commits_their_inputs(tmp_path):
+    job = job_of(tmp_path, "exactly-once", partitions=3)
+    job.send(*((number % 3, "abc"[number % 3], {"id": number, "do": "commit"}) for number in range(9)))
+    arm("commit.5a", 4)
+    with pytest.raises(Exception, match=r"commit\.5a"):
+        job.run()
+    disarm()
+    job.run()
+    assert sorted(message["id"] for _, message in job.outputs()) == list(range(9))
+    assert job.changelog() == {"a": 3, "b": 3, "c": 3}

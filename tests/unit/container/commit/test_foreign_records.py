@@ -1,0 +1,229 @@
+"""Records that somebody else writes to a changelog never become state without a word."""
+
+import json
+import sys
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+from jobs.memory_job import MemoryJob
+
+from samzapy.admin.adoption import adopt
+from samzapy.admin.running import NO_DRIVER
+from samzapy.api.checkpoint import Checkpoint
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.system import OutgoingRecord
+from samzapy.checkpoint import manager_for
+from samzapy.cli.main import main
+from samzapy.config.loader import load_job
+from samzapy.errors import ForeignRecords, JobTakenOver
+from samzapy.failpoints import arm, disarm
+from samzapy.runner.prepare import prepare
+from samzapy.system.clients import job_clients
+from samzapy.system.factories import system_factory
+
+#: Two guarantees share the code of the others here: `make test-slow` runs them.
+GUARANTEES = [
+    pytest.param("at-most-once", marks=pytest.mark.slow),
+    "at-least-once",
+    pytest.param("effectively-once", marks=pytest.mark.slow),
+    "exactly-once",
+]
+COMMIT_MS = {"task.commit.ms": "30000"}
+CHANGELOG = SystemStreamPartition("mem", "counts-changelog", 0)
+
+
+@pytest.fixture(autouse=True)
+def nothing_armed():
+    yield
+    disarm()
+
+
+def job_with(folder, guarantee="at-least-once", **keys):
+    job = MemoryJob(folder, partitions=1, **{"task.guarantee": guarantee, **COMMIT_MS, **keys})
+    job.send(*((0, "a", {"id": number}) for number in range(3)))
+    return job
+
+
+def write_as_somebody_else(job, key="a", value=100):
+    job.producer.send([OutgoingRecord("counts-changelog", key.encode(), json.dumps(value).encode(), 0)])
+    job.producer.flush()
+
+
+def end_run(job):
+    """As if the last run's process were gone, so that tools may work on the job."""
+    with (
+        closing(job_clients(job.config, "test")) as clients,
+        closing(manager_for(job.config, clients)) as checkpoints,
+    ):
+        owner = checkpoints.read_owner()
+        checkpoints.write_owner(replace(owner, pid=NO_DRIVER))
+
+
+def end(job):
+    return job.admin.offsets([CHANGELOG])[CHANGELOG].upcoming
+
+
+def files_of(folder):
+    return sorted(path.name for path in (folder / "counting-1" / "counts").iterdir())
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("local", [True, False])
+def test_a_record_written_while_the_job_stood_is_foreign_and_refused_at_its_start(tmp_path, guarantee, local):
+    job = job_with(tmp_path / "here", guarantee)
+    job.run()
+    at = end(job)
+    write_as_somebody_else(job)
+    folder = tmp_path / ("here" if local else "elsewhere")
+    with pytest.raises(ForeignRecords, match=rf"mem.counts-changelog\[0\]@{at}: .* store 'counts' .* store adopt"):
+        job.run(**{"job.logged.store.base.dir": str(folder)})
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("step", ["commit.1", "commit.5"])
+def test_a_foreign_record_written_while_the_job_runs_ends_the_attempt_and_sets_the_store_aside(
+    tmp_path, guarantee, step
+):
+    job = job_with(tmp_path, guarantee)
+    # After the commit that says where it begins, and before the one of its work; then right behind that one's records.
+    arm(step, 2, lambda _: write_as_somebody_else(job))
+    job.send((0, "a", {"id": 3, "do": "commit"}), (0, "a", {"id": 4, "do": "commit"}))
+    with pytest.raises(ForeignRecords, match=r"mem.counts-changelog\[0\]@\d+"):
+        job.run()
+    assert any("foreign" in name for name in files_of(tmp_path))
+    with pytest.raises(ForeignRecords):
+        job.run()
+
+
+def test_a_foreign_record_in_the_place_of_the_expected_control_record_is_found(tmp_path):
+    job = job_with(tmp_path)
+    # Between the records of a commit and the end of its transaction.
+    arm("commit.5a", 2, lambda _: write_as_somebody_else(job))
+    job.send((0, "a", {"id": 3, "do": "commit"}), (0, "a", {"id": 4}))
+    with pytest.raises(ForeignRecords):
+        job.run()
+
+
+def test_a_job_file_that_was_copied_with_its_changelogs_is_refused_as_foreign_before_it_writes_anything(tmp_path):
+    job = job_with(tmp_path)
+    job.run()
+    streams = job.admin.list_streams()
+    with pytest.raises(ForeignRecords, match=r"counts-changelog\[0\]@0: .* has written nothing there"):
+        prepare(load_job(job.flat | {"job.name": "copied"}))
+    assert job.admin.list_streams() == streams
+
+
+def test_two_copies_on_one_changelog_that_start_together_find_each_others_foreign_records(tmp_path):
+    job = job_with(tmp_path / "one")
+    copy = {"job.name": "copied", "job.logged.store.base.dir": str(tmp_path / "two")}
+    first, _ = job.container()
+    second, _ = job.container(**copy)
+    first.run()
+    with pytest.raises(ForeignRecords):
+        second.run()
+
+
+def test_adopted_foreign_records_become_state(tmp_path):
+    job = job_with(tmp_path)
+    job.run()
+    write_as_somebody_else(job, value=100)
+    end_run(job)
+    assert adopt(job.config, ["counts"]) == {"counts": {0: end(job)}}
+    job.send((0, "a", {"id": 3}))
+    job.run()
+    assert job.changelog() == {"a": 101}
+    write_as_somebody_else(job, value=7)
+    with pytest.raises(ForeignRecords):
+        job.run()
+
+
+def test_what_was_adopted_of_a_changelog_says_nothing_of_one_that_was_made_anew(tmp_path):
+    job = job_with(tmp_path, **{"task.checkpoint.factory": "topic"})
+    prepare(job.config)
+    write_as_somebody_else(job)
+    end_run(job)
+    adopt(job.config, [])
+    job.admin.delete("counts-changelog")
+    job.container()
+    write_as_somebody_else(job)
+    with pytest.raises(ForeignRecords):
+        job.run()
+
+
+@pytest.mark.parametrize("when", ["stands", "runs"])
+def test_a_transaction_that_somebody_else_has_aborted_leaves_nothing_foreign(tmp_path, when):
+    job = job_with(tmp_path)
+
+    def abort(_=None):
+        settings = job.config.systems["mem"]
+        with closing(system_factory(settings).producer(settings, "test", "somebody-else")) as producer:
+            producer.init_transactions()
+            producer.begin()
+            producer.send([OutgoingRecord("counts-changelog", b"a", b"100", 0)])
+            producer.flush()
+            producer.abort()
+
+    if when == "stands":
+        job.run()
+        abort()
+    else:
+        arm("commit.1", 2, abort)
+    job.send((0, "a", {"id": 3, "do": "commit"}), (0, "a", {"id": 4}))
+    job.run()
+    assert job.changelog() == {"a": 5}
+
+
+def test_records_of_a_successor_that_a_late_restore_meets_are_not_foreign_to_it(tmp_path):
+    job = job_with(tmp_path / "old")
+    job.run()
+    job.send((0, "a", {"id": 3}))
+    old, _ = job.container(owned=True, **{"job.logged.store.base.dir": str(tmp_path / "late")})
+    # The old attempt has read its checkpoint when another run takes over, commits and ends.
+    elsewhere = {"job.logged.store.base.dir": str(tmp_path / "new")}
+    arm("start.3", 1, lambda _: job.run(**elsewhere))
+    with pytest.raises(JobTakenOver):
+        old.run()
+    assert job.changelog() == {"a": 4}
+
+
+def test_without_transactions_a_foreign_record_is_found_while_the_job_runs(tmp_path):
+    job = job_with(tmp_path, **{"task.state.transactions": "false"})
+    arm("commit.1", 2, lambda _: write_as_somebody_else(job))
+    with pytest.raises(ForeignRecords):
+        job.run()
+
+
+def test_a_checkpoint_that_no_transaction_holds_says_nothing_of_foreign_records(tmp_path):
+    """As JVM Samza leaves it, which goes on writing to the changelog after its last checkpoint."""
+    job = job_with(tmp_path / "here")
+    job.run()
+    with (
+        closing(job_clients(job.config, "test")) as clients,
+        closing(manager_for(job.config, clients)) as checkpoints,
+    ):
+        old = checkpoints.read("Partition 0")
+        checkpoints.write({"Partition 0": Checkpoint(old.input_offsets, {}, old.epoch)})
+    write_as_somebody_else(job, value=100)
+    job.send((0, "a", {"id": 3}))
+    job.run(**{"job.logged.store.base.dir": str(tmp_path / "elsewhere")})
+    assert job.changelog() == {"a": 101}
+
+
+def test_check_names_the_foreign_records_and_the_command_that_adopts_them(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    job = job_with(tmp_path)
+    job.run()
+    copied = tmp_path / "copied.properties"
+    copied.write_text("".join(f"{key}={value}\n" for key, value in {**job.flat, "job.name": "copied"}.items()))
+    monkeypatch.setattr(sys, "argv", ["samzapy", "check", str(copied)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 3
+    assert "samzapy store adopt JOB.properties counts" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", ["samzapy", "store", "adopt", str(copied), "counts"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    assert "counts: all records of its changelog before [0]@" in capsys.readouterr().out
+    prepare(load_job(job.flat | {"job.name": "copied"}))

@@ -1,0 +1,397 @@
+"""Who owns a job's state: one transaction a container in every guarantee, fenced whatever the last run looked like."""
+
+import threading
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jobs.memory_job import MemoryJob
+
+from samzapy.admin import take_over as taking
+from samzapy.api.checkpoint import Checkpoint, JobRecord, JobRun
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.checkpoint import manager_for
+from samzapy.config.job import JobConfig
+from samzapy.config.loader import load_job
+from samzapy.container.restart import build_container
+from samzapy.coordinator.coordinator import Coordinator, LocalLease
+from samzapy.coordinator.wire import JobSpec
+from samzapy.errors import (
+    ConfigError,
+    EnvironmentFailure,
+    JobTakenOver,
+    ProducerFenced,
+    SamzapyError,
+    TaskMigrated,
+    TransactionsRefused,
+)
+from samzapy.failpoints import arm, disarm
+from samzapy.job.transactions import state_transactions, transactional_id
+from samzapy.runner.prepare import prepare
+from samzapy.system.clients import SystemClients, job_clients
+from samzapy.system.embedded.producer import LogProducer
+from samzapy.system.factories import has_transactions, system_factory
+from samzapy.system.memory.factory import MemorySystemFactory
+from samzapy.testing import ManualClock
+
+GUARANTEES = ["at-most-once", "at-least-once", "effectively-once", "exactly-once"]
+COMMIT_MS = {"task.commit.ms": "30000"}
+
+
+@pytest.fixture(autouse=True)
+def nothing_armed():
+    yield
+    disarm()
+
+
+class WithoutTransactions(MemorySystemFactory):
+    """A system of a user's own that has none."""
+
+    transactional = False
+
+
+class _Refused(LogProducer):
+    def init_transactions(self):
+        raise TransactionsRefused("init_transactions: not authorised: TransactionalId")
+
+
+class RefusesIds(MemorySystemFactory):
+    """As a broker whose ACLs grant no transactional id."""
+
+    def producer(self, settings, client_id, transactional_id=None, timeout_ms=60_000):
+        made = super().producer(settings, client_id, transactional_id, timeout_ms)
+        if transactional_id is not None:
+            made.__class__ = _Refused
+        return made
+
+
+def checkpoints_of(job):
+    return closing(_Managed(job.config))
+
+
+class _Managed:
+    def __init__(self, config):
+        self._clients = job_clients(config, "test")
+        self.manager = manager_for(config, self._clients)
+
+    def close(self):
+        self.manager.close()
+        self._clients.close()
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_late_commit_of_an_old_run_takes_nothing_of_its_owners_state_back(tmp_path, guarantee):
+    job = MemoryJob(tmp_path / "old", partitions=1, **{"task.guarantee": guarantee, **COMMIT_MS})
+    job.send((0, "a", {"id": 0}))
+    stopped, goes_on = threading.Event(), threading.Event()
+
+    def stop(_):
+        stopped.set()
+        assert goes_on.wait(30)
+
+    # The old run stands still in its second commit, as a stopped process would.
+    arm("commit.2", 2, stop)
+    old, _ = job.container(owned=True)
+    failures = []
+
+    def run():
+        try:
+            old.run()
+        except SamzapyError as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert stopped.wait(30)
+    disarm()
+    job.send(*((0, "a", {"id": number}) for number in range(1, 5)))
+    job.run(**{"job.logged.store.base.dir": str(tmp_path / "new")})
+    owned = job.changelog()
+    goes_on.set()
+    thread.join(60)
+    assert isinstance(failures[0], ProducerFenced | JobTakenOver)
+    assert job.changelog() == owned
+    with checkpoints_of(job) as opened:
+        assert opened.manager.read("Partition 0").input_offsets == {SystemStreamPartition("mem", "in", 0): 5}
+    job.send((0, "a", {"id": 5}))
+    job.run(**{"job.logged.store.base.dir": str(tmp_path / "third")})
+    assert job.changelog()["a"] == owned["a"] + 1
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_container_has_one_transactional_producer_whatever_its_tasks(tmp_path, guarantee, monkeypatch):
+    made = []
+
+    def transactional(self, system, name):
+        made.append(name)
+        return original(self, system, name)
+
+    original = SystemClients.transactional
+    monkeypatch.setattr(SystemClients, "transactional", transactional)
+    job = MemoryJob(tmp_path, partitions=20, **{"task.guarantee": guarantee, **COMMIT_MS})
+    job.run()
+    assert made == ["counting-1-0"]
+
+
+NAMES = st.from_regex(r"[a-z0-9._-]{1,6}", fullmatch=True).filter(lambda name: name not in {".", ".."})
+
+
+ANY_JOB = load_job(
+    {
+        "job.name": "x",
+        "task.class": "a:B",
+        "task.inputs": "s.in",
+        "systems.s.samza.factory": "memory",
+    }
+)
+
+
+def config_of(name, job_id):
+    return replace(ANY_JOB, name=name, id=job_id)
+
+
+@given(st.lists(st.tuples(NAMES, NAMES, st.integers(0, 20)), min_size=2, max_size=6, unique=True))
+def test_no_two_jobs_or_containers_share_a_transactional_id(members):
+    ids = {transactional_id(config_of(name, job_id).job_name, str(number)) for name, job_id, number in members}
+    assert len(ids) == len(members)
+    keys = {config_of(name, job_id).job_name for name, job_id, _ in members}
+    assert len(keys) == len({(name, job_id) for name, job_id, _ in members})
+
+
+def test_a_member_with_a_hyphen_is_refused_since_its_id_could_be_another_jobs():
+    with pytest.raises(ValueError, match="hyphen"):
+        transactional_id("orders-1", "0-1")
+
+
+def test_jobs_whose_names_and_ids_read_alike_share_neither_state_nor_checkpoints(tmp_path):
+    first = config_of("orders", "v2-1")
+    second = config_of("orders-v2", "1")
+    assert isinstance(first, JobConfig)
+    assert first.job_name != second.job_name
+
+
+def test_two_jobs_of_one_name_with_other_ids_do_not_fence_each_other(tmp_path):
+    job = MemoryJob(tmp_path / "one", partitions=1, **{"task.guarantee": "exactly-once", **COMMIT_MS})
+    job.send((0, "a", {"id": 0}))
+    other = {
+        "job.id": "2",
+        "stores.counts.changelog": "mem.others-changelog",
+        "job.logged.store.base.dir": str(tmp_path / "two"),
+    }
+    first, _ = job.container()
+    second, _ = job.container(**other)
+    # The first is in the middle of its transaction when the second starts and ends.
+    arm("commit.3", 2, lambda _: (disarm(), second.run()))
+    first.run()
+    assert job.changelog() == {"a": 1}
+    assert sorted(value["count"] for _, value in job.outputs()) == [1, 1]
+
+
+def test_checkpoints_of_a_job_whose_topic_is_spelled_alike_are_refused(tmp_path):
+    job = MemoryJob(tmp_path, **{"job.name": "a-b"})
+    prepare(job.config)
+    with pytest.raises(EnvironmentFailure, match=r"job a_b \(id 1\) are those of job a-b \(id 1\)"):
+        prepare(load_job(job.flat | {"job.name": "a_b", "stores.counts.changelog": "mem.other"}))
+
+
+def test_a_run_with_fewer_containers_fences_all_those_of_the_run_before(tmp_path):
+    job = MemoryJob(tmp_path, partitions=4)
+    prepare(load_job(job.flat | {"job.container.count": "4"}))
+    settings = job.config.systems["mem"]
+    old = [system_factory(settings).producer(settings, "old", f"counting-1-{number}") for number in range(4)]
+    for producer in old:
+        producer.init_transactions()
+        producer.begin()
+    prepare(job.config)
+    for producer in old:
+        with pytest.raises(ProducerFenced):
+            producer.commit()
+
+
+def test_what_a_dead_run_left_open_in_the_checkpoints_is_aborted_by_a_run_with_other_containers(tmp_path):
+    job = MemoryJob(tmp_path, partitions=4)
+    prepare(load_job(job.flat | {"job.container.count": "4"}))
+    settings = job.config.systems["mem"]
+    dead = system_factory(settings).producer(settings, "dead", "counting-1-3")
+    dead.init_transactions()
+    dead.begin()
+    with checkpoints_of(job) as opened:
+        opened.manager.write({"Partition 3": Checkpoint({SystemStreamPartition("mem", "in", 3): 99})}, dead)
+        dead.flush()
+    job.run()
+    with checkpoints_of(job) as opened:
+        assert opened.manager.read("Partition 3").input_offsets == {SystemStreamPartition("mem", "in", 3): 0}
+
+
+def test_an_owner_of_the_version_before_has_an_id_a_task_and_is_fenced_too(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1)
+    prepare(job.config)
+    settings = job.config.systems["mem"]
+    old = system_factory(settings).producer(settings, "old", "counting-1-Partition 0")
+    old.init_transactions()
+    old.begin()
+    with checkpoints_of(job) as opened:
+        opened.manager.write_owner(JobRun("old", 1, "there", 2))
+    prepare(job.config)
+    with pytest.raises(ProducerFenced):
+        old.commit()
+
+
+@pytest.mark.parametrize(
+    "guarantee", ["at-least-once", pytest.param("effectively-once", marks=pytest.mark.slow), "exactly-once"]
+)
+@pytest.mark.parametrize("step", ["commit.3", "commit.4", "commit.5a", "commit.5", "commit.6"])
+def test_after_a_crash_at_any_step_state_is_the_fold_of_the_committed_inputs(tmp_path, guarantee, step):
+    job = MemoryJob(tmp_path, partitions=2, **{"task.guarantee": guarantee, **COMMIT_MS})
+    job.send(*((number % 2, "ab"[number % 2], {"id": number}) for number in range(10)))
+    arm(step, 2)
+    with pytest.raises(Exception, match=step):
+        job.run()
+    disarm()
+    job.run()
+    assert job.changelog() == {"a": 5, "b": 5}
+
+
+@pytest.mark.parametrize(
+    ("keys", "key"),
+    [
+        ({"task.state.transactions": "false"}, "task.state.transactions"),
+        ({"systems.mem.samza.factory": f"{__name__}:WithoutTransactions"}, "task.checkpoint.system"),
+        ({"systems.mem.samza.factory": f"{__name__}:RefusesIds"}, "systems.mem.samza.factory"),
+    ],
+)
+def test_a_job_without_transactions_runs_and_says_what_that_weakens(tmp_path, keys, key):
+    job = MemoryJob(tmp_path, partitions=1, **keys)
+    job.send((0, "a", {"id": 0}))
+    prepared = prepare(job.config, until_end=True)
+    said = {each.key: each.message for each in prepared.guarantee_warnings}
+    assert "state may hold inputs twice, and may go back while two runs overlap" in said[key]
+    assert prepared.transactions is False
+    coordinator = Coordinator("counting", JobSpec(prepared.model, job.config.raw, prepared.ends), 5.0)
+    model = prepared.model.containers[0]
+    lease = LocalLease(coordinator, "0")
+    build_container(job.config, model, lease, ends=prepared.ends, transactions=prepared.transactions).run()
+    assert job.changelog() == {"a": 1}
+    with checkpoints_of(job) as opened:
+        assert not opened.manager.read("Partition 0").atomic
+
+
+@pytest.mark.parametrize("guarantee", ["effectively-once", "exactly-once"])
+def test_a_guarantee_that_needs_transactions_is_refused_without_them(tmp_path, guarantee):
+    job = MemoryJob(tmp_path, **{"task.guarantee": guarantee, **COMMIT_MS})
+    with pytest.raises(ConfigError, match=r"task\.state\.transactions: must be true"):
+        load_job(job.flat | {"task.state.transactions": "false"})
+    own = load_job(job.flat | {"systems.mem.samza.factory": f"{__name__}:WithoutTransactions"})
+    with pytest.raises(ConfigError, match=r"task\.checkpoint\.system: .*-once needs a system with transactions"):
+        state_transactions(own, has_transactions)
+    with pytest.raises(TransactionsRefused):
+        prepare(load_job(job.flat | {"systems.mem.samza.factory": f"{__name__}:RefusesIds"}))
+
+
+def test_a_checkpoint_of_a_lower_epoch_never_wins(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1)
+    ssp = SystemStreamPartition("mem", "in", 0)
+    prepare(job.config)
+    with checkpoints_of(job) as opened:
+        opened.manager.write({"Partition 0": Checkpoint({ssp: 9}, epoch=8)})
+        opened.manager.write({"Partition 0": Checkpoint({ssp: 3}, epoch=7)})
+        assert opened.manager.read("Partition 0").input_offsets == {ssp: 9}
+        opened.manager.write({"Partition 0": Checkpoint({ssp: 10}, epoch=8)})
+        assert opened.manager.read("Partition 0").input_offsets == {ssp: 10}
+
+
+def test_epochs_grow_from_run_to_run_without_any_clock_and_past_every_checkpoint(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1)
+    first = prepare(job.config)
+    second = prepare(job.config)
+    assert second.epoch > first.epoch + 1000
+    ssp = SystemStreamPartition("mem", "in", 0)
+    with checkpoints_of(job) as opened:
+        opened.manager.write({"Partition 0": Checkpoint({ssp: 0}, epoch=1_795_234_665_833)})
+    third = prepare(job.config)
+    assert third.epoch > 1_795_234_665_833
+    coordinator = Coordinator("counting", JobSpec(third.model, job.config.raw), 5.0, epoch=third.epoch)
+    assert coordinator.register("0") == third.epoch + 1
+
+
+def plain_owner(job, host="elsewhere", lease_ms=7000):
+    with checkpoints_of(job) as opened:
+        opened.manager.write_owner(JobRun("before", 1, host, 2, ("counting", "1"), 5, ("counting-1-0",), lease_ms))
+
+
+def claim(job, waits):
+    config = job.config
+    with (
+        closing(job_clients(config, "test")) as clients,
+        closing(manager_for(config, clients)) as checkpoints,
+    ):
+        state = state_transactions(config, has_transactions)
+        return taking.take_over(config, clients, checkpoints, state, ["0"], ["Partition 0"], waits.append)
+
+
+def test_a_run_waits_out_the_lease_of_one_that_nothing_fences_unless_it_is_written_down_as_ended(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1)
+    prepare(job.config)
+    plain_owner(job)
+    waits = []
+    assert claim(job, waits).run.lease_ms == 0
+    assert waits == [7.0]
+    claim(job, waits)
+    assert waits == [7.0]
+    plain_owner(job)
+    with checkpoints_of(job) as opened:
+        opened.manager.write_record(JobRecord.ENDED, {"run": "before"})
+    claim(job, waits)
+    assert waits == [7.0]
+
+
+def test_a_run_of_at_most_once_is_waited_for_since_nothing_fences_its_positions(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1, **{"task.guarantee": "at-most-once", "job.spark.lease.ms": "7000"})
+    prepared = prepare(job.config)
+    assert prepared.transactions
+    with checkpoints_of(job) as opened:
+        opened.manager.write_owner(replace(opened.manager.read_owner(), host="elsewhere"))
+    waits = []
+    claim(job, waits)
+    assert waits == [7.0]
+
+
+def test_a_poll_whose_positions_are_written_behind_the_back_of_a_newer_attempt_is_not_processed(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1, **{"task.guarantee": "at-most-once", **COMMIT_MS})
+    job.run()
+    job.send((0, "a", {"id": 0}))
+    clock = ManualClock()
+    container, coordinator = job.container(clock=clock)
+
+    def superseded(_):
+        clock.advance(60)
+        coordinator.register("0")
+
+    arm("ahead.1", 1, superseded)
+    with pytest.raises(TaskMigrated):
+        container.run()
+    assert job.outputs() == []
+
+
+def test_a_run_that_was_cut_off_while_it_waited_leaves_the_waiting_to_the_next(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1)
+    prepare(job.config)
+    plain_owner(job)
+
+    class Cut(Exception):
+        pass
+
+    class Cutting(list):
+        def append(self, _):
+            raise Cut
+
+    with pytest.raises(Cut):
+        claim(job, Cutting())
+    with checkpoints_of(job) as opened:
+        owner = opened.manager.read_owner()
+        opened.manager.write_owner(replace(owner, host="elsewhere"))
+    waits = []
+    claim(job, waits)
+    assert waits == [7.0]

@@ -1,0 +1,146 @@
+"""The reporters of a job file, called while a container runs."""
+
+import json
+import logging
+import shutil
+import threading
+
+import pytest
+from jobs.memory_job import CountingTask, MemoryJob
+
+from samzapy.api.system import StreamSpec
+from samzapy.errors import TaskFailed
+
+SNAPSHOTS = {
+    "metrics.reporters": "snap",
+    "metrics.reporter.snap.class": "org.apache.samza.metrics.reporter.MetricsSnapshotReporterFactory",
+    "metrics.reporter.snap.stream": "mem.metrics",
+    "metrics.reporter.snap.interval": "1",
+}
+
+
+class Gated(CountingTask):
+    """Does not go on after the message that says so, until it may."""
+
+    gate = threading.Event()
+
+    def process(self, envelope, collector, coordinator):
+        super().process(envelope, collector, coordinator)
+        if envelope.message.get("do") == "wait":
+            assert self.gate.wait(60)
+
+
+def snapshots(job):
+    return [json.loads(value) for value in job.values("metrics")]
+
+
+@pytest.fixture
+def snapshot_job(tmp_path):
+    def make(task=CountingTask, **keys):
+        return MemoryJob(tmp_path, 1, task, **{**SNAPSHOTS, **keys})
+
+    return make
+
+
+def test_the_stream_of_metrics_is_created_and_gets_the_last_numbers_at_the_stop(snapshot_job):
+    job = snapshot_job(**{"metrics.reporter.snap.interval": "60"})
+    job.send(*((0, "k", {"id": n}) for n in range(5)))
+    report = job.run()
+    snapshot, of_task = snapshots(job)
+    header = snapshot["header"]
+    assert (header["job-name"], header["container-name"]) == ("counting", "samza-container-0")
+    assert snapshot["metrics"]["Partition 0"]["processed"] == 5
+    assert snapshot["metrics"] == report.metrics
+    assert of_task["header"] | {"time": 0} == {**header, "source": "TaskName-Partition 0", "time": 0}
+
+
+def test_a_dashboard_made_for_samza_finds_the_stores_of_a_task_and_what_was_restored(snapshot_job, tmp_path):
+    job = snapshot_job(**{"metrics.reporter.snap.interval": "60"})
+    job.send(*((0, f"key-{n}", {"id": n}) for n in range(5)))
+    job.run()
+    shutil.rmtree(tmp_path)
+    job.send((0, "key-1", {"id": 5}))
+    job.run()
+    groups = snapshots(job)[-1]["metrics"]
+    cached, engine = (
+        groups[f"org.apache.samza.storage.kv.{kind}Metrics"] for kind in ("CachedStore", "KeyValueStorageEngine")
+    )
+    assert {name: cached[f"counts-{name}"] for name in ("gets", "puts", "cache-hits", "dirty-count", "cache-size")} == {
+        "gets": 1,
+        "puts": 1,
+        "cache-hits": 0,
+        "dirty-count": 0,
+        "cache-size": 1,
+    }
+    assert (engine["counts-messages-restored"], engine["counts-messages-bytes"]) == (5, 5 * len(b"key-01"))
+    assert groups["org.apache.samza.storage.kv.KeyValueStoreMetrics"]["counts-flushes"] >= 1
+
+
+def test_a_running_container_reports_at_its_interval(snapshot_job):
+    job = snapshot_job(Gated)
+    job.send((0, "k", {"id": 1, "do": "wait"}))
+    container, _ = job.container()
+    thread = threading.Thread(target=container.run)
+    Gated.gate.clear()
+    thread.start()
+    try:
+        # Only this thread writes to the stream that the reader waits for.
+        assert job.wait_for_records("metrics", 1, 60)
+        assert thread.is_alive()
+    finally:
+        Gated.gate.set()
+        thread.join()
+    times = [snapshot["header"]["time"] for snapshot in snapshots(job)]
+    assert len(times) >= 2, "and the last one"
+    assert times == sorted(times)
+    assert len({snapshot["header"]["reset-time"] for snapshot in snapshots(job)}) == 1
+
+
+def test_a_container_that_fails_reports_before_it_ends(snapshot_job):
+    job = snapshot_job(**{"metrics.reporter.snap.interval": "60"})
+    job.send((0, "k", {"id": 1, "do": "fail"}))
+    with pytest.raises(TaskFailed):
+        job.run()
+    assert len({snapshot["header"]["source"] for snapshot in snapshots(job)}) == len(snapshots(job))
+
+
+def test_the_log_reporter_leaves_out_what_its_blacklist_matches(tmp_path, caplog):
+    keys = {
+        "metrics.reporters": "log",
+        "metrics.reporter.log.class": "log",
+        "metrics.reporter.log.blacklist": r"commit\..*",
+    }
+    job = MemoryJob(tmp_path, 1, **keys)
+    with caplog.at_level(logging.INFO, "samzapy.metrics"):
+        job.run()
+    line, _ = [record.message for record in caplog.records if record.name == "samzapy.metrics"]
+    metrics = json.loads(line)["metrics"]
+    assert metrics["commit"] == {}
+    assert "processed" in metrics["Partition 0"]
+
+
+def test_a_snapshot_that_cannot_be_published_is_a_warning_and_the_next_one_gets_a_new_producer(snapshot_job, caplog):
+    job = snapshot_job(Gated)
+    job.send((0, "k", {"id": 1, "do": "wait"}))
+    container, _ = job.container()
+    job.admin.delete("metrics")
+    warned = threading.Event()
+
+    class Told(logging.Handler):
+        def emit(self, record):
+            warned.set()
+
+    told = Told(logging.WARNING)
+    logging.getLogger("samzapy.metrics").addHandler(told)
+    Gated.gate.clear()
+    thread = threading.Thread(target=container.run)
+    thread.start()
+    try:
+        assert warned.wait(60)
+        job.admin.create(StreamSpec("metrics", 1))
+        assert job.wait_for_records("metrics", 1, 60)
+    finally:
+        logging.getLogger("samzapy.metrics").removeHandler(told)
+        Gated.gate.set()
+        thread.join()
+    assert "were not published" in caplog.text
