@@ -186,13 +186,17 @@ class ContainerBuilder:
         periods = LoopPeriods(task.window_ms, task.commit_ms)
         return RunLoop(tasks, inputs, side, committer, control, self._clock, periods, self._tasks.executor())
 
-    def committer(self, epoch: int, must_own: Callable[[], object], confirm: Callable[[], object]) -> CommitProtocol:
+    def committer(
+        self, lease: ContainerLease, ownership: Ownership, must_own: Callable[[], object], confirm: Callable[[], object]
+    ) -> CommitProtocol:
         """The commit protocol of the container. `must_own` raises when another attempt is known to own it; `confirm` asks
         first."""
         guarantee = self.config.task.guarantee
         inside = self._producers.system if guarantee.outputs_in_transaction else None
-        settings = CommitSettings(self._state_writer(confirm), epoch, self._clock, self.metrics, must_own, inside)
-        return AtMostOnce(settings) if guarantee is Guarantee.AT_MOST_ONCE else CommitProtocol(settings)
+        settings = CommitSettings(self._state_writer(confirm), lease.epoch, self._clock, self.metrics, must_own, inside)
+        if guarantee is Guarantee.AT_MOST_ONCE:
+            return AtMostOnce(settings, ownership.look, lease.duration_s)
+        return CommitProtocol(settings)
 
     def _state_writer(self, confirm: Callable[[], object]) -> StateWriter:
         changelogs = frozenset(store.changelog.system for store in self.config.stores.values() if store.changelog)
