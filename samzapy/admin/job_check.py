@@ -134,7 +134,7 @@ def _known_inputs(config: JobConfig, warn: Warn) -> dict[SystemStream, InputPart
 
 def _refuse_what_is_others(config: JobConfig, model: JobModel, warn: Warn) -> None:
     """Raise EnvironmentFailure for checkpoints of another job, ForeignRecords for changelogs with records of another."""
-    with _records(config, "whose the checkpoints and changelogs are", warn) as (checkpoints, clients):
+    with _records(config, "who owns the checkpoints and changelogs", warn) as (checkpoints, clients):
         refuse_another_job(config, checkpoints.read_owner())
         committed = checkpoints.read_all(task.name for task in model.tasks)
         refuse_foreign(config, model, committed, checkpoints, clients)

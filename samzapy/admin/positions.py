@@ -116,8 +116,8 @@ def move_positions(
        well; without, `wait` as many seconds as an unseen run takes to notice
     3  read the checkpoints, and write them with the new offsets: all in one transaction, where there are transactions
 
-    Changelog offsets and local stores stay as they are. Raises EnvironmentFailure when refused, and ConfigError for a job
-    whose tasks keep positions together with a state of their own: a startpoint moves both.
+    Changelog offsets and local stores stay as they are. Raises EnvironmentFailure when refused, and ConfigError if the
+    tasks keep positions together with a state of their own: a startpoint moves both.
     """
     must_keep_checkpoints(config.task.checkpoint)
     _refuse_own_state(config.task.task_class)

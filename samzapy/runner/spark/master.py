@@ -138,7 +138,7 @@ def _towards(master: str) -> str | None:
             way.connect((found["host"], int(found["port"] or 443)))
             address: str = way.getsockname()[0]
     except (OSError, OverflowError, UnicodeError):
-        # Nobody of that name, no way there, no such port, no such name.
+        # The name is unknown or malformed, the port does not exist, or there is no route.
         return None
     return address
 
