@@ -10,6 +10,7 @@ from samzapy.bench.events import Events
 from samzapy.bench.measuring import Measurement
 
 _CACHE = "stores.counts.object.cache.size"
+_BATCHES = "samzapy.bench.batches"
 _WAYS = {
     BARE: Way(),
     "bare.memory": Way({"keep": "memory"}),
@@ -21,6 +22,15 @@ _WAYS = {
     LOCAL: Way(like="bare.memory"),
     "local.cache-1000": Way(keys={_CACHE: "1000"}, like="bare.cache-1000"),
     "local.cache-100000": Way(keys={_CACHE: "100000"}, like=BARE),
+    "local.batch": Way(keys={"task.class": f"{_BATCHES}:KeyedCountBatchTask"}, like="bare.batch"),
+    "local.batch.keys": Way(
+        keys={
+            "task.class": f"{_BATCHES}:KeysBatchTask",
+            "systems.kafka.default.stream.samza.key.serde": "string",
+            "systems.kafka.default.stream.samza.msg.serde": "bytes",
+        },
+        like="bare.batch.keys",
+    ),
     SPARK: Way(runner=SPARK, like=BARE),
 }
 
@@ -29,7 +39,7 @@ class KeyedCount(InManyWays):
     """Count by user."""
 
     name = "keyed-count"
-    ways = MappingProxyType(in_both_guarantees(_WAYS, LOCAL))
+    ways = MappingProxyType(in_both_guarantees(_WAYS, LOCAL, "local.batch.keys"))
     variants = tuple(ways)
 
     def prepare(self) -> None:
@@ -52,6 +62,6 @@ class KeyedCount(InManyWays):
         overrides = {
             "task.inputs": f"kafka.{self._input}",
             "stores.counts.changelog": f"kafka.{changelog}",
-            **way.keys,
+            **way.keys_for(input=self._input),
         }
         return self._with_changelog(self._job(self.name, way.runner, overrides), changelog)

@@ -14,6 +14,7 @@ _WAYS = {
     "bare.typed": Way({"fold": "typed"}),
     "bare.batch.typed": Way({"fold": "batch-typed"}),
     LOCAL: Way(like=BARE),
+    "local.batch": Way(keys={"task.class": "samzapy.bench.batches:PassThroughBatchTask"}, like=BARE),
     SPARK: Way(runner=SPARK, like=BARE),
 }
 
@@ -34,5 +35,6 @@ class PassThrough(InManyWays):
 
     def samzapy(self, way: Way) -> Measurement:
         output = self._kafka.create("out")
-        overrides = {"task.inputs": f"kafka.{self._input}", "bench.output": f"kafka.{output}", **way.keys}
+        keys = way.keys_for(input=self._input, output=output)
+        overrides = {"task.inputs": f"kafka.{self._input}", "bench.output": f"kafka.{output}", **keys}
         return self._job(self.name, way.runner, overrides)

@@ -48,7 +48,8 @@ class JobConfig:
 
     `streams` has an entry for every stream that the file mentions; `stream(...)` falls back to the system's defaults.
     `stream_ids` are the streams with keys `streams.ID.*`. `serdes` maps names to class paths, built-in ones included.
-    `timers_store` names the store of the tasks' timers, None for a job without. `raw` is the flat file with its
+    `timers_store` names the store of the tasks' timers, None for a job without. `cache_max_bytes`: memory of the object
+    caches of one container. `raw` is the flat file with its
     overrides and unresolved values (`${env:X}` as written), to carry the job elsewhere. `resolved` has the values in
     clear; its `repr` hides secrets. `warnings` are sentences about oddities that do not stop the job.
     """
@@ -66,6 +67,7 @@ class JobConfig:
     default_system: str | None = None
     logged_store_base_dir: Path = Path("state")
     non_logged_store_base_dir: Path = Path("state")
+    cache_max_bytes: int = 268_435_456
     placement: PlacementConfig = field(default_factory=PlacementConfig)
     spark: SparkConfig = field(default_factory=SparkConfig)
     clock: JobClockConfig = field(default_factory=JobClockConfig)
@@ -131,6 +133,12 @@ CONTAINER_COUNT = Key(
     1,
     "Number of containers that the tasks are spread over.",
     otherwise=("yarn.container.count",),
+)
+CACHE_MAX_BYTES = Key(
+    "container.cache.max.bytes",
+    integer(1, 2**53),
+    268_435_456,
+    "Bytes of memory for the object caches of one container. Its stores without object.cache.size share them by use.",
 )
 GROUPER = Key(
     "job.systemstreampartition.grouper.factory",

@@ -47,7 +47,7 @@ ALL_KEYS: tuple[Key[Any], ...] = (
     *metrics.KEYS,
 )
 #: Keys with another first part belong to the user, unless they look like a slip.
-_OURS = frozenset({"app", "job", "task", "systems", "streams", "serializers", "stores", "metrics"})
+_OURS = frozenset({"app", "container", "job", "task", "systems", "streams", "serializers", "stores", "metrics"})
 _NEAR, _VERY_NEAR = 0.75, 0.85
 
 
@@ -121,7 +121,7 @@ def check_keys(reader: Reader, config: JobConfig, *, strict: bool) -> None:
         reason = refused(key, value)
         if reason is not None:
             reader.problem(key, reason, value)
-        elif (reason := no_effect(key)) is not None and not key.startswith("yarn.container.count"):
+        elif (reason := no_effect(key)) is not None and not key.startswith(_WITH_EFFECT):
             reader.warn(f"{key}: has no effect in samzapy: {reason}")
         elif not is_refusable(key):
             suspects.append(key)
@@ -238,6 +238,8 @@ _READABLE = (
     (r".*", ".*"),
 )
 _NEUTRAL = {"", "1"}
+#: Keys that have an effect, below those that have none.
+_WITH_EFFECT = ("yarn.container.count", "container.cache.")
 
 
 def no_effect(key: str) -> str | None:

@@ -210,6 +210,7 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
         default_system=default_system,
         logged_store_base_dir=logged,
         non_logged_store_base_dir=non_logged,
+        cache_max_bytes=reader.get(job.CACHE_MAX_BYTES),
         startpoints=reader.get(job.STARTPOINTS),
         placement=job.parse_placement(reader),
         spark=spark.parse_spark(reader),

@@ -29,10 +29,12 @@ from samzapy.storage.changelog.topic import (
     max_record_bytes,
 )
 from samzapy.storage.engines import entry_serde_names, entry_serdes
+from samzapy.storage.kv.cache.budget import CacheBudget
 from samzapy.storage.kv.expiring import Expiry
 from samzapy.storage.kv.stack import build_stack
 from samzapy.storage.local.files import LocalStore, LocalStores, take_over_standby
 from samzapy.storage.local.marker import Acceptance, SerdePair, StoreIdentity
+from samzapy.storage.local.sample import check_sample
 from samzapy.storage.side_inputs import SideInputPlan
 from samzapy.storage.task_store import OpenedStore, TaskStore
 from samzapy.storage.task_stores import TaskStores
@@ -79,7 +81,8 @@ class JobStores:
     """The stores of a job, as every task of a container opens them.
 
     `job` names their folders below `logged_base` and `non_logged_base`. `written_with`: the serdes of each store with a
-    changelog, by their identities. `undoes_messages`: the changes of a failed message are undone.
+    changelog, by their identities. `undoes_messages`: the changes of a failed message are undone. `budget`: the memory of
+    the caches of all these tasks.
     """
 
     job: str
@@ -92,6 +95,7 @@ class JobStores:
     undoes_messages: bool
     admin_of: Callable[[str], SystemAdmin]
     clock: Clock
+    budget: CacheBudget
     lock_wait_s: float = 10.0
 
 
@@ -117,6 +121,7 @@ def job_stores(
         undoes_messages=not config.task.errors.policies[Stage.PROCESS].only_fails,
         admin_of=admin_of,
         clock=clock,
+        budget=CacheBudget(config.cache_max_bytes),
         lock_wait_s=lock_wait_s,
     )
 
@@ -196,7 +201,7 @@ class StoreOpener:
 
     def finish(self, read: Restored, consumer_of: Callable[[str], SystemConsumer]) -> TaskStores:
         """The stores, now that everything `behind` was `read`. They keep `consumer_of`, to find records that cannot be
-        read."""
+        read. Raises ConfigError if the class of a store does not read what it holds."""
         stores = {store.config.name: self._task_store(store, consumer_of) for store in self._opened}
         self._cleanup.pop_all()
         return TaskStores(stores, {store.config.name: _result(store, read) for store in self._opened})
@@ -310,17 +315,20 @@ class StoreOpener:
         job, config = self._job, store.config
         factory, settings = self._engine_of(config)
         directory = self._logged.directory(config.name)
+        serdes = entry_serdes(config, factory, settings, job.serdes)
+        check_sample(config, store.engine, *serdes)
         return TaskStore(
             store,
             build_stack(
                 self._copying(config, factory),
                 store.engine,
-                *entry_serdes(config, factory, settings, job.serdes),
+                *serdes,
                 store.max_record_bytes,
                 job.clock,
                 None
                 if store.changelog is None
                 else ChangelogOrigin(store.changelog, job.admin_of, consumer_of, job.clock),
+                job.budget,
             ),
             job.clock,
             view=(lambda entries: factory.view(entries, settings)) if factory.has_view else None,

@@ -52,7 +52,7 @@ class TaskStores:
 
     def over_budget(self) -> bool:
         """Whether some store holds more uncommitted bytes than it may, so that the task should commit."""
-        return any(held.stack.uncommitted.over_budget() for held in self._own.values())
+        return any(held.stack.over_budget() for held in self._own.values())
 
     def send_changes(self, producer_of: Callable[[str], SystemProducer]) -> None:
         """Queue one changelog record per changed key of every store that has a changelog."""

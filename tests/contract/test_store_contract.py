@@ -11,6 +11,7 @@ from samzapy.testing import open_store
 STACKS = {
     "cached": {},
     "tiny-cache": {"object.cache.size": "2", "write.batch.size": "1"},
+    "tiny-budget": {"container.cache.max.bytes": "1000"},
     "no-cache": {"object.cache.size": "0"},
     "copies": {"object.cache.mode": "copy"},
     "expiring": {"rocksdb.ttl.ms": "3600000"},
@@ -44,7 +45,7 @@ def job(engine, stack):
             "task.class": "some.module:Task",
             "task.inputs": "memory.in",
             "systems.memory.samza.factory": "memory",
-            **{f"stores.s.{key}": value for key, value in keys.items()},
+            **{key if key.startswith("container.") else f"stores.s.{key}": value for key, value in keys.items()},
         }
 
     return properties

@@ -469,8 +469,8 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "samzapy/storage/kv/cache/cached.py",
-        "if len(dirty) < self._batch_size and len(held) - len(dirty) >= room:",
-        "if len(dirty) < self._batch_size:",
+        "if len(dirty) < patience and len(held) - len(dirty) >= room:",
+        "if len(dirty) < patience:",
         ("tests/property/test_cache_room.py",),
     ),
 )

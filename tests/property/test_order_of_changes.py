@@ -8,16 +8,27 @@ from hypothesis import strategies as st
 from samzapy.api.engine import EngineSettings
 from samzapy.config.stores import StoreConfig
 from samzapy.serializers import JsonSerde, StringSerde
+from samzapy.storage.kv.cache.budget import CacheBudget
 from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
 from samzapy.storage.kv.stack import build_stack
 
-SIZES = [(0, 0), (1, 1), (2, 1), (3, 2), (5, 5), (8, 3), (100, 10)]  # cache (0: none), batch
+SIZES = [
+    (0, 0),
+    (1, 1),
+    (2, 1),
+    (3, 2),
+    (5, 5),
+    (8, 3),
+    (100, 10),
+    (None, 1),
+    (None, 3),
+]  # cache (0: none, None: by bytes), batch
 
 
 def stack_of(cache, batch, **settings):
     config = StoreConfig("s", "inmemory", "string", "json", object_cache_size=cache, write_batch_size=batch, **settings)
     engine = InMemoryStorageEngineFactory().open(None, EngineSettings("s"))
-    return build_stack(config, engine, StringSerde(), JsonSerde())
+    return build_stack(config, engine, StringSerde(), JsonSerde(), budget=CacheBudget(1_000))
 
 
 class LastChanges:

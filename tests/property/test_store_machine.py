@@ -16,7 +16,7 @@ KEYS = st.sampled_from(["", "a", "b", "ba", "bb", "c", "ä", "\U0001f600", "\x00
 VALUES = st.one_of(st.integers(-3, 3), st.text(max_size=3), st.lists(st.integers(0, 2), max_size=2), st.booleans())
 
 
-def properties(engine: str, cache: int, batch: int, mode: str, serde: str = "json") -> dict[str, str]:
+def properties(engine: str, cache: int | None, batch: int, mode: str, serde: str = "json") -> dict[str, str]:
     return {
         "job.name": "machine",
         "task.class": "some.module:Task",
@@ -26,7 +26,7 @@ def properties(engine: str, cache: int, batch: int, mode: str, serde: str = "jso
         "stores.s.key.serde": "string",
         "stores.s.msg.serde": serde,
         "stores.s.changelog": "memory.s-changelog",
-        "stores.s.object.cache.size": str(cache),
+        **({"container.cache.max.bytes": "700"} if cache is None else {"stores.s.object.cache.size": str(cache)}),
         "stores.s.write.batch.size": str(batch),
         "stores.s.object.cache.mode": mode,
         "stores.s.container.write.buffer.size.bytes": "65536",
@@ -51,14 +51,14 @@ class StoreMachine(RuleBasedStateMachine):
         self.views: list = []
 
     @initialize(
-        cache=st.integers(0, 4),
+        cache=st.one_of(st.none(), st.integers(0, 4)),
         batch=st.integers(1, 3),
         mode=st.sampled_from(["reference", "copy"]),
         serde=st.sampled_from(["json", "string"]),
     )
     def open(self, cache, batch, mode, serde):
         self.serde = serde
-        config = properties(self.engine, cache, min(batch, cache) or 1, mode, serde)
+        config = properties(self.engine, cache, batch if cache is None else min(batch, cache) or 1, mode, serde)
         self.context = open_store(config, "s", self.path)
         self.opened: OpenStore = self.context.__enter__()
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from samzapy.api.stream import SystemStream
-from samzapy.config.reading.classes import BYTE_ENGINES, ENGINES
+from samzapy.config.reading.classes import BYTE_ENGINES, ENGINES, MESSAGE_TYPE
 from samzapy.config.reading.keys import BOOLEAN, NAME_RULE, TEXT, Key, choice, collect, integer, is_name, optional
 from samzapy.config.reading.reader import Reader
 from samzapy.config.reading.secrets import Masked
@@ -16,7 +16,7 @@ from samzapy.config.stores.backup import BackupConfig, parse_backup
 from samzapy.config.stores.changelogs import parse_changelog
 from samzapy.config.stores.sources import StoreSource
 from samzapy.config.stores.values import LargeValues
-from samzapy.config.streams.serdes import check_serde
+from samzapy.config.streams.serdes import check_serde, check_type
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,14 @@ class StoreConfig:
     """One store. `properties` are the keys below `stores.NAME.` that its engine reads (`rocksdb.*`, `container.*`).
 
     `write_batch_size`: number of dirty objects that a full cache serializes in one go. `object_cache_size`: number of
-    objects in the cache, 0 for no cache and no batching. `uncommitted_max_bytes`: serialized changes of one task that make
+    objects in the cache, 0 for no cache and no batching, None for as many as the container's memory for caches has room
+    for. `uncommitted_max_bytes`: serialized changes of one task that make
     it commit early. `object_cache_mode`: reference or copy. `changelog_properties`: topic keys (`max.message.bytes`, ...).
     `ttl_ms`: lifetime of an entry, None for ever. `access_log_percent`: share of the calls in the access log, None for no
     such log. `clean_on_start`: each start removes the local files. `base`: the engine below a view. The serdes are empty
     if the job file leaves them to a view. `source`: the streams that fill the store instead of a changelog, None for
-    none. `backup`: where snapshots of its files go, None for nowhere.
+    none. `backup`: where snapshots of its files go, None for nowhere. `key_type`, `msg_type`: the paths of the classes to
+    decode to, None for plain values.
     """
 
     name: str
@@ -51,7 +53,7 @@ class StoreConfig:
     msg_serde: str
     changelog: SystemStream | None = None
     write_batch_size: int = 500
-    object_cache_size: int = 1_000
+    object_cache_size: int | None = None
     object_cache_mode: str = "reference"
     uncommitted_max_bytes: int = 67_108_864
     changelog_replication_factor: int | None = None
@@ -67,6 +69,8 @@ class StoreConfig:
     base: str = ""
     source: StoreSource | None = None
     backup: BackupConfig | None = None
+    key_type: str | None = None
+    msg_type: str | None = None
 
 
 FACTORY = Key(
@@ -87,6 +91,21 @@ BASE = Key(
 _SERDE_NOTE = "required by rocksdb and inmemory; views have their own encoding"
 KEY_SERDE = Key("stores.{store}.key.serde", TEXT, None, "The serde of keys.", _SERDE_NOTE)
 MSG_SERDE = Key("stores.{store}.msg.serde", TEXT, None, "The serde of values.", _SERDE_NOTE)
+_TYPE_NOTE = "plain values"
+KEY_TYPE = Key(
+    "stores.{store}.key.type",
+    MESSAGE_TYPE,
+    None,
+    "The class of keys, which must be hashable, with the serde json or msgpack.",
+    _TYPE_NOTE,
+)
+MSG_TYPE = Key(
+    "stores.{store}.msg.type",
+    MESSAGE_TYPE,
+    None,
+    "The class of values, with the serde json or msgpack. It must read what the store holds: later fields have defaults.",
+    _TYPE_NOTE,
+)
 WRITE_BATCH_SIZE = Key(
     "stores.{store}.write.batch.size",
     integer(1, 2**31 - 1),
@@ -98,7 +117,7 @@ OBJECT_CACHE_SIZE = Key(
     optional(integer(0, 2**31 - 1)),
     None,
     "Deserialized objects kept in memory, at least write.batch.size; 0: no cache and no batching.",
-    "1000, or write.batch.size if that is larger",
+    "by bytes: the store's share of container.cache.max.bytes",
 )
 OBJECT_CACHE_MODE = Key(
     "stores.{store}.object.cache.mode",
@@ -198,8 +217,10 @@ def parse_stores(
 def _store(
     reader: Reader, name: str, changelog: SystemStream | None, serdes: dict[str, str], cache_mode: str
 ) -> StoreConfig:
-    for key in (KEY_SERDE, MSG_SERDE):
-        check_serde(reader, serdes, key.at(store=name), reader.get(key, store=name))
+    for key, kind in ((KEY_SERDE, KEY_TYPE), (MSG_SERDE, MSG_TYPE)):
+        where, given = key.at(store=name), reader.get(key, store=name)
+        check_serde(reader, serdes, where, given)
+        check_type(reader, serdes, kind.at(store=name), reader.get(kind, store=name), where, given)
     batch, cache = _sizes(reader, name)
     ttl_ms = values.parse_ttl(reader, name)
     properties = _engine_properties(reader, name)
@@ -232,7 +253,20 @@ def _store(
         properties=properties,
         base=_base(reader, name, factory),
         backup=parse_backup(reader, name, logged=changelog is not None),
+        key_type=reader.get(KEY_TYPE, store=name),
+        msg_type=reader.get(MSG_TYPE, store=name),
     )
+
+
+def typed_stores(stores: Iterable[StoreConfig]) -> Iterator[tuple[str, str, str]]:
+    """Key, serde and class path of each class that the job file names for a store."""
+    for store in stores:
+        for key, serde, path in (
+            (KEY_TYPE, store.key_serde, store.key_type),
+            (MSG_TYPE, store.msg_serde, store.msg_type),
+        ):
+            if path is not None:
+                yield key.at(store=store.name), serde, path
 
 
 def _serdes(reader: Reader, name: str, factory: str) -> tuple[str, str]:
@@ -249,11 +283,10 @@ def _base(reader: Reader, name: str, factory: str) -> str:
     return base or BYTE_ENGINES.short["rocksdb"]
 
 
-def _sizes(reader: Reader, name: str) -> tuple[int, int]:
+def _sizes(reader: Reader, name: str) -> tuple[int, int | None]:
     batch = reader.get(WRITE_BATCH_SIZE, store=name)
-    given = reader.get(OBJECT_CACHE_SIZE, store=name)
-    cache = max(batch, 1_000) if given is None else given
-    if 0 < cache < batch:
+    cache = reader.get(OBJECT_CACHE_SIZE, store=name)
+    if cache is not None and 0 < cache < batch:
         reader.problem(
             OBJECT_CACHE_SIZE.at(store=name),
             f"object.cache.size ({cache}) must be >= write.batch.size ({batch}), or 0 for no cache",

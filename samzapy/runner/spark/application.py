@@ -195,7 +195,7 @@ def spark_application(
     with RunFolder() as folder:
         settings = spark_settings(config, master, folder.log_settings(verbose=verbose))
         home = folder.spark_home(on_this_machine=master.on_this_machine)
-        with _environment(environment(config, master, home)), warnings.catch_warnings():
+        with _environment(environment(config.spark.conf, master, home)), warnings.catch_warnings():
             # pyspark looks whether pandas is there, and complains about its version; no container touches pandas.
             warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
             jvm = DriverJvm(settings, verbose=verbose)

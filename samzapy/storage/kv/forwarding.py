@@ -32,6 +32,10 @@ class StoreLayer(KeyValueStore[K, V]):
     def metrics(self) -> dict[str, float]:
         """Counts since the store was opened, by name, with those of the layers below."""
 
+    def over_budget(self) -> bool:
+        """Whether unserialized changes take so much memory that the task should commit."""
+        return False
+
     def sweep(self, written: int) -> dict[bytes, None]:
         """Keys of entries that have expired, to be removed from the engine; `written` changes go there now."""
         return {}
@@ -95,6 +99,9 @@ class ForwardingStore(StoreLayer[K, V]):
 
     def metrics(self) -> dict[str, float]:
         return self._inner.metrics()
+
+    def over_budget(self) -> bool:
+        return self._inner.over_budget()
 
     def sweep(self, written: int) -> dict[bytes, None]:
         return self._inner.sweep(written)

@@ -5,7 +5,7 @@
       access log       accesslog.enabled: records calls
       expiring         rocksdb.ttl.ms: hides entries after a time
       serializing      object.cache.mode=copy: objects over bytes; with limits for large values, if there are any
-      objects          cached, or direct
+      objects          cached: in the container's memory for caches, or so many; or direct
     uncommitted bytes
     engine
 
@@ -22,6 +22,8 @@ from samzapy.api.serde import Serde
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.stores import StoreConfig
 from samzapy.storage.kv.access_logged import AccessLog, AccessLoggedStore
+from samzapy.storage.kv.cache.budget import CacheBudget
+from samzapy.storage.kv.cache.budgeted import BudgetedStore
 from samzapy.storage.kv.cache.cached import CachedStore
 from samzapy.storage.kv.codec import EntryCodec, Origin
 from samzapy.storage.kv.copying import CopyingStore, SerializedValues
@@ -35,7 +37,7 @@ from samzapy.storage.kv.watched import WatchedStore
 Layer = StoreLayer[Any, Any]
 
 #: Objects that `object.cache.check` remembers at least.
-_LEAST_WATCHED = 1_000
+_LEAST_WATCHED = 10_000
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,10 @@ class StoreStack:
         self.store.discard()
         self.uncommitted.clear()
 
+    def over_budget(self) -> bool:
+        """Whether the changes hold more bytes than they may, serialized or not, so that the task should commit."""
+        return self.uncommitted.over_budget() or self.store.over_budget()
+
     def metrics(self) -> dict[str, float]:
         """The metrics of every layer above the engine, by name."""
         return {**self.store.metrics(), **self.uncommitted.metrics()}
@@ -63,10 +69,13 @@ def build_stack(
     max_record_bytes: int | None = None,
     clock: Clock = SYSTEM_CLOCK,
     origin: Origin | None = None,
+    budget: CacheBudget | None = None,
 ) -> StoreStack:
     """The layers that `config` asks for, over `engine`. `max_record_bytes`: the largest record of the changelog; `origin`:
-    names the changelog record of an entry that cannot be read."""
-    layers = _Layers(config, engine, key_serde, msg_serde, max_record_bytes, clock, origin)
+    names the changelog record of an entry that cannot be read; `budget`: the container's memory for caches, of its own
+    and 256 MiB if not given."""
+    budget = budget or CacheBudget()
+    layers = _Layers(config, engine, key_serde, msg_serde, max_record_bytes, clock, origin, budget)
     store = layers.watched(layers.logged(layers.expiring(layers.serializing(layers.objects()))))
     return StoreStack(store, layers.uncommitted)
 
@@ -83,8 +92,10 @@ class _Layers:
         max_record_bytes: int | None,
         clock: Clock,
         origin: Origin | None,
+        budget: CacheBudget,
     ) -> None:
         self._config = config
+        self._budget = budget
         self._engine = engine
         self._clock = clock
         self._expiry = None if config.ttl_ms is None else Expiry(config.ttl_ms, clock)
@@ -93,7 +104,7 @@ class _Layers:
         limits = config.large_values
         self._limit = ValueLimit(limits.max_bytes, max_record_bytes, limits.drop, overhead) if limits.limited else None
         # Without an object cache every get deserializes anyway.
-        self._copies = config.object_cache_mode == "copy" and config.object_cache_size > 0
+        self._copies = config.object_cache_mode == "copy" and config.object_cache_size != 0
         # Of the objects that the task sees, of those with a stamp, and of values that are bytes already.
         self._codec = self._stamped = EntryCodec(config.name, key_serde, msg_serde, origin)
         if self._expiry is not None:
@@ -106,7 +117,9 @@ class _Layers:
     def objects(self) -> Layer:
         config = self._config
         codec = self._serialized if self._limit is not None or self._copies else self._stamped
-        if config.object_cache_size <= 0:
+        if config.object_cache_size is None:
+            return BudgetedStore(codec, self.uncommitted, self._budget, config.write_batch_size)
+        if config.object_cache_size == 0:
             return DirectStore(codec, self.uncommitted)
         return CachedStore(codec, self.uncommitted, config.object_cache_size, config.write_batch_size)
 
@@ -126,4 +139,4 @@ class _Layers:
         config = self._config
         if not config.object_cache_check:
             return inner
-        return WatchedStore(inner, self._codec, max(config.object_cache_size, _LEAST_WATCHED))
+        return WatchedStore(inner, self._codec, max(config.object_cache_size or 0, _LEAST_WATCHED))

@@ -50,6 +50,15 @@ def test_the_job_and_its_model_are_shown(samzapy, job):
     assert "hunter2" not in output
 
 
+def test_the_memory_for_caches_and_the_stores_that_share_it_are_shown(samzapy, job):
+    _, output, _ = samzapy("check", job, "--offline", "--config", "container.cache.max.bytes=134217728")
+    assert "object caches     128 MiB a container, shared by s\n" in output
+    assert "local.s-changes  shared\n" in output
+    _, output, _ = samzapy("check", job, "--offline", "--config", "stores.s.object.cache.size=1000")
+    assert "object caches     none by bytes\n" in output
+    assert "local.s-changes  1,000 objects\n" in output
+
+
 def test_inputs_that_a_task_could_not_join_are_refused(samzapy, job):
     samzapy("topic", "create", "local.in", "--partitions", "3")
     samzapy("topic", "create", "local.rates", "--partitions", "2")

@@ -14,7 +14,7 @@ def test_every_key_is_listed_with_default_and_meaning(samzapy):
 
 
 def test_words_narrow_the_list(samzapy):
-    _, output, _ = samzapy("keys", "OBJECT.cache")
+    _, output, _ = samzapy("keys", ".OBJECT.cache")
     assert [row.split()[0] for row in output.splitlines()[2:-1]] == [
         "stores.{store}.object.cache.size",
         "stores.{store}.object.cache.mode",

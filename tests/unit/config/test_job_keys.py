@@ -155,3 +155,20 @@ def test_the_keys_of_placement_are_samzas(load, problems):
     assert (twice.chooses, twice.standbys, twice.orphan_ttl_ms) == (True, 1, -1)
     (found,) = problems({"job.standbytasks.replication.factor": "0"})
     assert found.startswith("job.standbytasks.replication.factor: ")
+
+
+def test_the_memory_for_caches_has_a_default_and_is_known_even_under_strict(load):
+    assert load().cache_max_bytes == 268_435_456
+    config = load({"container.cache.max.bytes": "1000000"}, strict=True)
+    assert (config.cache_max_bytes, config.warnings) == (1_000_000, ())
+
+
+def test_memory_for_caches_must_be_some_bytes(problems):
+    assert problems({"container.cache.max.bytes": "0"}) == [
+        "container.cache.max.bytes: expected an integer from 1 to 9007199254740992, got '0'"
+    ]
+
+
+def test_a_misspelt_key_of_the_memory_for_caches_is_found(load):
+    (warning,) = load({"container.cache.max.byte": "1000000"}).warnings
+    assert warning == "container.cache.max.byte: unknown key; did you mean container.cache.max.bytes?"

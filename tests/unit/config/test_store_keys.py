@@ -9,7 +9,7 @@ def test_the_smallest_store_gets_samzas_defaults(store):
     found = store()
     assert found.factory == "samzapy.storage.rocksdb:RocksDbStorageEngineFactory"
     assert (found.key_serde, found.msg_serde, found.changelog) == ("string", "json", None)
-    assert (found.write_batch_size, found.object_cache_size, found.object_cache_mode) == (500, 1_000, "reference")
+    assert (found.write_batch_size, found.object_cache_size, found.object_cache_mode) == (500, None, "reference")
     assert (found.uncommitted_max_bytes, found.changelog_delete_retention_ms) == (67_108_864, 86_400_000)
     assert found.properties == {}
 
@@ -73,8 +73,9 @@ def test_no_cache_means_no_batching_and_is_allowed(store):
     assert store({"object.cache.size": "0"}).object_cache_size == 0
 
 
-def test_the_cache_grows_with_the_batch_unless_it_is_given(store):
-    assert store({"write.batch.size": "5000"}).object_cache_size == 5_000
+def test_a_batch_alone_leaves_the_cache_to_the_budget_of_its_container(store):
+    assert store({"write.batch.size": "5000"}).write_batch_size == 5_000
+    assert store({"write.batch.size": "5000"}).object_cache_size is None
     assert store({"write.batch.size": "10", "object.cache.size": "10"}).object_cache_size == 10
 
 

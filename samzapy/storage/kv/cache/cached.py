@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, filterfalse, islice, repeat
 from typing import Any, TypeVar
@@ -52,7 +53,7 @@ class CachedStore(ScanningStore[K, V]):
     """
 
     __slots__ = (
-        "_batch_size", "_cache_size", "_changed", "_deleted", "_deletes", "_dirty", "_flushes", "_gets", "_hand", "_held", "_misses", "_most_dirty", "_plain", "_room", "_used", "_usual",
+        "_batch_size", "_cache_size", "_changed", "_deleted", "_deletes", "_dirty", "_flushes", "_gets", "_hand", "_held", "_large", "_misses", "_most_dirty", "_plain", "_room", "_used", "_usual",
     )  # fmt: skip
 
     def __init__(self, codec: EntryCodec, uncommitted: UncommittedStore, cache_size: int, batch_size: int) -> None:
@@ -70,6 +71,8 @@ class CachedStore(ScanningStore[K, V]):
         self._batch_size = batch_size
         self._room = max(1, cache_size // _SHARE)
         self._most_dirty = max(batch_size, MOST_DIRTY)
+        # Larger ones are measured when they are read. Here entries count, whatever their sizes are.
+        self._large = sys.maxsize
         self._deleted = False
         self._gets = self._misses = self._changed = self._deletes = self._flushes = 0
 
@@ -208,7 +211,12 @@ class CachedStore(ScanningStore[K, V]):
                 value = codec.value_object(data)
             except Exception:  # noqa: BLE001 - done again, to name what failed
                 value = codec.decode_value(key, data)
-        self._remember(entry, value)
+        held = self._held
+        held[entry] = value
+        if data is not None and len(data) > self._large:
+            self._measured((entry,), (data,))
+        if len(held) > self._cache_size:
+            self._make_room()
         return value
 
     def _load_all(self, missing: Collection[Any], keys: Mapping[Any, K]) -> dict[Any, V | None]:
@@ -217,15 +225,11 @@ class CachedStore(ScanningStore[K, V]):
         data = self._uncommitted.get_all(self._entry_bytes(missing))
         found = dict(zip(missing, self._codec.decode_values([keys[entry] for entry in missing], data), strict=True))
         self._held.update(found)
+        if max(map(len, filter(None, data)), default=0) > self._large:
+            self._measured(missing, data)
         if len(self._held) > self._cache_size:
             self._make_room()
         return found
-
-    def _remember(self, entry: Hashable, value: V | None) -> None:
-        held = self._held
-        held[entry] = value
-        if len(held) > self._cache_size:
-            self._make_room()
 
     def _change(self, entry: Hashable, value: V | None) -> None:
         held, dirty = self._held, self._dirty
@@ -234,7 +238,7 @@ class CachedStore(ScanningStore[K, V]):
         if len(held) > self._cache_size:
             self._make_room()
         elif len(dirty) >= self._most_dirty:
-            self._serialize_all()
+            self._limit_dirty()
 
     def _change_all(self, entries: list[Any], values: list[Any]) -> None:
         """Change many, some at a time: what does not fit is evicted in between."""
@@ -252,34 +256,48 @@ class CachedStore(ScanningStore[K, V]):
         if len(held) > self._cache_size:
             self._make_room()
         elif len(dirty) >= self._most_dirty:
-            self._serialize_all()
+            self._limit_dirty()
+
+    def _limit_dirty(self) -> None:
+        """The dirty values are as many as a commit may find."""
+        self._serialize_all()
 
     def _make_room(self) -> None:
         """Evict until the entries are no more than they may be."""
         while len(self._held) > self._cache_size:
-            self._evict(self._room)
+            self._evict(self._room, self._batch_size)
 
-    def _evict(self, room: int) -> None:
-        """Evict `room` entries. It ends: a dirty entry is passed over only while enough clean ones are left to take
-        instead, and the hand takes every mark away."""
+    def _evict(self, room: int, patience: int) -> list[Any]:
+        """Evict `room` entries, and return them. Dirty ones are serialized once there are `patience` of them.
+
+        It ends: a dirty entry is passed over only while enough clean ones are left to take instead, and the hand takes every
+        mark away.
+        """
         held, dirty = self._held, self._dirty
         if self._used is None:
             self._used = {}
         used = self._used
-        while True:
+        evicted: list[Any] = []
+        while room:
             for entry in self._hand:
                 if entry in used:
                     del used[entry]
                     continue
                 if entry in dirty:
-                    if len(dirty) < self._batch_size and len(held) - len(dirty) >= room:
+                    if len(dirty) < patience and len(held) - len(dirty) >= room:
                         continue
                     self._serialize_unused(entry)
                 del held[entry]
+                evicted.append(entry)
                 room -= 1
                 if not room:
-                    return
-            self._hand = iter(list(held))
+                    return evicted
+            self._hand = iter(self._round())
+        return evicted
+
+    def _round(self) -> list[Any]:
+        """The entries that the hand passes until it is back."""
+        return list(self._held)
 
     def _serialize_unused(self, entry: Hashable) -> None:
         """One batch: `entry`, and others that the hand would take, too."""
@@ -303,6 +321,10 @@ class CachedStore(ScanningStore[K, V]):
         except SerdeError as failure:
             raise SerdeError(str(failure), store=self._codec.store, late=True) from failure
         self._uncommitted.put_all(keys, data, numbers)
+        self._measured(entries, data)
+
+    def _measured(self, entries: Collection[Any], data: Sequence[bytes | None]) -> None:
+        """Entries were serialized, or some of them are large and were read: here are their bytes."""
 
     def discard(self) -> None:
         """Forget every object."""

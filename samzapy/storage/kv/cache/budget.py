@@ -1,0 +1,105 @@
+"""The memory that the object caches of a container share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Protocol
+
+#: The bytes of a container without `container.cache.max.bytes`.
+DEFAULT_BYTES = 268_435_456
+#: The part of the budget that is freed at once, and the part that a cache gives back at once.
+_FREED, _GIVEN = 256, 8
+#: What a use counts after the next time that memory was short.
+_FADING = 0.875
+
+
+class BudgetedCache(Protocol):
+    """A cache as the budget sees it."""
+
+    @property
+    @abstractmethod
+    def uses(self) -> int:
+        """Reads and writes since it was made."""
+
+    @abstractmethod
+    def give_back(self, size: int) -> None:
+        """Evict about `size` bytes of clean entries, and report what is left."""
+
+    @abstractmethod
+    def free(self, size: int) -> None:
+        """Evict `size` bytes, changes included, and report what is left."""
+
+
+class Account:
+    """One cache in the budget: the bytes that it holds, and how much it was used lately."""
+
+    __slots__ = ("_lately", "_uses", "cache", "size")
+
+    def __init__(self, cache: BudgetedCache) -> None:
+        self.cache = cache
+        self.size = 0
+        self._uses = 0
+        self._lately = 0.0
+
+    def look(self) -> None:
+        """Count the uses since the last look; earlier ones fade."""
+        uses = self.cache.uses
+        self._lately = _FADING * self._lately + uses - self._uses
+        self._uses = uses
+
+    @property
+    def bytes_a_use(self) -> float:
+        """Largest where memory does least."""
+        return self.size / (self._lately + 1.0)
+
+
+class CacheBudget:
+    """At most `max_bytes` in all caches of one container.
+
+    1. As long as there is room, each cache grows as its task uses it.
+    2. Then the caches give back, those with the most bytes a recent use first, and an eighth of theirs at most. So a cache
+       that is used more gets more, and one that is idle gives back.
+    3. To others a cache gives back clean entries only: serializing its changes may fail, and that would be the failure of
+       another task. What is lacking then, the cache that needs room frees itself, changes included.
+
+    The caches of a container are used by one thread.
+    """
+
+    def __init__(self, max_bytes: int = DEFAULT_BYTES) -> None:
+        self.max_bytes = max_bytes
+        self.used = 0
+        self._accounts: dict[Account, None] = {}
+
+    def open(self, cache: BudgetedCache) -> Account:
+        """An account for a new cache, which holds nothing."""
+        account = Account(cache)
+        self._accounts[account] = None
+        return account
+
+    def close(self, account: Account) -> None:
+        """The cache is gone; closing twice is allowed."""
+        self.report(account, 0)
+        self._accounts.pop(account, None)
+
+    def report(self, account: Account, size: int) -> None:
+        """The cache holds so many bytes now."""
+        self.used += size - account.size
+        account.size = size
+
+    def allowance(self, account: Account) -> int:
+        """Bytes that the cache could hold now."""
+        return max(0, self.max_bytes - self.used + account.size)
+
+    def reclaim(self, account: Account) -> None:
+        """Make room for the cache of `account`."""
+        target = self.max_bytes - self.max_bytes // _FREED
+        for each in self._accounts:
+            each.look()
+        for each in sorted(self._accounts, key=lambda each: each.bytes_a_use, reverse=True):
+            lacking = self.used - target
+            if lacking <= 0:
+                return
+            free = each.cache.free if each is account else each.cache.give_back
+            free(min(lacking, each.size // _GIVEN + 1))
+        if self.used > self.max_bytes:
+            account.cache.free(self.used - self.max_bytes)

@@ -1,0 +1,283 @@
+"""Caches that share a container's memory: what they count, what they give back, and what a commit finds in them."""
+
+import gc
+import tracemalloc
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from samzapy.api.engine import EngineSettings
+from samzapy.config.stores import StoreConfig
+from samzapy.serializers import BytesSerde, JsonSerde, StringSerde
+from samzapy.storage.kv.cache.budget import CacheBudget
+from samzapy.storage.kv.memory import InMemoryStorageEngineFactory
+from samzapy.storage.kv.stack import build_stack
+
+MB = 2**20
+
+
+@pytest.fixture
+def stack_in():
+    def make(budget, values=None, **settings):
+        config = replace(StoreConfig("s", "inmemory", "string", "json"), **settings)
+        engine = InMemoryStorageEngineFactory().open(None, EngineSettings("s"))
+        return build_stack(config, engine, StringSerde(), values or JsonSerde(), budget=budget)
+
+    return make
+
+
+def commit(stack):
+    stack.store.flush()
+    stack.uncommitted._engine.write(stack.uncommitted.changes, b"")
+    stack.uncommitted.clear()
+
+
+def cached(stack):
+    return stack.store.metrics()["cached-bytes"]
+
+
+def entries(stack):
+    return stack.store.metrics()["cached-entries"]
+
+
+VALUES = {
+    "numbers": lambda n: n + 1_000,
+    "texts": lambda n: f"text {n} " * 20,
+    "documents": lambda n: {"user": f"user-{n}", "seen": [n + 1_000, n + 2_000], "name": f"name of {n}"},
+    "long-documents": lambda n: {"lines": [f"line {n} {m}" for m in range(100)]},
+}
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_what_is_counted_is_about_what_python_takes(stack_in, kind):
+    stack, value_of = stack_in(CacheBudget()), VALUES[kind]
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(3_000):
+            stack.store.put(f"key-{number}", value_of(number))
+        taken, _ = tracemalloc.get_traced_memory()
+        counted = cached(stack)
+        commit(stack)
+        assert 0.6 < counted / taken < 1.7
+        assert 0.6 < cached(stack) / taken < 1.7
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_what_is_read_counts_as_what_is_written(stack_in, kind):
+    stack, value_of = stack_in(CacheBudget()), VALUES[kind]
+    for number in range(1_000):
+        stack.store.put(f"key-{number}", value_of(number))
+    commit(stack)
+    written = cached(stack)
+    stack.store.discard()
+    assert cached(stack) == 0
+    for number in range(500):
+        stack.store.get(f"key-{number}")
+    stack.store.get_all([f"key-{number}" for number in range(500, 1_000)])
+    assert 0.6 < cached(stack) / written < 1.7
+
+
+@pytest.mark.parametrize("kind", ["numbers", "documents"])
+def test_a_cache_stays_within_its_budget_and_loses_nothing(stack_in, kind):
+    stack, value_of = stack_in(CacheBudget(100_000)), VALUES[kind]
+    for number in range(2_000):
+        stack.store.put(f"key-{number}", value_of(number))
+        if number % 500 == 499:
+            commit(stack)
+        assert cached(stack) <= 130_000
+    assert 100 < entries(stack) < 1_000
+    for number in range(2_000):
+        assert stack.store.get(f"key-{number}") == value_of(number)
+        assert cached(stack) <= 130_000
+
+
+def test_a_small_cache_of_a_few_large_values_does_not_drift(stack_in):
+    # The large ones are in use and stay; small ones come and go, and must not count for them.
+    stack = stack_in(CacheBudget(4 * MB))
+    for number in range(60):
+        stack.store.put(f"large-{number}", "x" * 50_000)
+    commit(stack)
+    for number in range(10_000):
+        stack.store.get(f"large-{number % 60}")
+        stack.store.get(f"absent-{number}")
+    metrics = stack.store.metrics()
+    assert metrics["cached-bytes"] <= 4 * MB
+    held = sum(len(value or "") for value in stack.store._held.values())
+    assert 0.6 < metrics["cached-bytes"] / (held + 250 * metrics["cached-entries"]) < 1.7
+
+
+def test_thousands_of_puts_of_a_megabyte_stay_small_between_commits(stack_in):
+    budget = CacheBudget(64 * MB)
+    stack = stack_in(budget, BytesSerde())
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(2_000):
+            stack.store.put(f"key-{number}", bytes(MB))
+            if stack.over_budget():
+                commit_to_nowhere(stack)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 300 * MB
+
+
+def commit_to_nowhere(stack):
+    """A commit to a disk: nothing of it stays in memory."""
+    stack.store.flush()
+    stack.uncommitted.clear()
+
+
+def test_large_values_that_come_after_many_small_ones_are_noticed(stack_in):
+    stack = stack_in(CacheBudget(64 * MB), BytesSerde())
+    for number in range(5_000):
+        stack.store.put(f"small-{number}", b"small")
+    for number in range(200):
+        stack.store.put(f"key-{number}", bytes(MB))
+        if stack.over_budget():
+            commit_to_nowhere(stack)
+    assert cached(stack) <= 66 * MB
+    unserialized = sum(len(stack.store._held[each]) for each in stack.store._dirty)
+    assert unserialized <= 40 * MB
+
+
+def test_values_that_grow_while_they_are_dirty_ask_for_a_commit(stack_in):
+    stack = stack_in(CacheBudget(8 * MB))
+    lists = {f"key-{number}": [] for number in range(100)}
+    asked = False
+    for number in range(400):
+        for key, value in lists.items():
+            lists[key] = [*value, f"event {number} of {key}"]
+            stack.store.put(key, lists[key])
+        asked = asked or stack.over_budget()
+    assert asked
+    stack.store.flush()
+    assert not stack.store.over_budget()
+
+
+def test_an_idle_cache_gives_back_what_another_uses(stack_in):
+    budget = CacheBudget(2 * MB)
+    idle, busy = stack_in(budget), stack_in(budget)
+    for number in range(20_000):
+        idle.store.put(f"key-{number}", number)
+        if number % 1_000 == 999:
+            commit(idle)
+    before = cached(idle)
+    assert before > 1.5 * MB
+    for _ in range(4):
+        for number in range(6_000):
+            busy.store.put(f"key-{number}", number)
+        commit(busy)
+    assert cached(busy) > 1.2 * MB
+    assert cached(idle) < 0.6 * MB
+    assert cached(idle) + cached(busy) <= budget.max_bytes * 1.1
+    assert idle.store.get("key-7") == 7
+
+
+def test_of_two_caches_the_one_that_is_used_more_has_more(stack_in):
+    budget = CacheBudget(2 * MB)
+    often, seldom = stack_in(budget), stack_in(budget)
+    for number in range(20_000):
+        often.store.put(f"key-{number}", number)
+        seldom.store.put(f"key-{number}", number)
+        if number % 1_000 == 999:
+            commit(often)
+            commit(seldom)
+    for number in range(60_000):
+        often.store.get(f"key-{number % 20_000}")
+        if number % 4 == 0:
+            seldom.store.get(f"key-{number % 20_000}")
+    assert cached(often) > 1.5 * cached(seldom)
+
+
+def test_a_cache_full_of_changes_keeps_them_and_the_other_makes_room_itself(stack_in):
+    budget = CacheBudget(1 * MB)
+    changed, other = stack_in(budget), stack_in(budget)
+    for number in range(2_500):
+        changed.store.put(f"key-{number}", number)
+    assert changed.store.metrics()["dirty-entries"] == 2_500
+    for number in range(5_000):
+        other.store.put(f"key-{number}", number)
+        assert budget.used <= 1.1 * MB
+    assert changed.store.metrics()["dirty-entries"] == 2_500
+    commit(changed)
+    for number in range(5_000):
+        assert other.store.get(f"key-{number}") == number
+    assert cached(other) > cached(changed)
+
+
+def test_a_closed_cache_leaves_its_memory_to_the_others(stack_in):
+    budget = CacheBudget(MB)
+    first, second = stack_in(budget), stack_in(budget)
+    first.store.put_all({f"key-{number}": number for number in range(1_000)})
+    allowed = second.store.metrics()["cache-budget-bytes"]
+    assert allowed == MB - cached(first)
+    first.store.close()
+    first.store.close()
+    assert budget.used == 0
+    assert second.store.metrics()["cache-budget-bytes"] == MB
+
+
+def test_a_combination_that_uses_another_store_of_a_full_budget_works(stack_in):
+    budget = CacheBudget(60_000)
+    one, other = stack_in(budget), stack_in(budget)
+    keys = [f"key-{number}" for number in range(300)]
+    one.store.put_all(dict.fromkeys(keys, 1))
+    other.store.put_all(dict.fromkeys(keys, 10))
+    commit(one)
+    commit(other)
+    for _ in range(3):
+        one.store.merge_all(dict.fromkeys(keys, 1), lambda held, new: held + new + other.store.get("key-7") - 10)
+        for key in keys:
+            assert other.store.get(key) == 10
+    assert one.store.get_all(keys) == dict.fromkeys(keys, 4)
+
+
+def test_a_store_with_a_number_of_objects_has_no_part_in_the_budget(stack_in):
+    budget = CacheBudget(1)
+    stack = stack_in(budget, object_cache_size=1_000)
+    stack.store.put_all({f"key-{number}": number for number in range(1_000)})
+    assert entries(stack) == 1_000
+    assert budget.used == 0
+
+
+class Slotted:
+    __slots__ = ("text",)
+
+    def __init__(self):
+        self.text = "x" * 1_000
+
+
+class Plain:
+    def __init__(self):
+        self.text = "x" * 1_000
+
+
+class OwnSizes(JsonSerde):
+    """Reads and writes anything as so many bytes."""
+
+    def __init__(self, made):
+        super().__init__()
+        self.to_bytes = lambda value: b"x" * 1_000
+        self.from_bytes = lambda data: made()
+
+
+@pytest.mark.parametrize(
+    "made",
+    [Slotted, Plain, lambda: ("x" * 1_000, None, True), lambda: {"x" * 1_000}, lambda: [UUID(int=1)] * 100],
+    ids=["slots", "dictionary", "tuple", "set", "list"],
+)
+def test_objects_of_any_kind_count_with_their_parts(stack_in, made):
+    stack = stack_in(CacheBudget(), OwnSizes(made))
+    for number in range(100):
+        stack.store.put(f"key-{number}", made())
+    assert 1_000 < cached(stack) / 100 < 20_000
+    commit(stack)
+    stack.store.discard()
+    for number in range(100):
+        stack.store.get(f"key-{number}")
+    assert 1_000 < cached(stack) / 100 < 20_000
