@@ -354,6 +354,12 @@ _COMMITS: tuple[Mutant, ...] = (
         (_COMMIT,),
     ),
     Mutant(
+        "samzapy/container/commit/protocol.py",
+        "        if now - self._looked_at > self._look_s:\n",
+        "        if self._looked_at < 0:\n",
+        (_OWNED + "::test_a_poll_is_not_processed_if_another_run_took_over_while_driver_and_container_stood_still",),
+    ),
+    Mutant(
         "samzapy/container/outputs/transaction.py",
         "            if self._producer.took_over:\n                self._must_own()\n",
         "",
