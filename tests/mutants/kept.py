@@ -305,8 +305,8 @@ _LOOP = (
     ),
     Mutant(
         "samzapy/config/stores/store.py",
-        "if 0 < cache < batch:",
-        "if 0 < cache <= batch:",
+        "and 0 < cache < batch:",
+        "and 0 < cache <= batch:",
         ("tests/unit/config/test_store_keys.py",),
     ),
     Mutant(
