@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -23,6 +24,9 @@ class Serde(ABC):
     #: Whether any `bytes` are their own serialization, so a batch of them needs no call.
     keeps_bytes = False
 
+    #: The class, generic or union that `from_bytes` makes objects of; None if that depends on the bytes.
+    object_type: Any = None
+
     @abstractmethod
     def to_bytes(self, value: Any) -> bytes:
         """Serialize. Raises SerdeError, TypeError or ValueError if `value` is not of the serde's kind."""
@@ -37,6 +41,14 @@ class Serde(ABC):
         Overridden by serdes with a `to_bytes` from a C library, since its exception `cause` does not name the serde.
         """
         return str(cause) or type(cause).__name__
+
+    def misfit(self, cause: Exception) -> str:
+        """The reason why `from_bytes` refused some bytes, for an error: `$.user: Expected str, got int`."""
+        return str(cause) or type(cause).__name__
+
+    def column_to_bytes(self, values: Sequence[Any]) -> list[bytes]:
+        """`to_bytes` of each of `values`, none of which is None. Raises as `to_bytes`, without saying for which value."""
+        return list(map(self.to_bytes, values))
 
 
 class SerdeFactory(ABC):

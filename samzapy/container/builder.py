@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
 from samzapy.api.lease import ContainerLease
 from samzapy.api.metrics import MetricsRegistry
-from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.checkpoint.records import Adopted, startpoints_from_json
 from samzapy.clock import Clock
@@ -38,6 +37,7 @@ from samzapy.container.tasks.task_builder import Plugins, TaskBuilder, TaskStart
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.job.transactions import transactional_id
+from samzapy.serializers import StreamSerdes
 from samzapy.storage.opening import TaskSettings
 from samzapy.storage.startup import begin_all_stores, restore_together
 from samzapy.storage.task_stores import TaskStores
@@ -74,6 +74,7 @@ class ContainerBuilder:
             transactional_id(config.job_name, model.id),
             outputs_inside=config.task.guarantee.outputs_in_transaction,
         )
+        self._stream_serdes = StreamSerdes(config, plugins.serdes, plugins.task_class)
         self._tasks = TaskBuilder(config, model, plugins, clients, self._producers, metrics, self._stream_serdes, clock)
 
     def take_over(self, must_own: Callable[[], object]) -> None:
@@ -218,8 +219,3 @@ class ContainerBuilder:
             closing.callback(self._clients.close)
             closing.callback(self._checkpoints.close)
             closing.callback(self._tasks.close)
-
-    def _stream_serdes(self, stream: SystemStream) -> tuple[Serde | None, Serde | None]:
-        config = self.config.stream(stream)
-        key, message = config.key_serde, config.msg_serde
-        return self._serdes[key] if key else None, self._serdes[message] if message else None
