@@ -189,7 +189,7 @@ class Container:
             builder.init(task, starts[task.name], epoch)
         reach("start.6")
         # 7  inputs
-        committer = builder.committer(epoch, self._heartbeat.should_stop, self._must_own)
+        committer = builder.committer(self._lease, self._ownership, self._heartbeat.should_stop, self._must_own)
         committer.commit([task for task in self._tasks if self._never_committed(task, checkpoints)], force=True)
         inputs = builder.inputs(self._ends, self._tasks)
         self._beside.append(inputs.close)
@@ -220,12 +220,13 @@ class Container:
         for task in self._tasks:
             task.stores.flush_engines()
             task.stores.close()
+        self._ownership.close()
         self._builder.close()
 
     def _closers(self) -> list[Callable[[], None]]:
         closers: list[Callable[[], None]] = [task.sinks.close for task in self._tasks]
         closers += [stores.close for stores in self._stores.values()]
-        return [*closers, *self._beside, self._builder.close]
+        return [*closers, *self._beside, self._ownership.close, self._builder.close]
 
     @staticmethod
     def _close_all(closers: Iterable[Callable[[], None]]) -> None:

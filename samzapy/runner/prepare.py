@@ -50,6 +50,7 @@ from samzapy.job.planner import (
 from samzapy.job.transactions import StateTransactions, state_transactions, transactional_id, weakened_state
 from samzapy.runner.base import PreparedJob
 from samzapy.runner.spark.master import Master
+from samzapy.serializers import StreamSerdes, task_serdes
 from samzapy.storage.changelog.topic import ensure_access_log, ensure_changelog, find_changelog
 from samzapy.storage.engines import check_checkpoints, load_engines
 from samzapy.system.choosers.stack import load_chooser
@@ -113,6 +114,7 @@ def _checked_code(config: JobConfig) -> _Code:
     state = state_transactions(config, has_transactions)
     task_class = load_task_class(config.task.task_class)
     engines = load_engines(config)
+    StreamSerdes(config, task_serdes(config), task_class)
     check_timers(config, task_class)
     load_processors(config.stores)
     _check_own_state(config, task_class)
