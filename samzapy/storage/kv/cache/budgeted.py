@@ -145,17 +145,20 @@ class BudgetedStore(CachedStore[K, V]):
 
     def _look_at_new(self, entries: dict[Any, Any], new: int) -> None:
         """Look at some of the latest `entries`, and keep the budget."""
-        budget, new = self._budget, max(1, new)
-        one_of = max(self._stride, new // _FEW)
-        some = list(islice(reversed(entries), 0, new, one_of))
-        largest = max([self._look_at(entry, min(new, one_of)) for entry in some], default=1)
+        budget = self._budget
+        if new <= self._stride:
+            largest = self._look_at(next(reversed(entries)), max(1, new))
+        else:
+            one_of = max(self._stride, new // _FEW)
+            some = list(islice(reversed(entries), 0, new, one_of))
+            largest = max([self._look_at(entry, one_of) for entry in some])
         if len(self._dirty) >= max(self._batch_size, MOST_DIRTY) or self._grown > budget.max_bytes // _NOTICED:
             self._serialize_all()
         self._report()
         if budget.used > budget.max_bytes:
             budget.reclaim(self._account)
         room = budget.allowance(self._account) // max(1, int(self._mean))
-        self._expect_more(max(1, min(_STRIDE, room, budget.max_bytes // _UNNOTICED // largest)))
+        self._expect_more(max(1, min(_STRIDE, room, budget.max_bytes // _UNNOTICED // max(1, largest))))
 
     def _look_at(self, entry: Any, stands_for: int) -> int:
         """Learn from an entry that stands for so many; returns its memory."""
