@@ -487,13 +487,6 @@ _COMMITS: tuple[Mutant, ...] = (
         "pass",
         ("tests/unit/storage/kv/test_cache_budget.py",),
     ),
-    Mutant(
-        "samzapy/storage/kv/cache/budgeted.py",
-        "            self._mean, self._sampled = sum(small) / len(small), _MANY\n",
-        "            pass\n",
-        (
-            "tests/unit/storage/kv/test_cache_budget.py::test_large_values_in_use_count_beside_small_ones_that_come_and_go",
-        ),
     ),
     Mutant(
         "samzapy/container/errors/undo_journal.py",
