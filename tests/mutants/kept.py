@@ -487,7 +487,6 @@ _COMMITS: tuple[Mutant, ...] = (
         "pass",
         ("tests/unit/storage/kv/test_cache_budget.py",),
     ),
-    ),
     Mutant(
         "samzapy/container/errors/undo_journal.py",
         "if len(found) == len(keys):",
