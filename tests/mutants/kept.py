@@ -305,8 +305,8 @@ _LOOP = (
     ),
     Mutant(
         "samzapy/config/stores/store.py",
-        "if 0 < cache < batch:",
-        "if 0 < cache <= batch:",
+        "and 0 < cache < batch:",
+        "and 0 < cache <= batch:",
         ("tests/unit/config/test_store_keys.py",),
     ),
     Mutant(
@@ -352,6 +352,12 @@ _COMMITS: tuple[Mutant, ...] = (
         '        reach("commit.5a")\n        self._settings.must_own()\n        state.commit(tasks)\n',
         '        reach("commit.5a")\n        for task in tasks:\n            task.stores.apply(task.changelog_offsets, offsets[task.name])\n        reach("commit.6")\n        state.commit(tasks)\n',
         (_COMMIT,),
+    ),
+    Mutant(
+        "samzapy/container/commit/protocol.py",
+        "        if now - self._looked_at > self._look_s:\n",
+        "        if self._looked_at < 0:\n",
+        (_OWNED + "::test_a_poll_is_not_processed_if_another_run_took_over_while_driver_and_container_stood_still",),
     ),
     Mutant(
         "samzapy/container/outputs/transaction.py",
