@@ -7,10 +7,10 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of Python processes, and each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install java demo test test-slow mutants test-samza torture soak check format bench kafka clean
+.PHONY: help install java demo test test-slow mutants test-samza torture soak check format bench bench-peers kafka clean
 
 help: ## list the commands
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else "samzapy needs Python 3.10 or newer, found " + sys.version.split()[0])'
@@ -62,6 +62,9 @@ format: install ## format the code
 
 bench: install java ## compare samzapy with bare loops on a real Kafka; writes benchmarks/results/latest.json
 	$(BIN)/python -m benchmarks
+
+bench-peers: install java ## download other stream processors (Maven, PyPI) and compare on one topic; writes benchmarks/results/peers.*
+	$(BIN)/python -m benchmarks.peers
 
 kafka: install java ## start the development broker (stop it with: .venv/bin/samzapy kafka stop)
 	$(BIN)/samzapy kafka start

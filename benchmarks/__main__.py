@@ -57,8 +57,8 @@ class Benchmark:
             when = circumstances(options.events)
             self._say(f"{name}: preparing")
             workload.prepare()
-            runners = [Runner(variant, workload, variant) for variant in variants]
-            done = take_turns(runners, options.repeats or workload.repeats, self._say)
+            runners = [Runner(each, workload, each, options.repeats or workload.times(each)) for each in variants]
+            done = take_turns(runners, self._say)
             self._failed |= bool(done.failures)
             found = found.with_workload(name, done.repeats, when)
             if options.output:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import chain, count, repeat
+from itertools import chain, count, islice, repeat
 from pathlib import Path
 from secrets import token_hex
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.system import StreamSpec, SystemSettings
-from samzapy.bench.events import Events, load_events
+from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
+from samzapy.bench.events import BATCH, Events, load_events
 from samzapy.config.loader import load_job
 from samzapy.devkafka import DevBroker
 from samzapy.errors import EnvironmentFailure, RetriableError, UnknownStream
@@ -69,6 +70,33 @@ class Kafka:
         """A new topic with events in it, `copies` times over; returns its name."""
         topic = self.unique(name)
         self.append(topic, chain.from_iterable(repeat(events, copies)), partitions)
+        return topic
+
+    def load_evenly(self, name: str, events: Events, partitions: int = PARTITIONS) -> str:
+        """A new topic with the events, each key in one partition, all partitions of nearly one length; returns its name.
+
+        The keys go where the fewest events are, the most frequent ones first; a reader that waits for the slowest partition
+        is not measured by that.
+        """
+        topic, loads = self.unique(name), [0] * partitions
+        places: dict[bytes, int] = {}
+        for key, found in Counter(key for key, _ in events).most_common():
+            places[key] = loads.index(min(loads))
+            loads[places[key]] += found
+        settings, factory = self.settings, system_factory(self.settings)
+        admin = factory.admin(settings, "benchmark")
+        try:
+            admin.create(StreamSpec(topic, partitions, {}))
+        finally:
+            admin.close()
+        producer = factory.producer(settings, "benchmark")
+        try:
+            left = iter(events)
+            while batch := [OutgoingRecord(topic, *each, places[each[0]]) for each in islice(left, BATCH)]:
+                producer.send(batch)
+            producer.flush()
+        finally:
+            producer.close()
         return topic
 
     def delete(self, topic: str) -> None:

@@ -6,12 +6,24 @@ from benchmarks.workloads.base import Workload
 from benchmarks.workloads.guarantees import Guarantees, Tasks
 from benchmarks.workloads.keyed_count import KeyedCount
 from benchmarks.workloads.latency import Latency
+from benchmarks.workloads.operators import Operators
 from benchmarks.workloads.pass_through import PassThrough
 from benchmarks.workloads.recovery import Restart, Restore, RestoreLarge
 from benchmarks.workloads.takeover import Takeover
 
 WORKLOADS: dict[str, type[Workload]] = {
     each.name: each
-    for each in (PassThrough, KeyedCount, Restore, RestoreLarge, Restart, Takeover, Latency, Guarantees, Tasks)
+    for each in (
+        PassThrough,
+        KeyedCount,
+        Restore,
+        RestoreLarge,
+        Restart,
+        Takeover,
+        Latency,
+        Guarantees,
+        Tasks,
+        Operators,
+    )
 }
 VARIANTS = tuple(dict.fromkeys(variant for workload in WORKLOADS.values() for variant in workload.variants))

@@ -1,10 +1,11 @@
-"""Imports the classes that configuration names, as `package.module:Name` or `package.module.Name`."""
+"""Imports what configuration names, as `package.module:Name` or `package.module.Name`."""
 
 from __future__ import annotations
 
 import difflib
 import importlib
 import re
+from typing import Any
 
 _PATH = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")
 
@@ -23,16 +24,22 @@ def split_path(path: str) -> tuple[str, str]:
 
 def load_class(path: str) -> type:
     """Import the class that `path` names. Raises PluginError; an error of the module itself is chained."""
+    found = load_name(path)
+    if isinstance(found, type):
+        return found
+    raise PluginError(f"{'.'.join(split_path(path))} is not a class")
+
+
+def load_name(path: str) -> Any:
+    """Import whatever `path` names, other than None. Raises PluginError as `load_class` does."""
     module_name, name = split_path(path)
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as cause:  # a module may call sys.exit, which must not end the process silently
         raise PluginError(f"cannot import {module_name} ({type(cause).__name__}: {cause})") from cause
     found = getattr(module, name, None)
-    if isinstance(found, type):
-        return found
     if found is not None:
-        raise PluginError(f"{module_name}.{name} is not a class")
+        return found
     classes = [n for n, value in vars(module).items() if isinstance(value, type)]
     near = difflib.get_close_matches(name, classes, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""

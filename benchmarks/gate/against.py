@@ -48,8 +48,10 @@ def compare(here: Workload, there: Workload, variants: Sequence[str], times: int
     sides = {HERE: here, THERE: there}
     for workload in sides.values():
         workload.prepare()
-    runners = [Runner(f"{variant} {side}", workload, variant) for variant in chosen for side, workload in sides.items()]
-    done = take_turns(runners, times, say)
+    runners = [
+        Runner(f"{variant} {side}", workload, variant, times) for variant in chosen for side, workload in sides.items()
+    ]
+    done = take_turns(runners, say)
     return list(_changes(here.name, chosen, done.repeats))
 
 

@@ -28,8 +28,7 @@ class Comparison:
 
 
 class Workload(ABC):
-    """One workload on one broker, with the samzapy of `program`. `repeats`: how often each variant is run unless the
-    command line says."""
+    """One workload on one broker, with the samzapy of `program`."""
 
     name: str
     variants: tuple[str, ...]
@@ -52,6 +51,11 @@ class Workload(ABC):
     @abstractmethod
     def comparisons(cls, variant: str) -> tuple[Comparison, ...]:
         """The variants that this one is compared with; none for one that others are compared with."""
+
+    @classmethod
+    def times(cls, variant: str) -> int:
+        """How often the variant is run unless the command line says."""
+        return cls.repeats
 
     @classmethod
     def runs_samzapy(cls, variant: str) -> bool:
@@ -109,7 +113,8 @@ class BesideBareLoop(Workload):
 
 @dataclass(frozen=True)
 class Way:
-    """One way to do a workload: by hand with the `options` of its loop, or by samzapy with the `keys` of its job.
+    """One way to do a workload: by hand with the `options` of its loop, or by samzapy with the `keys` of its job, in whose
+    names `{input}` and `{output}` stand for the topics.
 
     `like` names the loop by hand that does the same with the same means, `beside` the variant that differs in nothing but
     the guarantee.
@@ -121,11 +126,17 @@ class Way:
     like: str | None = None
     beside: str | None = None
 
+    def keys_for(self, **topics: str) -> dict[str, str]:
+        """The keys with the names of topics."""
+        return {key.format(**topics): value for key, value in self.keys.items()}
+
 
 class InManyWays(Workload):
     """A workload with several ways by hand and several with samzapy; the plain loop, `bare`, is every target's baseline."""
 
     ways: Mapping[str, Way]
+    #: A start of Spark takes longer than the run.
+    repeats_on_spark = 3
 
     @abstractmethod
     def bare(self, way: Way) -> Measurement:
@@ -138,6 +149,10 @@ class InManyWays(Workload):
     def run(self, variant: str) -> Measurement:
         way = self.ways[variant]
         return self.samzapy(way) if self.runs_samzapy(variant) else self.bare(way)
+
+    @classmethod
+    def times(cls, variant: str) -> int:
+        return cls.repeats_on_spark if cls.ways[variant].runner == SPARK else cls.repeats
 
     @classmethod
     def comparisons(cls, variant: str) -> tuple[Comparison, ...]:

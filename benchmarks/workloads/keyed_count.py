@@ -10,6 +10,8 @@ from samzapy.bench.events import Events
 from samzapy.bench.measuring import Measurement
 
 _CACHE = "stores.counts.object.cache.size"
+_TYPE = {"streams.{input}.samza.msg.type": "benchmarks.bare.events:Event"}
+_BATCHES = "samzapy.bench.batches"
 _WAYS = {
     BARE: Way(),
     "bare.memory": Way({"keep": "memory"}),
@@ -21,6 +23,19 @@ _WAYS = {
     LOCAL: Way(like="bare.memory"),
     "local.cache-1000": Way(keys={_CACHE: "1000"}, like="bare.cache-1000"),
     "local.cache-100000": Way(keys={_CACHE: "100000"}, like=BARE),
+    "local.typed": Way(keys={**_TYPE, "task.class": "samzapy.bench.tasks:TypedKeyedCountTask"}, like="bare.typed"),
+    "local.batch": Way(keys={"task.class": f"{_BATCHES}:KeyedCountBatchTask"}, like="bare.batch"),
+    "local.batch.typed": Way(
+        keys={**_TYPE, "task.class": f"{_BATCHES}:TypedKeyedCountBatchTask"}, like="bare.batch.typed"
+    ),
+    "local.batch.keys": Way(
+        keys={
+            "task.class": f"{_BATCHES}:KeysBatchTask",
+            "systems.kafka.default.stream.samza.key.serde": "string",
+            "systems.kafka.default.stream.samza.msg.serde": "bytes",
+        },
+        like="bare.batch.keys",
+    ),
     SPARK: Way(runner=SPARK, like=BARE),
 }
 
@@ -29,7 +44,7 @@ class KeyedCount(InManyWays):
     """Count by user."""
 
     name = "keyed-count"
-    ways = MappingProxyType(in_both_guarantees(_WAYS, LOCAL))
+    ways = MappingProxyType(in_both_guarantees(_WAYS, LOCAL, "local.typed", "local.batch.typed", "local.batch.keys"))
     variants = tuple(ways)
 
     def prepare(self) -> None:
@@ -52,6 +67,6 @@ class KeyedCount(InManyWays):
         overrides = {
             "task.inputs": f"kafka.{self._input}",
             "stores.counts.changelog": f"kafka.{changelog}",
-            **way.keys,
+            **way.keys_for(input=self._input),
         }
         return self._with_changelog(self._job(self.name, way.runner, overrides), changelog)

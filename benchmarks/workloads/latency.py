@@ -14,16 +14,16 @@ from samzapy.bench.measuring import Measurement
 
 
 class Latency(BesideBareLoop):
-    """The keyed count of 5,000 events a second for 20 s: from before the append to after the processing of each.
+    """The keyed count of 5,000 events a second for 10 s: from before the append to after the processing of each.
 
-    The first of the events, two seconds' worth, only warm up: clients connect, code is met for the first time.
+    The first of the events, a second's worth, only warm up: clients connect, code is met for the first time.
     """
 
     name = "latency"
     repeats = 3
     RATE = 5_000
-    SECONDS = 20
-    WARM_UP_S = 2
+    SECONDS = 10
+    WARM_UP_S = 1
 
     def prepare(self) -> None:
         seconds = min(self.SECONDS, self._events / self.RATE)

@@ -21,25 +21,26 @@ class Turns:
 
 @dataclass(frozen=True)
 class Runner:
-    """One variant of one workload, under the name that its repeats get."""
+    """One variant of one workload, under the name that its repeats get, and how many of them there are to be."""
 
     name: str
     workload: Workload
     variant: str
+    times: int
 
     def run(self) -> Measurement:
         return self.workload.run(self.variant)
 
 
-def take_turns(runners: Sequence[Runner], times: int, say: Say) -> Turns:
-    """Run each once, then each again, `times` times over. One that fails leaves, with all its repeats."""
+def take_turns(runners: Sequence[Runner], say: Say) -> Turns:
+    """Run each once, then each again, as often as it is to run. One that fails leaves, with all its repeats."""
     repeats: dict[str, list[Measurement]] = {runner.name: [] for runner in runners}
     failures: dict[str, str] = {}
-    for number in range(1, times + 1):
+    for number in range(1, max((runner.times for runner in runners), default=0) + 1):
         for runner in runners:
-            if runner.name in failures:
+            if runner.name in failures or number > runner.times:
                 continue
-            label = f"{runner.workload.name} {number}/{times} {runner.name}"
+            label = f"{runner.workload.name} {number}/{runner.times} {runner.name}"
             try:
                 measured = runner.run()
             except MeasurementFailed as failure:

@@ -67,7 +67,9 @@ def adopt(config: JobConfig, store_names: Collection[str], *, take_over: bool = 
     """
     if config.task.checkpoint is None:
         raise ConfigError([ConfigProblem("task.checkpoint.factory", "none", "must keep checkpoints to adopt records")])
-    stores = [_logged(config, name) for name in store_names or [s.name for s in config.stores.values() if s.changelog]]
+    stores = [
+        _logged(config.stores, name) for name in store_names or [s.name for s in config.stores.values() if s.changelog]
+    ]
     found: dict[str, Mapping[int, int]] = {}
     with open_job(config, "adopt") as (clients, checkpoints):
         refuse_if_running(config, checkpoints.read_owner(), take_over=take_over)
@@ -83,10 +85,10 @@ def adopt(config: JobConfig, store_names: Collection[str], *, take_over: bool = 
     return found
 
 
-def _logged(config: JobConfig, name: str) -> StoreConfig:
-    store = config.stores.get(name)
+def _logged(stores: Mapping[str, StoreConfig], name: str) -> StoreConfig:
+    store = stores.get(name)
     if store is None:
-        known = ", ".join(sorted(config.stores)) or "none"
+        known = ", ".join(sorted(stores)) or "none"
         raise ConfigError([ConfigProblem("STORE", name, f"must be a store of the job ({known})")])
     if store.changelog is None:
         raise ConfigError([ConfigProblem(f"stores.{name}.changelog", None, "is required: there is nothing to adopt")])

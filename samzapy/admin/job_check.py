@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 
 from samzapy.admin.adoption import refuse_foreign
@@ -19,7 +19,7 @@ from samzapy.api.task import AnyTask
 from samzapy.config.guarantee_warnings import GuaranteeWarning, late_rows, weak_copies
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import checkpoint_stream, state_checkpoint_stream
-from samzapy.config.stores import changelogs
+from samzapy.config.stores import StoreConfig, changelogs
 from samzapy.config.tasks import checkpoint, state_checkpoint
 from samzapy.container.supervision.job_records import open_job
 from samzapy.errors import (
@@ -108,11 +108,11 @@ def look_around(
             check_copies(config, clients.admin)
         if config.task.errors.dead_letters is not None:
             existing(config.task.errors.dead_letters, describe)
-        partitions = follow_growth(_known_inputs(config, warn), counts, keeps_state=keeps_state(config))
+        partitions = follow_growth(_known_inputs(config, warn), counts, keeps_state=keeps_state(config.stores))
         if task_class is not None:
             check_copartitioned(config, partitions, task_class)
         model = plan(config, counts, known=partitions)
-        _check_changelogs(config, describe, changelog_partition_count(model))
+        _check_changelogs(config.stores, describe, changelog_partition_count(model))
         _refuse_what_is_others(config, model, warn)
         return model, weakly_kept(config, describe)
 
@@ -134,7 +134,7 @@ def _known_inputs(config: JobConfig, warn: Warn) -> dict[SystemStream, InputPart
 
 def _refuse_what_is_others(config: JobConfig, model: JobModel, warn: Warn) -> None:
     """Raise EnvironmentFailure for checkpoints of another job, ForeignRecords for changelogs with records of another."""
-    with _records(config, "whose the checkpoints and changelogs are", warn) as (checkpoints, clients):
+    with _records(config, "who owns the checkpoints and changelogs", warn) as (checkpoints, clients):
         refuse_another_job(config, checkpoints.read_owner())
         committed = checkpoints.read_all(task.name for task in model.tasks)
         refuse_foreign(config, model, committed, checkpoints, clients)
@@ -161,8 +161,8 @@ def _reaching() -> Iterator[None]:
         raise NotReachable(str(cause)) from cause
 
 
-def _check_changelogs(config: JobConfig, describe: Describe, tasks: int) -> None:
-    for store in config.stores.values():
+def _check_changelogs(stores: Mapping[str, StoreConfig], describe: Describe, tasks: int) -> None:
+    for store in stores.values():
         if store.changelog is None:
             continue
         description = describe(store.changelog)

@@ -23,6 +23,7 @@ from samzapy.checkpoint.offsets import Positions, Target
 from samzapy.checkpoint.records import Startpoint, is_followed, startpoints_from_json, startpoints_to_json
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
+from samzapy.config.tasks.checkpoint import CheckpointConfig
 from samzapy.container.supervision.job_records import open_job
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.coordinator.clocks import KeptClocks
@@ -53,7 +54,7 @@ class JobPositions:
 
 def read_positions(config: JobConfig, model: JobModel) -> JobPositions:
     """The positions as they are committed now; the job may be running. Raises ConfigError for a job without checkpoints."""
-    must_keep_checkpoints(config)
+    must_keep_checkpoints(config.task.checkpoint)
     with open_job(config, "checkpoint") as (clients, checkpoints):
         return _read(model, clients, checkpoints)
 
@@ -115,11 +116,11 @@ def move_positions(
        well; without, `wait` as many seconds as an unseen run takes to notice
     3  read the checkpoints, and write them with the new offsets: all in one transaction, where there are transactions
 
-    Changelog offsets and local stores stay as they are. Raises EnvironmentFailure when refused, and ConfigError for a job
-    whose tasks keep positions together with a state of their own: a startpoint moves both.
+    Changelog offsets and local stores stay as they are. Raises EnvironmentFailure when refused, and ConfigError if the
+    tasks keep positions together with a state of their own: a startpoint moves both.
     """
-    must_keep_checkpoints(config)
-    _refuse_own_state(config)
+    must_keep_checkpoints(config.task.checkpoint)
+    _refuse_own_state(config.task.task_class)
     with open_job(config, "checkpoint") as (clients, checkpoints):
         # 1  a run
         unseen = refuse_if_running(config, checkpoints.read_owner(), anyway=move.dry_run, take_over=move.take_over)
@@ -134,7 +135,7 @@ def move_positions(
             )
             # 3  the checkpoints
             before = _read(model, clients, checkpoints)
-            write_checkpoints(config, clients, checkpoints, claim.state, _moved(before, after, model, clock))
+            write_checkpoints(config.job_name, clients, checkpoints, claim.state, _moved(before, after, model, clock))
     return [
         Moved(task.name, ssp, _committed(before, task.name).get(ssp), after[ssp])
         for task in model.tasks
@@ -143,8 +144,7 @@ def move_positions(
     ]
 
 
-def _refuse_own_state(config: JobConfig) -> None:
-    path = config.task.task_class
+def _refuse_own_state(path: str) -> None:
     try:
         task_class = load_task_class(path)
     except ConfigError:
@@ -156,7 +156,7 @@ def _refuse_own_state(config: JobConfig) -> None:
 
 
 def write_checkpoints(
-    config: JobConfig,
+    job_name: str,
     clients: SystemClients,
     checkpoints: CheckpointManager,
     state: StateTransactions,
@@ -169,7 +169,7 @@ def write_checkpoints(
     if state.system is None:
         checkpoints.write(changed)
         return
-    producer = clients.transactional(state.system, transactional_id(config.job_name, MEMBER))
+    producer = clients.transactional(state.system, transactional_id(job_name, MEMBER))
     producer.init_transactions()
     producer.begin()
     checkpoints.write(changed, producer)
@@ -222,9 +222,9 @@ def chosen_inputs(
     return sorted(chosen)
 
 
-def must_keep_checkpoints(config: JobConfig) -> None:
+def must_keep_checkpoints(checkpoint: CheckpointConfig | None) -> None:
     """Raise ConfigError for a job without checkpoints."""
-    if config.task.checkpoint is None:
+    if checkpoint is None:
         raise ConfigError([ConfigProblem("task.checkpoint.factory", "none", "the job keeps no positions")])
 
 
@@ -289,6 +289,6 @@ def _valid(checkpoints: CheckpointManager, model: JobModel, now_ms: int) -> list
 
 @contextmanager
 def _checkpoints(config: JobConfig) -> Iterator[CheckpointManager]:
-    must_keep_checkpoints(config)
+    must_keep_checkpoints(config.task.checkpoint)
     with open_job(config, "startpoints") as (_, checkpoints):
         yield checkpoints

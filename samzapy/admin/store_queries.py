@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from samzapy.admin.streams import Literal, as_text
+from samzapy.api.checkpoint import CheckpointManager
 from samzapy.api.engine import EngineSettings, StorageEngineFactory
 from samzapy.api.serde import Serde
-from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
+from samzapy.container.supervision.job_records import open_job
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, UnknownStream
 from samzapy.job.planner import changelog_partitions
 from samzapy.serializers import as_json, serde_registry
@@ -157,7 +158,7 @@ def store_entries(
     `say` hears how recent each local store is. Raises ConfigError for an unknown store, and what reading it raises.
     """
     config = question.config
-    store = store_of(config, question.store)
+    store = store_of(config.stores, question.store)
     engine = load_engines(config)[store.name]
     settings = EngineSettings(store.name, store.properties)
     key_serde, value_serde = entry_serdes(store, engine, settings, serde_registry(config))
@@ -187,7 +188,7 @@ def _changelog(
 def _files(
     config: JobConfig, store: StoreConfig, engine: StorageEngineFactory, local: Path, say: Callable[[str], None]
 ) -> Contents:
-    contents = read_files(store, engine, local_directories(config, store.name, local), SYSTEM_CLOCK)
+    contents = read_files(store, engine, local_directories(config.job_name, store.name, local), SYSTEM_CLOCK)
     for number, marker in sorted(contents.as_of.items()):
         say(f"partition {number}: {'empty' if marker is None else f'up to changelog offset {marker.changelog_offset}'}")
     return contents
@@ -200,7 +201,7 @@ def rebuild_store(
 
     Raises ConfigError for a store that keeps no files or has no changelog, EnvironmentFailure for a directory that exists.
     """
-    store = store_of(config, name)
+    store = store_of(config.stores, name)
     alone = replace(
         config, stores={name: replace(store, clean_on_start=False, backup=None)}, logged_store_base_dir=base
     )
@@ -208,8 +209,8 @@ def rebuild_store(
     if not engines[name].persistent:
         raise ConfigError([ConfigProblem(f"stores.{name}.factory", store.factory, "keeps no files to rebuild")])
     with ExitStack() as cleanup:
-        clients = cleanup.enter_context(closing(job_clients(config, "store")))
-        chosen = _chosen(_owners(config, store, clients), tasks)
+        clients, checkpoints = cleanup.enter_context(open_job(config, "store"))
+        chosen = _chosen(_owners(store, clients, checkpoints), tasks)
         paths = {task: store_directory(base, config.job_name, name, task) for task in chosen}
         for path in paths.values():
             if path.exists():
@@ -234,7 +235,7 @@ def rebuild_store(
         return {task: (opened.restored[name], paths[task]) for task, opened in zip(chosen, stores, strict=True)}
 
 
-def _owners(config: JobConfig, store: StoreConfig, clients: SystemClients) -> dict[str, int]:
+def _owners(store: StoreConfig, clients: SystemClients, checkpoints: CheckpointManager) -> dict[str, int]:
     """The changelog partition of each task: as written down beside the checkpoints, else as a first start numbers them."""
     stream = store.changelog
     if stream is None:
@@ -242,11 +243,9 @@ def _owners(config: JobConfig, store: StoreConfig, clients: SystemClients) -> di
     description = clients.admin(stream.system).describe(stream.stream)
     if description is None:
         raise UnknownStream(*stream)
-    if config.task.checkpoint is not None:
-        with closing(manager_for(config, clients)) as checkpoints:
-            known = checkpoints.read_changelog_partitions()
-        if known:
-            return dict(sorted(known.items(), key=lambda owned: owned[1]))
+    known = checkpoints.read_changelog_partitions()
+    if known:
+        return dict(sorted(known.items(), key=lambda owned: owned[1]))
     tasks = [f"Partition {number}" for number in range(description.partitions)]
     owned = changelog_partitions(dict.fromkeys(tasks), {})
     return dict(sorted(owned.items(), key=lambda each: each[1]))

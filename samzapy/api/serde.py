@@ -23,6 +23,9 @@ class Serde(ABC):
     #: Whether any `bytes` are their own serialization, so a batch of them needs no call.
     keeps_bytes = False
 
+    #: The class, generic or union that `from_bytes` makes objects of; None if that depends on the bytes.
+    object_type: Any = None
+
     @abstractmethod
     def to_bytes(self, value: Any) -> bytes:
         """Serialize. Raises SerdeError, TypeError or ValueError if `value` is not of the serde's kind."""
@@ -36,6 +39,10 @@ class Serde(ABC):
 
         Overridden by serdes with a `to_bytes` from a C library, since its exception `cause` does not name the serde.
         """
+        return str(cause) or type(cause).__name__
+
+    def misfit(self, cause: Exception) -> str:
+        """The reason why `from_bytes` refused some bytes, for an error: `$.user: Expected str, got int`."""
         return str(cause) or type(cause).__name__
 
 

@@ -299,9 +299,8 @@ class FileCheckpointStoreFactory(CheckpointStoreFactory):
         return FileCheckpointStore(Path(path) / job.job_name / quote(task_name, safe=""))
 
 
-def store_factory(job: JobConfig) -> CheckpointStoreFactory:
+def store_factory(path: str) -> CheckpointStoreFactory:
     """The factory that the job file asks for. Raises ConfigError."""
-    path = job.state_checkpoint.factory
     try:
         factory = load_class(path)()
     except PluginError as cause:

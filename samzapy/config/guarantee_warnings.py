@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from samzapy.api.batch import BatchTask
 from samzapy.api.event_time import ClockListenerTask, StateCheckpointTask
+from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription, SystemFactory, SystemSettings
 from samzapy.api.task import (
     DrainListenerTask,
@@ -23,11 +24,11 @@ from samzapy.api.task import (
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
 from samzapy.config.reading.classes import FILE_CHECKPOINTS
-from samzapy.config.stores import changelogs, values
+from samzapy.config.stores import StoreConfig, changelogs, values
 from samzapy.config.stores.store import OBJECT_CACHE_MODE
-from samzapy.config.streams import systems
+from samzapy.config.streams import StreamConfig, systems
 from samzapy.config.streams.stream import RESET_OFFSET
-from samzapy.config.tasks import asynchronous, batch, checkpoint, error_policy, task
+from samzapy.config.tasks import TaskConfig, asynchronous, batch, checkpoint, error_policy, task
 from samzapy.config.tasks.error_policy import Action, Stage
 
 #: The groups of metrics with the counters of `COUNTS`.
@@ -71,10 +72,10 @@ def guarantee_warnings(
 ) -> tuple[GuaranteeWarning, ...]:
     """The warnings that follow from the job file, from its systems (`factory_of` loads their factories) and, if it is known,
     from the task's class."""
-    found = [*_commits(config), *_states(config), *_errors(config), *_positions(config)]
+    found = [*_commits(config.task), *_states(config.stores), *_errors(config), *_positions(config.streams)]
     found += _outside(config, factory_of)
     if task_class is not None:
-        found += [*_without_ids(config, task_class), *_own_state(config, task_class)]
+        found += [*_without_ids(config, task_class), *_own_state(config.task.guarantee, task_class)]
     return (*found, *_keepers(config, factory_of))
 
 
@@ -115,8 +116,7 @@ def counts_in_words(counts: Mapping[str, int]) -> list[str]:
     return [f"{counts[name]:,} {what}" for name, what in COUNTS.items() if counts.get(name)]
 
 
-def _commits(config: JobConfig) -> Iterator[GuaranteeWarning]:
-    settings = config.task
+def _commits(settings: TaskConfig) -> Iterator[GuaranteeWarning]:
     if settings.checkpoint is None:
         yield GuaranteeWarning(
             checkpoint.FACTORY.name, "none: every start begins at offset.default, regardless of earlier runs"
@@ -130,8 +130,8 @@ def _commits(config: JobConfig) -> Iterator[GuaranteeWarning]:
         yield GuaranteeWarning(asynchronous.ASYNC_COMMIT.name, message)
 
 
-def _states(config: JobConfig) -> Iterator[GuaranteeWarning]:
-    for store in config.stores.values():
+def _states(stores: Mapping[str, StoreConfig]) -> Iterator[GuaranteeWarning]:
+    for store in stores.values():
         if store.changelog is None and store.source is None:
             yield GuaranteeWarning(changelogs.CHANGELOG.at(store=store.name), "none: the store is empty at each start")
         if store.large_values.drop:
@@ -142,13 +142,15 @@ def _states(config: JobConfig) -> Iterator[GuaranteeWarning]:
 def _errors(config: JobConfig) -> Iterator[GuaranteeWarning]:
     policies = config.task.errors
     if not policies.policies[Stage.PROCESS].only_fails:
-        yield from _changes_that_stay(config)
+        yield from _changes_that_stay(config.stores)
     for stage, policy in policies.policies.items():
         key = error_policy.POLICIES[stage].name
         what = "messages" if stage in {Stage.DESERIALIZE, Stage.PROCESS} else "outputs"
         counted = f"counted as {ERRORS}.{stage.value}"
         if policy.then is Action.SKIP:
-            yield GuaranteeWarning(_skipping_key(config, stage), f"{what} that fail are lost, {counted}.skipped")
+            yield GuaranteeWarning(
+                _skipping_key(config.resolved, stage), f"{what} that fail are lost, {counted}.skipped"
+            )
         elif policy.then is Action.DEAD_LETTER:
             yield GuaranteeWarning(key, f"{what} that fail go to {policies.dead_letters}, {counted}.dead-lettered")
         if policy.ignored:
@@ -157,23 +159,23 @@ def _errors(config: JobConfig) -> Iterator[GuaranteeWarning]:
             yield GuaranteeWarning(error_policy.IGNORED_EXCEPTIONS.name, message)
 
 
-def _changes_that_stay(config: JobConfig) -> Iterator[GuaranteeWarning]:
-    for name, store in config.stores.items():
+def _changes_that_stay(stores: Mapping[str, StoreConfig]) -> Iterator[GuaranteeWarning]:
+    for name, store in stores.items():
         if store.object_cache_mode == "reference":
             message = "reference: if a failed message has changed a value in place, without a put, the change stays"
             yield GuaranteeWarning(OBJECT_CACHE_MODE.at(store=name), message)
 
 
-def _skipping_key(config: JobConfig, stage: Stage) -> str:
+def _skipping_key(resolved: Mapping[str, str], stage: Stage) -> str:
     """The key that asks for skipping: ours, or Samza's."""
     key = error_policy.POLICIES[stage].name
-    if key in config.resolved:
+    if key in resolved:
         return key
     return error_policy.IGNORED_EXCEPTIONS.name if stage is Stage.PROCESS else error_policy.DROP[stage].name
 
 
-def _positions(config: JobConfig) -> Iterator[GuaranteeWarning]:
-    for stream in config.streams.values():
+def _positions(streams: Mapping[SystemStream, StreamConfig]) -> Iterator[GuaranteeWarning]:
+    for stream in streams.values():
         if stream.reset_offset:
             name = stream.system_stream
             effect = (
@@ -227,9 +229,9 @@ def _without_ids(config: JobConfig, task_class: type) -> Iterator[GuaranteeWarni
             yield GuaranteeWarning(task.CLASS.name, message)
 
 
-def _own_state(config: JobConfig, task_class: type) -> Iterator[GuaranteeWarning]:
+def _own_state(guarantee: Guarantee, task_class: type) -> Iterator[GuaranteeWarning]:
     """The state returns to its checkpoint, which is at or before the last commit."""
-    if config.task.guarantee.transactional and issubclass(task_class, StateCheckpointTask):
+    if guarantee.transactional and issubclass(task_class, StateCheckpointTask):
         message = "outputs that it sends with a checkpoint of its state, as in on_checkpoint, may repeat after a crash"
         yield GuaranteeWarning(task.CLASS.name, message)
 

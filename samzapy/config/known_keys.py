@@ -63,14 +63,15 @@ class KnownKeys:
         self._known = known
         # Most keys have no placeholder, and a set knows them at once.
         self._plain = frozenset(name for name in self._exact if "{" not in name)
-        self._patterns = [pattern(name, known) for name in self._exact if name not in self._plain]
+        self._shaped = [name for name in self._exact if name not in self._plain]
         self._prefixes = tuple(open_prefixes)
-        self._open = [pattern(name, known) for name in names if name.endswith(".*")]
+        self._open = [name for name in names if name.endswith(".*")]
+        self._patterns: dict[str, re.Pattern[str]] = {}
 
     def unknown(self, keys: Sequence[str]) -> Iterator[tuple[str, str | None]]:
         """Every unknown key, with the nearest known key or None."""
         unplain = [key for key in keys if key not in self._plain]
-        suspects = [key for key in unplain if not any(p.fullmatch(key) for p in self._patterns)]
+        suspects = [key for key in unplain if not any(self._fits(name, key) for name in self._shaped)]
         if not suspects:
             return
         candidates = self._candidates()
@@ -86,7 +87,17 @@ class KnownKeys:
     def _is_open(self, key: str) -> bool:
         if key.startswith(self._prefixes):
             return True
-        return ".samza." not in key and any(p.fullmatch(key) for p in self._open)
+        return ".samza." not in key and any(self._fits(name, key) for name in self._open)
+
+    def _fits(self, name: str, key: str) -> bool:
+        """Whether the key is one of that name. To compile all patterns takes longer than to read the job file."""
+        before = name.partition("{")[0].removesuffix("*")
+        behind = "" if name.endswith("*") else name.rpartition("}")[2]
+        if not (key.startswith(before) and key.endswith(behind)):
+            return False
+        if name not in self._patterns:
+            self._patterns[name] = pattern(name, self._known)
+        return self._patterns[name].fullmatch(key) is not None
 
     def _candidates(self) -> list[str]:
         found: list[str] = []

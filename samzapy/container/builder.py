@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
 from samzapy.api.lease import ContainerLease
 from samzapy.api.metrics import MetricsRegistry
-from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.checkpoint.records import Adopted, startpoints_from_json
 from samzapy.clock import Clock
@@ -38,6 +37,7 @@ from samzapy.container.tasks.task_builder import Plugins, TaskBuilder, TaskStart
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.job.transactions import transactional_id
+from samzapy.serializers import StreamSerdes
 from samzapy.storage.opening import TaskSettings
 from samzapy.storage.startup import begin_all_stores, restore_together
 from samzapy.storage.task_stores import TaskStores
@@ -74,6 +74,7 @@ class ContainerBuilder:
             transactional_id(config.job_name, model.id),
             outputs_inside=config.task.guarantee.outputs_in_transaction,
         )
+        self._stream_serdes = StreamSerdes(config, plugins.serdes, plugins.task_class)
         self._tasks = TaskBuilder(config, model, plugins, clients, self._producers, metrics, self._stream_serdes, clock)
 
     def take_over(self, must_own: Callable[[], object]) -> None:
@@ -185,13 +186,17 @@ class ContainerBuilder:
         periods = LoopPeriods(task.window_ms, task.commit_ms)
         return RunLoop(tasks, inputs, side, committer, control, self._clock, periods, self._tasks.executor())
 
-    def committer(self, epoch: int, must_own: Callable[[], object], confirm: Callable[[], object]) -> CommitProtocol:
+    def committer(
+        self, lease: ContainerLease, ownership: Ownership, must_own: Callable[[], object], confirm: Callable[[], object]
+    ) -> CommitProtocol:
         """The commit protocol of the container. `must_own` raises when another attempt is known to own it; `confirm` asks
         first."""
         guarantee = self.config.task.guarantee
         inside = self._producers.system if guarantee.outputs_in_transaction else None
-        settings = CommitSettings(self._state_writer(confirm), epoch, self._clock, self.metrics, must_own, inside)
-        return AtMostOnce(settings) if guarantee is Guarantee.AT_MOST_ONCE else CommitProtocol(settings)
+        settings = CommitSettings(self._state_writer(confirm), lease.epoch, self._clock, self.metrics, must_own, inside)
+        if guarantee is Guarantee.AT_MOST_ONCE:
+            return AtMostOnce(settings, ownership.look, lease.duration_s)
+        return CommitProtocol(settings)
 
     def _state_writer(self, confirm: Callable[[], object]) -> StateWriter:
         changelogs = frozenset(store.changelog.system for store in self.config.stores.values() if store.changelog)
@@ -214,8 +219,3 @@ class ContainerBuilder:
             closing.callback(self._clients.close)
             closing.callback(self._checkpoints.close)
             closing.callback(self._tasks.close)
-
-    def _stream_serdes(self, stream: SystemStream) -> tuple[Serde | None, Serde | None]:
-        config = self.config.stream(stream)
-        key, message = config.key_serde, config.msg_serde
-        return self._serdes[key] if key else None, self._serdes[message] if message else None

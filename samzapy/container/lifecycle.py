@@ -41,6 +41,45 @@ from samzapy.storage.task_stores import TaskStores
 logger = logging.getLogger(__name__)
 
 
+class _NotStarted:
+    """A container that has not begun to process: nothing is in flight, and nothing was committed."""
+
+    @property
+    def commits(self) -> int:
+        return 0
+
+    def stop(self, tasks: Sequence[TaskInstance]) -> None:
+        raise AssertionError("a container stops after its start")
+
+    def close(self) -> None:
+        """End what is in flight."""
+
+
+class _AtWork(_NotStarted):
+    """A container whose start is complete."""
+
+    def __init__(self, loop: RunLoop, inputs: Inputs, side: NoSideInputs, committer: CommitProtocol) -> None:
+        self._loop = loop
+        self._inputs = inputs
+        self._side = side
+        self._committer = committer
+
+    @property
+    def commits(self) -> int:
+        return self._committer.count
+
+    def stop(self, tasks: Sequence[TaskInstance]) -> None:
+        """The last commit, and the end of the inputs."""
+        self._committer.finish(tasks)
+        self._side.keep()
+        self._side.close()
+        self._inputs.close()
+        self._loop.close()
+
+    def close(self) -> None:
+        self._loop.close()
+
+
 class Container:
     """Runs the tasks of one container once: `run` starts, processes and stops; `stop` asks it to."""
 
@@ -62,10 +101,8 @@ class Container:
         self._heartbeat = Heartbeat(lease, self.report, clock, on_lost, builder.purge)
         self._stores: dict[str, TaskStores] = {}
         self._tasks: list[TaskInstance] = []
-        self._side = NoSideInputs()
-        self._inputs: Inputs | None = None
-        self._loop: RunLoop | None = None
-        self._committer: CommitProtocol | None = None
+        self._beside: list[Callable[[], None]] = []
+        self._at_work = _NotStarted()
         self._restoring: dict[str, tuple[int, int]] = {}
 
     def stop(self) -> None:
@@ -108,8 +145,7 @@ class Container:
 
     def abandon(self) -> None:
         """Close everything without a commit; failures on the way are logged, since the first one counts."""
-        in_flight = [self._loop.close] if self._loop else []
-        self._close_all([*in_flight, *(task.close for task in self._tasks), *self._closers()])
+        self._close_all([self._at_work.close, *(task.close for task in self._tasks), *self._closers()])
         self._heartbeat.finish("failed")
 
     def vanish(self) -> None:
@@ -143,7 +179,8 @@ class Container:
             # Records of a successor are not foreign: `_must_own` raises then, and this attempt ends.
             self._must_own()
             raise
-        self._side = builder.fill_stores(self._stores, self._on_restore, should_stop)
+        side = builder.fill_stores(self._stores, self._on_restore, should_stop)
+        self._beside.append(side.close)
         for name, start in starts.items():
             self._tasks.append(builder.task(name, self._stores[name], start, self._lease, should_stop))
         reach("start.5")
@@ -152,14 +189,16 @@ class Container:
             builder.init(task, starts[task.name], epoch)
         reach("start.6")
         # 7  inputs
-        self._committer = builder.committer(epoch, self._heartbeat.should_stop, self._must_own)
-        self._committer.commit([task for task in self._tasks if self._never_committed(task, checkpoints)], force=True)
-        self._inputs = builder.inputs(self._ends, self._tasks)
-        self._inputs.start(self._first_offsets())
+        committer = builder.committer(self._lease, self._ownership, self._heartbeat.should_stop, self._must_own)
+        committer.commit([task for task in self._tasks if self._never_committed(task, checkpoints)], force=True)
+        inputs = builder.inputs(self._ends, self._tasks)
+        self._beside.append(inputs.close)
+        inputs.start(self._first_offsets())
         reach("start.7")
         control = LoopControl(self._heartbeat.should_stop, self._drain_to)
-        self._loop = builder.run_loop(self._tasks, self._inputs, self._side, self._committer, control)
-        return self._loop
+        loop = builder.run_loop(self._tasks, inputs, side, committer, control)
+        self._at_work = _AtWork(loop, inputs, side, committer)
+        return loop
 
     def _drain_to(self) -> Mapping[SystemStreamPartition, int] | None:
         """Where every input ends now, if the job is to be drained."""
@@ -174,28 +213,20 @@ class Container:
             self._ownership.close()
 
     def _stop(self) -> None:
-        assert self._committer is not None
-        assert self._inputs is not None
-        assert self._loop is not None
-        self._committer.finish(self._tasks)
-        self._side.keep()
-        self._side.close()
-        self._inputs.close()
-        self._loop.close()
+        self._at_work.stop(self._tasks)
         for task in self._tasks:
             task.close()
             task.sinks.close()
         for task in self._tasks:
             task.stores.flush_engines()
             task.stores.close()
+        self._ownership.close()
         self._builder.close()
 
     def _closers(self) -> list[Callable[[], None]]:
         closers: list[Callable[[], None]] = [task.sinks.close for task in self._tasks]
         closers += [stores.close for stores in self._stores.values()]
-        closers.append(self._side.close)
-        closers += [self._inputs.close] if self._inputs else []
-        return [*closers, self._builder.close]
+        return [*closers, *self._beside, self._ownership.close, self._builder.close]
 
     @staticmethod
     def _close_all(closers: Iterable[Callable[[], None]]) -> None:
@@ -228,7 +259,7 @@ class Container:
     @property
     def commits(self) -> int:
         """How many commits this start has made, the one that says where it begins included."""
-        return self._committer.count if self._committer else 0
+        return self._at_work.commits
 
     def report(self, phase: str) -> ContainerReport:
         """How things stand; may be called from any thread."""

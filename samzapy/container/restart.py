@@ -65,7 +65,7 @@ from samzapy.failpoints import arm_from_environment
 from samzapy.job.model import ContainerModel
 from samzapy.job.transactions import StateTransactions, state_transactions, weakened_state
 from samzapy.metrics import Registry, SnapshotHeader
-from samzapy.serializers import serde_registry
+from samzapy.serializers import task_serdes
 from samzapy.storage.engines import load_engines
 from samzapy.system.clients import job_clients
 from samzapy.system.factories import has_transactions, load_factory
@@ -216,12 +216,12 @@ def build_container(
     engines = load_engines(config)
     provide_descriptors(config, model, engines)
     task_class = load_task_class(config.task.task_class)
-    plugins = Plugins(engines, serde_registry(config), task_class)
+    plugins = Plugins(engines, task_serdes(config), task_class)
     ownership = Ownership.of(config, run_id)
     metrics = Registry()
     state = state_transactions(config, has_transactions) if transactions else StateTransactions(None, "task.guarantee")
     metrics.gauge("promises", "weakened").set(
-        len((*guarantee_warnings(config, load_factory, task_class), *weakened_state(config, state)))
+        len((*guarantee_warnings(config, load_factory, task_class), *weakened_state(config.stores, state)))
     )
 
     def build() -> Container:

@@ -22,6 +22,7 @@ from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.api.task import SideInputsProcessor
 from samzapy.clock import Clock, Schedule
 from samzapy.config.job import JobConfig
+from samzapy.config.stores import StoreConfig
 from samzapy.config.stores.sources import RESTORE_PROCESSOR, SIDE_PROCESSOR
 from samzapy.container.inputs.decode import Decoder
 from samzapy.errors import ConfigError, ConfigProblem, RestoreStalled, SamzapyError, TaskFailed
@@ -341,7 +342,7 @@ def fill_stores(
     """
     if not any(opened.sourced for opened in stores.values()):
         return NoSideInputs()
-    processors = load_processors(config)
+    processors = load_processors(config.stores)
     streams = {stream for store in config.stores.values() if store.source for stream in store.source.all_streams}
     decoders = {stream: decoder_of(stream) for stream in streams}
     fillers = {
@@ -360,11 +361,11 @@ def fill_stores(
     return SideInputs(followed, consumer_of, clock, config.task.commit_ms) if followed else NoSideInputs()
 
 
-def load_processors(config: JobConfig) -> Mapping[str, type[SideInputsProcessor]]:
+def load_processors(stores: Mapping[str, StoreConfig]) -> Mapping[str, type[SideInputsProcessor]]:
     """The class of every store that is filled from streams. Raises ConfigError with every one that cannot be made."""
     found: dict[str, type[SideInputsProcessor]] = {}
     problems = []
-    for store in config.stores.values():
+    for store in stores.values():
         if store.source is None:
             continue
         key = (RESTORE_PROCESSOR if store.source.replayed else SIDE_PROCESSOR).at(store=store.name)

@@ -51,7 +51,7 @@ class ClockStatus:
 
 
 class Clocks:
-    """One job's. A task whose partitions are all idle, or have ended, does not hold the job's clock."""
+    """The clocks of one job. A task with partitions that are all idle, or have ended, does not hold the job's clock."""
 
     def __init__(self, tasks: Iterable[str], kept: KeptClocks, stall_s: float, clock: Clock) -> None:
         """`stall_s`: how long the job's clock may stand still before that is a stall."""

@@ -135,7 +135,7 @@ def job_tasks(config: JobConfig, clients: SystemClients, checkpoints: Checkpoint
     }
     previous = checkpoints.read_changelog_partitions()
     known = from_json(checkpoints.read_record(JobRecord.INPUTS))
-    inputs = follow_growth(known, counts, keeps_state=keeps_state(config))
+    inputs = follow_growth(known, counts, keeps_state=keeps_state(config.stores))
     model = plan(config, counts, previous, inputs)
     owned = {task.name: task.changelog_partition for task in model.tasks}
     return JobTasks(model, inputs, {**previous, **owned})

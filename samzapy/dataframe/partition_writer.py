@@ -82,7 +82,7 @@ class RecordMaker:
     def records(self, rows: Iterable[Any]) -> Iterator[Record]:
         """One record a row. Raises SerdeError or StoreRefused that names the key."""
         with self.job.arrived() as config:
-            store = store_of(config, self.store)
+            store = store_of(config.stores, self.store)
             to_key, to_value = self._makers(config, store)
             partition_of = self._placer(store)
             ordered = -1 if self.columns.order_by is not None else None
@@ -176,9 +176,9 @@ def writer_member(number: int) -> str:
     return f"partition~{number}"
 
 
-def writer_id(config: JobConfig, number: int) -> str:
+def writer_id(job_name: str, number: int) -> str:
     """The transactional id of that writer."""
-    return transactional_id(config.job_name, writer_member(number))
+    return transactional_id(job_name, writer_member(number))
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class PartitionWriter:
     def write(self, number: int, records: Iterable[Record]) -> Iterator[PartitionWritten]:
         """The function for `mapPartitionsWithIndex`. Raises StoreRefused, JobTakenOver, ProducerError."""
         with self.job.arrived() as config, ExitStack() as cleanup:
-            store = store_of(config, self.store)
+            store = store_of(config.stores, self.store)
             changes: Iterator[tuple[bytes, bytes | None]] = last_of_each(self.store, records)
             if number not in self.tasks:
                 # Of a task the job has no longer: nothing of the frame belongs there.
@@ -236,7 +236,7 @@ class PartitionWriter:
         assert store.changelog is not None
         ssp = SystemStreamPartition(*store.changelog, number)
         clients = cleanup.enter_context(closing(write_clients(config, self.timeout_ms)))
-        producer = clients.transactional(ssp.system, writer_id(config, number))
+        producer = clients.transactional(ssp.system, writer_id(config.job_name, number))
         with closing(Ownership.of(config, self.run_id)) as ownership:
             ownership.look()
             producer.init_transactions()

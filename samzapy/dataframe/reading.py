@@ -83,7 +83,11 @@ class ChangelogPart(StorePart):
                 )
             bounds = {self.ssp: OffsetRange(max(self.log.oldest, now.oldest), self.log.upcoming)}
             reader = ChangelogReader(
-                clients.admin, clients.consumer, SYSTEM_CLOCK, Path(folder), stall_s=patience_s(config)
+                clients.admin,
+                clients.consumer,
+                SYSTEM_CLOCK,
+                Path(folder),
+                stall_s=patience_s(config.task.transaction_timeout_ms),
             )
             with reader.read(store, [], Selection(), bounds) as contents:
                 yield contents
@@ -92,7 +96,9 @@ class ChangelogPart(StorePart):
         """The record that the entry is from; looked for only now, since no store keeps offsets."""
         found: int | None = None
         with closing(job_clients(config, PURPOSE)) as clients, closing(clients.consumer(self.ssp.system)) as consumer:
-            for batch in scan(consumer, self.ssp, self.log, SYSTEM_CLOCK, patience_s(config)):
+            for batch in scan(
+                consumer, self.ssp, self.log, SYSTEM_CLOCK, patience_s(config.task.transaction_timeout_ms)
+            ):
                 for offset, key in zip(batch.offsets, batch.keys, strict=True):
                     if key == entry.key:
                         found = offset
@@ -116,9 +122,9 @@ class LocalPart(StorePart):
         return f"{self.directory}, key {entry.key!r:.100}"
 
 
-def patience_s(config: JobConfig) -> float:
+def patience_s(transaction_timeout_ms: int) -> float:
     """Seconds that a reader waits before an open transaction: longer than a crashed writer's takes to be aborted."""
-    return 30.0 + config.task.transaction_timeout_ms / 1000
+    return 30.0 + transaction_timeout_ms / 1000
 
 
 COLUMNS = ("partition", "task", "key", "value")
@@ -163,7 +169,7 @@ class RowReader:
     def rows(self, numbers: Iterable[int]) -> Iterator[tuple[Any, ...]]:
         """The rows of the parts of these numbers. Raises SerdeError that names stream[partition]@offset."""
         with self.job.arrived() as config:
-            store = store_of(config, self.store)
+            store = store_of(config.stores, self.store)
             read = self.wanted.of(config, store)
             cells = self._cells(read)
             for number in numbers:
@@ -254,7 +260,7 @@ def read_store(
     """
     context = spark_context(spark)
     config = checked_job(job)
-    found = store_of(config, store)
+    found = store_of(config.stores, store)
     wanted = Wanted(tuple(columns), parse_schema("key_schema", key_schema), parse_schema("schema", schema))
     frame_schema = wanted.frame_schema(wanted.of(config, found))
     parts = _parts(context, config, found, source, None if folder is None else Path(folder))
@@ -290,7 +296,7 @@ def _local_parts(context: SparkContext, config: JobConfig, store: StoreConfig, f
     if not on_this_machine(context):
         message = "source='local' reads files of this machine; expected a local[...] or local-cluster[...] master"
         raise ConfigError([ConfigProblem("spark.master", context.master, message)])
-    directories = local_directories(config, store.name, folder or config.base_dir(store))
+    directories = local_directories(config.job_name, store.name, folder or config.base_dir(store))
     return [LocalPart(os.path.abspath(directory)) for directory in directories]  # noqa: PTH100  # text for the wire
 
 

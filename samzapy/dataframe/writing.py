@@ -66,7 +66,7 @@ _LONGEST_MS = 900_000
 
 def writable_store(config: JobConfig, name: str) -> StoreConfig:
     """The store, if it can be filled from a frame. Raises ConfigError."""
-    store = store_of(config, name)
+    store = store_of(config.stores, name)
     if store.changelog is None:
         message = "is required: what is written goes there"
         raise ConfigError([ConfigProblem(f"stores.{name}.changelog", None, message)])
@@ -111,7 +111,7 @@ class Bootstrap:
     def of(cls, config: JobConfig, store: StoreConfig, tasks: JobTasks, clients: SystemClients) -> Bootstrap:
         """The write of a store of the job."""
         serdes = entry_serde_names(config, store, load_engines(config)[store.name])
-        return cls(store, tasks, clients, patience_s(config), serdes)
+        return cls(store, tasks, clients, patience_s(config.task.transaction_timeout_ms), serdes)
 
     def check_changelog(self, *, overwrite: bool) -> None:
         """Raise EnvironmentFailure for a changelog that cannot hold the state or, without `overwrite`, holds some."""
@@ -236,7 +236,7 @@ def abort_open(config: JobConfig, run_id: str, system: str, partitions: Iterable
     with closing(write_clients(config, timeout_ms)) as clients, closing(Ownership.of(config, run_id)) as ownership:
         try:
             ownership.look()
-            fence(clients, system, [writer_id(config, number) for number in partitions])
+            fence(clients, system, [writer_id(config.job_name, number) for number in partitions])
         except SamzapyError as cause:
             _LOG.warning("An open transaction is left to its time-out: %s", cause)
 
@@ -275,7 +275,7 @@ def commit_positions(
     with closing(Ownership.of(config, run_id)) as ownership:
         ownership.look()
     # Looked at before, and not inside the transaction: who reads the topic waits for whatever is open in it.
-    write_checkpoints(config, clients, checkpoints, state_transactions(config, has_transactions), merged)
+    write_checkpoints(config.job_name, clients, checkpoints, state_transactions(config, has_transactions), merged)
 
 
 def _merged(old: Checkpoint | None, new: Checkpoint) -> Checkpoint:

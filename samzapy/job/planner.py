@@ -21,6 +21,7 @@ import msgspec
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import AnyTask, CopartitionedTask
 from samzapy.config.job import JobConfig
+from samzapy.config.stores import StoreConfig
 from samzapy.config.tasks.task import BROADCAST_INPUTS, INPUTS
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RestoreError
 from samzapy.job.model import ContainerModel, JobModel, TaskModel, standby_id
@@ -183,7 +184,7 @@ def plan(
         for number in range(partitions[stream])
     ]
     broadcast = config.task.broadcast_inputs
-    groups = _grouped(config, [ssp for ssp in inputs if ssp not in broadcast], known or {})
+    groups = _grouped(config.grouper, [ssp for ssp in inputs if ssp not in broadcast], known or {})
     if not groups:
         raise ConfigError([_no_task(inputs)])
     owned = changelog_partitions(groups, previous or {})
@@ -206,18 +207,18 @@ def _no_task(inputs: Sequence[SystemStreamPartition]) -> ConfigProblem:
 
 
 def _standbys(config: JobConfig, containers: Sequence[ContainerModel]) -> tuple[ContainerModel, ...]:
-    if not keeps_state(config):
+    if not keeps_state(config.stores):
         return ()
     replicas = range(1, config.placement.copies)
     return tuple(ContainerModel(standby_id(c.id, replica), c.tasks) for c in containers for replica in replicas)
 
 
 def _grouped(
-    config: JobConfig, inputs: Sequence[SystemStreamPartition], known: Mapping[SystemStream, InputPartitions]
+    grouper: str, inputs: Sequence[SystemStreamPartition], known: Mapping[SystemStream, InputPartitions]
 ) -> Groups:
     """The grouper's tasks, and with each the partitions that came to its own by an expansion."""
     homes = {ssp: home(ssp, known) for ssp in inputs}
-    groups = GROUPERS[config.grouper](ssp for ssp in inputs if homes[ssp] == ssp)
+    groups = GROUPERS[grouper](ssp for ssp in inputs if homes[ssp] == ssp)
     task_of = {ssp: name for name, ssps in groups.items() for ssp in ssps}
     joined: dict[str, set[SystemStreamPartition]] = defaultdict(set)
     for ssp, at in homes.items():
@@ -243,9 +244,9 @@ def changelog_partitions(names: Mapping[str, object], previous: Mapping[str, int
     return owned
 
 
-def keeps_state(config: JobConfig) -> bool:
+def keeps_state(stores: Mapping[str, StoreConfig]) -> bool:
     """Whether the job's tasks have state that outlives them."""
-    return any(store.changelog is not None for store in config.stores.values())
+    return any(store.changelog is not None for store in stores.values())
 
 
 def changelog_partition_count(model: JobModel) -> int:

@@ -11,12 +11,13 @@ one, so no two jobs share an id.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from samzapy.api.system import SystemSettings
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.config.job import JobConfig
+from samzapy.config.stores import StoreConfig
 from samzapy.config.tasks import checkpoint, task
 from samzapy.errors import ConfigError, ConfigProblem
 
@@ -54,9 +55,9 @@ def refused(system: str, detail: str) -> StateTransactions:
     return StateTransactions(None, f"systems.{system}.samza.factory", detail)
 
 
-def weakened_state(job: JobConfig, state: StateTransactions) -> tuple[GuaranteeWarning, ...]:
+def weakened_state(stores: Mapping[str, StoreConfig], state: StateTransactions) -> tuple[GuaranteeWarning, ...]:
     """The warning for a job with state that no transaction carries; none without such state."""
-    if state.system is not None or not any(store.changelog for store in job.stores.values()):
+    if state.system is not None or not any(store.changelog for store in stores.values()):
         return ()
     message = (
         f"{state.reason or 'no transactions'}: changelogs and checkpoints are not one transaction, so state may hold "

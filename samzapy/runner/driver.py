@@ -162,9 +162,9 @@ class OwnershipWatch:
 class ClockKeeper:
     """While entered, writes the coordinator's checkpoint clock down whenever it has moved, and once more at the end.
 
-    A job starts again at that clock after its driver has gone. Tasks hear of a clock only after it is written down: no
-    start asks any more for the states that they remove then. Nothing is written for a job whose tasks keep no states of
-    their own. Gearpump calls this `SnapshotStartClock`.
+    A job starts again at that clock after its driver has gone. Tasks get a clock only after it is written down, so no
+    later start needs the states that they then remove. Nothing is written for a job without states of its tasks' own.
+    Gearpump calls this `SnapshotStartClock`.
     """
 
     def __init__(self, records: JobRecords, coordinator: Coordinator) -> None:

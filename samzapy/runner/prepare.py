@@ -9,7 +9,6 @@ import os
 import pwd
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +22,6 @@ from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import StreamDescription, StreamSpec
 from samzapy.api.task import AnyTask, StreamTask
-from samzapy.checkpoint import manager_for
 from samzapy.checkpoint.states import store_factory
 from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.job import BASE_DIR_VARIABLE, LOGGED_STORE_BASE_DIR, NON_LOGGED_STORE_BASE_DIR, JobConfig
@@ -32,6 +30,7 @@ from samzapy.config.tasks import asynchronous, checkpoint, state_checkpoint
 from samzapy.config.tasks.asynchronous import AsyncConfig
 from samzapy.container.outputs.producers import check_transaction_timeout
 from samzapy.container.side_inputs import load_processors
+from samzapy.container.supervision.job_records import open_job
 from samzapy.container.tasks.task_class import check_timers, load_task_class
 from samzapy.coordinator.clocks import KeptClocks
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
@@ -51,10 +50,11 @@ from samzapy.job.planner import (
 from samzapy.job.transactions import StateTransactions, state_transactions, transactional_id, weakened_state
 from samzapy.runner.base import PreparedJob
 from samzapy.runner.spark.master import Master
+from samzapy.serializers import StreamSerdes, task_serdes
 from samzapy.storage.changelog.topic import ensure_access_log, ensure_changelog, find_changelog
 from samzapy.storage.engines import check_checkpoints, load_engines
 from samzapy.system.choosers.stack import load_chooser
-from samzapy.system.clients import SystemClients, job_clients
+from samzapy.system.clients import SystemClients
 from samzapy.system.factories import has_transactions, load_factory, system_factory
 
 
@@ -77,16 +77,15 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     """
     code = _checked_code(config)
     state, task_class = code.state, code.task_class
-    with closing(job_clients(config, "driver")) as clients:
+    with open_job(config, "driver") as (clients, checkpoints):
         counts = _partition_counts(config, clients)
         check_transaction_timeout(config.task.transaction_timeout_ms, clients, state.system)
         check_copies(config, clients.admin)
-        with closing(manager_for(config, clients)) as checkpoints:
-            planned = _planned(config, clients, checkpoints, counts, code)
+        planned = _planned(config, clients, checkpoints, counts, code)
         claim = planned.claim
         ends = _ends(config, clients, planned.model, until_end)
         kept = weakly_kept(config, lambda stream: clients.admin(stream.system).describe(stream.stream))
-    weaker = (*guarantee_warnings(config, load_factory, task_class), *weakened_state(config, claim.state), *kept)
+    weaker = (*guarantee_warnings(config, load_factory, task_class), *weakened_state(config.stores, claim.state), *kept)
     return PreparedJob(
         config,
         planned.model,
@@ -115,8 +114,9 @@ def _checked_code(config: JobConfig) -> _Code:
     state = state_transactions(config, has_transactions)
     task_class = load_task_class(config.task.task_class)
     engines = load_engines(config)
+    StreamSerdes(config, task_serdes(config), task_class)
     check_timers(config, task_class)
-    load_processors(config)
+    load_processors(config.stores)
     _check_own_state(config, task_class)
     load_chooser(config)
     for settings in config.systems.values():
@@ -129,7 +129,7 @@ def _check_own_state(config: JobConfig, task_class: type[AnyTask]) -> None:
     """Refuse stores beside a state of the task's own: after a crash that state goes back to its checkpoint, stores do not."""
     if not issubclass(task_class, StateCheckpointTask):
         return
-    store_factory(config)
+    store_factory(config.state_checkpoint.factory)
     logged = sorted(store.name for store in config.stores.values() if store.source is None)
     if logged:
         message = f"{task_class.__name__} keeps a state of its own, replayed messages would be applied to a store twice"
@@ -182,7 +182,7 @@ def _planned(
     # 4  the model
     previous = checkpoints.read_changelog_partitions()
     before = from_json(checkpoints.read_record(JobRecord.INPUTS))
-    inputs = follow_growth(before, counts, keeps_state=keeps_state(config))
+    inputs = follow_growth(before, counts, keeps_state=keeps_state(config.stores))
     check_copartitioned(config, inputs, code.task_class)
     model = plan(config, counts, previous, inputs)
     committed = checkpoints.read_all(task.name for task in model.tasks)
@@ -194,7 +194,7 @@ def _planned(
     refuse_foreign(config, model, committed, checkpoints, clients)
     # 5  checkpoints
     checkpoints.start()
-    if claim is None or not _covers(claim, config, model):
+    if claim is None or not _covers(claim, config.job_name, model):
         claim = taken_over(model, None if claim is None else claim.run)
     # 6  streams
     for store, system in logged:
@@ -216,9 +216,9 @@ def _started_before(config: JobConfig, clients: SystemClients) -> bool:
     return stream is not None and clients.admin(stream.system).describe(stream.stream) is not None
 
 
-def _covers(claim: Claim, config: JobConfig, model: JobModel) -> bool:
+def _covers(claim: Claim, job_name: str, model: JobModel) -> bool:
     """Whether the run was written down with the ids of every container of the model."""
-    ids = {transactional_id(config.job_name, container.id) for container in model.containers}
+    ids = {transactional_id(job_name, container.id) for container in model.containers}
     return ids <= set(claim.run.transactional_ids or ())
 
 

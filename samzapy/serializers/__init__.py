@@ -3,10 +3,13 @@
 Each is as close to one call of a C function as its checks allow: they are mapped over whole batches.
 """
 
+from samzapy.serializers.annotations import MessageTypes, message_types
 from samzapy.serializers.documents import JsonSerde, JsonSerdeFactory, MsgpackSerde, as_json
 from samzapy.serializers.explain import decode_failure, encode_failure
 from samzapy.serializers.primitives import BytesSerde, DoubleSerde, IntegerSerde, LongSerde, StringSerde, UUIDSerde
-from samzapy.serializers.registry import SerdeRegistry, UnknownSerde, serde_registry
+from samzapy.serializers.registry import SerdeRegistry, TaskSerdes, UnknownSerde, serde_registry, task_serdes
+from samzapy.serializers.streams import StreamSerdes
+from samzapy.serializers.typed import TypedSerde
 
 __all__ = [
     "BytesSerde",
@@ -15,13 +18,19 @@ __all__ = [
     "JsonSerde",
     "JsonSerdeFactory",
     "LongSerde",
+    "MessageTypes",
     "MsgpackSerde",
     "SerdeRegistry",
+    "StreamSerdes",
     "StringSerde",
+    "TaskSerdes",
+    "TypedSerde",
     "UUIDSerde",
     "UnknownSerde",
     "as_json",
     "decode_failure",
     "encode_failure",
+    "message_types",
     "serde_registry",
+    "task_serdes",
 ]

@@ -1,7 +1,8 @@
-"""Serdes of nested values: JSON by orjson, and MessagePack."""
+"""Serdes of nested values: JSON by orjson, and MessagePack. Both are plain, or of one class."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import msgpack
@@ -10,13 +11,23 @@ import orjson
 from samzapy.api.serde import Serde, SerdeFactory
 from samzapy.errors import SerdeError
 from samzapy.serializers.explain import as_refusal
+from samzapy.serializers.typed import TypedSerde, typed_serde
 
 _dumps = orjson.dumps
 #: A value of these types is refused for its contents or its size.
 _TYPES = (dict, list, tuple, str, int)
 
 
-class JsonSerde(Serde):
+class DocumentSerde(Serde):
+    """A serde of plain values, and of the objects of a class."""
+
+    @abstractmethod
+    def of_type(self, kind: Any) -> TypedSerde:
+        """The same format for objects of the class, generic or union `kind`. Raises SerdeError if it cannot be decoded
+        to."""
+
+
+class JsonSerde(DocumentSerde):
     """JSON in UTF-8 without blanks, keys in the order of the dict.
 
     Values outside of JSON come back changed, as from every JSON library: a tuple is a list, a datetime, UUID, Enum or
@@ -32,6 +43,10 @@ class JsonSerde(Serde):
         """See `Serde.refusal`."""
         return as_refusal("json serde takes a value of JSON", value, cause, fits=isinstance(value, _TYPES))
 
+    def of_type(self, kind: Any) -> TypedSerde:
+        """See `DocumentSerde.of_type`."""
+        return typed_serde("json", kind)
+
 
 class _JsonSerdeWithOptions(JsonSerde):
     """JSON with orjson's option flags."""
@@ -42,6 +57,10 @@ class _JsonSerdeWithOptions(JsonSerde):
     def to_bytes(self, value: Any) -> bytes:  # type: ignore[override]
         """As `JsonSerde.to_bytes`."""
         return _dumps(value, None, self._option)
+
+    def of_type(self, kind: Any) -> TypedSerde:
+        """See `DocumentSerde.of_type`. Keys of dicts need not be text."""
+        return typed_serde("json", kind, sort_keys=bool(self._option & orjson.OPT_SORT_KEYS))
 
 
 _OPTIONS = {"non.str.keys": orjson.OPT_NON_STR_KEYS, "sort.keys": orjson.OPT_SORT_KEYS}
@@ -81,7 +100,7 @@ def _other(value: object) -> str:
 _unpackb = msgpack.unpackb
 
 
-class MsgpackSerde(Serde):
+class MsgpackSerde(DocumentSerde):
     """MessagePack with its str and bytes types apart; keys of maps may be of any kind.
 
     A tuple comes back as a list. A datetime, a set and an int beyond 64 bits are errors, not guesses.
@@ -103,3 +122,7 @@ class MsgpackSerde(Serde):
     def refusal(self, value: Any, cause: Exception) -> str:
         """See `Serde.refusal`."""
         return as_refusal("msgpack serde takes a value of MessagePack", value, cause, fits=isinstance(value, _TYPES))
+
+    def of_type(self, kind: Any) -> TypedSerde:
+        """See `DocumentSerde.of_type`."""
+        return typed_serde("msgpack", kind)

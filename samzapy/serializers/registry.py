@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from samzapy.api.serde import Serde, SerdeFactory
 from samzapy.config.job import JobConfig
 from samzapy.config.reading.classes import SERDES
-from samzapy.config.streams.serdes import CLASS, unknown_serde
+from samzapy.config.stores.store import typed_stores
+from samzapy.config.streams.serdes import CLASS, split_typed_name, takes_types, typed_name, unknown_serde
+from samzapy.config.streams.stream import typed_streams
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError
-from samzapy.plugins import PluginError, load_class
+from samzapy.plugins import PluginError, load_class, load_name
+from samzapy.serializers.documents import DocumentSerde
+from samzapy.serializers.typed import TypedSerde, shown
 
 
 class UnknownSerde(ConfigError, KeyError):
@@ -20,7 +25,10 @@ class UnknownSerde(ConfigError, KeyError):
 
 
 class SerdeRegistry(Mapping[str, Serde]):
-    """Serdes by name. One instance a name, for the registry's life; not for several threads at once."""
+    """Serdes by name. One instance a name, for the registry's life; not for several threads at once.
+
+    A name of a class as well (`typed_name`) gives the serde of plain values: a tool reads documents without the user's code.
+    """
 
     def __init__(self, classes: Mapping[str, str], settings: Mapping[str, Mapping[str, str]]) -> None:
         self._classes, self._settings = classes, settings
@@ -30,8 +38,12 @@ class SerdeRegistry(Mapping[str, Serde]):
         """Raises UnknownSerde for a name that is not registered, ConfigError if its class cannot be made."""
         serde = self._made.get(name)
         if serde is None:
-            serde = self._made[name] = self._make(name)
+            plain, path = split_typed_name(name)
+            serde = self._made[name] = self._typed(plain, path) if path else self._make(name)
         return serde
+
+    def _typed(self, name: str, path: str) -> Serde:
+        return self[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._classes)
@@ -61,6 +73,56 @@ class SerdeRegistry(Mapping[str, Serde]):
         if not isinstance(serde, Serde):
             raise ConfigError([ConfigProblem(key, path, "must be a Serde, or a SerdeFactory that makes one")])
         return serde
+
+
+class TaskSerdes(SerdeRegistry):
+    """The serdes of tasks, those of the user's classes among them."""
+
+    def takes_types(self, name: str) -> bool:
+        """Whether `of_type` takes the serde of that name."""
+        return takes_types(name, self._classes)
+
+    def of_type(self, name: str, kind: Any) -> TypedSerde:
+        """The serde `name` for objects of a class, made anew. Raises SerdeError for a class that it cannot decode to."""
+        serde = self[name]
+        if not isinstance(serde, DocumentSerde):
+            raise SerdeError(f"serde {name} has no classes")
+        return serde.of_type(kind)
+
+    def _typed(self, name: str, path: str) -> Serde:
+        try:
+            return self.of_type(name, load_name(path))
+        except PluginError as cause:
+            raise SerdeError(str(cause)) from cause
+
+
+def task_serdes(config: JobConfig) -> TaskSerdes:
+    """The serdes of a job's tasks. Imports the classes that the job file names; raises ConfigError with every problem."""
+    serdes = TaskSerdes(config.serdes, _settings(config.resolved))
+    problems = []
+    of_stores = list(typed_stores(config.stores.values()))
+    for key, name, path in (*typed_streams(config.streams.values(), config.stream_ids), *of_stores):
+        try:
+            serde = serdes[typed_name(name or "", path)]
+        except SerdeError as cause:
+            problems.append(ConfigProblem(key, path, str(cause)))
+            continue
+        if key.endswith(".key.type") and (key, name, path) in of_stores:
+            unhashable = sorted(map(shown, filter(_is_unhashable, getattr(serde, "classes", None) or ())))
+            if unhashable:
+                message = f"a store's key must be hashable, {unhashable[0]} is not: freeze it (frozen=True)"
+                problems.append(ConfigProblem(key, path, message))
+    if problems:
+        raise ConfigError(problems)
+    return serdes
+
+
+def _is_unhashable(kind: type) -> bool:
+    if kind.__hash__ is None:
+        return True
+    # The hash of a Struct that may change raises.
+    struct = getattr(kind, "__struct_config__", None)
+    return struct is not None and struct.eq and not struct.frozen
 
 
 def serde_registry(config: JobConfig | Mapping[str, str]) -> SerdeRegistry:

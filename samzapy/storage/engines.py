@@ -13,7 +13,7 @@ from samzapy.api.engine import EngineSettings, StorageEngineFactory, StoreViewFa
 from samzapy.api.serde import Serde
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig, backup
-from samzapy.config.streams.serdes import key_identity, serde_identity
+from samzapy.config.streams.serdes import key_identity, serde_identity, typed_name
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.plugins import PluginError, load_class
 from samzapy.storage.backup import BackupUnavailable, check_folder
@@ -69,11 +69,11 @@ def _factory(store: StoreConfig) -> StorageEngineFactory:
 def entry_serdes(
     config: StoreConfig, factory: StorageEngineFactory, settings: EngineSettings, known: Mapping[str, Serde]
 ) -> tuple[Serde, Serde]:
-    """The serdes of a store's keys and values."""
+    """The serdes of a store's keys and values, of the classes in the job file if `known` has serdes of classes."""
     key, value = chosen_serdes(config, factory, settings)
     return (
-        known[key] if isinstance(key, str) else key,
-        known[value] if isinstance(value, str) else value,
+        known[typed_name(key, config.key_type)] if isinstance(key, str) else key,
+        known[typed_name(value, config.msg_type)] if isinstance(value, str) else value,
     )
 
 

@@ -20,7 +20,6 @@ from samzapy.api.engine import EngineSettings, StorageEngine, StorageEngineFacto
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OffsetRange, RecordBatch, SystemAdmin, SystemConsumer
 from samzapy.clock import Clock
-from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, StoreError, UnknownStream
 from samzapy.storage.changelog.restore import ProgressCallback, StoreRestore, run_restores
@@ -35,20 +34,20 @@ from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 _FEW_RECORDS = 1_000
 
 
-def store_of(config: JobConfig, name: str) -> StoreConfig:
+def store_of(stores: Mapping[str, StoreConfig], name: str) -> StoreConfig:
     """The store of that name. Raises ConfigError, naming the known ones."""
-    found = config.stores.get(name)
+    found = stores.get(name)
     if found is None:
-        known = ", ".join(sorted(config.stores)) or "none"
+        known = ", ".join(sorted(stores)) or "none"
         raise ConfigError([ConfigProblem(f"stores.{name}.factory", None, f"no such store; the job has: {known}")])
     return found
 
 
-def local_directories(config: JobConfig, store: str, folder: Path) -> list[Path]:
+def local_directories(job_name: str, store: str, folder: Path) -> list[Path]:
     """The directories of the store's tasks below `folder`, which may also be one of them. Raises EnvironmentFailure."""
     if (folder / "CURRENT").is_file():
         return [folder]
-    parent = store_directory(folder, config.job_name, store, "task").parent
+    parent = store_directory(folder, job_name, store, "task").parent
     directories = sorted(path.parent for path in parent.glob("*/CURRENT") if not lies_beside(path.parent))
     if not directories:
         raise EnvironmentFailure(f"{parent}: there is no local store here")

@@ -34,6 +34,7 @@ from samzapy.storage.kv.expiring import Expiry
 from samzapy.storage.kv.stack import build_stack
 from samzapy.storage.local.files import LocalStore, LocalStores, take_over_standby
 from samzapy.storage.local.marker import Acceptance, SerdePair, StoreIdentity
+from samzapy.storage.local.sample import check_sample
 from samzapy.storage.side_inputs import SideInputPlan
 from samzapy.storage.task_store import OpenedStore, TaskStore
 from samzapy.storage.task_stores import TaskStores
@@ -200,7 +201,7 @@ class StoreOpener:
 
     def finish(self, read: Restored, consumer_of: Callable[[str], SystemConsumer]) -> TaskStores:
         """The stores, now that everything `behind` was `read`. They keep `consumer_of`, to find records that cannot be
-        read."""
+        read. Raises ConfigError if the class of a store does not read what it holds."""
         stores = {store.config.name: self._task_store(store, consumer_of) for store in self._opened}
         self._cleanup.pop_all()
         return TaskStores(stores, {store.config.name: _result(store, read) for store in self._opened})
@@ -314,12 +315,14 @@ class StoreOpener:
         job, config = self._job, store.config
         factory, settings = self._engine_of(config)
         directory = self._logged.directory(config.name)
+        serdes = entry_serdes(config, factory, settings, job.serdes)
+        check_sample(config, store.engine, *serdes)
         return TaskStore(
             store,
             build_stack(
                 self._copying(config, factory),
                 store.engine,
-                *entry_serdes(config, factory, settings, job.serdes),
+                *serdes,
                 store.max_record_bytes,
                 job.clock,
                 None

@@ -29,7 +29,7 @@ from samzapy.job.model import ContainerModel
 from samzapy.job.transactions import state_transactions
 from samzapy.metrics import Registry
 from samzapy.runner.base import PreparedJob
-from samzapy.serializers import serde_registry
+from samzapy.serializers import task_serdes
 from samzapy.storage.engines import load_engines
 from samzapy.system.clients import job_clients
 from samzapy.system.embedded.producer import Batches, LastOffsets, LogProducer, ProducerIdentity
@@ -178,7 +178,7 @@ class Attempt:
             manager_for(job, clients),
             Plugins(
                 load_engines(job),
-                serde_registry(job),
+                task_serdes(job),
                 load_task_class(job.task.task_class),
                 partial(PatientEventLoop, patience_s),
             ),

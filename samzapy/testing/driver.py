@@ -85,8 +85,8 @@ class TaskTestDriver:
         """`config`: a job file or its pairs, `overrides` on top; `task` stands for its `task.class`, None leaves that.
 
         `partitions`: of each input, or by input (`{"in": 4}`; others are as wide as the widest of these). Outputs exist
-        when they are first written, as wide as the widest input. `patience_s`: real seconds after which a task that does
-        not come to rest, or an asynchronous one of whose messages none ends, is a TimeoutError.
+        when they are first written, as wide as the widest input. `patience_s`: real seconds that a task gets to come
+        to rest, and an asynchronous task to end one of its messages; then it is a TimeoutError.
 
         Raises ConfigError with every problem, and whatever the start of the task raises.
         """

@@ -18,7 +18,7 @@ from samzapy.config.job import JobConfig
 from samzapy.config.loader import load_job
 from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem, StoreError
-from samzapy.serializers.registry import serde_registry
+from samzapy.serializers import task_serdes
 from samzapy.storage.changelog.restore import RestoreResult
 from samzapy.storage.changelog.topic import ensure_access_log, ensure_changelog
 from samzapy.storage.engines import load_engines
@@ -62,7 +62,7 @@ def open_store(
         begin_task_stores,
         alone,
         TaskSettings(_TASK, 0, tasks_in_container),
-        serdes=serde_registry(alone),
+        serdes=task_serdes(alone),
         engines=load_engines(alone),
         admin_of=lambda _: system.admin,
         clock=clock,

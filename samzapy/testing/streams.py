@@ -14,8 +14,9 @@ from samzapy.clock import Clock
 from samzapy.config.job import JobConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.container.inputs.decode import Decoder
+from samzapy.container.tasks.task_class import load_task_class
 from samzapy.errors import ConfigError, ConfigProblem, SerdeError
-from samzapy.serializers import serde_registry
+from samzapy.serializers import StreamSerdes, TypedSerde, serde_registry, task_serdes
 from samzapy.storage.engines import entry_serdes, load_engines
 from samzapy.system.memory.cluster import MemoryCluster
 from samzapy.system.memory.factory import MemorySystemFactory
@@ -51,9 +52,12 @@ class Streams:
     """The streams of one tested job, on clusters of its own; what is sent and read is objects, by the job's serdes."""
 
     def __init__(self, job: JobConfig, clock: Clock) -> None:
-        """`clock` dates the records of all clients."""
+        """`clock` dates the records of all clients. Raises ConfigError for a task class, or a class of messages, that cannot
+        be used."""
         self._job = job
-        self._serdes = serde_registry(job)
+        self._serdes = task_serdes(job)
+        self._stream_serdes = StreamSerdes(job, self._serdes, load_task_class(job.task.task_class))
+        self._plain = serde_registry(job)
         self._clusters = {
             name: MemoryCluster.named(settings.properties["cluster"]) for name, settings in job.systems.items()
         }
@@ -116,13 +120,14 @@ class Streams:
         timestamp: int | None = None,
         headers: Headers | None = None,
     ) -> None:
-        """Append a message. Without `partition` the key's hash says where it goes, as everywhere, and 0 without a key.
+        """Append a message: an object of the stream's class, or plain values as another writer may send them. Without `partition` the key's hash says where it goes, as everywhere, and 0 without a key.
 
         Raises SerdeError for what the stream's serdes do not take, UnknownPartition.
         """
         keys, messages = self._stream_serdes(stream)
-        key_bytes = _encode(keys, key, stream, "key")
-        value = _encode(messages, message, stream, "message")
+        config = self._job.stream(stream)
+        key_bytes = _encode(self._of_writer(keys, config.key_serde, key), key, stream, "key")
+        value = _encode(self._of_writer(messages, config.msg_serde, message), message, stream, "message")
         if partition is None:
             partition = 0 if key_bytes is None else partition_of(key_bytes, self.partitions(stream))
         settings = self._job.systems[stream.system]
@@ -169,10 +174,11 @@ class Streams:
         for settings in self._job.systems.values():
             MemoryCluster.forget(settings.properties["cluster"])
 
-    def _stream_serdes(self, stream: SystemStream) -> tuple[Serde | None, Serde | None]:
-        config = self._job.stream(stream)
-        key = self._serdes[config.key_serde] if config.key_serde else None
-        return key, self._serdes[config.msg_serde] if config.msg_serde else None
+    def _of_writer(self, serde: Serde | None, name: str | None, value: Any) -> Serde | None:
+        """The serde for what a test sends: that of plain values for anything that is not of the serde's class."""
+        if name is None or not isinstance(serde, TypedSerde) or serde.classes is None or type(value) in serde.classes:
+            return serde
+        return self._plain[name]
 
     def _decoded(
         self,

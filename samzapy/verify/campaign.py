@@ -10,8 +10,7 @@ from pathlib import Path
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.guarantee import Guarantee
 from samzapy.verify.scenario import Listener, Plan, Row, Scenario
-from samzapy.verify.schedule import spread
-from samzapy.verify.target import Target
+from samzapy.verify.target import Target, spread
 
 #: Events and faults of a round of a soak, and the seconds that one takes at most when all is well.
 _SOAK_EVENTS = (4_000, 40_000)

@@ -21,6 +21,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "samzapy/checkpoint",
         "samzapy/coordinator",
         "samzapy/job",
+        "samzapy/serializers",
         "samzapy/storage/backup",
         "samzapy/storage/local",
         "samzapy/strict_json.py",
@@ -49,6 +50,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "polars": ("samzapy/arrow.py",),
     # Batches of messages, and stores as DataFrames of Spark.
     "pyarrow": ("samzapy/arrow.py", "samzapy/dataframe"),
+    # Models of messages; imported only for a job that has one.
+    "pydantic": ("samzapy/serializers",),
     # Jobs on Spark, and stores as its DataFrames.
     "pyspark": ("samzapy/runner/spark", "samzapy/dataframe"),
     "pytest": ("samzapy/pytest_plugin.py",),

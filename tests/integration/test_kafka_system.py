@@ -201,6 +201,31 @@ def test_a_full_queue_slows_sending_down_and_loses_nothing(topic, producer, kafk
     assert kafka_admin.offsets([ssp_of(stream)])[ssp_of(stream)].upcoming == 20_000
 
 
+def test_a_full_queue_keeps_records_with_headers_and_times_in_their_order(topic, producer, reader, kafka):
+    stream = topic()
+    writer = producer(settings=kafka_at(kafka, queue_buffering_max_messages=100))
+    sent = [OutgoingRecord(stream, b"k", b"%d" % i, None, None, [("n", b"%d" % i)], 1_000 + i) for i in range(1_000)]
+    writer.send(sent)
+    writer.flush()
+    consumer, found = reader(ssp_of(stream), 0), []
+    while len(found) < len(sent):
+        for batch in consumer.poll(1.0, 1_000):
+            found += zip(batch.values, batch.headers, batch.timestamps, strict=True)
+    assert found == [(record.value, list(record.headers), record.timestamp) for record in sent]
+
+
+def test_offsets_are_known_from_the_first_record_on_that_names_its_partition(topic, producer, kafka_admin):
+    stream = topic()
+    writer = producer()
+    writer.send([OutgoingRecord(stream, b"k", b"free")])
+    writer.send([OutgoingRecord(stream, b"k", b"placed", 0)])
+    writer.send([OutgoingRecord(stream, b"k", b"free again")])
+    writer.send_changes(stream, 0, [(b"k", b"change")])
+    writer.flush()
+    assert writer.last_offset(stream, 0) == 3
+    assert kafka_admin.offsets([ssp_of(stream)])[ssp_of(stream)].upcoming == 4
+
+
 def test_records_whose_partition_is_left_to_their_key_are_acknowledged_like_others(topic, producer, kafka_admin):
     stream = topic(partitions=3)
     writer = producer()

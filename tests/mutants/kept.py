@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.trial import Mutant
 
-_CLOCK = "tests/unit/container/test_event_clock.py"
+_CLOCK = "tests/unit/container/event_time/test_event_clock.py"
 _CONTRACT = "tests/contract/test_system_contract.py"
 _TRANSACTIONS = "tests/contract/test_system_transactions_contract.py"
 _LEASES = "tests/unit/coordinator/test_leases.py"
@@ -12,9 +12,9 @@ _LOCAL = "tests/unit/system/test_local_system.py"
 _MARKS = "tests/unit/watermarks/test_watermarks.py"
 _MEMORY = "tests/unit/system/test_memory_system.py"
 _OFFSETS = "tests/unit/checkpoint/test_files_and_codec.py"
-_POLICIES = "tests/unit/container/test_error_policies.py"
+_POLICIES = "tests/unit/container/errors/test_error_policies.py"
 _RESTORE = "tests/unit/storage/changelog/test_restore.py"
-_ROWS_BY_TIME = "tests/unit/container/test_tables_by_time.py"
+_ROWS_BY_TIME = "tests/unit/container/event_time/test_tables_by_time.py"
 _TABLES = "tests/unit/system/test_database_system.py"
 
 #: Who owns a job, a container, a transaction.
@@ -305,8 +305,8 @@ _LOOP = (
     ),
     Mutant(
         "samzapy/config/stores/store.py",
-        "if 0 < cache < batch:",
-        "if 0 < cache <= batch:",
+        "and 0 < cache < batch:",
+        "and 0 < cache <= batch:",
         ("tests/unit/config/test_store_keys.py",),
     ),
     Mutant(
@@ -333,7 +333,7 @@ _COMMITS: tuple[Mutant, ...] = (
         "samzapy/container/outputs/collector.py",
         "zip_longest(self._gathered.items(), mark, fillvalue=0):",
         "zip(self._gathered.items(), mark):",
-        ("tests/unit/container/test_error_policies.py",),
+        ("tests/unit/container/errors/test_error_policies.py",),
     ),
     Mutant(
         "samzapy/container/commit/protocol.py",
@@ -354,16 +354,22 @@ _COMMITS: tuple[Mutant, ...] = (
         (_COMMIT,),
     ),
     Mutant(
+        "samzapy/container/commit/protocol.py",
+        "        if now - self._looked_at > self._look_s:\n",
+        "        if self._looked_at < 0:\n",
+        (_OWNED + "::test_a_poll_is_not_processed_if_another_run_took_over_while_driver_and_container_stood_still",),
+    ),
+    Mutant(
         "samzapy/container/outputs/transaction.py",
         "            if self._producer.took_over:\n                self._must_own()\n",
         "",
-        ("tests/unit/container/test_transaction_on_demand.py",),
+        ("tests/unit/container/outputs/test_transaction_on_demand.py",),
     ),
     Mutant(
         "samzapy/container/asynchronous/async_messages.py",
         "            oldest = next(iter(self._in_flight.values()))\n",
         "            oldest = max(self._in_flight.values(), key=lambda each: each.started_at)\n",
-        ("tests/unit/container/test_async_tasks.py",),
+        ("tests/unit/container/asynchronous/test_async_tasks.py",),
     ),
     Mutant(
         "samzapy/config/job.py",
@@ -381,7 +387,7 @@ _COMMITS: tuple[Mutant, ...] = (
         "samzapy/container/errors/dead_letters.py",
         "self._ids.letter(envelope, number)",
         "self._ids.letter(envelope, 0)",
-        ("tests/unit/container/test_effectively_once.py", "tests/unit/container/test_error_policies.py"),
+        ("tests/unit/container/outputs/test_effectively_once.py", "tests/unit/container/errors/test_error_policies.py"),
     ),
     Mutant(
         "samzapy/storage/local/files.py",

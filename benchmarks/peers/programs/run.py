@@ -41,8 +41,13 @@ class Run:
         return True
 
     def mark(self, event: str) -> None:
-        with self.marks.open("a", encoding="ascii") as file:
-            file.write(f"{event} {time.monotonic()}\n")
+        mark(self.marks, event)
+
+
+def mark(marks: Path, event: str) -> None:
+    """Add a line to the marks, as of now."""
+    with marks.open("a", encoding="ascii") as file:
+        file.write(f"{event} {time.monotonic()}\n")
 
 
 def parsed() -> Run:

@@ -48,7 +48,7 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
     check_folders(config, load_engines(config))
     model, kept = (None, ()) if offline else _look_around(config, task_class)
     _show_job(config)
-    weaker = weakened_state(config, state_transactions(config, has_transactions))
+    weaker = weakened_state(config.stores, state_transactions(config, has_transactions))
     _show_promises((*guarantee_warnings(config, load_factory, task_class), *weaker, *kept))
     if show:
         _show_keys(config)
@@ -59,7 +59,7 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
 def _check_plugins(config: JobConfig) -> type[AnyTask]:
     """The task class. Raises one ConfigError with whatever the classes named in the file have to say."""
     from samzapy.admin.user_code import check_task_class
-    from samzapy.serializers import serde_registry
+    from samzapy.serializers import StreamSerdes, serde_registry, task_serdes
     from samzapy.storage.engines import load_engines
     from samzapy.system.factories import system_factory
 
@@ -67,6 +67,7 @@ def _check_plugins(config: JobConfig) -> type[AnyTask]:
     calls: list[Callable[[], object]] = [lambda: check_task_class(config.task.task_class), lambda: load_engines(config)]
     calls += [lambda s=settings: system_factory(s) for settings in config.systems.values()]  # type: ignore[misc]
     calls += [lambda n=name: registry[n] for name in _serdes(config)]  # type: ignore[misc]
+    calls += [lambda: task_serdes(config)]
     problems: dict[ConfigProblem, None] = {}
     for call in calls:
         try:
@@ -75,7 +76,9 @@ def _check_plugins(config: JobConfig) -> type[AnyTask]:
             problems.update(dict.fromkeys(error.problems))
     if problems:
         raise ConfigError(problems)
-    return check_task_class(config.task.task_class)
+    task_class = check_task_class(config.task.task_class)
+    StreamSerdes(config, task_serdes(config), task_class)
+    return task_class
 
 
 def _serdes(config: JobConfig) -> list[str]:
@@ -120,7 +123,12 @@ def _show_job(config: JobConfig) -> None:
     systems = [(name, settings.factory) for name, settings in config.systems.items()]
     table("Systems", ("system", "factory"), systems)
     streams = [
-        (s.system_stream, s.key_serde or "bytes", s.msg_serde or "bytes", s.offset_default)
+        (
+            s.system_stream,
+            _kind(s.key_serde or "bytes", s.key_type),
+            _kind(s.msg_serde or "bytes", s.msg_type),
+            s.offset_default,
+        )
         for s in config.streams.values()
     ]
     table("Streams", ("stream", "key", "message", "starts at"), streams)
@@ -128,14 +136,19 @@ def _show_job(config: JobConfig) -> None:
         (
             s.name,
             s.factory.rpartition(":")[2],
-            s.key_serde or "-",
-            s.msg_serde or "-",
+            _kind(s.key_serde or "-", s.key_type),
+            _kind(s.msg_serde or "-", s.msg_type),
             s.changelog or _filled_from(s) or "none",
             "shared" if s.object_cache_size is None else f"{s.object_cache_size:,} objects",
         )
         for s in config.stores.values()
     ]
     table("Stores", ("store", "engine", "key", "value", "changelog", "cache"), stores)
+
+
+def _kind(serde: str, path: str | None) -> str:
+    """A serde, and the class that the job file names."""
+    return serde if path is None else f"{serde} {path}"
 
 
 def _caches(config: JobConfig) -> str:

@@ -7,7 +7,7 @@ import keyword
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -30,6 +30,15 @@ _FILES = {
     "README.md.txt": "README.md",
     "gitignore.txt": ".gitignore",
 }
+#: The same with classes of messages.
+_TYPED_FILES = {
+    "typed_task.py.txt": "$name.py",
+    "typed_job.properties.txt": "$name.properties",
+    "typed_test.py.txt": "test_$name.py",
+    "input.tsv.txt": "input.tsv",
+    "README.md.txt": "README.md",
+    "gitignore.txt": ".gitignore",
+}
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _PARTITIONS = 2
 
@@ -43,13 +52,14 @@ _PARTITIONS = 2
     default=Path(),
     help="Where the project's folder is made; default here.",
 )
-def init(name: str, parent: Path) -> None:
+@click.option("--typed", is_flag=True, help="With classes for its messages and for the values of its store.")
+def init(name: str, parent: Path, *, typed: bool) -> None:
     """Create the folder NAME with a task, its job file, its tests and some input.
 
     NAME becomes the task's module, so it is 1 to 40 of a-z 0-9 _, and no module that Python has already. Nothing that
     exists is overwritten.
     """
-    folder, messages = create_project(name, parent)
+    folder, messages = create_project(name, parent, _TYPED_FILES if typed else _FILES)
     click.echo(f"created {folder}, with {messages} messages in local.{name}-input; now:")
     for command in (
         f"cd {folder}",
@@ -60,8 +70,10 @@ def init(name: str, parent: Path) -> None:
         click.echo(f"  {command}")
 
 
-def create_project(name: str, parent: Path) -> tuple[Path, int]:
+def create_project(name: str, parent: Path, templates: Mapping[str, str]) -> tuple[Path, int]:
     """Make the folder `parent/name` with a job that can be tested and run; returns it, and how many messages wait there.
+
+    `templates`: the names of its files by those of their templates, with `$name` in them.
 
     Raises ConfigError for a name that its module cannot have, or if there is something of that name already, and
     EnvironmentFailure for a folder that cannot be written to. Nothing is left behind then.
@@ -75,7 +87,7 @@ def create_project(name: str, parent: Path) -> tuple[Path, int]:
     except OSError as cause:
         raise EnvironmentFailure(f"{folder}: cannot make the folder ({cause.strerror})") from cause
     try:
-        _write_files(name, folder)
+        _write_files(name, folder, templates)
         return folder, _fill_streams(name, folder)
     except BaseException:
         shutil.rmtree(folder)
@@ -104,9 +116,9 @@ def _refused(name: str, why: str) -> ConfigError:
     return ConfigError([ConfigProblem("NAME", name, why)])
 
 
-def _write_files(name: str, folder: Path) -> None:
+def _write_files(name: str, folder: Path, templates: Mapping[str, str]) -> None:
     words = {"name": name, "task": f"{name.title().replace('_', '')}Task"}
-    for template, path in _FILES.items():
+    for template, path in templates.items():
         text = (files("samzapy.cli") / "templates" / template).read_text("utf-8")
         (folder / Template(path).substitute(words)).write_text(Template(text).substitute(words), "utf-8")
 

@@ -114,6 +114,9 @@ def _grouper(text: str) -> str:
 #: No plug-ins here: a task finds its state by its name, so a grouper of the user's could never be changed safely.
 GROUPER: Kind[str] = Kind(_GROUPER.allowed, _grouper)
 
+#: A class, or an alias of a generic (`UserMap = dict[str, int]`), to decode keys or messages to.
+MESSAGE_TYPE = class_path(lambda _: None, tuple, "my.module:PageView")
+
 _STRING = "samzapy.serializers:StringSerde"
 _INTEGER = "samzapy.serializers:IntegerSerde"
 _LONG = "samzapy.serializers:LongSerde"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from samzapy.api.stream import SystemStream
-from samzapy.config.reading.classes import BYTE_ENGINES, ENGINES
+from samzapy.config.reading.classes import BYTE_ENGINES, ENGINES, MESSAGE_TYPE
 from samzapy.config.reading.keys import BOOLEAN, NAME_RULE, TEXT, Key, choice, collect, integer, is_name, optional
 from samzapy.config.reading.reader import Reader
 from samzapy.config.reading.secrets import Masked
@@ -16,7 +16,7 @@ from samzapy.config.stores.backup import BackupConfig, parse_backup
 from samzapy.config.stores.changelogs import parse_changelog
 from samzapy.config.stores.sources import StoreSource
 from samzapy.config.stores.values import LargeValues
-from samzapy.config.streams.serdes import check_serde
+from samzapy.config.streams.serdes import check_serde, check_type
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ class StoreConfig:
     `ttl_ms`: lifetime of an entry, None for ever. `access_log_percent`: share of the calls in the access log, None for no
     such log. `clean_on_start`: each start removes the local files. `base`: the engine below a view. The serdes are empty
     if the job file leaves them to a view. `source`: the streams that fill the store instead of a changelog, None for
-    none. `backup`: where snapshots of its files go, None for nowhere.
+    none. `backup`: where snapshots of its files go, None for nowhere. `key_type`, `msg_type`: the paths of the classes to
+    decode to, None for plain values.
     """
 
     name: str
@@ -68,6 +69,8 @@ class StoreConfig:
     base: str = ""
     source: StoreSource | None = None
     backup: BackupConfig | None = None
+    key_type: str | None = None
+    msg_type: str | None = None
 
 
 FACTORY = Key(
@@ -88,6 +91,21 @@ BASE = Key(
 _SERDE_NOTE = "required by rocksdb and inmemory; views have their own encoding"
 KEY_SERDE = Key("stores.{store}.key.serde", TEXT, None, "The serde of keys.", _SERDE_NOTE)
 MSG_SERDE = Key("stores.{store}.msg.serde", TEXT, None, "The serde of values.", _SERDE_NOTE)
+_TYPE_NOTE = "plain values"
+KEY_TYPE = Key(
+    "stores.{store}.key.type",
+    MESSAGE_TYPE,
+    None,
+    "The class of keys, which must be hashable, with the serde json or msgpack.",
+    _TYPE_NOTE,
+)
+MSG_TYPE = Key(
+    "stores.{store}.msg.type",
+    MESSAGE_TYPE,
+    None,
+    "The class of values, with the serde json or msgpack. It must read what the store holds: later fields have defaults.",
+    _TYPE_NOTE,
+)
 WRITE_BATCH_SIZE = Key(
     "stores.{store}.write.batch.size",
     integer(1, 2**31 - 1),
@@ -199,8 +217,10 @@ def parse_stores(
 def _store(
     reader: Reader, name: str, changelog: SystemStream | None, serdes: dict[str, str], cache_mode: str
 ) -> StoreConfig:
-    for key in (KEY_SERDE, MSG_SERDE):
-        check_serde(reader, serdes, key.at(store=name), reader.get(key, store=name))
+    for key, kind in ((KEY_SERDE, KEY_TYPE), (MSG_SERDE, MSG_TYPE)):
+        where, given = key.at(store=name), reader.get(key, store=name)
+        check_serde(reader, serdes, where, given)
+        check_type(reader, serdes, kind.at(store=name), reader.get(kind, store=name), where, given)
     batch, cache = _sizes(reader, name)
     ttl_ms = values.parse_ttl(reader, name)
     properties = _engine_properties(reader, name)
@@ -233,7 +253,20 @@ def _store(
         properties=properties,
         base=_base(reader, name, factory),
         backup=parse_backup(reader, name, logged=changelog is not None),
+        key_type=reader.get(KEY_TYPE, store=name),
+        msg_type=reader.get(MSG_TYPE, store=name),
     )
+
+
+def typed_stores(stores: Iterable[StoreConfig]) -> Iterator[tuple[str, str, str]]:
+    """Key, serde and class path of each class that the job file names for a store."""
+    for store in stores:
+        for key, serde, path in (
+            (KEY_TYPE, store.key_serde, store.key_type),
+            (MSG_TYPE, store.msg_serde, store.msg_type),
+        ):
+            if path is not None:
+                yield key.at(store=store.name), serde, path
 
 
 def _serdes(reader: Reader, name: str, factory: str) -> tuple[str, str]:

@@ -43,6 +43,36 @@ def check_serde(reader: Reader, serdes: dict[str, str], key: str, name: str | No
         reader.problem(key, unknown_serde(name, serdes))
 
 
+#: The serdes that decode to a class, by their identities.
+_DOCUMENTS = ("json", "msgpack")
+
+
+def takes_types(serde: str, classes: Mapping[str, str]) -> bool:
+    """Whether the serde of that name decodes to a class, if it is given one."""
+    return serde_identity(serde, classes) in _DOCUMENTS
+
+
+def check_type(
+    reader: Reader, serdes: dict[str, str], key: str, path: str | None, serde_key: str, name: str | None
+) -> None:
+    """Note a problem if `key` names a class, and the serde of `serde_key` does not decode to classes."""
+    if path is None or takes_types(name or "", serdes):
+        return
+    given = "it has none" if name is None else f"it is {name}"
+    reader.problem(key, f"needs {serde_key}={' or '.join(_DOCUMENTS)}, {given}", path)
+
+
+def typed_name(serde: str, path: str | None) -> str:
+    """The name under which a job's serdes have `serde` for objects of the class `path`; `serde` itself for None."""
+    return serde if path is None else f"{serde}<{path}>"
+
+
+def split_typed_name(name: str) -> tuple[str, str]:
+    """The serde and the class path of a `typed_name`; the path is empty if it is none."""
+    serde, _, path = name.partition("<")
+    return (serde, path[:-1]) if path.endswith(">") else (name, "")
+
+
 def unknown_serde(name: str, known: dict[str, str]) -> str:
     """The sentence about a serde that is not registered."""
     return f"serde {name!r} unknown; known: {', '.join(known)}{did_you_mean(name, known)}"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamSettings
+from samzapy.config.reading.classes import MESSAGE_TYPE
 from samzapy.config.reading.keys import BOOLEAN, TEXT, Key, collect, integer, is_name
 from samzapy.config.reading.reader import Reader, did_you_mean
 from samzapy.config.reading.secrets import Masked
-from samzapy.config.streams.serdes import check_serde
+from samzapy.config.streams.serdes import check_serde, check_type
 from samzapy.config.streams.systems import OFFSET_DEFAULT_KIND
 
 #: The priority of bootstrap streams that have none of their own: Samza's Int.MaxValue.
@@ -22,7 +23,8 @@ BOOTSTRAP_PRIORITY = 2**31 - 1
 class StreamConfig:
     """How one stream is read and written.
 
-    A serde of None passes bytes through. `offset_default` is oldest, upcoming or newest: the start without a checkpoint,
+    A serde of None passes bytes through; a type is the path of the class to decode to, None for plain values.
+    `offset_default` is oldest, upcoming or newest: the start without a checkpoint,
     or with `reset_offset`. `properties` are topic keys for its creation. An `intermediate` stream may have control
     messages between its messages.
     """
@@ -37,6 +39,8 @@ class StreamConfig:
     bounded: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
     intermediate: bool = False
+    key_type: str | None = None
+    msg_type: str | None = None
 
 
 def _places(leaf: str, *, system_wide: bool = True) -> tuple[str, ...]:
@@ -64,6 +68,23 @@ MSG_SERDE = Key(
     "The serde of messages.",
     "the system's, else bytes pass through",
     _places("msg.serde"),
+)
+KEY_TYPE = Key(
+    "streams.{stream}.samza.key.type",
+    MESSAGE_TYPE,
+    None,
+    "The class that keys are decoded to, with the serde json or msgpack.",
+    "for an input the class that the task's code names, else plain values",
+    _places("key.type", system_wide=False),
+)
+MSG_TYPE = Key(
+    "streams.{stream}.samza.msg.type",
+    MESSAGE_TYPE,
+    None,
+    "The class that messages are decoded to, with the serde json or msgpack: a msgspec Struct, dataclass, attrs class, "
+    "TypedDict, NamedTuple or pydantic model, or an alias of a generic.",
+    "for an input the class that the task's code names, else plain values",
+    _places("msg.type", system_wide=False),
 )
 OFFSET_DEFAULT = Key(
     "streams.{stream}.samza.offset.default",
@@ -193,8 +214,10 @@ def _stream(reader: Reader, stream: SystemStream, stream_id: str | None, serdes:
     if stream_id is not None:
         names["stream"] = stream_id
         prefix = f"streams.{stream_id}."
-    for key in (KEY_SERDE, MSG_SERDE):
-        check_serde(reader, serdes, reader.where(key, **names), reader.get(key, **names))
+    for key, kind in ((KEY_SERDE, KEY_TYPE), (MSG_SERDE, MSG_TYPE)):
+        where, name = reader.where(key, **names), reader.get(key, **names)
+        check_serde(reader, serdes, where, name)
+        check_type(reader, serdes, reader.where(kind, **names), reader.get(kind, **names), where, name)
     if reader.get(BOOTSTRAP, **names) and reader.get(OFFSET_DEFAULT, **names) == "upcoming":
         reader.warn(
             f"{reader.where(BOOTSTRAP, **names)}: {stream} starts at upcoming, so it has nothing to bootstrap from; "
@@ -212,4 +235,23 @@ def _stream(reader: Reader, stream: SystemStream, stream_id: str | None, serdes:
         bounded=reader.get(BOUNDED, **names),
         intermediate=reader.get(INTERMEDIATE, **names),
         properties={key: value for key, value in below.items() if not key.startswith("samza.")},
+        key_type=reader.get(KEY_TYPE, **names),
+        msg_type=reader.get(MSG_TYPE, **names),
     )
+
+
+def typed_streams(
+    streams: Iterable[StreamConfig], ids: Mapping[str, SystemStream]
+) -> Iterator[tuple[str, str | None, str]]:
+    """Key, serde and class path of each class that the job file names for a stream."""
+    id_of = {stream: stream_id for stream_id, stream in ids.items()}
+    for config in streams:
+        stream = config.system_stream
+        for key, serde, path in (
+            (KEY_TYPE, config.key_serde, config.key_type),
+            (MSG_TYPE, config.msg_serde, config.msg_type),
+        ):
+            if path is not None:
+                names = {"system": stream.system, "physical": stream.stream}
+                named = {"stream": id_of[stream], **names} if stream in id_of else names
+                yield key.places(**named)[0], serde, path

@@ -77,9 +77,12 @@ class Decoder:
         keys = decode_column(self._key, batch.keys, bad_keys)
         messages = decode_column(self._value, batch.values, bad_messages)
         failures = {
-            index: _failure(batch, index, "message", batch.values, bad_messages[index]) for index in bad_messages
+            index: _failure(batch, index, "message", batch.values, self._value, bad_messages[index])
+            for index in bad_messages
         }
-        failures.update((index, _failure(batch, index, "key", batch.keys, bad_keys[index])) for index in bad_keys)
+        failures.update(
+            (index, _failure(batch, index, "key", batch.keys, self._key, bad_keys[index])) for index in bad_keys
+        )
         return keys, messages, failures
 
     def decode_one(self, batch: RecordBatch, index: int, arrival_ms: int) -> IncomingMessageEnvelope:
@@ -122,10 +125,18 @@ def _sizes(values: Sequence[bytes | None]) -> list[int]:
         return [0 if value is None else len(value) for value in values]
 
 
-def _failure(batch: RecordBatch, index: int, part: str, column: Sequence[bytes | None], cause: Exception) -> SerdeError:
+def _failure(
+    batch: RecordBatch,
+    index: int,
+    part: str,
+    column: Sequence[bytes | None],
+    serde: Serde | None,
+    cause: Exception,
+) -> SerdeError:
     data = column[index] or b""
     shown = data[:40].hex() + ("..." if len(data) > 40 else "")
-    error = SerdeError(f"{batch.ssp}@{batch.offsets[index]}: {part}: {cause} (bytes {shown})")
+    reason = cause if serde is None else serde.misfit(cause)
+    error = SerdeError(f"{batch.ssp}@{batch.offsets[index]}: {part}: {reason} (bytes {shown})")
     error.__cause__ = cause
     return error
 

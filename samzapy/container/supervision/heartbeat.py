@@ -92,7 +92,7 @@ class Heartbeat:
         asked = self._clock.monotonic()
         self._tell()
         if self._answered_at < asked and self._lost is None:
-            self._lose("the coordinator does not say whose this container is")
+            self._lose("the coordinator does not say which attempt owns this container")
         self.should_stop()
 
     def finish(self, phase: str) -> ContainerReport:

@@ -40,8 +40,8 @@ class Reporting:
         new_clients: Callable[[], SystemClients],
         clock: Clock,
     ) -> None:
-        """Nothing is connected, and without `wanted` reporters nothing is started. `header` says whose `metrics` they
-        are; `new_clients` makes the clients of the reporters' streams."""
+        """Connects to nothing yet; without `wanted` reporters nothing is ever started. `header` names the container in each
+        snapshot of `metrics`; `new_clients` makes the clients of the reporters' streams."""
         self._streams = _Streams(new_clients, header.host)
         self._reporters = reporters(wanted, metrics, header, self._streams.publisher, clock)
         self._closed = threading.Event()

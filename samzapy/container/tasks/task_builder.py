@@ -15,7 +15,6 @@ from samzapy.api.event_time import ClockListenerTask, StateCheckpointTask
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.lease import ContainerLease
 from samzapy.api.metrics import MetricsRegistry
-from samzapy.api.serde import Serde
 from samzapy.api.sink import TaskAttempt
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.task import AnyTask, StreamTask
@@ -51,6 +50,7 @@ from samzapy.container.tasks.state_checkpoints import NO_STATE_CHECKPOINTS, Kept
 from samzapy.container.tasks.synchronous import Process, Processing, StrictProcessing, SynchronousExecutor
 from samzapy.container.tasks.task_instance import TaskInstance, UserSide
 from samzapy.job.model import ContainerModel
+from samzapy.serializers import TaskSerdes
 from samzapy.storage.task_stores import TaskStores
 from samzapy.system.clients import SystemClients
 
@@ -61,7 +61,7 @@ class Plugins:
     `events` makes what asynchronous tasks wait in; a test gives its own."""
 
     engines: Mapping[str, StorageEngineFactory]
-    serdes: Mapping[str, Serde]
+    serdes: TaskSerdes
     task_class: type[AnyTask]
     events: Callable[[], EventLoop] = EventLoop
 
@@ -274,7 +274,7 @@ class TaskBuilder:
             return NO_STATE_CHECKPOINTS
         return KeptStateCheckpoints(
             name,
-            store_factory(config).store(config, name, self._clients),
+            store_factory(config.state_checkpoint.factory).store(config, name, self._clients),
             config.state_checkpoint.interval_ms,
             lambda: lease.checkpoint_clock,
             start.offsets,

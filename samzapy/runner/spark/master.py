@@ -16,7 +16,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from samzapy.api.system import SystemSettings
 from samzapy.config.job import BASE_DIR_VARIABLE, LOGGED_STORE_BASE_DIR, JobConfig
+from samzapy.config.spark import SparkConfig
 from samzapy.config.stores import backup
 from samzapy.config.tasks import checkpoint, state_checkpoint
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
@@ -90,7 +92,7 @@ _DRIVER_HOST = "spark.driver.host"
 _MASTER = re.compile(r"^(?:spark|k8s)://(?:https?://)?\[?(?P<host>[^,/\]]+?)\]?(?::(?P<port>\d+))?(?:[,/]|$)")
 
 
-def coordinator_host(config: JobConfig, master: Master) -> str:
+def coordinator_host(spark: SparkConfig, master: Master) -> str:
     """The address at which executors find the coordinator, never a wildcard.
 
     It is the first of these that is known:
@@ -103,11 +105,11 @@ def coordinator_host(config: JobConfig, master: Master) -> str:
 
     Raises EnvironmentFailure if none is known.
     """
-    if config.spark.coordinator_host:
-        return config.spark.coordinator_host
+    if spark.coordinator_host:
+        return spark.coordinator_host
     if master.on_this_machine:
         return _LOOPBACK
-    return config.spark.conf.get(_DRIVER_HOST) or _own_address(master.address)
+    return spark.conf.get(_DRIVER_HOST) or _own_address(master.address)
 
 
 def _own_address(master: str) -> str:
@@ -136,7 +138,7 @@ def _towards(master: str) -> str | None:
             way.connect((found["host"], int(found["port"] or 443)))
             address: str = way.getsockname()[0]
     except (OSError, OverflowError, UnicodeError):
-        # Nobody of that name, no way there, no such port, no such name.
+        # The name is unknown or malformed, the port does not exist, or there is no route.
         return None
     return address
 
@@ -152,14 +154,14 @@ def check_reach(config: JobConfig) -> tuple[str, ...]:
     master = Master.parse(config.spark.master)
     if master.on_this_machine:
         return ()
-    problems = [*_systems(config, master), *_folders(config, master)]
+    problems = [*_systems(config.systems, master), *_folders(config, master)]
     if problems:
         raise ConfigError(problems)
     return tuple(_state(config, master))
 
 
-def _systems(config: JobConfig, master: Master) -> Iterator[ConfigProblem]:
-    for name, settings in config.systems.items():
+def _systems(systems: Mapping[str, SystemSettings], master: Master) -> Iterator[ConfigProblem]:
+    for name, settings in systems.items():
         where = system_factory(settings).kept_on_this_machine(settings)
         if where is not None:
             message = f"its streams are in {where}, out of reach of the executors of {master.address}"
@@ -253,7 +255,7 @@ def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dic
     return settings
 
 
-def environment(config: JobConfig, master: Master, spark_home: Path) -> dict[str, str]:
+def environment(conf: Mapping[str, str], master: Master, spark_home: Path) -> dict[str, str]:
     """The environment of the driver: on this machine the executors use this Python and the loopback address.
 
     `spark.pyspark.python` wins, as with Spark; pyspark itself reads its variable only.
@@ -262,7 +264,7 @@ def environment(config: JobConfig, master: Master, spark_home: Path) -> dict[str
     if master.on_this_machine:
         wanted["PYSPARK_PYTHON"] = wanted["PYSPARK_DRIVER_PYTHON"] = sys.executable
         wanted["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
-    given = config.spark.conf.get(_PYTHON)
+    given = conf.get(_PYTHON)
     if given:
         wanted["PYSPARK_PYTHON"] = given
     return wanted

@@ -149,7 +149,7 @@ class SparkRunner(Runner):
         directory = os.getcwd() if master.on_this_machine else None  # noqa: PTH109  # text for the wire
         spec = JobSpec(prepared.model, config.raw, prepared.ends, directory, prepared.run_id, prepared.transactions)
         coordinator = coordinator_of(prepared, spec, self._clock)
-        host = coordinator_host(config, master)
+        host = coordinator_host(config.spark, master)
         # Spark takes seconds to stop. A signal in that time must not end the process before it has said why the job failed,
         # so the handlers go last.
         with ExitStack() as handlers, ExitStack() as stack:

@@ -197,14 +197,15 @@ class EntryCodec:
         try:
             return self.key_object(data)
         except Exception as cause:
-            raise self._unreadable("key", data, cause, data, None) from cause
+            raise self._unreadable("key", data, self._key_serde.misfit(cause), data, None) from cause
 
     def decode_value(self, key: Any, data: bytes) -> Any:
         """The value of `data`. Raises SerdeError naming `key`."""
         try:
             return self.value_object(data)
         except Exception as cause:
-            raise self._unreadable("value of key", key, cause, self.encode_key(key), data) from cause
+            reason = self._value_serde.misfit(cause)
+            raise self._unreadable("value of key", key, reason, self.encode_key(key), data) from cause
 
     def decode_values(self, keys: Sequence[Any], data: Sequence[bytes | None]) -> list[Any]:
         """The values of `data`, None where there is none. Raises SerdeError naming the first of `keys` that is unreadable."""
@@ -242,9 +243,9 @@ class EntryCodec:
         why = str(cause) if isinstance(cause, SerdeError) else serde.refusal(refused, cause)
         return self._failure(part, key, why)
 
-    def _unreadable(self, part: str, key: Any, cause: Exception, key_data: bytes, data: bytes | None) -> SerdeError:
+    def _unreadable(self, part: str, key: Any, reason: str, key_data: bytes, data: bytes | None) -> SerdeError:
         origin = "" if self._origin is None else f", changelog {self._origin(key_data, data)}"
-        return self._failure(part, key, str(cause) or type(cause).__name__, origin)
+        return self._failure(part, key, reason, origin)
 
     def _failure(self, part: str, key: Any, why: str, origin: str = "") -> SerdeError:
         return SerdeError(f"store '{self.store}': {part} {reprlib.repr(key)}{origin}: {why}", store=self.store)

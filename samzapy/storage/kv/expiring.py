@@ -67,6 +67,10 @@ class StampedSerde(Serde):
         """That of the value itself."""
         return self._values.refusal(value[1], cause)
 
+    def misfit(self, cause: Exception) -> str:
+        """That of the value itself."""
+        return self._values.misfit(cause)
+
 
 @dataclass(frozen=True)
 class Expiry:

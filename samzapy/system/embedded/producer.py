@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import count
+from itertools import count, groupby
+from operator import add, itemgetter
 from typing import NamedTuple
 
 from samzapy.api.envelope import Headers
@@ -15,6 +16,8 @@ from samzapy.errors import ProducerError, RecordTooLarge, UnknownPartition
 from samzapy.system.embedded.topic import Topic
 from samzapy.system.partitioner import KeyHashes
 from samzapy.system.producer_calls import ProducerCalls
+
+_stream = itemgetter(0)
 
 
 class Columns:
@@ -54,28 +57,31 @@ class PendingRecords:
 
     def add(self, records: Iterable[OutgoingRecord]) -> None:
         """Queue records. Raises UnknownStream, RecordTooLarge, or ProducerError; some may be queued already then."""
-        hashes, spread = self._hashes, self._spread
-        groups: dict[tuple[str, int], list[OutgoingRecord]] = {}
-        stream, partitions = None, 0
-        for record in records:
-            if record[0] != stream:
-                stream = record[0]
-                partitions = self._topic(stream).partitions
-            partition = record[3]
-            if partition is None:
-                key = record[4] if record[4] is not None else record[1]
-                partition = (hashes[key] if key is not None else next(spread)) % partitions
-            target = (record[0], partition)
-            group = groups.get(target)
-            if group is None:
-                groups[target] = [record]
-            else:
+        gathered: dict[tuple[str, int], list[OutgoingRecord]] = {}
+        for stream, run in groupby(records, _stream):
+            of_stream = list(run)
+            for record, partition in zip(of_stream, self._partitions(stream, of_stream), strict=True):
+                group = gathered.get((stream, partition))
+                if group is None:
+                    group = gathered[stream, partition] = []
                 group.append(record)
         now = self._clock.wall_ms()
-        for (name, partition), group in groups.items():
+        for (stream, partition), group in gathered.items():
             _, keys, values, _, _, headers, times = zip(*group, strict=True)
             stamps = [now if time is None else time for time in times] if None in times else times
-            self._extend(SystemStreamPartition(self._system, name, partition), keys, values, stamps, headers)
+            self._extend(SystemStreamPartition(self._system, stream, partition), keys, values, stamps, headers)
+
+    def _partitions(self, stream: str, records: Sequence[OutgoingRecord]) -> Iterable[int]:
+        """The partition of each of the records, which are of one stream."""
+        count, hashes, spread = self._topic(stream).partitions, self._hashes, self._spread
+        _, keys, _, partitions, partition_keys, _, _ = zip(*records, strict=True)
+        if partitions.count(None) == partition_keys.count(None) == len(keys):
+            return [(next(spread) if key is None else hashes[key]) % count for key in keys]
+        choosing = (key if chosen is None else chosen for key, chosen in zip(keys, partition_keys, strict=True))
+        return [
+            given if given is not None else (next(spread) if key is None else hashes[key]) % count
+            for given, key in zip(partitions, choosing, strict=True)
+        ]
 
     def add_changes(
         self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None
@@ -108,7 +114,7 @@ class PendingRecords:
             raise UnknownPartition(self._system, target.stream, target.partition, topic.partitions)
         if topic.compacted and None in keys:
             raise ProducerError(f"{target}: a record of a compacted stream needs a key, got None")
-        sizes = list(map(_size, keys, values, headers)) if any(headers) else list(map(_plain_size, keys, values))
+        sizes = _sizes(keys, values, headers)
         if max(sizes) > topic.max_message_bytes:
             raise RecordTooLarge(str(target), max(sizes), topic.max_message_bytes)
         columns = self._columns.get(target)
@@ -126,6 +132,17 @@ class PendingRecords:
         if found is None:
             found = self._topics[stream] = self._topic_of(stream)
         return found
+
+
+def _sizes(
+    keys: Sequence[bytes | None], values: Sequence[bytes | None], headers: Sequence[Headers | None]
+) -> list[int]:
+    if any(headers):
+        return list(map(_size, keys, values, headers))
+    try:
+        return list(map(add, map(len, keys), map(len, values)))  # type: ignore[arg-type]
+    except TypeError:  # a null
+        return list(map(_plain_size, keys, values))
 
 
 def _plain_size(key: bytes | None, value: bytes | None) -> int:

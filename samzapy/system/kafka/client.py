@@ -107,7 +107,7 @@ class ClientErrors:
         return Unreachable(f"cannot reach {self.servers} within {waited_s:.0f} s{reason}")
 
 
-def make_client(kind: type, properties: Mapping[str, str], client_errors: ClientErrors) -> Any:
+def make_client(kind: type, properties: Mapping[str, str | bool], client_errors: ClientErrors) -> Any:
     """A Consumer, Producer or AdminClient. Raises ConfigError for what librdkafka does not take."""
     give_threads_arenas()
     try:

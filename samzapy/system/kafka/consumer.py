@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress, pairwise
 from operator import itemgetter, ne
-from typing import Any
+from typing import Any, overload
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -25,6 +25,36 @@ _offset, _key, _value, _timestamp, _headers = (
     Message.headers,
 )
 _milliseconds = itemgetter(1)
+
+
+class RecordTimes(Sequence[int]):
+    """The times of records, looked up when they are wanted: a time costs as much as any two other columns."""
+
+    __slots__ = ("_records",)
+
+    def __init__(self, records: Sequence[Any]) -> None:
+        self._records = records
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @overload
+    def __getitem__(self, at: int) -> int: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[int]: ...
+
+    def __getitem__(self, at: int | slice) -> int | Sequence[int]:
+        if isinstance(at, slice):
+            return RecordTimes(self._records[at])
+        time_ms: int = self._records[at].timestamp()[1]
+        return time_ms
+
+    def __iter__(self) -> Iterator[int]:
+        return map(_milliseconds, map(_timestamp, self._records))
+
+    def __repr__(self) -> str:
+        return repr(list(self))
 
 
 def split_errors(messages: list[Any]) -> tuple[list[Any], list[Any]]:
@@ -54,13 +84,11 @@ def batches(
 
 
 def _batch(ssp: SystemStreamPartition, run: Sequence[Any], coarse: bool) -> RecordBatch:
-    keys, values = list(map(_key, run)), list(map(_value, run))
+    offsets, keys, values = _offsets(run), list(map(_key, run)), list(map(_value, run))
     if coarse:
-        # A record's time costs as much as the rest of it.
-        return RecordBatch(ssp, _offsets(run), keys, values, [run[-1].timestamp()[1]] * len(run))
-    headers = list(map(_headers, run))
-    times = list(map(_milliseconds, map(_timestamp, run)))
-    return RecordBatch(ssp, list(map(_offset, run)), keys, values, times, headers if any(headers) else None)
+        return RecordBatch(ssp, offsets, keys, values, [run[-1].timestamp()[1]] * len(run))
+    headers = list(map(_headers, run)) if any(map(_headers, run)) else None
+    return RecordBatch(ssp, offsets, keys, values, RecordTimes(run), headers)
 
 
 def _offsets(run: Sequence[Any]) -> Sequence[int]:

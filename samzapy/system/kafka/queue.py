@@ -3,15 +3,17 @@
 1. Every record carries a callback, because a record without one fails silently. The callback is a dict's own
    `__setitem__`: librdkafka calls it with (error, message), so the dict holds the last delivered message under None and
    one failed message for each kind of error, and no Python frame runs for a record.
-2. `produce_batch` takes many records in one call, but neither headers nor time stamps. A record that does not fit its queue
-   stays behind with an error. So only batches without headers and time stamps go that way, and only when all of them fit.
+2. `produce` is mapped over columns. A call of it costs no more than a record's part of `produce_batch`, which needs a dict
+   for each record, and knows neither headers nor time stamps.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from operator import length_hint
+from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -68,39 +70,27 @@ class DeliveryReports:
         return self._last.get((topic, partition))
 
 
-#: Larger batches, in bytes of keys and values, go record by record, waiting for room as they go.
-_MOST_BYTES = 8_388_608
+class RecordColumns(NamedTuple):
+    """Records as columns of equal length, in the order of `OutgoingRecord`."""
 
-Message = dict[str, Any]
+    streams: Sequence[str]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    partitions: Sequence[int | None]
+    partition_keys: Sequence[bytes | None]
+    headers: Sequence[Headers | None]
+    timestamps: Sequence[int | None]
 
+    @classmethod
+    def of(cls, records: Sequence[OutgoingRecord]) -> RecordColumns:
+        """At least one record."""
+        return cls(*zip(*records, strict=True))
 
-def plain_batch(records: Sequence[OutgoingRecord]) -> list[Message] | None:
-    """The messages, if all records go to one stream, where librdkafka chooses the partition, and carry nothing more."""
-    if not records:
-        return None
-    streams, keys, values, partitions, partition_keys, headers, timestamps = zip(*records, strict=True)
-    count = len(records)
-    nothing = partitions.count(None) + partition_keys.count(None) + headers.count(None) + timestamps.count(None)
-    if nothing != 4 * count or streams.count(streams[0]) != count:
-        return None
-    return _messages(zip(keys, values, strict=True), keys, values)
-
-
-def change_batch(changes: Sequence[tuple[bytes, bytes | None]]) -> list[Message] | None:
-    """The messages of a changelog's part of a commit."""
-    if not changes:
-        return None
-    keys, values = zip(*changes, strict=True)
-    return _messages(changes, keys, values)
-
-
-def _messages(
-    pairs: Iterable[tuple[Any, Any]], keys: Sequence[bytes | None], values: Sequence[bytes | None]
-) -> list[Message] | None:
-    size = sum(map(len, filter(None, keys))) + sum(map(len, filter(None, values)))
-    if size > _MOST_BYTES:
-        return None
-    return [{"key": key, "value": value} for key, value in pairs]
+    @property
+    def free(self) -> bool:
+        """Whether librdkafka chooses the partition of every record."""
+        count = len(self.streams)
+        return self.partitions.count(None) == count and self.partition_keys.count(None) == count
 
 
 #: How long sending may wait for room in a full queue.
@@ -109,16 +99,12 @@ _FULL_PAUSE_S = 0.05
 #: librdkafka's default for `message.max.bytes`.
 LARGEST_RECORD = 1_000_000
 _CHOSEN_BY_KEY = -1
-#: Records in one call of librdkafka.
-_BATCH = 5_000
+#: Changes of a commit that are made columns at a time.
+_PART = 5_000
 
 
 class RecordQueue:
-    """Puts records into one client's queue, in order; a full queue is waited for. `serve` delivers its reports.
-
-    Records that need nothing but a key and a value go in batches; those with headers, a time stamp or a partition of
-    their own go one by one.
-    """
+    """Puts records into one client's queue, in order; a full queue is waited for. `serve` delivers its reports."""
 
     def __init__(
         self,
@@ -135,64 +121,64 @@ class RecordQueue:
         self._reports = reports
         self._serve = serve
         self._clock = clock
-        self._size = int(properties.get("queue.buffering.max.messages", 100_000))
         self._partitions: dict[str, int] = {}
         self._hashes = KeyHashes()
 
-    def send(self, records: Sequence[OutgoingRecord]) -> None:
+    def send(self, records: RecordColumns) -> None:
         """Queue records. Raises RecordTooLarge, UnknownStream, ProducerError, or the error for a fatal one."""
-        for first in range(0, len(records), _BATCH):
-            part = records[first : first + _BATCH] if len(records) > _BATCH else records
-            messages = plain_batch(part)
-            if messages is None or not self._produce_batch(part[0].stream, None, messages):
-                self._produce(part)
+        streams, keys, values, _, _, headers, timestamps = records
+        numbers, reports = self._targets(records)
+        columns: list[Sequence[Any]] = [streams, values, keys, numbers, reports]
+        count = len(streams)
+        if headers.count(None) < count or timestamps.count(None) < count:
+            carried = [None if held is None else list(held) for held in headers]
+            # Without on_delivery: it is another name for the callback.
+            columns += [(None,) * count, [time_ms or 0 for time_ms in timestamps], carried]
+        self._produce(columns)
         self._serve(0)
 
     def send_changes(
         self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None
     ) -> None:
         """Queue the pairs for one partition; raises as `send` does."""
+        number, report = self._target(stream, partition)
         rest, carried = iter(changes), list(headers) if headers else None
-        while part := list(islice(rest, _BATCH)):
-            messages = change_batch(part) if carried is None else None
-            if messages is None or not self._produce_batch(stream, partition, messages):
-                self._produce(OutgoingRecord(stream, key, value, partition, None, carried) for key, value in part)
+        while part := list(islice(rest, _PART)):
+            keys, values = zip(*part, strict=True)
+            constants = (stream, number, report) if carried is None else (stream, number, report, None, 0, carried)
+            streams, *others = ((each,) * len(part) for each in constants)
+            self._produce([streams, values, keys, *others])
         self._serve(0)
 
-    def _produce(self, records: Iterable[OutgoingRecord]) -> None:
-        produce = self._client.produce
-        targets: dict[tuple[str, int | None], tuple[int, Callback]] = {}
-        for stream, key, value, partition, partition_key, headers, timestamp in records:
-            if partition is None and partition_key is not None:
-                partition = self._hashes[partition_key] % self._partition_count(stream)  # noqa: PLW2901
-            target = targets.get((stream, partition))
-            if target is None:
-                target = targets[stream, partition] = self._target(stream, partition)
-            number, report = target
-            carried = None if headers is None else list(headers)
+    def _produce(self, columns: Sequence[Sequence[Any]]) -> None:
+        """Call `produce` with the rows of the columns."""
+        first, *others = columns
+        rest = iter(first)
+        calls = map(self._client.produce, rest, *others)
+        while True:
             try:
-                produce(stream, value, key, number, report, report, timestamp or 0, carried)
+                # A map that is drained runs without a Python frame a record; after an exception it goes on behind it.
+                deque(calls, maxlen=0)
             except (BufferError, KafkaException) as cause:
-                self._try_again((stream, value, key, number, report, report, timestamp or 0, carried), cause)
+                at = len(first) - length_hint(rest) - 1
+                self._try_again(tuple(column[at] for column in columns), cause)
+            else:
+                return
 
-    def _produce_batch(self, stream: str, partition: int | None, messages: list[Message]) -> bool:
-        """Queue all of them in one call; False, and nothing is queued, if there is no room for all."""
-        client = self._client
-        if len(client) + len(messages) > self._size:
-            self._serve(0)
-            if len(client) + len(messages) > self._size:
-                return False
-        number, report = self._target(stream, partition)
-        taken = client.produce_batch(stream, messages, number, report)
-        for at, message in enumerate(messages if taken < len(messages) else ()):
-            if "_error" not in message:
-                continue
-            key, value, error = message["key"], message["value"], message["_error"]
-            if at < taken or error.code() != KafkaError._QUEUE_FULL:  # noqa: SLF001
-                raise self._refused(error, stream, number, len(value or b"") + len(key or b""))
-            # The queue's bytes ran out before its slots: the rest, in order, waits for room.
-            self._try_again((stream, value, key, number, report, report, 0, None), BufferError())
-        return True
+    def _targets(self, records: RecordColumns) -> tuple[Sequence[int], Sequence[Callback]]:
+        """The partition of each record, as a number for librdkafka, and the callback of its report."""
+        streams, partitions = records.streams, records.partitions
+        count = len(streams)
+        if records.free and streams.count(streams[0]) == count:
+            number, report = self._target(streams[0], None)
+            return (number,) * count, (report,) * count
+        chosen = list(partitions)
+        for at, partition_key in enumerate(records.partition_keys):
+            if partition_key is not None and partitions[at] is None:
+                chosen[at] = self._hashes[partition_key] % self._partition_count(streams[at])
+        targets = {target: self._target(*target) for target in dict.fromkeys(zip(streams, chosen, strict=True))}
+        numbers, reports = zip(*map(targets.__getitem__, zip(streams, chosen, strict=True)), strict=True)
+        return numbers, reports
 
     def _try_again(self, arguments: tuple[Any, ...], cause: Exception) -> None:
         """Wait for room in the queue and produce what did not fit; any other `cause` is raised as one of ours."""

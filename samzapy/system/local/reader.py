@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from operator import itemgetter
+from itertools import chain
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch
@@ -21,7 +21,8 @@ _RECORDS = (
     "WHERE slot = ? AND position >= ? AND position < ? ORDER BY position LIMIT ?"
 )
 _ROWS_A_STEP = 256
-_VALUE = itemgetter(2)
+#: The place of the values among the columns.
+_VALUE = 2
 
 #: A waiting reader looks at the file's version after 1 ms, then ever more seldom, at least this often (seconds).
 _FIRST_PAUSE_S = 0.001
@@ -111,15 +112,20 @@ class LocalReader(LogReader):
         if position >= stable:
             return Fetch(position, None), 0
         cursor = database.execute(_RECORDS, (self._slots[ssp], position, stable, max_records))
-        rows, size = [], 0
-        while size < max_bytes and (step := cursor.fetchmany(_ROWS_A_STEP)):
-            rows += step
-            size += sum(map(len, filter(None, map(_VALUE, step))))
-        complete = size < max_bytes and len(rows) < max_records
+        steps, size, count = [], 0, 0
+        while size < max_bytes and (rows := cursor.fetchmany(_ROWS_A_STEP)):
+            # A step at a time, while its rows are in the processor's cache.
+            step = list(zip(*rows, strict=True))
+            steps.append(step)
+            count += len(rows)
+            size += sum(map(len, filter(None, step[_VALUE])))
+        complete = size < max_bytes and count < max_records
         cursor.close()
-        if not rows:
+        if not steps:
             return Fetch(stable, None), 0
-        offsets, keys, values, timestamps, packed = zip(*rows, strict=True)
+        offsets, keys, values, timestamps, packed = (
+            list(chain.from_iterable(each)) for each in zip(*steps, strict=True)
+        )
         headers = None
         if packed.count(None) < len(packed):
             headers = [None if data is None else decode_headers(data) for data in packed]

@@ -99,9 +99,9 @@ class Recorded:
         return measured(1.0)
 
 
-def test_variants_take_turns():
+def test_variants_take_turns_until_each_has_had_its_own():
     workload = Recorded()
-    done = take_turns([Runner(each, workload, each) for each in ("a", "b")], 3, lambda line: None)
-    assert workload.ran == ["a", "b", "a", "b", "a", "b"]
-    assert {name: len(runs) for name, runs in done.repeats.items()} == {"a": 3, "b": 3}
+    done = take_turns([Runner("a", workload, "a", 3), Runner("b", workload, "b", 2)], lambda line: None)
+    assert workload.ran == ["a", "b", "a", "b", "a"]
+    assert {name: len(runs) for name, runs in done.repeats.items()} == {"a": 3, "b": 2}
     assert not done.failures

@@ -1,6 +1,7 @@
 """`samzapy check` and `samzapy run`: the serdes of a store are those that it was written with."""
 
 import shutil
+import sys
 
 import pytest
 
@@ -67,3 +68,24 @@ def test_where_no_local_store_is_left_the_checkpoint_says_what_the_changelog_was
     code, said = longs("run", "-c", "stores.counts.msg.serde=double")
     assert code == 2
     assert "stores.counts.msg.serde: the store was written with long, this is double" in " ".join(said.split())
+
+
+def test_a_class_that_does_not_read_what_the_store_holds_is_refused_in_one_line(samzapy, tmp_path, monkeypatch):
+    assert samzapy("init", "greeted", "--typed")[0] == 0
+    monkeypatch.chdir(tmp_path / "greeted")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    run = ("run", "greeted.properties", "--runner", "local", "--until-end")
+    codes = []
+    for change in (
+        ("", ""),
+        ("last_page: str\n", "last_page: str\n    since: int = 0\n"),
+        ("visits: int\n", "visits: str  # of another length\n"),
+    ):
+        code = tmp_path / "greeted" / "greeted.py"
+        code.write_text(code.read_text().replace(*change))
+        monkeypatch.delitem(sys.modules, "greeted", raising=False)
+        codes.append(samzapy(*run))
+    monkeypatch.delitem(sys.modules, "greeted", raising=False)
+    assert [code for code, _, _ in codes] == [0, 0, 2], codes
+    (line,) = [line for line in codes[-1][2].splitlines() if "stores.visits.msg.type" in line]
+    assert "does not read what the store holds: key 'ann': $.visits: Expected str, got int" in line

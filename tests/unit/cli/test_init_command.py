@@ -11,14 +11,16 @@ from samzapy.system.partitioner import partition_of
 
 FILES = [".gitignore", ".samzapy", "README.md", "hello.properties", "hello.py", "input.tsv", "test_hello.py"]
 LONGEST = "a" * 40
+OPTIONS = [(), ("--typed",)]
 
 
 def listed(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_project_has_a_job_its_tests_and_its_input(samzapy, tmp_path):
-    code, output, _ = samzapy("init", "hello")
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_project_has_a_job_its_tests_and_its_input(samzapy, tmp_path, options):
+    code, output, _ = samzapy("init", "hello", *options)
     assert code == 0
     assert listed(tmp_path / "hello") == FILES
     assert output.splitlines() == [
@@ -39,8 +41,9 @@ def test_a_project_is_made_where_it_is_asked_for(samzapy, tmp_path):
     assert listed(tmp_path) == ["projects"]
 
 
-def test_its_job_runs_as_it_was_made_and_counts_its_input(samzapy, tmp_path, monkeypatch):
-    samzapy("init", "hello")
+@pytest.mark.parametrize("options", OPTIONS)
+def test_its_job_runs_as_it_was_made_and_counts_its_input(samzapy, tmp_path, monkeypatch, options):
+    samzapy("init", "hello", *options)
     monkeypatch.chdir(tmp_path / "hello")
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "hello", raising=False)
@@ -55,15 +58,30 @@ def test_its_job_runs_as_it_was_made_and_counts_its_input(samzapy, tmp_path, mon
     assert sorted(sent) == sorted((name, visitors[: at + 1].count(name)) for at, name in enumerate(visitors))
 
 
+def test_its_own_tests_pass_with_classes_of_messages(samzapy, tmp_path):
+    samzapy("init", "hello", "--typed")
+    pytest_ = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(pytest_, cwd=tmp_path / "hello", capture_output=True, text=True, check=False, timeout=150)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_mypy_in_strict_mode_finds_nothing_in_a_project_with_classes(samzapy, tmp_path):
+    samzapy("init", "hello", "--typed")
+    mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "hello.py"]
+    done = subprocess.run(mypy, cwd=tmp_path / "hello", capture_output=True, text=True, check=False, timeout=150)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_its_input_has_something_for_both_tasks(samzapy, tmp_path):
     samzapy("init", "hello")
     lines = (tmp_path / "hello" / "input.tsv").read_text().splitlines()
     assert {partition_of(line.partition("\t")[0].encode(), 2) for line in lines} == {0, 1}
 
 
+@pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("name", ["hello", "my_job", LONGEST])
-def test_its_code_is_formatted_and_has_nothing_to_complain_about(samzapy, tmp_path, name):
-    assert samzapy("init", name)[0] == 0
+def test_its_code_is_formatted_and_has_nothing_to_complain_about(samzapy, tmp_path, name, options):
+    assert samzapy("init", name, *options)[0] == 0
     ruff = [sys.executable, "-m", "ruff"]
     rules = ["--select", "ALL", "--ignore", "ARG002,CPY001,COM812,D1,D203,D213,INP001,S101,TC001,TC002,TC003"]
     length = ["--line-length", "120"] if name == LONGEST else []

@@ -275,13 +275,13 @@ def test_what_a_table_in_the_order_of_time_may_miss_is_announced(guarantee, mess
 )
 def test_that_no_transaction_carries_the_state_is_announced(load, changes, key):
     job = load({**LOGGED, **changes})
-    (found,) = weakened_state(job, state_transactions(job, lambda _: True))
+    (found,) = weakened_state(job.stores, state_transactions(job, lambda _: True))
     assert found.key == key
     assert "state may hold inputs twice, and may go back while two runs overlap" in found.message
 
 
 def test_that_a_broker_refuses_the_transactional_ids_is_announced(load):
-    (found,) = weakened_state(load(LOGGED), refused("kafka", "not authorised"))
+    (found,) = weakened_state(load(LOGGED).stores, refused("kafka", "not authorised"))
     assert found.key == "systems.kafka.samza.factory"
 
 
@@ -311,7 +311,7 @@ def test_no_place_that_announces_is_without_a_case(load, monkeypatch):
     for copies, config, _ in BY_TOPIC:
         list(weak_copies("the.key", StreamDescription("t", 1, "id", config, copies)))
     list(late_rows("systems.x.streams.orders.", BY_TIME, Guarantee.EFFECTIVELY_ONCE))
-    weakened_state(load(LOGGED), refused("kafka", "not authorised"))
+    weakened_state(load(LOGGED).stores, refused("kafka", "not authorised"))
     missed = [
         f"{path}:{first}"
         for path, first, last in announcing_lines()

@@ -175,7 +175,7 @@ def test_no_position_is_committed_once_a_run_of_the_job_has_started(job):
 
 
 def test_what_failed_attempts_left_open_is_aborted_but_nobody_is_fenced_who_owns_the_job(job):
-    name = writer_id(job.config, 0)
+    name = writer_id(job.config.job_name, 0)
     with (
         opened(job) as (clients, checkpoints, tasks),
         closing(job.factory.producer(job.settings, "t", name)) as attempt,

@@ -188,7 +188,7 @@ def test_an_earlier_attempt_that_goes_on_is_fenced(job):
         list(writer(job).write(0, records((b"/a", number(1)))))
         yield from records(*((b"/1%05d" % n, number(n)) for n in range(6_000)))
 
-    with pytest.raises(ProducerFenced, match=writer_id(job.config, 0)):
+    with pytest.raises(ProducerFenced, match=writer_id(job.config.job_name, 0)):
         list(writer(job).write(0, slow()))
     assert job.committed(0) == [(b"/a", number(1))]
 
@@ -220,7 +220,7 @@ def test_a_run_that_registers_between_the_look_at_the_owner_and_the_take_over_wi
 def test_once_a_run_of_the_job_has_started_nothing_is_written_and_the_run_is_not_fenced(job):
     own(job, "us")
     own(job, "a run")
-    with closing(job.factory.producer(job.settings, "run", writer_id(job.config, 0))) as producer:
+    with closing(job.factory.producer(job.settings, "run", writer_id(job.config.job_name, 0))) as producer:
         producer.init_transactions()
         producer.begin()
         with pytest.raises(JobTakenOver):

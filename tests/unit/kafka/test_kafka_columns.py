@@ -28,7 +28,8 @@ def test_a_run_of_one_partition_is_one_batch():
     assert batch.offsets == [4, 5, 9]
     assert batch.keys == [b"k4", b"k5", b"k9"]
     assert batch.values == [b"v4", b"v5", b"v9"]
-    assert batch.timestamps == [1004, 1005, 1009]
+    assert list(batch.timestamps) == [1004, 1005, 1009]
+    assert (batch.timestamps[-1], list(batch.timestamps[1:]), len(batch.timestamps)) == (1009, [1005, 1009], 3)
     assert batch.headers is None
 
 

@@ -77,7 +77,7 @@ def named(monkeypatch):
 
 def host(master, **keys):
     given = {key.replace("_", "."): value for key, value in keys.items()}
-    return coordinator_host(load_job({**JOB, **given}, environ={}), Master.parse(master))
+    return coordinator_host(load_job({**JOB, **given}, environ={}).spark, Master.parse(master))
 
 
 def test_executors_on_this_machine_use_loopback():

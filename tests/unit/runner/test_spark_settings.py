@@ -50,7 +50,7 @@ def test_a_remote_master_binds_where_spark_wants():
 def test_the_executors_python_is_the_one_that_the_job_file_names(master):
     def python_of(**keys: str) -> str | None:
         config = load_job({**JOB, **keys}, environ={})
-        return environment(config, Master.parse(master), Path("/spark")).get("PYSPARK_PYTHON")
+        return environment(config.spark.conf, Master.parse(master), Path("/spark")).get("PYSPARK_PYTHON")
 
     assert python_of(**{"job.spark.conf.spark.pyspark.python": "./env/bin/python"}) == "./env/bin/python"
     assert python_of() == (sys.executable if master.startswith("local") else None)

@@ -150,6 +150,13 @@ def test_a_seeded_bug_is_caught_by_its_check_wherever_it_breaks_the_promise(run,
         assert check in found
 
 
+def test_an_output_may_come_late_only_in_at_most_once_and_only_where_its_sender_may_have_been_stopped(run):
+    guarantee, half, whole = run
+    verdict = judge(reorder(half, whole), guarantee, EVENTS, may_be_late=True)
+    found = {finding.check for finding in verdict.violations}
+    assert ("order" in found) == (guarantee is not AMO)
+
+
 def test_a_local_store_may_be_as_of_an_earlier_commit_but_not_of_another_one_than_its_marker_names(run):
     guarantee, half, whole = run
     earlier, now = half.dumps["sum"][0], whole.dumps["sum"][0]

@@ -8,7 +8,7 @@ from samzapy.config.guarantee import Guarantee
 from samzapy.verify.campaign import COLUMNS, by_guarantee, cells, remarks, totals
 from samzapy.verify.checkers import Finding
 from samzapy.verify.scenario import Plan, Row, Verdict
-from samzapy.verify.schedule import schedule
+from samzapy.verify.target import schedule
 
 
 def row(guarantee=Guarantee.EXACTLY_ONCE, *findings: Finding, gave_up=()) -> Row:

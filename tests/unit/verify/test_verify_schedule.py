@@ -9,7 +9,7 @@ import pytest
 from samzapy.config.guarantee import Guarantee
 from samzapy.testing import ManualClock
 from samzapy.verify.campaign import plans, soak
-from samzapy.verify.schedule import MIXED, Kind, schedule, spread
+from samzapy.verify.target import MIXED, Kind, schedule, spread
 from samzapy.verify.workload import KEYS, Chain, Event, events
 
 ALL = [*(kind.value for kind in Kind), MIXED]

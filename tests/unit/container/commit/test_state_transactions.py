@@ -375,6 +375,24 @@ def test_a_poll_whose_positions_are_written_behind_the_back_of_a_newer_attempt_i
     assert job.outputs() == []
 
 
+def test_a_poll_is_not_processed_if_another_run_took_over_while_driver_and_container_stood_still(tmp_path):
+    job = MemoryJob(tmp_path, partitions=1, **{"task.guarantee": "at-most-once", **COMMIT_MS})
+    job.run()
+    for number in range(2):
+        job.send((0, "a", {"id": number}))
+    clock = ManualClock()
+    container, _ = job.container(clock=clock, owned=True, **{"task.poll.batch.size": "1"})
+
+    def superseded(_):
+        clock.advance(60)
+        prepare(job.config)  # the coordinator of the earlier run does not know of this one
+
+    arm("ahead.1", 2, superseded)
+    with pytest.raises(JobTakenOver):
+        container.run()
+    assert len(job.outputs()) == 1
+
+
 def test_a_run_that_was_cut_off_while_it_waited_leaves_the_waiting_to_the_next(tmp_path):
     job = MemoryJob(tmp_path, partitions=1)
     prepare(job.config)

@@ -87,6 +87,6 @@ def test_an_owner_that_must_be_sure_lets_go_when_nobody_answers(clock):
     heartbeat = beating(lease, clock)
     lease.silent = True
     clock.advance(1)
-    with pytest.raises(TaskMigrated, match="does not say whose"):
+    with pytest.raises(TaskMigrated, match="does not say which attempt owns"):
         heartbeat.confirm()
     heartbeat.finish("failed")

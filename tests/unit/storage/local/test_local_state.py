@@ -210,17 +210,10 @@ def test_a_damaged_block_is_never_a_short_scan_and_the_store_is_set_aside(stores
     assert [path.name for path in set_asides(directory(stores))] == ["Partition_0.corrupt-17"]
 
 
-def test_a_missing_table_is_damage_at_the_opening(stores):
+@pytest.mark.parametrize("pattern", ["*.sst", "MANIFEST-*"])
+def test_a_missing_table_or_manifest_is_damage_at_the_opening(stores, pattern):
     filled(stores)
-    next(directory(stores).glob("*.sst")).unlink()
-    local = opened(stores)
-    assert "it is damaged" in local.reason
-    local.engine.close()
-
-
-def test_a_missing_manifest_is_damage_at_the_opening(stores):
-    filled(stores)
-    next(directory(stores).glob("MANIFEST-*")).unlink()
+    next(directory(stores).glob(pattern)).unlink()
     local = opened(stores)
     assert "it is damaged" in local.reason
     local.engine.close()

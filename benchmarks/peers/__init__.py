@@ -1,0 +1,1 @@
+"""samzapy beside other stream processors, on the same topic: `python -m benchmarks.peers`."""

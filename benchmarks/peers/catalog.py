@@ -1,0 +1,103 @@
+"""The peers, in the order of the table: samzapy's own jobs first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from benchmarks.peers.launchers import KEYED_COUNT, PASS_THROUGH, Launcher, MavenPeer, PythonPeer, SamzapyPeer
+
+_FLINK = tuple(
+    f"--add-opens=java.base/{package}=ALL-UNNAMED"
+    for package in ("java.lang", "java.net", "java.io", "java.nio", "java.util", "java.util.concurrent", "java.time")
+)
+_FLINK_KEEPS = "state in RocksDB, changed on disk with each message; kept by checkpoints in files, here on the same disk: no changelog"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """`name` and `version` for the table, `keeps` by workload: what it does less or more than samzapy's first row."""
+
+    name: str
+    version: str
+    launcher: Launcher
+    keeps: Mapping[str, str]
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} {self.version}".strip()
+
+
+def _samzapy(name: str, keyed_count: str, pass_through: str, keys: Mapping[str, str], does: str) -> Peer:
+    tasks = {KEYED_COUNT: keyed_count, PASS_THROUGH: pass_through}
+    return Peer(name, "", SamzapyPeer(tasks, keys), {KEYED_COUNT: does, PASS_THROUGH: does})
+
+
+def _both(keyed_count: str, pass_through: str = "") -> Mapping[str, str]:
+    return {KEYED_COUNT: keyed_count, PASS_THROUGH: pass_through}
+
+
+_KSTREAMS = MavenPeer("kstreams.xml", "KafkaStreamsPeer")
+_SQL = MavenPeer("flink.xml", "FlinkSqlPeer", jvm=_FLINK)
+_SAMZA = MavenPeer("samza.xml", "SamzaPeer")
+
+_TYPES = {f"streams.{{{topic}}}.samza.msg.type": "benchmarks.bare.events:Event" for topic in ("input", "output")}
+
+PEERS: tuple[Peer, ...] = (
+    _samzapy("samzapy", "KeyedCount", "PassThrough", {}, "RocksDB and changelog; dicts, message by message"),
+    _samzapy(
+        "samzapy, exactly-once",
+        "KeyedCount",
+        "PassThrough",
+        {"task.guarantee": "exactly-once"},
+        "the same in transactions",
+    ),
+    _samzapy("samzapy, typed", "TypedKeyedCount", "TypedPassThrough", _TYPES, "the same with a class of its own for events"),
+    _samzapy("samzapy, typed batch", "TypedKeyedCountBatch", "TypedPassThroughBatch", _TYPES, "the same, a batch at a time"),
+    Peer(
+        "Kafka Streams",
+        _KSTREAMS.version,
+        _KSTREAMS,
+        _both("RocksDB and changelog, record cache of 10 MiB; maps by Jackson", "maps by Jackson"),
+    ),
+    Peer(
+        "Kafka Streams, typed",
+        _KSTREAMS.version,
+        MavenPeer("kstreams.xml", "KafkaStreamsPeer", {"typed": "yes"}),
+        _both("the same with a class of its own for events", "a class of its own for events"),
+    ),
+    Peer("Flink SQL", _SQL.version, _SQL, _both(f"{_FLINK_KEEPS}; typed columns", "typed columns")),
+    Peer(
+        "Flink SQL, mini-batches",
+        _SQL.version,
+        MavenPeer("flink.xml", "FlinkSqlPeer", {"mini-batch": "yes"}, _FLINK),
+        _both("the same, counted in batches of up to 20,000 messages or 2 s", "typed columns; nothing to batch"),
+    ),
+    Peer(
+        "Apache Samza",
+        _SAMZA.version,
+        _SAMZA,
+        _both("RocksDB and changelog, cache of 1,000 objects; maps by Jackson", "maps by Jackson"),
+    ),
+    Peer(
+        "Quix Streams",
+        "3.28.1",
+        PythonPeer("quix_peer.py", ("quixstreams==3.28.1",)),
+        _both("RocksDB and changelog; dicts by the standard JSON module", "dicts"),
+    ),
+    Peer(
+        "Bytewax",
+        "0.21.1",
+        PythonPeer("bytewax_peer.py", ("bytewax[kafka]==0.21.1",)),
+        _both("less: state in memory, snapshots in SQLite files, no changelog; dicts by the standard JSON module", "dicts"),
+    ),
+    Peer(
+        "Pathway",
+        "0.33.0",
+        PythonPeer("pathway_peer.py", ("pathway==0.33.0",)),
+        _both(
+            "less: state in memory, nothing kept; typed columns in batches of 1.5 s; its engine's start is counted",
+            "less: no positions are kept; typed columns; its engine's start is counted",
+        ),
+    ),
+)  # fmt: skip

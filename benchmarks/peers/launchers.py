@@ -1,0 +1,175 @@
+"""How a peer comes to be installed and started: from PyPI, from Maven Central, or as samzapy's own job.
+
+What is downloaded is kept below the cache folder (`peers` in SAMZAPY_CACHE, else in XDG_CACHE_HOME/samzapy, else in
+~/.cache/samzapy), under a name that says what it was made of; a change of versions or programs makes a new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.kafka import CONFIGS
+from samzapy.devkafka.runtime import cache_folder, find_java
+from samzapy.errors import EnvironmentFailure
+
+PROGRAMS = Path(__file__).parent / "programs"
+JVM = Path(__file__).parent / "jvm"
+_INSTALLED = "installed"
+KEYED_COUNT, PASS_THROUGH = "keyed-count", "pass-through"
+
+
+class PeerUnavailable(EnvironmentFailure):
+    """Raised when a peer cannot be installed here; the message is the reason."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One run: the broker, its topics, a name that nothing else on the broker has, a folder for local state, the file for
+    the marks, the number of events, and the milliseconds between commits."""
+
+    bootstrap: str
+    input: str
+    output: str
+    workload: str
+    id: str
+    folder: Path
+    marks: Path
+    events: int
+    commit_ms: int
+
+    def arguments(self, more: Mapping[str, str]) -> list[str]:
+        """As the programs take them."""
+        pairs = {**vars(self), **more}
+        return [part for name, value in pairs.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+
+
+class Launcher(ABC):
+    """Installs and starts one peer."""
+
+    @abstractmethod
+    def install(self) -> None:
+        """Make it ready, once. Raises PeerUnavailable."""
+
+    @abstractmethod
+    def command(self, settings: Settings) -> list[str]:
+        """The command line of one run."""
+
+
+@dataclass(frozen=True)
+class PythonPeer(Launcher):
+    """A program beside this one, in an environment with `requirements` from PyPI."""
+
+    program: str
+    requirements: tuple[str, ...]
+
+    @property
+    def _home(self) -> Path:
+        return _home(Path(self.program).stem, [platform.python_version(), *self.requirements])
+
+    def install(self) -> None:
+        if (self._home / _INSTALLED).exists():
+            return
+        shutil.rmtree(self._home, ignore_errors=True)
+        _do([sys.executable, "-m", "venv", str(self._home)])
+        _do([str(self._home / "bin" / "python"), "-m", "pip", "install", "--quiet", *self.requirements])
+        (self._home / _INSTALLED).touch()
+
+    def command(self, settings: Settings) -> list[str]:
+        return [str(self._home / "bin" / "python"), str(PROGRAMS / self.program), *settings.arguments({})]
+
+
+@dataclass(frozen=True)
+class MavenPeer(Launcher):
+    """A Java program of `jvm/peers`, with the dependencies of its pom. `options` are its own, beside the common ones."""
+
+    pom: str
+    main: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    jvm: tuple[str, ...] = ()
+
+    @property
+    def version(self) -> str:
+        """The peer's, as the pom pins it."""
+        found = ET.parse(JVM / self.pom).getroot().find(".//{*}peer.version")
+        return found.text or "" if found is not None else ""
+
+    @property
+    def _home(self) -> Path:
+        sources = [JVM / self.pom, *sorted((JVM / "peers").glob("*.java"))]
+        return _home(Path(self.pom).stem, [path.read_text("utf-8") for path in sources])
+
+    def install(self) -> None:
+        _java()
+        if (self._home / _INSTALLED).exists():
+            return
+        if shutil.which("mvn") is None:
+            raise PeerUnavailable("Maven (mvn) is not installed")
+        shutil.rmtree(self._home, ignore_errors=True)
+        build = f"-Dpeer.build={self._home}"
+        _do(["mvn", "--batch-mode", "--quiet", "--file", str(JVM / self.pom), "package", build])
+        (self._home / _INSTALLED).touch()
+
+    def command(self, settings: Settings) -> list[str]:
+        java = [_java(), "-Xmx1g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", *self.jvm]
+        path = f"{self._home / 'classes'}:{self._home / 'lib'}/*"
+        return [*java, "-cp", path, f"peers.{self.main}", *settings.arguments(self.options)]
+
+
+@dataclass(frozen=True)
+class SamzapyPeer(Launcher):
+    """A job of samzapy: the task class by workload, and further keys, in whose names `{input}` and `{output}` stand for topics."""
+
+    tasks: Mapping[str, str]
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    def install(self) -> None:
+        """This environment has it."""
+
+    def command(self, settings: Settings) -> list[str]:
+        servers = "bootstrap.servers"
+        keys = {
+            "job.id": settings.id,
+            "job.logged.store.base.dir": str(settings.folder),
+            f"systems.kafka.consumer.{servers}": settings.bootstrap,
+            f"systems.kafka.producer.{servers}": settings.bootstrap,
+            "task.inputs": f"kafka.{settings.input}",
+            "task.commit.ms": str(settings.commit_ms),
+            "task.class": f"benchmarks.peers.samzapy_tasks:{self.tasks[settings.workload]}",
+            "peer.marks": str(settings.marks),
+            "peer.events": str(settings.events),
+            **{key.format(input=settings.input, output=settings.output): value for key, value in self.keys.items()},
+        }
+        if settings.workload == PASS_THROUGH:
+            keys["bench.output"] = f"kafka.{settings.output}"
+        else:
+            keys["stores.counts.changelog"] = f"kafka.{settings.id}-counts"
+        command = [sys.executable, "-m", "samzapy.bench.child", str(CONFIGS / f"{settings.workload}.properties")]
+        return command + [part for key, value in keys.items() for part in ("--config", f"{key}={value}")]
+
+
+def _home(name: str, made_of: Sequence[str]) -> Path:
+    digest = hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:12]
+    return cache_folder().parent / "peers" / f"{name}-{digest}"
+
+
+def _java() -> str:
+    try:
+        return str(find_java())
+    except EnvironmentFailure as failure:
+        raise PeerUnavailable(str(failure)) from failure
+
+
+def _do(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+        raise PeerUnavailable(f"{' '.join(command[:4])} ...: exit code {done.returncode}: {' | '.join(said[-3:])}")

@@ -1,0 +1,125 @@
+"""The classes of keys and messages that a task's own code names: `StreamTask[str, PageView]`, or the annotation of the
+first parameter of `process`.
+
+1. The brackets of the task's base count first, then those of the parameter: `IncomingMessageEnvelope[str, PageView]`, or
+   `MessageBatch[str, PageView]` of `process_batch`.
+2. A class counts if it is more than built-in ones: `PageView`, `list[PageView]`, `PageView | Click`. For `str`,
+   `dict[str, int]`, `Any` and a type variable nothing changes: they are for the type checker.
+"""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import sys
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+
+from samzapy.api.batch import BatchTask, MessageBatch
+from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.task import AsyncStreamTask, CoroutineTask, StreamTask
+from samzapy.errors import ConfigError, ConfigProblem
+
+#: The method of each kind of task that gets its messages.
+_METHODS: Mapping[type, str] = {
+    StreamTask: "process",
+    CoroutineTask: "process",
+    AsyncStreamTask: "process_async",
+    BatchTask: "process_batch",
+}
+_CARRIERS = (IncomingMessageEnvelope, MessageBatch)
+
+
+class MessageTypes(NamedTuple):
+    """The classes of the keys and the messages of a task's inputs; None for no class."""
+
+    key: Any = None
+    message: Any = None
+
+
+def message_types(task: type) -> MessageTypes:
+    """The classes that the code of a task names. Raises ConfigError, for `task.class`, if a name in the brackets of the
+    parameter does not exist when the code runs."""
+    for kind, method in _METHODS.items():
+        if issubclass(task, kind):
+            found = _of_bases(task, kind)
+            if found == MessageTypes():
+                found = _of_parameter(task, method)
+            return found
+    return MessageTypes()
+
+
+def _of_bases(task: type, kind: type) -> MessageTypes:
+    """What stands in the brackets of `kind` among the bases of `task`, through the classes between them."""
+    arguments = _arguments(task, kind)
+    if arguments is None:
+        return MessageTypes()
+    return MessageTypes(*map(_counting, arguments))
+
+
+def _arguments(task: type, kind: type) -> tuple[Any, ...] | None:
+    names = vars(sys.modules.get(task.__module__, builtins))
+    for base in vars(task).get("__orig_bases__", task.__bases__):
+        origin = get_origin(base) or base
+        if not isinstance(origin, type) or not issubclass(origin, kind):
+            continue
+        given = tuple(_resolved(each, names) for each in get_args(base))
+        if origin is kind:
+            return given if len(given) == len(MessageTypes._fields) else None
+        inner = _arguments(origin, kind)
+        if inner is None:
+            return None
+        known = dict(zip(getattr(origin, "__parameters__", ()), given, strict=False))
+        return tuple(_substituted(each, known) for each in inner)
+    return None
+
+
+def _substituted(kind: Any, known: Mapping[Any, Any]) -> Any:
+    """`kind` with the type variables that are known replaced."""
+    if isinstance(kind, TypeVar):
+        return known.get(kind, Any)
+    free = getattr(kind, "__parameters__", ())
+    return kind[tuple(known.get(each, Any) for each in free)] if free else kind
+
+
+def _of_parameter(task: type, method: str) -> MessageTypes:
+    function = inspect.unwrap(getattr(task, method))
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return MessageTypes()  # written in C
+    if len(parameters) < 2 or parameters[1].annotation is inspect.Parameter.empty:
+        return MessageTypes()
+    annotation = parameters[1].annotation
+    if isinstance(annotation, str) and "[" not in annotation:
+        return MessageTypes()
+    try:
+        annotation = _resolved(annotation, getattr(function, "__globals__", {}))
+    except Exception as cause:
+        message = (
+            f"{task.__name__}.{method}: the annotation {annotation!r} has a name that is not there when the code runs "
+            f"({cause}): import it outside of TYPE_CHECKING, or name the class by streams.ID.samza.msg.type"
+        )
+        raise ConfigError([ConfigProblem("task.class", None, message)]) from cause
+    given = get_args(annotation)
+    if get_origin(annotation) not in _CARRIERS or len(given) != len(MessageTypes._fields):
+        return MessageTypes()
+    return MessageTypes(*map(_counting, given))
+
+
+def _resolved(annotation: Any, names: Mapping[str, Any]) -> Any:
+    """An annotation, or a class in brackets that is a text, as what it names."""
+    holder = SimpleNamespace(__annotations__={"found": annotation})
+    return get_type_hints(holder, globalns=dict(names), include_extras=True)["found"]
+
+
+def _counting(kind: Any) -> Any:
+    return kind if _is_more_than_builtin(kind) else None
+
+
+def _is_more_than_builtin(kind: Any) -> bool:
+    parts = get_args(kind)
+    if parts:
+        return any(map(_is_more_than_builtin, parts))
+    return isinstance(kind, type) and kind.__module__ not in {"builtins", "typing"}

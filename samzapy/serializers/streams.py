@@ -1,0 +1,49 @@
+"""The serdes of a job's streams, with the classes that the job file or the task's code names for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from samzapy.api.serde import Serde
+from samzapy.api.stream import SystemStream
+from samzapy.config.job import JobConfig
+from samzapy.config.streams.serdes import typed_name
+from samzapy.errors import ConfigError, ConfigProblem, SerdeError
+from samzapy.serializers.annotations import MessageTypes, message_types
+from samzapy.serializers.registry import TaskSerdes
+
+
+class StreamSerdes:
+    """Gives a stream's key and message serde; None for a part without one.
+
+    A class in the job file counts first. Without one the inputs of `task.inputs` and `task.broadcast.inputs` whose serde is
+    json or msgpack have the classes that the task's code names.
+    """
+
+    def __init__(self, config: JobConfig, serdes: TaskSerdes, task_class: type) -> None:
+        """Raises ConfigError if an input's serde cannot decode to a class that the code names."""
+        self._config = config
+        self._serdes = serdes
+        self._inputs = {*config.task.inputs, *(ssp.system_stream for ssp in config.task.broadcast_inputs)}
+        self._named = message_types(task_class)
+        for stream in sorted(self._inputs):
+            try:
+                self(stream)
+            except SerdeError as cause:
+                message = f"{task_class.__name__} names a class for {stream}: {cause}; or set streams.ID.samza.msg.type"
+                raise ConfigError([ConfigProblem("task.class", config.task.task_class, message)]) from cause
+
+    def __call__(self, stream: SystemStream) -> tuple[Serde | None, Serde | None]:
+        config = self._config.stream(stream)
+        named = self._named if stream in self._inputs else MessageTypes()
+        return (
+            self._serde(config.key_serde, config.key_type, named.key),
+            self._serde(config.msg_serde, config.msg_type, named.message),
+        )
+
+    def _serde(self, name: str | None, path: str | None, named: Any) -> Serde | None:
+        if name is None:
+            return None
+        if path is None and named is not None and self._serdes.takes_types(name):
+            return self._serdes.of_type(name, named)
+        return self._serdes[typed_name(name, path)]

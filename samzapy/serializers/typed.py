@@ -1,0 +1,169 @@
+"""Serdes of documents of one class: JSON and MessagePack that are decoded, and checked, in one call of a C function.
+
+1. `msgspec` reads its Structs, dataclasses, attrs classes, TypedDicts, NamedTuples (as arrays), and containers and tagged
+   unions of them. `pydantic` reads its models, and containers of them.
+2. A document that does not fit is refused with the path: `$.user: Expected str, got int`. Fields that the class does not
+   have are ignored, unless it forbids them.
+3. An object to encode must be of the class itself; one of a subclass would come back as another. Fields are not checked:
+   a type checker has done that, or the class when the object was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+from msgspec import inspect
+
+from samzapy.api.serde import Serde
+from samzapy.errors import SerdeError
+
+Format = Literal["json", "msgpack"]
+
+
+class Codec(NamedTuple):
+    """How the objects of a class are encoded and decoded, and the reason in an exception of `decode`."""
+
+    encode: Callable[[Any], bytes]
+    decode: Callable[[bytes], Any]
+    reason: Callable[[Exception], str]
+
+
+class TypedSerde(Serde):
+    """Documents of the class `kind`. `classes` are the exact classes of its objects, None if any object may be encoded."""
+
+    def __init__(self, name: Format, kind: Any, classes: frozenset[type] | None, codec: Codec) -> None:
+        self.object_type = kind
+        self.classes = classes
+        self._name = name
+        self._codec = codec
+        # An attribute with the function itself: a method would be a Python frame for each message.
+        self.from_bytes = codec.decode  # type: ignore[assignment, method-assign]
+        self.to_bytes = _checked(kind, classes, codec.encode)  # type: ignore[assignment, method-assign]
+
+    def to_bytes(self, value: Any) -> bytes:
+        """Raises SerdeError for an object of another class, TypeError for one with a field that cannot be encoded."""
+        return _checked(self.object_type, self.classes, self._codec.encode)(value)
+
+    def from_bytes(self, data: bytes) -> Any:
+        """Raises ValueError for bytes that do not fit the class."""
+        return self._codec.decode(data)
+
+    def refusal(self, value: Any, cause: Exception) -> str:
+        """See `Serde.refusal`."""
+        return f"{self._name} serde of {shown(self.object_type)}: {cause}"
+
+    def misfit(self, cause: Exception) -> str:
+        """See `Serde.misfit`."""
+        return self._codec.reason(cause)
+
+
+def _checked(kind: Any, classes: frozenset[type] | None, encode: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+    """`encode` behind a check of the object's class."""
+    if classes is None:
+        return encode
+
+    def to_bytes(value: Any) -> bytes:
+        if type(value) in classes:
+            return encode(value)
+        raise SerdeError(f"expected {shown(kind)}, got {type(value).__name__} {value!r:.100}")
+
+    return to_bytes
+
+
+def typed_serde(name: Format, kind: Any, *, sort_keys: bool = False) -> TypedSerde:
+    """The serde of documents of the class, generic or union `kind`. `sort_keys`: JSON objects have their keys in order.
+
+    Raises SerdeError for a class that cannot be decoded to.
+    """
+    try:
+        info = inspect.type_info(kind)
+        held = [getattr(part, "cls", None) for part in _parts(info)]
+        unknown = [part.cls for part in _parts(info) if isinstance(part, inspect.CustomType)]
+        if any(map(is_pydantic, (kind, *held))):
+            from samzapy.serializers.pydantic_models import pydantic_codec  # noqa: PLC0415  # pydantic is an extra
+
+            return TypedSerde(name, kind, _classes(info), pydantic_codec(name, kind, sort_keys=sort_keys))
+        made = TypedSerde(name, kind, _classes(info), _codec(name, kind, sort_keys=sort_keys))
+    except Exception as cause:
+        text = " ".join(str(cause).split())
+        raise SerdeError(f"{name} cannot be decoded to {shown(kind)} ({type(cause).__name__}: {text})") from cause
+    if unknown:
+        raise SerdeError(f"{shown(unknown[0])} is none of the classes that {name} is decoded to: {_DECODABLE}")
+    return made
+
+
+_DECODABLE = "a msgspec.Struct, a dataclass, an attrs class, a TypedDict, a NamedTuple or a pydantic model"
+
+
+def is_pydantic(kind: Any) -> bool:
+    """Whether a class is a model or a dataclass of pydantic."""
+    return hasattr(kind, "__pydantic_validator__")
+
+
+def shown(kind: Any) -> str:
+    """The name of a class, or a generic as it is written."""
+    return kind.__qualname__ if isinstance(kind, type) and not hasattr(kind, "__args__") else str(kind)
+
+
+def _codec(name: Format, kind: Any, *, sort_keys: bool) -> Codec:
+    if name == "msgpack":
+        return Codec(msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(kind).decode, _reason)
+    order: Literal["sorted"] | None = "sorted" if sort_keys else None
+    return Codec(msgspec.json.Encoder(order=order).encode, msgspec.json.Decoder(kind).decode, _reason)
+
+
+def _reason(cause: Exception) -> str:
+    """`$.user: Expected str, got int`, of "Expected `str`, got `int` - at `$.user`"."""
+    text = str(cause)
+    if not isinstance(cause, msgspec.ValidationError):
+        return text or type(cause).__name__
+    found, at, path = text.rpartition(" - at ")
+    return (f"{path}: {found}" if at else f"$: {text}").replace("`", "")
+
+
+def _parts(info: inspect.Type) -> Iterator[Any]:
+    """A class as msgspec sees it, and those of its fields and elements."""
+    waiting: list[Any] = [info]
+    seen: set[int] = set()
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        yield part
+        for name in part.__struct_fields__:
+            held = getattr(part, name)
+            held = held if isinstance(held, tuple) else (held,)
+            waiting += [each for each in held if isinstance(each, (inspect.Type, inspect.Field))]
+
+
+_PLAIN: dict[type, tuple[type, ...]] = {
+    inspect.BoolType: (bool,),
+    inspect.IntType: (int,),
+    inspect.FloatType: (float, int),
+    inspect.StrType: (str,),
+    inspect.BytesType: (bytes,),
+    inspect.DictType: (dict,),
+    inspect.TypedDictType: (dict,),
+    inspect.ListType: (list,),
+    inspect.VarTupleType: (tuple,),
+    inspect.TupleType: (tuple,),
+    inspect.NoneType: (),
+}
+
+
+def _classes(info: inspect.Type) -> frozenset[type] | None:
+    """The exact classes of the objects of a type, None where any may be."""
+    if isinstance(info, inspect.UnionType):
+        each = list(map(_classes, info.types))
+        return None if None in each else frozenset().union(*filter(None, each))
+    if isinstance(info, inspect.LiteralType):
+        return frozenset(map(type, info.values))
+    found = _PLAIN.get(type(info))
+    if found is not None:
+        return frozenset(found)
+    kind = getattr(info, "cls", None)
+    kind = getattr(kind, "__origin__", kind)
+    return frozenset({kind}) if isinstance(kind, type) else None

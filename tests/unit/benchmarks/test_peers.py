@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import sys
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.peers.catalog import PEERS
+from benchmarks.peers.launchers import JVM, PROGRAMS, Launcher, MavenPeer, PeerUnavailable, PythonPeer, Settings
+from benchmarks.peers.report import markdown, plot, rows
+from benchmarks.peers.running import measure
+from benchmarks.reporting.results import Spread
+from samzapy.bench.measuring import Measurement, MeasurementFailed
+
+MARKING = """
+import sys, time
+marks = sys.argv[1]
+def mark(event):
+    with open(marks, "a") as file:
+        file.write(f"{event} {time.monotonic()}\\n")
+def burn(seconds):
+    start = time.process_time()
+    while time.process_time() - start < seconds: pass
+burn(0.3); mark("first"); burn(0.6); mark("last"); burn(0.3); mark("committed")
+"""
+
+
+class Script(Launcher):
+    def __init__(self, text):
+        self.text = text
+
+    def install(self):
+        pass
+
+    def command(self, settings):
+        return [sys.executable, "-c", self.text, str(settings.marks)]
+
+
+def settings(folder):
+    return Settings(
+        bootstrap="127.0.0.1:9092",
+        input="events",
+        output="out",
+        workload="keyed-count",
+        id="peer-1",
+        folder=folder / "peer-1",
+        marks=folder / "peer-1.marks",
+        events=1_000_000,
+        commit_ms=10_000,
+    )
+
+
+def measured(cpu_s, **more):
+    return Measurement(1_000_000, 2.0, cpu_s, cpu_s, {"tree": 64 * 1024 * 1024}, more=more)
+
+
+def test_a_peer_is_measured_between_its_first_and_its_last_message(tmp_path):
+    found = measure(Script(MARKING), settings(tmp_path))
+    assert found.messages == 1_000_000
+    assert 0.3 <= found.cpu_s <= 0.9, "neither the start nor what follows the last message"
+    assert found.more["committed_cpu_s"] > found.cpu_s
+    assert found.more["committed_s"] > found.seconds
+    assert found.more["start_s"] > 0
+
+
+def test_a_peer_that_ends_before_its_last_message_is_no_measurement(tmp_path):
+    with pytest.raises(MeasurementFailed, match=r"exit code 3: .*no partitions"):
+        measure(Script("import sys; print('no partitions'); sys.exit(3)"), settings(tmp_path))
+
+
+def test_the_figures_of_a_peer_are_beside_those_of_the_first_one_by_turns():
+    first, second = PEERS[0], PEERS[2]
+    runs = {first.label: [measured(2.0), measured(4.0)], second.label: [measured(6.0), measured(8.0)]}
+    ours, theirs = rows([first, PEERS[1], second], "keyed-count", runs)
+    assert ours.times == Spread(1.0, 1.0, 1.0)
+    assert theirs.times == Spread(2.0, 2.5, 3.0)
+    assert theirs.cpu == Spread(6.0, 7.0, 8.0)
+    assert theirs.committed_cpu is None
+
+
+def test_the_page_has_a_row_a_peer_and_the_reasons_of_those_that_are_missing():
+    runs = {PEERS[0].label: [measured(2.0, committed_cpu_s=2.5)]}
+    text = markdown({"keyed-count": rows(PEERS, "keyed-count", runs)}, {"Bytewax": "no wheel for this Python"})
+    assert "| samzapy | 500 (500 - 500) | 2.00 (2.00 - 2.00) | 2.50 (2.50 - 2.50) | 1.0 (1.0 - 1.0) | 64 |" in text
+    assert "- Bytewax: not measured: no wheel for this Python" in text
+
+
+def test_the_plot_has_a_bar_a_peer_as_long_as_its_cpu():
+    runs = {PEERS[0].label: [measured(2.0)], PEERS[2].label: [measured(8.0)]}
+    picture = ET.fromstring(plot({"keyed-count": rows(PEERS, "keyed-count", runs)}))
+    _, ours, theirs = (float(each.get("width")) for each in picture.findall("{*}rect"))
+    assert theirs == pytest.approx(4 * ours)
+    assert PEERS[2].label in [each.text for each in picture.findall("{*}text")]
+
+
+def test_every_peer_says_what_it_keeps_and_has_a_pinned_version():
+    assert PEERS[0].name == "samzapy"
+    assert len({peer.label for peer in PEERS}) == len(PEERS)
+    for peer in PEERS:
+        assert set(peer.keeps) == {"keyed-count", "pass-through"}, peer.name
+        if isinstance(peer.launcher, MavenPeer):
+            assert peer.version in (JVM / peer.launcher.pom).read_text()
+            assert (JVM / "peers" / f"{peer.launcher.main}.java").is_file()
+        if isinstance(peer.launcher, PythonPeer):
+            assert all(f"=={peer.version}" in each for each in peer.launcher.requirements)
+            assert (PROGRAMS / peer.launcher.program).is_file()
+
+
+def test_the_command_of_every_peer_names_the_run(tmp_path):
+    run = settings(tmp_path)
+    for peer in PEERS:
+        for workload in peer.keeps:
+            line = " ".join(peer.launcher.command(replace(run, workload=workload)))
+            assert all(part in line for part in (run.bootstrap, run.input, run.id, str(run.marks))), peer.name
+
+
+def test_a_peer_that_cannot_be_installed_is_unavailable_with_its_reason(tmp_path, monkeypatch):
+    nowhere = tmp_path / "file"
+    nowhere.touch()
+    monkeypatch.setenv("SAMZAPY_CACHE", str(nowhere / "cache"))
+    with pytest.raises(PeerUnavailable, match="exit code 1"):
+        PythonPeer("quix_peer.py", ("quixstreams==3.28.1",)).install()

@@ -1,0 +1,91 @@
+"""The keys that name the classes of keys and messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from samzapy.config.loader import load_job
+from samzapy.errors import ConfigError
+
+BASE = {
+    "job.name": "typed",
+    "task.class": "my:Task",
+    "task.inputs": "kafka.in",
+    "systems.kafka.samza.factory": "memory",
+    "streams.in.samza.system": "kafka",
+    "stores.s.factory": "inmemory",
+    "stores.s.key.serde": "string",
+    "stores.s.msg.serde": "json",
+}
+VIEW = "my.module:PageView"
+
+
+def load(**keys):
+    return load_job({**BASE, **keys}, strict=True)
+
+
+def test_streams_and_stores_have_no_classes_by_default():
+    job = load()
+    (stream,) = job.streams.values()
+    assert (stream.key_type, stream.msg_type) == (None, None)
+    assert (job.stores["s"].key_type, job.stores["s"].msg_type) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "serde",
+    ["json", "msgpack", "samzapy.serializers:JsonSerdeFactory", "org.apache.samza.serializers.JsonSerdeFactory"],
+)
+def test_a_class_goes_with_json_and_msgpack_by_any_name(serde):
+    job = load(
+        **{
+            "serializers.registry.mine.class": serde,
+            "streams.in.samza.msg.serde": "mine",
+            "streams.in.samza.msg.type": VIEW,
+            "streams.in.samza.key.serde": "mine",
+            "streams.in.samza.key.type": "my.module.Key",
+            "stores.s.msg.serde": "mine",
+            "stores.s.msg.type": VIEW,
+        }
+    )
+    (stream,) = job.streams.values()
+    assert (stream.key_type, stream.msg_type) == ("my.module.Key", VIEW)
+    assert job.stores["s"].msg_type == VIEW
+
+
+def test_the_older_keys_of_a_stream_name_its_class_too():
+    job = load_job(
+        {
+            **BASE,
+            "systems.kafka.samza.msg.serde": "json",
+            "systems.kafka.streams.views.samza.msg.type": VIEW,
+        }
+    )
+    assert {stream.system_stream.stream: stream.msg_type for stream in job.streams.values()}["views"] == VIEW
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        (
+            {"streams.in.samza.msg.type": VIEW},
+            "streams.in.samza.msg.type: needs streams.in.samza.msg.serde=json or msgpack, it has none, got",
+        ),
+        (
+            {"streams.in.samza.msg.type": VIEW, "streams.in.samza.msg.serde": "string"},
+            "streams.in.samza.msg.type: needs streams.in.samza.msg.serde=json or msgpack, it is string, got",
+        ),
+        (
+            {"stores.s.key.type": VIEW},
+            "stores.s.key.type: needs stores.s.key.serde=json or msgpack, it is string, got",
+        ),
+        ({"stores.s.msg.type": "PageView"}, "stores.s.msg.type: expected a class like my.module:PageView, got"),
+        (
+            {"serializers.registry.mine.class": "my:Serde", "stores.s.msg.serde": "mine", "stores.s.msg.type": VIEW},
+            "stores.s.msg.type: needs stores.s.msg.serde=json or msgpack, it is mine, got",
+        ),
+    ],
+)
+def test_a_class_with_another_serde_is_refused(keys, problem):
+    with pytest.raises(ConfigError) as refused:
+        load(**keys)
+    assert str(refused.value).startswith(problem)
