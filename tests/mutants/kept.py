@@ -479,6 +479,26 @@ _COMMITS: tuple[Mutant, ...] = (
         "if len(dirty) < patience:",
         ("tests/property/test_cache_room.py",),
     ),
+    Mutant(
+        "samzapy/storage/kv/cache/budget.py",
+        "free = each.cache.free if each is account else each.cache.give_back",
+        "free = each.cache.free",
+        (
+            "tests/unit/storage/kv/test_cache_budget.py::test_a_cache_full_of_changes_keeps_them_and_the_other_makes_room_itself",
+        ),
+    ),
+    Mutant(
+        "samzapy/storage/kv/cache/budgeted.py",
+        "self._grown = max(0.0, self._grown + (size - before) * stands_for)",
+        "pass",
+        ("tests/unit/storage/kv/test_cache_budget.py",),
+    ),
+    Mutant(
+        "samzapy/container/errors/undo_journal.py",
+        "if len(found) == len(keys):",
+        "if True:",
+        ("tests/unit/container/test_undo_journal.py",),
+    ),
 )
 
 #: A task's clock in event time.
