@@ -49,7 +49,6 @@ _JOB = {
     "systems.mem.samza.factory": "memory",
     "stores.kept.factory": "rocksdb",
     "stores.kept.changelog": "mem.kept",
-    "stores.kept.object.cache.size": "100000",
 }
 _OBJECTS = {"stores.kept.key.serde": "string", "stores.kept.msg.serde": "json"}
 

@@ -41,6 +41,8 @@ _KSTREAMS = MavenPeer("kstreams.xml", "KafkaStreamsPeer")
 _SQL = MavenPeer("flink.xml", "FlinkSqlPeer", jvm=_FLINK)
 _SAMZA = MavenPeer("samza.xml", "SamzaPeer")
 
+_TYPES = {f"streams.{{{topic}}}.samza.msg.type": "benchmarks.bare.events:Event" for topic in ("input", "output")}
+
 PEERS: tuple[Peer, ...] = (
     _samzapy("samzapy", "KeyedCount", "PassThrough", {}, "RocksDB and changelog; dicts, message by message"),
     _samzapy(
@@ -50,6 +52,8 @@ PEERS: tuple[Peer, ...] = (
         {"task.guarantee": "exactly-once"},
         "the same in transactions",
     ),
+    _samzapy("samzapy, typed", "TypedKeyedCount", "TypedPassThrough", _TYPES, "the same with a class of its own for events"),
+    _samzapy("samzapy, typed batch", "TypedKeyedCountBatch", "TypedPassThroughBatch", _TYPES, "the same, a batch at a time"),
     Peer(
         "Kafka Streams",
         _KSTREAMS.version,

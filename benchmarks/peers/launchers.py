@@ -126,7 +126,7 @@ class MavenPeer(Launcher):
 
 @dataclass(frozen=True)
 class SamzapyPeer(Launcher):
-    """A job of samzapy: the task class by workload, and further keys."""
+    """A job of samzapy: the task class by workload, and further keys, in whose names `{input}` and `{output}` stand for topics."""
 
     tasks: Mapping[str, str]
     keys: Mapping[str, str] = field(default_factory=dict)
@@ -146,7 +146,7 @@ class SamzapyPeer(Launcher):
             "task.class": f"benchmarks.peers.samzapy_tasks:{self.tasks[settings.workload]}",
             "peer.marks": str(settings.marks),
             "peer.events": str(settings.events),
-            **self.keys,
+            **{key.format(input=settings.input, output=settings.output): value for key, value in self.keys.items()},
         }
         if settings.workload == PASS_THROUGH:
             keys["bench.output"] = f"kafka.{settings.output}"

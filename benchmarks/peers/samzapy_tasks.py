@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import operator
+from collections import Counter
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from benchmarks.peers.programs.run import COMMITTED, FIRST, LAST, mark
 from samzapy import (
+    BatchTask,
     ClosableTask,
     Context,
     IncomingMessageEnvelope,
     InitableTask,
     KeyValueStore,
+    MessageBatch,
     MessageCollector,
     OutgoingMessageEnvelope,
     StreamTask,
@@ -23,8 +28,11 @@ from samzapy import (
 _number = count(1).__next__
 
 
-class _Marking(StreamTask, InitableTask, ClosableTask):
+class _Marking(InitableTask, ClosableTask):
     """Marks the process's first and last message. A container commits before it closes its tasks."""
+
+    #: Messages that all tasks of this process have processed in batches.
+    done = 0
 
     def init(self, context: Context) -> None:
         self._marks = Path(context.job.config["peer.marks"])
@@ -36,8 +44,19 @@ class _Marking(StreamTask, InitableTask, ClosableTask):
     def _mark(self, number: int) -> None:
         mark(self._marks, FIRST if number == 1 else LAST)
 
+    def _begin(self) -> None:
+        """Before a batch."""
+        if not _Marking.done:
+            mark(self._marks, FIRST)
 
-class KeyedCount(_Marking):
+    def _end(self, messages: int) -> None:
+        """After a batch of so many."""
+        _Marking.done += messages
+        if _Marking.done >= self._last:
+            mark(self._marks, LAST)
+
+
+class KeyedCount(_Marking, StreamTask):
     """Counts by the event's user."""
 
     _counts: KeyValueStore[str, int]
@@ -57,7 +76,21 @@ class KeyedCount(_Marking):
             self._mark(number)
 
 
-class PassThrough(_Marking):
+class TypedKeyedCount(KeyedCount):
+    """The same with events of a class."""
+
+    def process(
+        self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> None:
+        counts = self._counts
+        user = envelope.message.user
+        counts.put(user, (counts.get(user) or 0) + 1)
+        number = _number()
+        if number == 1 or number == self._last:  # noqa: PLR1714
+            self._mark(number)
+
+
+class PassThrough(_Marking, StreamTask):
     """Adds a field and sends the event on."""
 
     def init(self, context: Context) -> None:
@@ -73,3 +106,49 @@ class PassThrough(_Marking):
         number = _number()
         if number == 1 or number == self._last:  # noqa: PLR1714
             self._mark(number)
+
+
+class TypedPassThrough(PassThrough):
+    """The same with events of a class."""
+
+    def process(
+        self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> None:
+        event = envelope.message
+        event.seen = True
+        collector.send(OutgoingMessageEnvelope(self._output, event, envelope.key))
+        number = _number()
+        if number == 1 or number == self._last:  # noqa: PLR1714
+            self._mark(number)
+
+
+class TypedKeyedCountBatch(_Marking, BatchTask):
+    """The count of events of a class, a batch at a time."""
+
+    def init(self, context: Context) -> None:
+        super().init(context)
+        self._counts = context.get_store("counts")
+
+    def process_batch(
+        self, batch: MessageBatch[Any, Any], collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> None:
+        self._begin()
+        self._counts.merge_all(Counter([event.user for event in batch.messages]), operator.add)
+        self._end(len(batch))
+
+
+class TypedPassThroughBatch(_Marking, BatchTask):
+    """The pass-through of events of a class, a batch at a time."""
+
+    def init(self, context: Context) -> None:
+        super().init(context)
+        self._output = SystemStream.parse(context.job.config["bench.output"])
+
+    def process_batch(
+        self, batch: MessageBatch[Any, Any], collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> None:
+        self._begin()
+        for event in batch.messages:
+            event.seen = True
+        collector.send_batch(self._output, batch.keys, batch.messages)
+        self._end(len(batch))

@@ -10,6 +10,7 @@ from samzapy.bench.events import Events
 from samzapy.bench.measuring import Measurement
 
 _CACHE = "stores.counts.object.cache.size"
+_TYPE = {"streams.{input}.samza.msg.type": "benchmarks.bare.events:Event"}
 _BATCHES = "samzapy.bench.batches"
 _WAYS = {
     BARE: Way(),
@@ -22,7 +23,11 @@ _WAYS = {
     LOCAL: Way(like="bare.memory"),
     "local.cache-1000": Way(keys={_CACHE: "1000"}, like="bare.cache-1000"),
     "local.cache-100000": Way(keys={_CACHE: "100000"}, like=BARE),
+    "local.typed": Way(keys={**_TYPE, "task.class": "samzapy.bench.tasks:TypedKeyedCountTask"}, like="bare.typed"),
     "local.batch": Way(keys={"task.class": f"{_BATCHES}:KeyedCountBatchTask"}, like="bare.batch"),
+    "local.batch.typed": Way(
+        keys={**_TYPE, "task.class": f"{_BATCHES}:TypedKeyedCountBatchTask"}, like="bare.batch.typed"
+    ),
     "local.batch.keys": Way(
         keys={
             "task.class": f"{_BATCHES}:KeysBatchTask",
@@ -39,7 +44,7 @@ class KeyedCount(InManyWays):
     """Count by user."""
 
     name = "keyed-count"
-    ways = MappingProxyType(in_both_guarantees(_WAYS, LOCAL, "local.batch.keys"))
+    ways = MappingProxyType(in_both_guarantees(_WAYS, LOCAL, "local.typed", "local.batch.typed", "local.batch.keys"))
     variants = tuple(ways)
 
     def prepare(self) -> None:

@@ -9,12 +9,17 @@ from samzapy.bench.child import LOCAL, SPARK
 from samzapy.bench.events import Events
 from samzapy.bench.measuring import Measurement
 
+_TYPES = {f"streams.{{{topic}}}.samza.msg.type": "benchmarks.bare.events:Event" for topic in ("input", "output")}
 _WAYS = {
     BARE: Way(),
     "bare.typed": Way({"fold": "typed"}),
     "bare.batch.typed": Way({"fold": "batch-typed"}),
     LOCAL: Way(like=BARE),
+    "local.typed": Way(keys={**_TYPES, "task.class": "samzapy.bench.tasks:TypedPassThroughTask"}, like="bare.typed"),
     "local.batch": Way(keys={"task.class": "samzapy.bench.batches:PassThroughBatchTask"}, like=BARE),
+    "local.batch.typed": Way(
+        keys={**_TYPES, "task.class": "samzapy.bench.batches:TypedPassThroughBatchTask"}, like="bare.batch.typed"
+    ),
     SPARK: Way(runner=SPARK, like=BARE),
 }
 
@@ -23,7 +28,7 @@ class PassThrough(InManyWays):
     """Consume, decode, add a field, encode, produce."""
 
     name = "pass-through"
-    ways = MappingProxyType(in_both_guarantees(_WAYS, LOCAL))
+    ways = MappingProxyType(in_both_guarantees(_WAYS, LOCAL, "local.typed", "local.batch.typed"))
     variants = tuple(ways)
 
     def prepare(self) -> None:

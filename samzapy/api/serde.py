@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Any
 
 
@@ -45,10 +44,6 @@ class Serde(ABC):
     def misfit(self, cause: Exception) -> str:
         """The reason why `from_bytes` refused some bytes, for an error: `$.user: Expected str, got int`."""
         return str(cause) or type(cause).__name__
-
-    def column_to_bytes(self, values: Sequence[Any]) -> list[bytes]:
-        """`to_bytes` of each of `values`, none of which is None. Raises as `to_bytes`, without saying for which value."""
-        return list(map(self.to_bytes, values))
 
 
 class SerdeFactory(ABC):

@@ -157,6 +157,30 @@ class KeyedCountTask(Marked, StreamTask):
         counts.put(user, (counts.get(user) or 0) + 1)
 
 
+class TypedPassThroughTask(PassThroughTask):
+    """The same with events of a class."""
+
+    def process(
+        self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> None:
+        self.at = envelope
+        event = envelope.message
+        event.seen = True
+        collector.send(OutgoingMessageEnvelope(self._output, event, envelope.key))
+
+
+class TypedKeyedCountTask(KeyedCountTask):
+    """The same with events of a class."""
+
+    def process(
+        self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> None:
+        self.at = envelope
+        counts = self._counts
+        user = envelope.message.user
+        counts.put(user, (counts.get(user) or 0) + 1)
+
+
 class FirstMessageTask(KeyedCountTask):
     """The keyed count; marks the end of its first message, too."""
 

@@ -4,6 +4,7 @@ windows        aggregations over windows of event time
 joins          joins of tables, of streams, and of both
 persistent     states kept by checkpoints at event times (Gearpump)
 deduplicate    drops repetitions
+columns        batches as columns
 event_time     how far event time has come in a store, by partition; durations such as "5m"
 expiry         an index of entries by the time they are due
 """

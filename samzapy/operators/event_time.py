@@ -18,7 +18,8 @@ inputs only.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import Any, NoReturn
 
 from samzapy.api.envelope import IncomingMessageEnvelope
@@ -114,6 +115,24 @@ class EventTime:
             mark = time
         over = self.over
         return mark if mark > over else over  # noqa: FURB136  # half the time of max
+
+    def hear_all(self, batch: Sequence[IncomingMessageEnvelope], times: Sequence[int]) -> list[int]:
+        """As `hear` of each message of a batch of one partition, in order; returns the horizon of each.
+
+        Raises ValueError for a time that is none, before it takes any.
+        """
+        source = self._sources.get(batch[0].ssp) or self._unknown(batch[0])
+        if not (min(times) >= 0 and max(times) <= LATEST_MS):
+            wrong = next(place for place, time in enumerate(times) if not 0 <= time <= LATEST_MS)
+            self.refuse(batch[wrong], times[wrong])
+        source.heard = True
+        mark: int = self._get(source.entry) or 0
+        newest = list(accumulate(times, max, initial=mark))
+        if newest[-1] > mark or not mark:
+            self._put(source.entry, newest[-1])
+        over = self.over
+        del newest[0]
+        return newest if newest[0] >= over else [max(mark, over) for mark in newest]
 
     def look(self, now: float) -> bool:
         """Bring `over` up to date; `now` is the monotonic time. Returns whether it has moved."""

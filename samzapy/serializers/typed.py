@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -49,12 +49,6 @@ class TypedSerde(Serde):
     def from_bytes(self, data: bytes) -> Any:
         """Raises ValueError for bytes that do not fit the class."""
         return self._codec.decode(data)
-
-    def column_to_bytes(self, values: Sequence[Any]) -> list[bytes]:
-        """As `Serde.column_to_bytes`; the classes are checked at once, in C."""
-        if self.classes is None or set(map(type, values)) <= self.classes:
-            return list(map(self._codec.encode, values))
-        return list(map(self.to_bytes, values))
 
     def refusal(self, value: Any, cause: Exception) -> str:
         """See `Serde.refusal`."""

@@ -339,8 +339,8 @@ _LOOP = (
     ),
     Mutant(
         "samzapy/config/stores/store.py",
-        "if 0 < cache < batch:",
-        "if 0 < cache <= batch:",
+        "and 0 < cache < batch:",
+        "and 0 < cache <= batch:",
         ("tests/unit/config/test_store_keys.py",),
     ),
     Mutant(
@@ -386,6 +386,12 @@ _COMMITS: tuple[Mutant, ...] = (
         '        reach("commit.5a")\n        self._settings.must_own()\n        state.commit(tasks)\n',
         '        reach("commit.5a")\n        for task in tasks:\n            task.stores.apply(task.changelog_offsets, offsets[task.name])\n        reach("commit.6")\n        state.commit(tasks)\n',
         (_COMMIT,),
+    ),
+    Mutant(
+        "samzapy/container/commit/protocol.py",
+        "        if now - self._looked_at > self._look_s:\n",
+        "        if self._looked_at < 0:\n",
+        (_OWNED + "::test_a_poll_is_not_processed_if_another_run_took_over_while_driver_and_container_stood_still",),
     ),
     Mutant(
         "samzapy/container/outputs/transaction.py",
@@ -506,6 +512,26 @@ _COMMITS: tuple[Mutant, ...] = (
         "if len(dirty) < patience and len(held) - len(dirty) >= room:",
         "if len(dirty) < patience:",
         ("tests/property/test_cache_room.py",),
+    ),
+    Mutant(
+        "samzapy/storage/kv/cache/budget.py",
+        "free = each.cache.free if each is account else each.cache.give_back",
+        "free = each.cache.free",
+        (
+            "tests/unit/storage/kv/test_cache_budget.py::test_a_cache_full_of_changes_keeps_them_and_the_other_makes_room_itself",
+        ),
+    ),
+    Mutant(
+        "samzapy/storage/kv/cache/budgeted.py",
+        "self._grown = max(0.0, self._grown + (size - before) * stands_for)",
+        "pass",
+        ("tests/unit/storage/kv/test_cache_budget.py",),
+    ),
+    Mutant(
+        "samzapy/container/errors/undo_journal.py",
+        "if len(found) == len(keys):",
+        "if True:",
+        ("tests/unit/container/test_undo_journal.py",),
     ),
 )
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream
 from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.operators.columns import columns, offsets_of, runs_of_partitions
 from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.expiry import Due
 from samzapy.operators.joins.pending import IN_ORDER, PendingMessages, TimeRules
@@ -16,6 +17,8 @@ from samzapy.operators.joins.sides import Joined, Side, key_of, sides
 
 #: The kinds of entries in the index, in the order in which those of one time are processed.
 _RIGHT, _LEFT, _FORGET = "0", "1", "2"
+
+_TEXT = frozenset({str})
 
 
 class AsOfJoin:
@@ -64,6 +67,27 @@ class AsOfJoin:
         # The offset tells apart, and keeps in order, what one partition has of one time.
         self._pending.add(envelope, time_ms, f"{kind}{offset:019d}{partition}", [key, message])
         return self.advance() if self._pending.is_full() else []
+
+    def add_all(self, batch: Sequence[IncomingMessageEnvelope]) -> list[Joined]:
+        """As `add` of each message of a MessageBatch, or of any sequence of messages, in order."""
+        found: list[Joined] = []
+        for run, _ in runs_of_partitions(batch):
+            keys, messages, times = columns(run, 0, (None, None, None))
+            if not set(map(type, keys)) <= _TEXT:
+                for key in keys:
+                    key_of(key)
+            places = self._pending.on_time_all(run, times)
+            if places:
+                kind, partition = self._names[run[0].ssp]
+                offsets = offsets_of(run)
+                entries = [
+                    [times[place], f"{kind}{offsets[place]:019d}{partition}", [keys[place], messages[place]]]
+                    for place in places
+                ]
+                self._pending.add_all(run[0], entries)
+                if self._pending.is_full(len(places)):
+                    found += self.advance()
+        return found
 
     def advance(self) -> list[Joined]:
         """The left messages that are complete, in the order of event time; at most `limit` entries."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
+from samzapy.operators.columns import Messages
 from samzapy.operators.event_time import Duration, EventTime, milliseconds
 from samzapy.operators.expiry import END_OF_TIME_MS, Due, ExpiryIndex
 
@@ -118,6 +119,26 @@ class PendingMessages:
             return False
         return True
 
+    def on_time_all(self, run: Messages, times: Sequence[int]) -> list[int]:
+        """As `on_time` of each of the messages of one partition, in order; returns the places of those that are on time."""
+        if not self._added:
+            self._time.recall()
+        lateness_ms = self._lateness_ms
+        horizons = self._time.hear_all(run, times)
+        places = [place for place, time_ms in enumerate(times) if time_ms >= horizons[place] - lateness_ms]
+        self._late.count += len(times) - len(places)
+        return places
+
+    def add_all(self, envelope: IncomingMessageEnvelope, entries: Sequence[Sequence[Any]]) -> None:
+        """As `add` of each entry (time, name, value) of messages of one partition, of which `envelope` is the first."""
+        begins, place = self._runs.get(envelope.ssp, _NO_RUN)
+        run = self._get(place) if begins <= min([entry[0] for entry in entries]) else None
+        room = 0 if run is None else max(0, self._longest - len(run))
+        if run is not None and room:
+            self._put(place, [*run, *entries[:room]])
+        for first in range(room, len(entries), self._longest):
+            self._begin(envelope, first, list(entries[first : first + self._longest]))
+
     def add(self, envelope: IncomingMessageEnvelope, time_ms: int, name: str, value: Any = True) -> None:
         """Let an entry of a message wait until `time_ms`, which is as far from the message's time for all messages of its
         partition."""
@@ -127,15 +148,11 @@ class PendingMessages:
             # A new list: the old one is what a failed message goes back to.
             self._put(place, [*run, [time_ms, name, value]])
             return
-        slack_ms = self._lateness_ms if self._longest > 1 else 0
-        begins = max(time_ms - slack_ms, self._get(_PASSED) or 0)
-        named = f"{_RUN}{envelope.offset:019d}/{envelope.ssp}"
-        self.keep(begins, named, [[time_ms, name, value]])
-        self._runs[envelope.ssp] = begins, self._index.key(begins, named)
+        self._begin(envelope, 0, [[time_ms, name, value]])
 
-    def is_full(self) -> bool:
-        """A message has come; whether as many as one `take` takes have come since the last one."""
-        self._added += 1
+    def is_full(self, messages: int = 1) -> bool:
+        """Messages have come; whether as many as one `take` takes have come since the last one."""
+        self._added += messages
         return self._added >= self._limit
 
     def take(self) -> tuple[list[Due], int]:
@@ -159,6 +176,14 @@ class PendingMessages:
         """Everything before `time_ms` has been processed, whatever event time is: older messages are late from now on."""
         self._time.end(time_ms + self._lateness_ms)
         self._pass_to(time_ms)
+
+    def _begin(self, envelope: IncomingMessageEnvelope, number: int, run: list[Any]) -> None:
+        """Begin a run that grows; `number` tells those apart that begin with one call."""
+        slack_ms = self._lateness_ms if self._longest > 1 else 0
+        begins = max(min([each[0] for each in run]) - slack_ms, self._get(_PASSED) or 0)
+        name = f"{_RUN}{envelope.offset:019d}/{envelope.ssp}" + (f"/{number}" if number else "")
+        self.keep(begins, name, run)
+        self._runs[envelope.ssp] = begins, self._index.key(begins, name)
 
     def _take(self, since_ms: int, before_ms: int) -> tuple[list[Due], int]:
         """The first entries with a time before `before_ms`, about `limit` of them and some unless there are none; and the

@@ -100,6 +100,11 @@ class StreamStreamJoin:
             found += self.advance()
         return found
 
+    def add_all(self, batch: Sequence[IncomingMessageEnvelope]) -> list[Joined]:
+        """As `add` of each message of a MessageBatch, or of any sequence of messages, in order."""
+        add = self.add
+        return [joined for envelope in batch for joined in add(envelope)]
+
     def advance(self) -> list[Joined]:
         """The messages that found no partner and can find none any more, in the order of the time when that was sure; it
         takes at most `limit` entries of the index."""

@@ -6,13 +6,14 @@ rows, a change of an input writes its part of the row, and "the changelog of the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStream
+from samzapy.operators.columns import columns, runs_of_partitions
 from samzapy.operators.joins.sides import Joined, Side, key_of, sides
 
 Row = dict[str, Any]
@@ -49,6 +50,27 @@ class StreamTableJoin:
             self._unmatched.count += 1
             return Joined(envelope.key, left, None)
         return Joined(envelope.key, left, Side(envelope.event_time, row))
+
+    def add_all(self, batch: Sequence[IncomingMessageEnvelope]) -> list[Joined]:
+        """As `add` of each message of a MessageBatch, or of any sequence of messages, in order; returns those of the stream.
+        State is touched once a key."""
+        found: list[Joined] = []
+        for run, _ in runs_of_partitions(batch):
+            keys, messages, times = columns(run, 0, (None, None, None))
+            for key in keys:
+                if type(key) is not str and (key is not None or self._of_table[run[0].ssp]):
+                    key_of(key)
+            if self._of_table[run[0].ssp]:
+                newest = dict(zip(keys, messages, strict=True))
+                self._rows.put_all({key: row for key, row in newest.items() if row is not None})
+                self._rows.delete_all([key for key, row in newest.items() if row is None])
+                continue
+            rows = self._rows.get_all({key for key in keys if key is not None})
+            for key, message, time_ms in zip(keys, messages, times, strict=True):
+                row = rows.get(key)
+                found.append(Joined(key, Side(time_ms, message), None if row is None else Side(time_ms, row)))
+                self._unmatched.count += row is None
+        return found
 
     def _keep(self, envelope: IncomingMessageEnvelope) -> None:
         key = key_of(envelope.key)

@@ -6,7 +6,7 @@ sessions       session windows
 sliding        sliding windows
 state          the open windows in a store
 results        the results, and when they are sent
-windows        EventTimeWindows and WindowedTask: all of it together, for one task
+windows        EventTimeWindows, WindowedTask and WindowedBatchTask: all of it together, for one task
 """
 
 from samzapy.operators.event_time import Duration
@@ -16,7 +16,7 @@ from samzapy.operators.windows.results import Early, OnChange, OnClose, WindowRe
 from samzapy.operators.windows.sessions import Sessions
 from samzapy.operators.windows.sliding import Sliding
 from samzapy.operators.windows.state import WindowDefinition
-from samzapy.operators.windows.windows import EventTimeWindows, WindowedAggregation, WindowedTask
+from samzapy.operators.windows.windows import EventTimeWindows, WindowedAggregation, WindowedBatchTask, WindowedTask
 
 __all__ = [
     "Aggregation",
@@ -40,5 +40,6 @@ __all__ = [
     "WindowDefinition",
     "WindowResult",
     "WindowedAggregation",
+    "WindowedBatchTask",
     "WindowedTask",
 ]

@@ -8,8 +8,10 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 
@@ -32,6 +34,11 @@ class Aggregation(ABC):
     def add(self, accumulated: Any, value: Any) -> Any:
         """The accumulated value after one more value; never None."""
 
+    def add_all(self, accumulated: Any, values: Sequence[Any]) -> Any:
+        """The accumulated value after some more values: as `add` of each in order. A subclass that overrides `add` of a class
+        with an `add_all` of its own overrides both."""
+        return reduce(self.add, values, accumulated)
+
     @abstractmethod
     def merge(self, one: Any, other: Any) -> Any:
         """The accumulated value of the values of `one`, followed by those of `other`."""
@@ -50,6 +57,9 @@ class Count(Aggregation):
     def add(self, accumulated: int, value: Any) -> int:
         return accumulated + 1
 
+    def add_all(self, accumulated: int, values: Sequence[Any]) -> int:
+        return accumulated + len(values)
+
     def merge(self, one: int, other: int) -> int:
         return one + other
 
@@ -62,6 +72,10 @@ class Sum(Aggregation):
 
     def add(self, accumulated: Any, value: Any) -> Any:
         return accumulated + value
+
+    def add_all(self, accumulated: Any, values: Sequence[Any]) -> Any:
+        # Not `sum`, which rounds floats otherwise than one addition after the other.
+        return reduce(operator.add, values, accumulated)
 
     def merge(self, one: Any, other: Any) -> Any:
         return one + other
@@ -76,6 +90,9 @@ class Min(Aggregation):
     def add(self, accumulated: Any, value: Any) -> Any:
         return value if accumulated is None or value < accumulated else accumulated
 
+    def add_all(self, accumulated: Any, values: Sequence[Any]) -> Any:
+        return min(values) if accumulated is None else min(accumulated, *values)
+
     def merge(self, one: Any, other: Any) -> Any:
         return min(one, other)
 
@@ -88,6 +105,9 @@ class Max(Aggregation):
 
     def add(self, accumulated: Any, value: Any) -> Any:
         return value if accumulated is None or value > accumulated else accumulated
+
+    def add_all(self, accumulated: Any, values: Sequence[Any]) -> Any:
+        return max(values) if accumulated is None else max(accumulated, *values)
 
     def merge(self, one: Any, other: Any) -> Any:
         return max(one, other)
@@ -117,6 +137,9 @@ class Collect(Aggregation):
 
     def add(self, accumulated: list[Any], value: Any) -> list[Any]:
         return [*accumulated, value]
+
+    def add_all(self, accumulated: list[Any], values: Sequence[Any]) -> list[Any]:
+        return [*accumulated, *values]
 
     def merge(self, one: list[Any], other: list[Any]) -> list[Any]:
         return one + other

@@ -6,6 +6,7 @@ no index is needed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import gcd
 from typing import Any
 
@@ -84,6 +85,43 @@ class AlignedState(WindowState):
                 if self.touched is not None:
                     self.touched.add((entry,))
         return taken
+
+    def add_all(
+        self, keys: Sequence[str], values: Sequence[Any], times: Sequence[int], horizons: Sequence[int]
+    ) -> list[int]:
+        offset, length, windows = self._offset, self._stretch, self._windows
+        taken: dict[str, list[Any]] = {}
+        late = []
+        for place, (key, value, time, horizon) in enumerate(zip(keys, values, times, horizons, strict=True)):
+            stretch = (time - offset) // length
+            is_late = True
+            for over_at, prefix in windows.get(stretch) or self._windows_of(stretch):
+                if over_at > horizon:
+                    is_late = False
+                    entry = prefix + key
+                    if entry in taken:
+                        taken[entry].append(value)
+                    else:
+                        taken[entry] = [value]
+            if is_late:
+                late.append(place)
+        self._fold(taken)
+        return late
+
+    def _fold(self, taken: dict[str, list[Any]]) -> None:
+        """Fold the values of each entry, in order."""
+        held = self.store.get_all(taken)
+        init, add_all = self._init, self.aggregation.add_all
+        for entry, values in taken.items():
+            before = held[entry]
+            if before is None:
+                self.opened += 1
+                self._opens(entry)
+                before = init()
+            held[entry] = add_all(before, values)
+        self.store.put_all(held)
+        if self.touched is not None:
+            self.touched.update((entry,) for entry in taken)
 
     def _windows_of(self, stretch: int) -> tuple[tuple[int, str], ...]:
         """The time when it is over, and the prefix of its entries, for each window of a stretch of time, in the order of

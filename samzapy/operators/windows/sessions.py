@@ -7,12 +7,22 @@ a session that takes a thousand values moves it once each time it comes due, not
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
 from samzapy.operators.event_time import Duration, milliseconds
 from samzapy.operators.windows.aggregations import Aggregation, Fold
-from samzapy.operators.windows.state import Closed, DueIndex, Handle, Store, Window, WindowDefinition, WindowState
+from samzapy.operators.windows.state import (
+    Closed,
+    DueIndex,
+    Handle,
+    Store,
+    Window,
+    WindowDefinition,
+    WindowState,
+    places_by_key,
+)
 
 #: The first and the last time of a session, and its accumulated value.
 Session = list[Any]
@@ -52,46 +62,67 @@ class SessionState(WindowState):
         self._init, self._add = aggregation.init, aggregation.add
 
     def add(self, key: str, value: Any, time: int, horizon: int) -> bool:
-        entry = "k|" + key
-        held = self._get(entry)
-        if time + self.grace_ms < horizon:
-            first = self._place(key, value, time, horizon, held)
-        elif held is None:
-            first = self._open(key, value, time)
-        elif len(held) == 2 and -self._gap < time - held[1][0] and time - held[1][1] < self._gap:
-            # The usual value: one of the only session there is.
-            first, last, accumulated = held[1]
-            if time < first:
-                first = time
-            elif time > last:
-                last = time
-            self._put(entry, [held[0], [first, last, self._add(accumulated, value)]])
-        else:
-            first = self._place(key, value, time, None, held)
-        if first is None:
+        held = self._get("k|" + key)
+        changed = self._added(key, held, value, time, horizon)
+        if changed is held:
             return False
-        if self.touched is not None:
-            self.touched.add((key, first))
+        self._put("k|" + key, changed)
         return True
 
-    def _open(self, key: str, value: Any, time: int) -> int:
-        """Put a value into a session of its own, the only one of its key. Returns its begin."""
+    def add_all(
+        self, keys: Sequence[str], values: Sequence[Any], times: Sequence[int], horizons: Sequence[int]
+    ) -> list[int]:
+        by_key, added = places_by_key(keys), self._added
+        found = self.store.get_all(["k|" + key for key in by_key])
+        late: list[int] = []
+        changed: dict[str, list[Any]] = {}
+        for (key, places), (entry, before) in zip(by_key.items(), found.items(), strict=True):
+            held = before
+            for place in places:
+                after = added(key, held, values[place], times[place], horizons[place])
+                if after is held:
+                    late.append(place)
+                held = after
+            if held is not None and held is not before:
+                changed[entry] = held
+        self.store.put_all(changed)
+        return sorted(late)
+
+    def _added(self, key: str, held: list[Any] | None, value: Any, time: int, horizon: int) -> list[Any] | None:
+        """The entry of a key with one more value; `held` itself if the value is late."""
+        in_time = time + self.grace_ms >= horizon
+        if held is None:
+            return self._opened(key, value, time) if in_time else None
+        if in_time and len(held) == 2:
+            first, last, accumulated = held[1]
+            if time - last < self._gap and first - time < self._gap:
+                # The usual value: one of the only session there is.
+                if time < first:
+                    first = time
+                elif time > last:
+                    last = time
+                if self.touched is not None:
+                    self.touched.add((key, first))
+                return [held[0], [first, last, self._add(accumulated, value)]]
+        return self._placed(key, value, time, None if in_time else horizon, held)
+
+    def _opened(self, key: str, value: Any, time: int) -> list[Any]:
+        """The entry of a key with one session, of one value."""
         due = time + self._gap
         self.opened += 1
         self._due.add(due, key)
-        self._put("k|" + key, [due, [time, time, self._add(self._init(), value)]])
-        return time
+        if self.touched is not None:
+            self.touched.add((key, time))
+        return [due, [time, time, self._add(self._init(), value)]]
 
-    def _place(self, key: str, value: Any, time: int, horizon: int | None, held: list[Any] | None) -> int | None:
-        """Put a value into its session, or into a new one; with a `horizon`, only into a session that was not over then.
-        Returns the begin of the session that took it, None if there is none."""
-        if held is None:
-            return None
+    def _placed(self, key: str, value: Any, time: int, horizon: int | None, held: list[Any]) -> list[Any]:
+        """The entry with a value in its session, or in a new one; with a `horizon`, only in a session that was not over then,
+        and `held` itself if there is none."""
         gap = self._gap
         sessions: list[Session] = held[1:]
         near = [s for s in sessions if s[0] - time < gap and time - s[1] < gap]
         if horizon is not None and not any(s[0] <= time and s[1] + gap + self.grace_ms > horizon for s in near):
-            return None
+            return held
         if near:
             accumulated = near[0][2]
             for other in near[1:]:
@@ -104,9 +135,9 @@ class SessionState(WindowState):
         due = min(held[0], sessions[0][1] + gap)
         if due < held[0]:
             self._due.move(key, held[0], due)
-        self._put(f"k|{key}", [due, *sessions])
-        begins: int = grown[0]
-        return begins
+        if self.touched is not None:
+            self.touched.add((key, grown[0]))
+        return [due, *sessions]
 
     def close(self, bound: int, limit: int) -> Closed:
         keys = self._due.take(bound, limit)

@@ -8,6 +8,7 @@ long as a window needs them that is not closed, or may still come.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from typing import Any
 
 from samzapy.operators.event_time import Duration, milliseconds
@@ -21,6 +22,7 @@ from samzapy.operators.windows.state import (
     Window,
     WindowDefinition,
     WindowState,
+    places_by_key,
 )
 
 
@@ -57,22 +59,51 @@ class SlidingState(WindowState):
         if time + 1 + self.grace_ms <= horizon:
             return False
         entry = "k|" + key
-        due, done, times, values = self.store.get(entry) or (None, -1, [], [])
+        held = self.store.get(entry)
+        due, done, times, values = held or (time + 1, -1, [], [])
+        kept = [due, done, list(times), list(values)]
+        self._insert(key, kept, value, time)
+        self._put_under(key, None if held is None else due, kept)
+        return True
+
+    def add_all(
+        self, keys: Sequence[str], values: Sequence[Any], times: Sequence[int], horizons: Sequence[int]
+    ) -> list[int]:
+        grace_ms = self.grace_ms
+        late = [place for place, time in enumerate(times) if time + 1 + grace_ms <= horizons[place]]
+        missed = set(late)
+        by_key = places_by_key(keys)
+        for key, places in by_key.items():
+            by_key[key] = [place for place in places if place not in missed] if missed else places
+        found = self.store.get_all(["k|" + key for key in by_key])
+        for (key, places), held in zip(by_key.items(), found.values(), strict=True):
+            if places:
+                due, done, old_times, old_values = held or (times[places[0]] + 1, -1, [], [])
+                kept = [due, done, list(old_times), list(old_values)]
+                for place in places:
+                    self._insert(key, kept, values[place], times[place])
+                self._put_under(key, None if held is None else due, kept)
+        return late
+
+    def _insert(self, key: str, kept: list[Any], value: Any, time: int) -> None:
+        """Put a value into an entry, which nothing else has."""
+        _, _, times, values = kept
         place = bisect_right(times, time)
         if not place or times[place - 1] != time:
             self.opened += 1
-        times = [*times[:place], time, *times[place:]]
-        values = [*values[:place], value, *values[place:]]
-        if due is None:
-            due = time + 1
-            self._due.add(due, key)
-        elif time + 1 < due:
-            self._due.move(key, due, time + 1)
-            due = time + 1
-        self.store.put(entry, [due, done, times, values])
+        times.insert(place, time)
+        values.insert(place, value)
+        kept[0] = min(kept[0], time + 1)
         if self.touched is not None:
             self.touched.update((key, each) for each in times[place : bisect_left(times, time + self._size)])
-        return True
+
+    def _put_under(self, key: str, before: int | None, kept: list[Any]) -> None:
+        """Put an entry that was due at `before`; None: there was none."""
+        if before is None:
+            self._due.add(kept[0], key)
+        elif kept[0] < before:
+            self._due.move(key, before, kept[0])
+        self.store.put("k|" + key, kept)
 
     def close(self, bound: int, limit: int) -> Closed:
         keys = self._due.take(bound, limit)

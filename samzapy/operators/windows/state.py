@@ -15,6 +15,7 @@ order of time:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from samzapy.api.kv import KeyValueStore
@@ -65,6 +66,13 @@ class WindowState(ABC):
         Returns whether any window took the value."""
 
     @abstractmethod
+    def add_all(
+        self, keys: Sequence[str], values: Sequence[Any], times: Sequence[int], horizons: Sequence[int]
+    ) -> list[int]:
+        """As `add` of each in order, with one get and one put for each entry of the store. Returns the places of the values
+        that no window took, in order."""
+
+    @abstractmethod
     def close(self, bound: int, limit: int) -> Closed:
         """Remove windows with end <= `bound`, those that end first before others, of at most `limit` entries of the
         store."""
@@ -88,6 +96,17 @@ class WindowDefinition(ABC):
     @abstractmethod
     def state(self, store: Store, aggregation: Aggregation) -> WindowState:
         """The windows of this kind in `store`. Raises ValueError for an aggregation they cannot use."""
+
+
+def places_by_key(keys: Sequence[str]) -> dict[str, list[int]]:
+    """The places of each key, in order."""
+    found: dict[str, list[int]] = {}
+    for place, key in enumerate(keys):
+        if key in found:
+            found[key].append(place)
+        else:
+            found[key] = [place]
+    return found
 
 
 class TimeOrdered:

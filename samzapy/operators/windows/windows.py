@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
+from samzapy.api.batch import BatchTask
 from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
@@ -16,10 +17,13 @@ from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.reading.reader import Reader
 from samzapy.config.tasks.task import WINDOW_MS
 from samzapy.errors import ConfigError, ConfigProblem, StoreError
+from samzapy.operators.columns import Column, columns, runs_of_partitions
 from samzapy.operators.event_time import Duration, EventTime, milliseconds
 from samzapy.operators.windows.aggregations import Aggregation
 from samzapy.operators.windows.results import Early, Emission, Kind, OnChange, OnClose, Output, WindowResult, sender
 from samzapy.operators.windows.state import ALL_MS, Store, Window, WindowDefinition
+
+_WHOLE, _TEXT = frozenset({int}), frozenset({str})
 
 #: The number of windows that are closed in one go at the end of a stream.
 _AT_THE_END = 10_000
@@ -116,13 +120,61 @@ class EventTimeWindows:
                 self._time.refuse(envelope, time)
         horizon = self._hear(envelope, time)
         if type(key) is not str:
-            raise TypeError(f"{envelope.position}: keys of windows are strings, got {type(key).__name__} {key!r:.100}")
+            self._refuse_key(envelope, key)
         if not self._take(key, value, time, horizon):
             self._put_aside(envelope, time, collector)
             return False
         if self._on_change:
             self._send_touched("update", horizon, collector)
         return True
+
+    def add_all(
+        self,
+        batch: Sequence[IncomingMessageEnvelope],
+        collector: MessageCollector,
+        *,
+        key: Column = None,
+        value: Column = None,
+        time: Column = None,
+    ) -> int:
+        """Fold a batch of messages: as `add` of each in order, with state touched once a key and window. Returns the number of
+        late ones.
+
+        `batch`: a MessageBatch, or any sequence of messages. `key`, `value` and `time` are each a function of a message's
+        content or a column as long as the batch; None: the messages' keys, their contents, and their event times.
+
+        Raises as `add`; then nothing of the messages of that partition was added.
+        """
+        late = 0
+        for part, first in runs_of_partitions(batch):
+            keys, values, times = columns(part, first, (key, value, time))
+            if self._on_change:
+                for each, *row in zip(part, keys, values, times, strict=True):
+                    late += not self.add(each, row[0], row[1], collector, row[2])
+            else:
+                late += self._add_run(part, keys, values, times, collector)
+        return late
+
+    def _add_run(
+        self,
+        batch: Sequence[IncomingMessageEnvelope],
+        keys: Sequence[Any],
+        values: Sequence[Any],
+        times: Sequence[Any],
+        collector: MessageCollector,
+    ) -> int:
+        """As `add_all`, of messages of one partition."""
+        if not set(map(type, times)) <= _WHOLE:
+            wrong = next(place for place, time in enumerate(times) if type(time) is not int)
+            self._time.refuse(batch[wrong], times[wrong])
+        if not set(map(type, keys)) <= _TEXT:
+            wrong = next(place for place, key in enumerate(keys) if type(key) is not str)
+            self._refuse_key(batch[wrong], keys[wrong])
+        horizons = self._time.hear_all(batch, times)
+        late = self._state.add_all(keys, values, times, horizons)
+        for place in late:
+            self._put_aside(batch[place], times[place], collector)
+        return len(late)
 
     def observe(self, envelope: IncomingMessageEnvelope, time_ms: int | None = None) -> None:
         """Take the event time of a message that belongs into no window. Raises as `add`."""
@@ -185,6 +237,9 @@ class EventTimeWindows:
                 self._send(window, kind, newest, collector)
         touched.clear()
 
+    def _refuse_key(self, envelope: IncomingMessageEnvelope, key: object) -> NoReturn:
+        raise TypeError(f"{envelope.position}: keys of windows are strings, got {type(key).__name__} {key!r:.100}")
+
     def _put_aside(self, envelope: IncomingMessageEnvelope, time: int, collector: MessageCollector) -> None:
         self._late.count += 1
         late = self._aggregation.late
@@ -219,9 +274,8 @@ def _remember(store: Store, definition: str, where: str) -> None:
         )
 
 
-class WindowedTask(StreamTask, InitableTask, WindowableTask, EndOfStreamListenerTask):
-    """A task that does little else than aggregate: a subclass defines `aggregation`, and adds messages to `windows` in its
-    `process`.
+class Windowed(InitableTask, WindowableTask, EndOfStreamListenerTask):
+    """A task that does little else than aggregate: a subclass defines `aggregation`, and adds messages to `windows`.
 
     1. The job needs the store named by `window_store`, with string keys and json or msgpack values, and `task.window.ms`,
        the period in which windows are closed.
@@ -259,3 +313,11 @@ class WindowedTask(StreamTask, InitableTask, WindowableTask, EndOfStreamListener
             self.windows.finish(collector)
         else:
             self.windows.advance(collector)
+
+
+class WindowedTask(Windowed, StreamTask):
+    """A `Windowed` task that adds messages in its `process`."""
+
+
+class WindowedBatchTask(Windowed, BatchTask):
+    """A `Windowed` task that adds batches in its `process_batch`: `self.windows.add_all(batch, collector)`."""

@@ -14,7 +14,8 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -105,6 +106,16 @@ JAVA_NEEDED = 17
 GRACE_S = 10.0
 
 
+#: pyspark's first call into the JVM imports it, and with it pandas and NumPy if they are installed.
+_IMPORTED_BY_CALLS = "pyspark.testing.utils"
+
+
+def _import_early() -> None:
+    """Import that while the JVM starts, which is waited for anyway; a version of pyspark without it imports nothing."""
+    with suppress(Exception):
+        import_module(_IMPORTED_BY_CALLS)
+
+
 class DriverJvm:
     """One JVM with its gateway. Its output is held back until `settled`, then passed on to standard error: by then
     Spark itself is silent, so the lines are those that tasks print."""
@@ -116,6 +127,8 @@ class DriverJvm:
         read, write = os.pipe()
         self._reader = threading.Thread(target=self._forward, args=(read,), name="spark-output", daemon=True)
         self._reader.start()
+        imports = threading.Thread(target=_import_early, name="spark-imports", daemon=True)
+        imports.start()
         try:
             # A group of its own: a Ctrl-C in the terminal is for us to pass on, by way of the coordinator.
             output: dict[str, Any] = {"stdout": write, "stderr": write, "start_new_session": True}
@@ -124,6 +137,7 @@ class DriverJvm:
             os.close(write)
             self._reader.join(GRACE_S)
             raise EnvironmentFailure(self._diagnosis()) from cause
+        imports.join()
         os.close(write)
         self._process: subprocess.Popen[bytes] = self.gateway.proc
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib.util import find_spec
 from typing import Any, ClassVar
@@ -52,6 +52,26 @@ class SketchSerde(Serde):
         """The sketch. Raises SerdeError or ValueError for bytes that are none."""
 
 
+class DataSketchSerde(SketchSerde):
+    """The sketch as Apache DataSketches writes it in every language."""
+
+    #: The class of the sketches in the library, its name in errors, and its method that gives the bytes.
+    kind: ClassVar[str]
+    text: ClassVar[str]
+    write: ClassVar[str]
+
+    def to_bytes(self, value: Any) -> bytes:
+        """The sketch's bytes."""
+        return bytes(getattr(value, self.write)())
+
+    def from_bytes(self, data: bytes) -> Any:
+        """Raises ValueError for bytes that are no sketch."""
+        try:
+            return getattr(library("datasketches"), self.kind).deserialize(data)
+        except (RuntimeError, IndexError) as cause:
+            raise ValueError(f"not a {self.text} sketch: {cause}") from cause
+
+
 class SketchesFactory(StoreViewFactory):
     """Keys are the job's (`key.serde`, string by default), values are sketches."""
 
@@ -60,8 +80,15 @@ class SketchesFactory(StoreViewFactory):
 
     engine: ClassVar[str]
     package: ClassVar[str]
+    #: The keys below the store whose values the view takes, in this order.
     keys: ClassVar[Sequence[Key[Any]]]
     serde: ClassVar[type[SketchSerde]]
+    #: Makes the view from the store, its name, and the values of `keys`.
+    sketches: ClassVar[Callable[..., Any]]
+
+    def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> Any:
+        """See `StoreViewFactory.view`."""
+        return self.sketches(store, settings.store, *[value_of(settings, key) for key in self.keys])
 
     def entry_serdes(self, settings: EngineSettings) -> EntrySerdes:
         """See `StoreViewFactory.entry_serdes`."""
@@ -153,11 +180,7 @@ class BloomFiltersFactory(SketchesFactory):
     package = "rbloom"
     keys = (engines.BLOOM_CAPACITY, engines.BLOOM_ERROR_RATE)
     serde = BloomSerde
-
-    def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> BloomFilters:
-        """See `StoreViewFactory.view`."""
-        capacity, error_rate = value_of(settings, engines.BLOOM_CAPACITY), value_of(settings, engines.BLOOM_ERROR_RATE)
-        return BloomFilters(store, settings.store, capacity, error_rate)
+    sketches = BloomFilters
 
 
 class DistinctCounts:
@@ -221,20 +244,10 @@ class DistinctCounts:
         self._store.delete(key)
 
 
-class HyperLogLogSerde(SketchSerde):
-    """The sketch as Apache DataSketches writes it in every language. Not in the compact form, which changes its bytes
-    when it is read and written again."""
+class HyperLogLogSerde(DataSketchSerde):
+    """Not in the compact form, which changes its bytes when it is read and written again."""
 
-    def to_bytes(self, value: Any) -> bytes:
-        """The sketch's bytes."""
-        return bytes(value.serialize_updatable())
-
-    def from_bytes(self, data: bytes) -> Any:
-        """Raises ValueError for bytes that are no sketch."""
-        try:
-            return library("datasketches").hll_sketch.deserialize(data)
-        except (RuntimeError, IndexError) as cause:
-            raise ValueError(f"not a HyperLogLog sketch: {cause}") from cause
+    kind, text, write = "hll_sketch", "HyperLogLog", "serialize_updatable"
 
 
 class DistinctCountsFactory(SketchesFactory):
@@ -244,10 +257,7 @@ class DistinctCountsFactory(SketchesFactory):
     package = "datasketches"
     keys = (engines.HYPERLOGLOG_LG_K,)
     serde = HyperLogLogSerde
-
-    def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> DistinctCounts:
-        """See `StoreViewFactory.view`."""
-        return DistinctCounts(store, settings.store, value_of(settings, engines.HYPERLOGLOG_LG_K))
+    sketches = DistinctCounts
 
 
 class Quantiles:
@@ -317,19 +327,10 @@ class Quantiles:
         self._store.delete(key)
 
 
-class KllSerde(SketchSerde):
-    """The sketch as Apache DataSketches writes it in every language."""
+class KllSerde(DataSketchSerde):
+    """Sketches of quantiles."""
 
-    def to_bytes(self, value: Any) -> bytes:
-        """The sketch's bytes."""
-        return bytes(value.serialize())
-
-    def from_bytes(self, data: bytes) -> Any:
-        """Raises ValueError for bytes that are no sketch."""
-        try:
-            return library("datasketches").kll_doubles_sketch.deserialize(data)
-        except (RuntimeError, IndexError) as cause:
-            raise ValueError(f"not a KLL sketch: {cause}") from cause
+    kind, text, write = "kll_doubles_sketch", "KLL", "serialize"
 
 
 class QuantilesFactory(SketchesFactory):
@@ -339,7 +340,4 @@ class QuantilesFactory(SketchesFactory):
     package = "datasketches"
     keys = (engines.QUANTILES_K,)
     serde = KllSerde
-
-    def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> Quantiles:
-        """See `StoreViewFactory.view`."""
-        return Quantiles(store, settings.store, value_of(settings, engines.QUANTILES_K))
+    sketches = Quantiles

@@ -51,7 +51,6 @@ def test_an_object_of_any_kind_of_class_comes_back_as_it_was(serde, kind, value)
     assert type(data) is bytes
     assert typed.from_bytes(data) == value
     assert type(typed.from_bytes(data)) is type(value)
-    assert typed.column_to_bytes([value, value]) == [data, data]
     assert typed.object_type is kind
 
 
@@ -132,9 +131,6 @@ def test_an_object_of_another_class_is_refused_with_both_names(serde, kind, valu
     typed = serde().of_type(kind)
     with pytest.raises(SerdeError) as refused:
         typed.to_bytes(value)
-    assert named in str(refused.value)
-    with pytest.raises(SerdeError) as refused:
-        typed.column_to_bytes([value])
     assert named in str(refused.value)
 
 

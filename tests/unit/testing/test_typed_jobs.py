@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from jobs.typed_views import Counting, PageView, Sending, Visits
 
+from samzapy import BatchTask, InitableTask, MessageBatch
 from samzapy.errors import SerdeError, TaskFailed
 from samzapy.testing import TaskTestDriver
 
@@ -59,6 +60,25 @@ def test_the_job_file_names_the_class(driver_of, kind, serde):
     driver = driver_of(**typed)
     driver.send("in", {"user": "ann"})
     assert driver.store("visits").get("ann") == Visits(1)
+
+
+class Batching(BatchTask):
+    """Counts by user, a batch at a time."""
+
+    def init(self, context):
+        self.visits = context.get_store("visits")
+
+    def process_batch(self, batch: MessageBatch[str, PageView], collector, coordinator):
+        for view in batch.messages:
+            self.visits.put(view.user, Visits((self.visits.get(view.user) or Visits(0)).count + 1))
+
+
+def test_a_batch_has_objects_too_and_the_one_that_does_not_fit_meets_the_policy(driver_of):
+    driver = driver_of(type("Batched", (Batching, InitableTask), {}), **{"task.error.deserialize.policy": "skip"})
+    for user in ("ann", 7, "ann", "gus"):
+        driver.post("in", {"user": user})
+    driver.run()
+    assert dict(driver.store("visits").all()) == {"ann": Visits(2), "gus": Visits(1)}
 
 
 def test_a_message_that_does_not_fit_ends_the_attempt_with_its_place_and_the_path(driver_of):

@@ -79,7 +79,7 @@ public final class SamzaPeer {
   private static Map<String, String> config(Run run) {
     boolean counts = run.is("workload", "keyed-count");
     Map<String, String> keys = new HashMap<>();
-    keys.put("app.class", "org.apache.samza.application.LegacyTaskApplication");
+    keys.put("app.name", run.get("id"));
     keys.put("task.class", (counts ? KeyedCount.class : PassThrough.class).getName());
     keys.put("job.name", run.get("id"));
     keys.put("processor.id", "0");

@@ -45,8 +45,8 @@ class BudgetedStore(CachedStore[K, V]):
 
     1. A large value counts by its bytes, known when it is read or serialized, times the memory that large values of this
        store were found to take a byte.
-    2. Small values count as their mean. It is taken of one new entry in `_STRIDE`, and anew of entries all over the
-       cache whenever the hand has been round.
+    2. Small values count as their mean, to which one new entry in `_STRIDE` adds its part. It is taken anew, of entries all
+       over the cache, whenever the hand has been round: those that stay may be larger than those that come and go.
     3. Dirty values count before they are serialized, by a look at one in `_STRIDE` of the new ones, more if those are large,
        and at some of all of them now and then, since they may grow. Growth by a sixteenth of the budget serializes them.
 
@@ -54,7 +54,7 @@ class BudgetedStore(CachedStore[K, V]):
     """
 
     __slots__ = (
-        "_account", "_budget", "_compared", "_factor", "_grown", "_large_bytes", "_large_sizes", "_looked", "_mean", "_sampled", "_seen_dirty", "_seen_held", "_stride",
+        "_account", "_budget", "_compared", "_factor", "_grown", "_large_bytes", "_large_sizes", "_looked", "_mean", "_seen_dirty", "_seen_held", "_stride",
     )  # fmt: skip
 
     def __init__(self, codec: EntryCodec, uncommitted: UncommittedStore, budget: CacheBudget, batch_size: int) -> None:
@@ -67,9 +67,8 @@ class BudgetedStore(CachedStore[K, V]):
         self._large_bytes = 0
         self._factor = 1.0
         self._compared = 0
-        # The mean of the small ones, of so many; what dirty values seem to have grown.
+        # The mean of the small ones; what dirty values seem to have grown.
         self._mean = 0.0
-        self._sampled = 0
         self._grown = 0.0
         self._looked = 0
         self._expect_more(max(1, min(_STRIDE, budget.max_bytes // _FIRST_BYTES)))
@@ -145,24 +144,26 @@ class BudgetedStore(CachedStore[K, V]):
 
     def _look_at_new(self, entries: dict[Any, Any], new: int) -> None:
         """Look at some of the latest `entries`, and keep the budget."""
-        budget, new = self._budget, max(1, new)
-        one_of = max(self._stride, new // _FEW)
-        some = list(islice(reversed(entries), 0, new, one_of))
-        largest = max([self._look_at(entry, min(new, one_of)) for entry in some], default=1)
+        budget = self._budget
+        if new <= _STRIDE + 1:
+            largest = self._look_at(next(reversed(entries)), max(1, new))
+        else:
+            some = list(islice(reversed(entries), 0, new, new // _FEW))
+            largest = max([self._look_at(entry, new // len(some)) for entry in some])
         if len(self._dirty) >= max(self._batch_size, MOST_DIRTY) or self._grown > budget.max_bytes // _NOTICED:
             self._serialize_all()
         self._report()
         if budget.used > budget.max_bytes:
             budget.reclaim(self._account)
         room = budget.allowance(self._account) // max(1, int(self._mean))
-        self._expect_more(max(1, min(_STRIDE, room, budget.max_bytes // _UNNOTICED // largest)))
+        self._expect_more(max(1, min(_STRIDE, room, budget.max_bytes // _UNNOTICED // max(1, largest))))
 
     def _look_at(self, entry: Any, stands_for: int) -> int:
         """Learn from an entry that stands for so many; returns its memory."""
         size, known = self._memory(entry), self._large_sizes.get(entry)
         if known is None and (size <= _SMALL_MEMORY or entry not in self._dirty):
-            self._sampled = min(self._sampled + 1, _MANY)
-            self._mean += (size - self._mean) / self._sampled
+            small = len(self._held) - len(self._large_sizes)
+            self._mean += (size - self._mean) * min(1.0, stands_for / max(1, small))
         elif entry in self._dirty:
             before = self._mean if known is None else known
             self._grown = max(0.0, self._grown + (size - before) * stands_for)
@@ -202,7 +203,7 @@ class BudgetedStore(CachedStore[K, V]):
         entries = super()._round()
         sizes = [self._memory(each) for each in entries[:: len(entries) // _MANY + 1] if each not in self._large_sizes]
         if small := [size for size in sizes if size <= _SMALL_MEMORY]:
-            self._mean, self._sampled = sum(small) / len(small), _MANY
+            self._mean = sum(small) / len(small)
         return entries
 
     def _measured(self, entries: Collection[Any], data: Sequence[bytes | None]) -> None:

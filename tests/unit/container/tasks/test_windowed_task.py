@@ -7,7 +7,7 @@ from jobs.memory_job import OUT, MemoryJob
 
 from samzapy.errors import ConfigError
 from samzapy.failpoints import FailPointReached, arm, disarm
-from samzapy.operators.windows import Count, Tumbling, WindowedAggregation, WindowedTask
+from samzapy.operators.windows import Count, Tumbling, WindowedAggregation, WindowedBatchTask, WindowedTask
 from samzapy.testing import ManualClock, TaskTestDriver
 
 
@@ -23,6 +23,18 @@ class HourlyTask(WindowedTask):
             raise ValueError("told to")
         if envelope.message.get("commit"):
             coordinator.commit()
+
+
+class HourlyBatchTask(WindowedBatchTask):
+    """The same, by batches."""
+
+    def aggregation(self, context):
+        return WindowedAggregation(Tumbling(10), Count(), OUT)
+
+    def process_batch(self, batch, collector, coordinator):
+        self.windows.add_all(batch, collector, time=lambda message: message["at"])
+        if any(message.get("fail") for message in batch.messages):
+            raise ValueError("told to")
 
 
 class PatientTask(HourlyTask):
@@ -64,8 +76,9 @@ def results(job):
     return [(key, message["start"], message["value"]) for key, message in job.outputs()]
 
 
-def test_every_window_is_closed_at_the_end_of_the_inputs_and_stays_closed(tmp_path):
-    job = windowed(tmp_path)
+@pytest.mark.parametrize("task", [HourlyTask, HourlyBatchTask])
+def test_every_window_is_closed_at_the_end_of_the_inputs_and_stays_closed(tmp_path, task):
+    job = windowed(tmp_path, task)
     job.send((0, "a", {"at": 1}), (0, "a", {"at": 2}), (0, "b", {"at": 12}))
     job.run()
     assert results(job) == [("a", 0, 2), ("b", 10, 1)]
@@ -85,8 +98,9 @@ def test_windows_that_may_stay_open_go_on_in_the_next_run(tmp_path):
     assert results(job) == [("a", 0, 1), ("a", 10, 2)]
 
 
-def test_a_message_that_fails_and_is_skipped_moves_neither_windows_nor_event_time(tmp_path):
-    job = windowed(tmp_path, **{"task.error.process.policy": "skip"})
+@pytest.mark.parametrize("task", [HourlyTask, HourlyBatchTask])
+def test_a_message_that_fails_and_is_skipped_moves_neither_windows_nor_event_time(tmp_path, task):
+    job = windowed(tmp_path, task, **{"task.error.process.policy": "skip"})
     job.send((0, "a", {"at": 1}), (0, "a", {"at": 50, "fail": True}), (0, "a", {"at": 3}))
     job.run()
     assert results(job) == [("a", 0, 2)]

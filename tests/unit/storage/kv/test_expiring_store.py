@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.config.loader import load_job
 from samzapy.testing import ManualClock, open_store
 
 HOUR = 3_600_000
@@ -120,13 +121,13 @@ def test_the_changelog_holds_the_users_bytes_and_the_times_of_the_puts(opened, c
     opened.commit()
     assert opened.changelog() == [(b"a", b'{"n":1}'), (b"b", None)]
     ssp = SystemStreamPartition("changelogs", "s-log", 0)
-    admin = opened._admin
+    admin = opened._changelogs.admin
     assert admin.offsets_at([ssp], put_at) == {ssp: 0}
     assert admin.offsets_at([ssp], put_at + 1) == {ssp: 1}
 
 
 def test_a_changelog_that_the_job_makes_keeps_records_as_long_as_entries_live(opened):
-    topic = opened._admin.describe("s-log").config
+    topic = opened._changelogs.admin.describe("s-log").config
     assert (topic["cleanup.policy"], topic["retention.ms"]) == ("delete", str(HOUR))
 
 
@@ -146,12 +147,12 @@ def test_what_has_expired_leaves_the_engine(tmp_path, clock, engine):
 
 
 def test_a_local_store_from_before_the_key_was_set_is_rebuilt(tmp_path, clock):
-    with open_store(job(), "s", tmp_path, clock) as opened:
+    changelogs = load_job(job(changelog=None) | {"systems.log.samza.factory": "local"}).systems["log"]
+    changelogs = replace(changelogs, properties={"path": str(tmp_path / "log.db")})
+    with open_store(job(), "s", tmp_path / "state", clock, changelogs) as opened:
         opened.store.put("a", 1)
         opened.commit()
-        store = replace(opened._job.stores["s"], ttl_ms=HOUR)
-        opened._job = replace(opened._job, stores={"s": store})
-        opened.reopen()
+    with open_store(job(**{"rocksdb.ttl.ms": str(HOUR)}), "s", tmp_path / "state", clock, changelogs) as opened:
         assert "lack the times of their puts (rocksdb.ttl.ms)" in opened.restored.reason
         assert opened.store.get("a") == 1
 

@@ -121,11 +121,11 @@ def test_without_the_check_nothing_is_wrapped(tmp_path):
 def calls_in(opened):
     found = []
     ssp_stream = "s-log-access-log"
-    reader = opened._system.consumer(opened._settings, "test")
+    reader = opened._changelogs.consumer()
     from samzapy.api.stream import SystemStreamPartition
 
     ssp = SystemStreamPartition("changelogs", ssp_stream, 0)
-    end = opened._admin.offsets([ssp])[ssp].upcoming
+    end = opened._changelogs.admin.offsets([ssp])[ssp].upcoming
     reader.register(ssp, 0)
     reader.start()
     while reader.position(ssp) < end:

@@ -1,0 +1,63 @@
+"""Takes batches apart for operators: into runs of messages of one partition, and those into columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from samzapy.api.batch import MessageBatch
+from samzapy.api.envelope import IncomingMessageEnvelope
+
+Messages = Sequence[IncomingMessageEnvelope]
+
+#: A function of a message's content, a column as long as the batch, or None for what an operator takes by default.
+Column = Callable[[Any], Any] | Sequence[Any] | None
+
+_ssp = attrgetter("ssp")
+
+
+def runs_of_partitions(batch: Messages) -> Iterator[tuple[Messages, int]]:
+    """The stretches of messages of one partition, each with its place in the batch. A MessageBatch is one."""
+    if isinstance(batch, MessageBatch):
+        if len(batch):
+            yield batch, 0
+        return
+    first = 0
+    for _, found in groupby(batch, _ssp):
+        run = list(found)
+        yield run, first
+        first += len(run)
+
+
+def columns(run: Messages, first: int, given: tuple[Column, Column, Column]) -> tuple[Sequence[Any], ...]:
+    """The columns of a run, which begins at place `first` of its batch: keys, contents and event times, or what is given
+    instead."""
+    if isinstance(run, MessageBatch):
+        keys, messages = run.keys, run.messages
+    else:
+        keys, messages = [each.key for each in run], [each.message for each in run]
+    default: list[Callable[[], Sequence[Any]]] = [lambda: keys, lambda: messages, lambda: times_of(run)]
+    found = []
+    for column, usual in zip(given, default, strict=True):
+        if column is None:
+            found.append(usual())
+        elif callable(column):
+            found.append(list(map(column, messages)))
+        else:
+            part = column[first : first + len(run)]
+            if len(part) != len(run):
+                raise ValueError(f"a column has {len(column)} values for at least {first + len(run)} messages")
+            found.append(part)
+    return tuple(found)
+
+
+def times_of(run: Messages) -> Sequence[int]:
+    """The event times of messages."""
+    return run.timestamps if isinstance(run, MessageBatch) else [each.event_time for each in run]
+
+
+def offsets_of(run: Messages) -> Sequence[int]:
+    """The offsets of messages."""
+    return run.offsets if isinstance(run, MessageBatch) else [each.offset for each in run]

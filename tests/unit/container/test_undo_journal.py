@@ -1,0 +1,61 @@
+"""What a failed message has changed is undone, in whatever way it was changed."""
+
+import operator
+
+import pytest
+
+from samzapy.container.errors.undo_journal import UndoJournal
+from samzapy.testing import open_store
+
+CACHES = {"shared": {}, "tiny": {"container.cache.max.bytes": "1000"}, "none": {"stores.s.object.cache.size": "0"}}
+
+
+@pytest.fixture(params=CACHES)
+def watched(request, tmp_path):
+    """The store as it is, as a message sees it, and the journal of its changes."""
+    keys = {
+        "job.name": "undo",
+        "task.class": "some.module:Task",
+        "task.inputs": "memory.in",
+        "systems.memory.samza.factory": "memory",
+        "task.error.process.policy": "skip",
+        "stores.s.factory": "rocksdb",
+        "stores.s.key.serde": "json",
+        "stores.s.msg.serde": "json",
+        **CACHES[request.param],
+    }
+    with open_store(keys, "s", tmp_path) as opened:
+        journal = UndoJournal()
+        yield opened.store, journal.watching(opened.stores.stores)["s"], journal
+
+
+CHANGES = {
+    "put_all": lambda store: store.put_all({"held": 2, "new": 2}),
+    "put_all of repeated keys": lambda store: store.put_all([("held", 2), ("held", 3), ("new", 4)]),
+    "put_all of keys that Python finds equal": lambda store: store.put_all([(1, "x"), (True, "y"), (1.0, "z")]),
+    "delete_all": lambda store: store.delete_all(["held", 1, "new", "held"]),
+    "merge_all": lambda store: store.merge_all({"held": 2, "new": 2, "other": 3}, operator.add),
+    "all of them": lambda store: [change(store) for name, change in CHANGES.items() if name != "all of them"],
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_every_change_of_a_failed_message_is_undone(watched, change):
+    store, seen, journal = watched
+    store.put_all([("held", 1), ("other", 1), (1, 1), (True, 2), (1.0, 3)])
+    before = list(store.all())
+    journal.begin()
+    CHANGES[change](seen)
+    assert list(store.all()) != before
+    journal.undo()
+    assert list(store.all()) == before
+
+
+def test_a_merge_that_fails_leaves_nothing_to_undo(watched):
+    store, seen, journal = watched
+    store.put_all({"a": 1, "b": 1})
+    journal.begin()
+    with pytest.raises(TypeError):
+        seen.merge_all({"a": 1, "b": "text"}, operator.add)
+    journal.undo()
+    assert dict(store.all()) == {"a": 1, "b": 1}
