@@ -10,7 +10,7 @@ from statistics import median
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from benchmarks.peers.catalog import Peer
+from benchmarks.peers.catalog import PEERS, Peer
 from benchmarks.reporting.results import Spread
 from samzapy.bench.measuring import Measurement
 
@@ -59,7 +59,7 @@ class Row:
 
 def rows(peers: Sequence[Peer], workload: str, repeats: Mapping[str, Sequence[Measurement]]) -> list[Row]:
     """Those that were measured, in the order of `peers`; `repeats` by label."""
-    base = repeats.get(peers[0].label, ())
+    base = repeats.get(PEERS[0].label, ())
     found = []
     for peer in peers:
         runs = repeats.get(peer.label, ())
