@@ -121,19 +121,24 @@ def make_client(kind: type, properties: Mapping[str, str | bool], client_errors:
 def reach(client: Any, client_errors: ClientErrors, clock: Clock = SYSTEM_CLOCK, topic: str | None = None) -> Any:
     """The cluster's metadata, of all topics or of one.
 
-    Raises EnvironmentFailure if the cluster refuses us, or does not answer within 10 s.
+    A broker that starts may answer before it knows any broker, itself included: it is asked again. Raises EnvironmentFailure
+    if the cluster refuses us, or does not answer within 10 s.
     """
     deadline = clock.monotonic() + REACH_S
     while True:
         left = deadline - clock.monotonic()
+        cause: KafkaException | None = None
         try:
-            return client.list_topics(topic, timeout=max(0.1, min(left, _ATTEMPT_S)))
-        except KafkaException as cause:
-            # Errors are delivered by poll, which also keeps a refused connection from being retried in a spin.
-            client.poll(_PAUSE_S)
-            client_errors.check_first_contact()
-            if clock.monotonic() >= deadline:
-                raise client_errors.unreachable(REACH_S) from cause
+            metadata = client.list_topics(topic, timeout=max(0.1, min(left, _ATTEMPT_S)))
+            if metadata.brokers:
+                return metadata
+        except KafkaException as failure:
+            cause = failure
+        # Errors are delivered by poll, which also keeps a refused connection from being retried in a spin.
+        client.poll(_PAUSE_S)
+        client_errors.check_first_contact()
+        if clock.monotonic() >= deadline:
+            raise client_errors.unreachable(REACH_S) from cause
 
 
 #: How long a topic may be unknown to the broker that was asked while others know it already.

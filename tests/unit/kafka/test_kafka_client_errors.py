@@ -1,12 +1,14 @@
 """Which errors and log lines of librdkafka a client keeps, and how it reports them."""
 
 import logging
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import KafkaError
 
 from samzapy.errors import EnvironmentFailure
-from samzapy.system.kafka.client import LOGGER, ClientErrors
+from samzapy.system.kafka.client import LOGGER, ClientErrors, reach
+from samzapy.testing import ManualClock
 
 FORM = "%s [%s] %s"
 
@@ -41,3 +43,24 @@ def test_lines_go_on_to_the_clients_logger(caplog):
     caplog.set_level(logging.INFO, LOGGER.name)
     ClientErrors("kafka", "here:9092").log(logging.WARNING, FORM, "REQTMOUT", "p", "Timed out 1 in-flight")
     assert caplog.messages == ["REQTMOUT [p] Timed out 1 in-flight"]
+
+
+class StartingBroker:
+    """A client of librdkafka whose broker knows no broker for the first `silent` calls."""
+
+    def __init__(self, clock, silent):
+        self._clock, self._silent = clock, silent
+
+    def list_topics(self, topic, timeout):
+        self._silent -= 1
+        return SimpleNamespace(brokers={} if self._silent >= 0 else {1: "here:9092"})
+
+    def poll(self, timeout):
+        self._clock.advance(timeout)
+
+
+def test_an_answer_without_brokers_is_none_and_is_asked_for_again():
+    clock = ManualClock()
+    assert reach(StartingBroker(clock, 3), ClientErrors("kafka", "here:9092"), clock).brokers
+    with pytest.raises(EnvironmentFailure, match="cannot reach here:9092 within 10 s"):
+        reach(StartingBroker(clock, 1_000_000), ClientErrors("kafka", "here:9092"), clock)
