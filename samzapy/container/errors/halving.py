@@ -15,13 +15,10 @@ from samzapy.api.batch import MessageBatch
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.tasks.error_policy import Stage
-from samzapy.container.errors.collectors import TolerantCollector
+from samzapy.container.errors.processing import UndoingProcessing
 from samzapy.container.errors.recovery import RetryInterrupted, is_about_its_message
-from samzapy.container.errors.undo_journal import UndoJournal
 from samzapy.container.outputs.collector import Mark
 from samzapy.container.tasks.batches import ProcessBatch, as_batch
-from samzapy.container.tasks.synchronous import Processing
-from samzapy.container.tasks.task_instance import TaskInstance
 
 
 class _Before(NamedTuple):
@@ -31,20 +28,10 @@ class _Before(NamedTuple):
     rows: Sequence[int | None]
 
 
-class HalvingProcessing(Processing):
+class HalvingProcessing(UndoingProcessing[ProcessBatch]):
     """Halves the batches that fail. Requests to the coordinator stay, also those of a call that was undone."""
 
-    __slots__ = ("_collector", "_journal", "_process", "_recovery", "_task")
-
-    def __init__(
-        self, task: TaskInstance, process: ProcessBatch, collector: TolerantCollector, journal: UndoJournal
-    ) -> None:
-        """`collector` is the task's, `journal` that of its stores."""
-        self._task = task
-        self._process = process
-        self._collector = collector
-        self._recovery = collector.recovery
-        self._journal = journal
+    __slots__ = ()
 
     def process(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
         self._task.touched = True
