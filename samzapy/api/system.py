@@ -204,6 +204,10 @@ class SystemProducer(ABC):
         It need not include records for which the system chose the partition.
         """
 
+    def report_offsets(self) -> None:
+        """Called before the first record by a writer that will ask for `last_offset`. A system that knows offsets anyway has
+        nothing to do."""
+
     def purge(self) -> None:
         """Drop queued records that are not yet sent, after the lease is lost and a successor may write. From any thread.
 

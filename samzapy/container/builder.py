@@ -202,7 +202,11 @@ class ContainerBuilder:
         changelogs = frozenset(store.changelog.system for store in self.config.stores.values() if store.changelog)
         records = StateRecords(self._checkpoints, self._producers.state, changelogs, self._clients.admin, confirm)
         transaction = self._producers.transaction
-        return AwaitedState(records) if transaction is None else TransactionalState(records, transaction)
+        if transaction is not None:
+            return TransactionalState(records, transaction)
+        for system in sorted(changelogs):
+            self._producers.state(system).report_offsets()
+        return AwaitedState(records)
 
     def inputs(self, ends: Mapping[SystemStreamPartition, int], tasks: Sequence[TaskInstance]) -> Inputs:
         """Consumers and decoders of every input of the container; nothing is fetched yet."""

@@ -226,6 +226,18 @@ def test_offsets_are_known_from_the_first_record_on_that_names_its_partition(top
     assert kafka_admin.offsets([ssp_of(stream)])[ssp_of(stream)].upcoming == 4
 
 
+def test_a_writer_that_says_so_before_its_first_record_keeps_its_client(topic, producer):
+    stream = topic()
+    writer = producer()
+    writer.report_offsets()
+    writer.send([OutgoingRecord(stream, b"k", b"free")])
+    client = writer._client
+    writer.send_changes(stream, 0, [(b"k", b"change")])
+    writer.flush()
+    assert writer._client is client
+    assert writer.last_offset(stream, 0) == 1
+
+
 def test_records_whose_partition_is_left_to_their_key_are_acknowledged_like_others(topic, producer, kafka_admin):
     stream = topic(partitions=3)
     writer = producer()

@@ -31,6 +31,9 @@ class ForwardingProducer(SystemProducer):
     def last_offset(self, stream: str, partition: int) -> int | None:
         return self._producer.last_offset(stream, partition)
 
+    def report_offsets(self) -> None:
+        self._producer.report_offsets()
+
     def purge(self) -> None:
         self._producer.purge()
 

@@ -40,7 +40,8 @@ class KafkaProducer(SystemProducer):
     would fail at it, so the aborted producer takes no other.
 
     A report of success costs half as much as the record itself, and only says the record's offset. So without transactions
-    a client reports failures alone, until the first record that names its partition: another client takes over then.
+    a client reports failures alone until `report_offsets`, which the first record that names its partition calls as well: another
+    client takes over then. That takes so long that it must not happen in a commit, where a stopped process would go on.
     """
 
     #: The control record that ends a transaction.
@@ -72,7 +73,7 @@ class KafkaProducer(SystemProducer):
             if records:
                 columns = RecordColumns.of(records)
                 if not columns.free:
-                    self._report_offsets()
+                    self.report_offsets()
                 self._queue.send(columns)
 
     def send_changes(
@@ -80,7 +81,7 @@ class KafkaProducer(SystemProducer):
     ) -> None:
         with self._calls.guarded(), self._abortable():
             self._calls.must_take_records()
-            self._report_offsets()
+            self.report_offsets()
             self._queue.send_changes(stream, partition, changes, headers)
 
     def flush(self, timeout_s: float = 60.0) -> None:
@@ -89,6 +90,13 @@ class KafkaProducer(SystemProducer):
 
     def last_offset(self, stream: str, partition: int) -> int | None:
         return self._reports.last_offset(stream, partition)
+
+    def report_offsets(self) -> None:
+        if not self._with_offsets:
+            if self._made is not None:
+                self._flush(_LAST_FLUSH_S)
+            self._with_offsets = True
+            self._made = self._filled = None
 
     def purge(self) -> None:
         client = self._made
@@ -153,14 +161,6 @@ class KafkaProducer(SystemProducer):
             LOGGER.info("%s takes over from itself after a lost connection or a late answer", self._calls.name)
             self._made = self._filled = None
             self._take_over()
-
-    def _report_offsets(self) -> None:
-        """See that the offsets of the records to come are known."""
-        if not self._with_offsets:
-            if self._made is not None:
-                self._flush(_LAST_FLUSH_S)
-            self._with_offsets = True
-            self._made = self._filled = None
 
     @property
     def _client(self) -> Any:
