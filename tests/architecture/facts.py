@@ -100,14 +100,21 @@ def importers(of: list[Module]) -> dict[str, set[str]]:
 
 
 def folders(root: Path = ROOT / PACKAGE) -> dict[str, int]:
-    """The entries of each folder: its files and subfolders, without `__init__.py` and `__pycache__`."""
+    """The entries of each folder: its files and subfolders, without `__init__.py` and compiled modules. What a removed package
+    has left behind, a folder of compiled modules only, is no entry."""
     found = {}
     for folder in [root, *(path for path in root.rglob("*") if path.is_dir())]:
         if "__pycache__" not in folder.parts:
-            entries = [path for path in folder.iterdir() if path.name not in {"__init__.py", "__pycache__"}]
+            entries = [path for path in folder.iterdir() if path.name != "__init__.py" and _has_sources(path)]
             if entries:
                 found[str(folder.relative_to(ROOT))] = len(entries)
     return dict(sorted(found.items()))
+
+
+def _has_sources(path: Path) -> bool:
+    if path.is_dir():
+        return path.name != "__pycache__" and any(map(_has_sources, path.iterdir()))
+    return True
 
 
 def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, path: Path) -> Function:
