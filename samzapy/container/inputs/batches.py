@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from samzapy.api.batch import MessageBatch
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.system import RecordBatch
-from samzapy.container.inputs.decode import Decoder, Undecodable
+from samzapy.container.inputs.decode import Decoder
 
 
 class BatchDecoder(Decoder):
@@ -31,16 +30,7 @@ class TolerantBatchDecoder(Decoder):
 
     def runs(self, batch: RecordBatch, arrival_ms: int) -> Sequence[Sequence[IncomingMessageEnvelope]]:
         keys, messages, failures = self.columns(batch)
-        whole = _batch_of(batch, keys, messages, arrival_ms)
-        runs: list[Sequence[IncomingMessageEnvelope]] = []
-        start = 0
-        for index in sorted(failures):
-            raw = self.undecoded(batch, index, arrival_ms)
-            again = partial(self.decode_one, batch, index, arrival_ms)
-            runs += [whole[start:index], Undecodable(raw, failures[index], again)]
-            start = index + 1
-        runs.append(whole[start:] if start else whole)
-        return [run for run in runs if run]
+        return self.cut(_batch_of(batch, keys, messages, arrival_ms), failures, batch, arrival_ms)
 
 
 def _batch_of(

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice, repeat
 from typing import Any
@@ -100,6 +100,25 @@ class Decoder:
             batch.ssp, batch.offsets[index], key, value, headers, batch.timestamps[index], arrival_ms, size
         )
 
+    def cut(
+        self,
+        whole: Sequence[IncomingMessageEnvelope],
+        failures: Mapping[int, SerdeError],
+        batch: RecordBatch,
+        arrival_ms: int,
+    ) -> list[Sequence[IncomingMessageEnvelope]]:
+        """The messages between the `failures`, and each failure as a run of its own, in order. `whole` has a place for every
+        record of `batch`; it is returned itself where nothing failed."""
+        runs: list[Sequence[IncomingMessageEnvelope]] = []
+        start = 0
+        for index in sorted(failures):
+            raw = self.undecoded(batch, index, arrival_ms)
+            again = partial(self.decode_one, batch, index, arrival_ms)
+            runs += [whole[start:index], Undecodable(raw, failures[index], again)]
+            start = index + 1
+        runs.append(whole[start:] if start else whole)
+        return [run for run in runs if run]
+
     def _envelopes(
         self, batch: RecordBatch, arrival_ms: int
     ) -> tuple[list[IncomingMessageEnvelope], dict[int, SerdeError]]:
@@ -162,12 +181,4 @@ class TolerantDecoder(Decoder):
 
     def runs(self, batch: RecordBatch, arrival_ms: int) -> Sequence[Sequence[IncomingMessageEnvelope]]:
         envelopes, failures = self._envelopes(batch, arrival_ms)
-        runs: list[list[IncomingMessageEnvelope]] = []
-        start = 0
-        for index in sorted(failures):
-            raw = self.undecoded(batch, index, arrival_ms)
-            again = partial(self.decode_one, batch, index, arrival_ms)
-            runs += [envelopes[start:index], Undecodable(raw, failures[index], again)]
-            start = index + 1
-        runs.append(envelopes[start:] if start else envelopes)
-        return [run for run in runs if run]
+        return self.cut(envelopes, failures, batch, arrival_ms)
