@@ -87,8 +87,8 @@ class Sink(ABC):
         return None
 
     def back_to(self, mark: int) -> None:
-        """Take back all rows since `mark`."""
-        raise NotImplementedError
+        """Take back all rows since `mark`. A sink that overrides `mark` overrides this, too."""
+        raise TypeError(f"{type(self).__name__} overrides mark, so it must override back_to as well")
 
     def full(self) -> bool:
         """Whether so many rows wait for a commit that the task should commit early; called about every 50 ms."""
