@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
-from samzapy.api.lease import ContainerLease
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.checkpoint.records import Adopted, startpoints_from_json
@@ -35,6 +34,7 @@ from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.supervision.worker_process import sweep_in_background
 from samzapy.container.tasks.task_builder import Plugins, TaskBuilder, TaskStart
 from samzapy.container.tasks.task_instance import TaskInstance
+from samzapy.job.lease import ContainerLease
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.job.transactions import transactional_id
 from samzapy.serializers import StreamSerdes

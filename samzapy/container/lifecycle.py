@@ -21,7 +21,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from samzapy.api.checkpoint import Checkpoint
-from samzapy.api.lease import ContainerLease, ContainerReport, TaskProgress
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
 from samzapy.container.builder import ContainerBuilder
@@ -35,6 +34,7 @@ from samzapy.container.supervision.worker_process import tuned_for_messages
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import ForeignRecords
 from samzapy.failpoints import reach
+from samzapy.job.lease import ContainerLease, ContainerReport, TaskProgress
 from samzapy.storage.changelog.restore import RestoreStopped
 from samzapy.storage.task_stores import TaskStores
 

@@ -34,7 +34,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
-from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock
@@ -62,6 +61,7 @@ from samzapy.errors import (
     TransactionIndeterminate,
 )
 from samzapy.failpoints import arm_from_environment
+from samzapy.job.lease import ContainerLease, ContainerReport, Directive
 from samzapy.job.model import ContainerModel
 from samzapy.job.transactions import StateTransactions, state_transactions, weakened_state
 from samzapy.metrics import Registry, SnapshotHeader

@@ -17,13 +17,13 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 
-from samzapy.api.lease import ContainerLease, ContainerReport
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.container.supervision.heartbeat import Heartbeat, keep_running
 from samzapy.container.supervision.worker_process import sweep_in_background
+from samzapy.job.lease import ContainerLease, ContainerReport
 from samzapy.job.model import ContainerModel, replica_of
 from samzapy.metrics import Registry
 from samzapy.serializers import serde_registry

@@ -7,7 +7,6 @@ from urllib.parse import quote
 
 import urllib3
 
-from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.coordinator.wire import (
     Answer,
     Attempt,
@@ -22,6 +21,7 @@ from samzapy.coordinator.wire import (
     read,
 )
 from samzapy.errors import EnvironmentFailure, RetriableError, SamzapyError, TaskMigrated
+from samzapy.job.lease import ContainerLease, ContainerReport, Directive
 from samzapy.strict_json import encode
 from samzapy.version import VERSION
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.coordinator.clocks import Clocks, KeptClocks
@@ -13,6 +12,7 @@ from samzapy.coordinator.leases import ContainerState, Leases
 from samzapy.coordinator.progress import ContainerFailure, JobStatus, Progress
 from samzapy.coordinator.wire import AttemptProcess, JobSpec, Overdue
 from samzapy.errors import JobTakenOver, RetriableError, SamzapyError
+from samzapy.job.lease import ContainerLease, ContainerReport, Directive
 
 #: Phases after which no more reports come.
 _ENDS = {"done": ContainerState.DONE, "failed": ContainerState.LOST}

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from samzapy.api.lease import Directive
 from samzapy.clock import Clock
+from samzapy.job.lease import Directive
 
 
 class ContainerState(Enum):

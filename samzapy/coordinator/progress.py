@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from samzapy.api.lease import ContainerReport
 from samzapy.config.guarantee_warnings import COUNTS, GuaranteeWarning
 from samzapy.coordinator.clocks import ClockStatus
+from samzapy.job.lease import ContainerReport
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,6 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from samzapy.api.lease import TaskProgress
 from samzapy.config.guarantee_warnings import COUNTS
 from samzapy.coordinator.clocks import ClockStatus, as_text
 from samzapy.coordinator.coordinator import Coordinator
@@ -52,6 +51,7 @@ from samzapy.coordinator.wire import (
     registration,
 )
 from samzapy.errors import EnvironmentFailure
+from samzapy.job.lease import TaskProgress
 from samzapy.strict_json import encode
 from samzapy.version import VERSION
 

@@ -12,9 +12,9 @@ from typing import TypeVar
 
 import msgspec
 
-from samzapy.api.lease import ContainerReport, Directive, TaskProgress
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator.progress import ContainerFailure
+from samzapy.job.lease import ContainerReport, Directive, TaskProgress
 from samzapy.job.model import JobModel
 from samzapy.strict_json import decode, encode
 

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 
 from samzapy.api.envelope import Headers
-from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemProducer, SystemSettings
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock
@@ -25,6 +24,7 @@ from samzapy.container.tasks.task_builder import Plugins
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.failpoints import FailPointReached
+from samzapy.job.lease import ContainerLease, ContainerReport, Directive
 from samzapy.job.model import ContainerModel
 from samzapy.job.transactions import state_transactions
 from samzapy.metrics import Registry

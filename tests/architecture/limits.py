@@ -16,6 +16,4 @@ SHORT_LINES = 60
 LARGE_FOLDERS = {
     # Its packages: the map of the product.
     "samzapy": 33,
-    # One file for each interface that users or plugins implement.
-    "samzapy/api": 15,
 }

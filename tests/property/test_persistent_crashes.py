@@ -16,11 +16,11 @@ from samzapy import (
 )
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.event_time import CheckpointStore
-from samzapy.api.lease import TaskProgress
 from samzapy.container.event_time.clock import EventClock
 from samzapy.container.tasks.context import ContainerTaskContext
 from samzapy.container.tasks.state_checkpoints import KeptStateCheckpoints
 from samzapy.coordinator.clocks import Clocks, KeptClocks
+from samzapy.job.lease import TaskProgress
 from samzapy.metrics import Registry
 from samzapy.operators.persistent import Distinct, NonWindowState, PersistentTask, Sum, WindowState
 from samzapy.operators.persistent.checkpoints import next_time

@@ -17,9 +17,9 @@ import logging
 import threading
 from collections.abc import Callable
 
-from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.clock import Clock
 from samzapy.errors import RetriableError, TaskMigrated
+from samzapy.job.lease import ContainerLease, ContainerReport, Directive
 
 logger = logging.getLogger(__name__)
 

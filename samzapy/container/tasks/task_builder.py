@@ -13,7 +13,6 @@ from samzapy.api.context import ContainerContext, Context
 from samzapy.api.engine import StorageEngineFactory
 from samzapy.api.event_time import ClockListenerTask, StateCheckpointTask
 from samzapy.api.kv import KeyValueStore
-from samzapy.api.lease import ContainerLease
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.sink import TaskAttempt
 from samzapy.api.stream import SystemStream, SystemStreamPartition
@@ -49,6 +48,7 @@ from samzapy.container.tasks.context import ContainerTaskContext
 from samzapy.container.tasks.state_checkpoints import NO_STATE_CHECKPOINTS, KeptStateCheckpoints, NoStateCheckpoints
 from samzapy.container.tasks.synchronous import Process, Processing, StrictProcessing, SynchronousExecutor
 from samzapy.container.tasks.task_instance import TaskInstance, UserSide
+from samzapy.job.lease import ContainerLease
 from samzapy.job.model import ContainerModel
 from samzapy.serializers import TaskSerdes
 from samzapy.storage.task_stores import TaskStores

@@ -27,7 +27,6 @@ from pathlib import Path
 import psutil
 from pyspark import TaskContext
 
-from samzapy.api.lease import ContainerReport
 from samzapy.config.loader import load_job
 from samzapy.container.restart import build_container
 from samzapy.container.standby import standby_container
@@ -43,6 +42,7 @@ from samzapy.errors import (
     TooFewFiles,
     UnknownStream,
 )
+from samzapy.job.lease import ContainerReport
 from samzapy.job.model import replica_of
 from samzapy.runner.spark.master import TOKEN
 

@@ -8,7 +8,6 @@ import pytest
 from jobs.memory_job import CountingTask, MemoryJob
 
 from samzapy import StreamTask, SystemStreamPartition
-from samzapy.api.lease import Directive
 from samzapy.api.system import StreamSpec
 from samzapy.errors import (
     ConfigError,
@@ -19,6 +18,7 @@ from samzapy.errors import (
     TaskMigrated,
     UnknownStream,
 )
+from samzapy.job.lease import Directive
 
 
 def messages(n, keys=3, partitions=2):

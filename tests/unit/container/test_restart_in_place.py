@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from jobs.memory_job import MemoryJob
 
-from samzapy.api.lease import ContainerLease, Directive
 from samzapy.checkpoint import CheckpointManagerFactory
 from samzapy.checkpoint.factories import FileCheckpointManager
 from samzapy.config.loader import load_job
@@ -15,6 +14,7 @@ from samzapy.container.restart import build_container
 from samzapy.container.supervision.job_records import this_run
 from samzapy.errors import JobTakenOver, TransactionAborted
 from samzapy.failpoints import arm, disarm
+from samzapy.job.lease import ContainerLease, Directive
 from samzapy.runner.prepare import prepare
 
 

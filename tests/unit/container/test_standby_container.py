@@ -6,11 +6,11 @@ import threading
 import pytest
 from jobs.memory_job import MemoryJob
 
-from samzapy.api.lease import ContainerReport
 from samzapy.config.loader import load_job
 from samzapy.container.standby import standby_container
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.wire import JobSpec
+from samzapy.job.lease import ContainerReport
 from samzapy.runner.prepare import prepare
 
 DEADLINE_S = 60.0

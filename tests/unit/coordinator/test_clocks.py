@@ -5,12 +5,12 @@ import logging
 
 import pytest
 
-from samzapy.api.lease import ContainerReport, TaskProgress
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator.clocks import Clocks, KeptClocks
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.service import render
 from samzapy.coordinator.wire import JobSpec, WireError, read_report
+from samzapy.job.lease import ContainerReport, TaskProgress
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.strict_json import encode
 

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import urllib3
 
-from samzapy.api.lease import ContainerReport, Directive
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator import service as service_module
 from samzapy.coordinator.client import CoordinatorClient
@@ -13,6 +12,7 @@ from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import BODY_LIMIT, CoordinatorService
 from samzapy.coordinator.wire import AttemptProcess, JobSpec
 from samzapy.errors import EnvironmentFailure, RetriableError, TaskFailed, TaskMigrated
+from samzapy.job.lease import ContainerReport, Directive
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.version import VERSION
 

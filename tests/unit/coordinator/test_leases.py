@@ -1,7 +1,7 @@
 import pytest
 
-from samzapy.api.lease import Directive
 from samzapy.coordinator.leases import ContainerState, Leases
+from samzapy.job.lease import Directive
 from samzapy.testing import ManualClock
 
 

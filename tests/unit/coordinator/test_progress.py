@@ -1,12 +1,12 @@
 from dataclasses import replace
 
-from samzapy.api.lease import ContainerReport, Directive
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.progress import ContainerFailure
 from samzapy.coordinator.service import render
 from samzapy.coordinator.wire import JobSpec, Registration, read, registration
+from samzapy.job.lease import ContainerReport, Directive
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 
 SSP = SystemStreamPartition("memory", "in", 0)

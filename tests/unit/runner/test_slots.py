@@ -4,12 +4,12 @@ import threading
 
 import pytest
 
-from samzapy.api.lease import ContainerReport, Directive
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.wire import AttemptProcess, JobSpec, Place
 from samzapy.errors import EnvironmentFailure
+from samzapy.job.lease import ContainerReport, Directive
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.runner.spark.placement import ROOM_S, SILENT_S, ContainerSlot, Locality, SparkPlaces, StatePlaces
 from samzapy.runner.spark.supervisor import SlotRun

@@ -3,12 +3,12 @@ from itertools import pairwise
 
 import pytest
 
-from samzapy.api.lease import ContainerReport, Directive
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.progress import ContainerFailure
 from samzapy.coordinator.wire import AttemptProcess, JobSpec
 from samzapy.errors import EnvironmentFailure, JobTakenOver
+from samzapy.job.lease import ContainerReport, Directive
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 from samzapy.runner.base import JobFailed, RunOptions
 from samzapy.runner.restarts import Backoff

@@ -2,9 +2,9 @@
 
 import pytest
 
-from samzapy.api.lease import ContainerLease, ContainerReport, Directive
 from samzapy.container.supervision.heartbeat import Heartbeat
 from samzapy.errors import RetriableError, TaskMigrated
+from samzapy.job.lease import ContainerLease, ContainerReport, Directive
 from samzapy.testing import ManualClock
 
 
