@@ -23,6 +23,9 @@ from samzapy.system.kafka.client import ClientErrors, make_client, partition_cou
 from samzapy.system.kafka.errors import UNKNOWN_TOPIC, error_of, general_error, one_line
 
 _REQUEST_S = 15.0
+#: How long one question for offsets waits. librdkafka sends it to the leader that it knew, and connects to a dead one
+#: without any pause until the question times out; after that the leaders are looked up again.
+_OFFSETS_S = 2.0
 #: How long a topic's creation or deletion may take to show in the metadata.
 _SETTLE_S = 30.0
 _PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.5
@@ -47,6 +50,8 @@ _BETWEEN_LEADERS = frozenset(
         KafkaError.REPLICA_NOT_AVAILABLE,
         KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+        KafkaError._TRANSPORT,  # noqa: SLF001
     }
 )
 
@@ -198,7 +203,7 @@ class KafkaAdmin(SystemAdmin):
         return reach(self._client, self._client_errors).topics.get(stream)
 
     def _list_offsets(self, ssps: list[SystemStreamPartition], *specs: Any) -> list[dict[SystemStreamPartition, int]]:
-        """The offsets, by each of `specs`; asks again for as long as a partition is between leaders, 30 s at most.
+        """The offsets, by each of `specs`; asks again while a leader is away or does not answer, 30 s at most.
 
         The metadata of all topics, which a large cluster takes long to send, are asked for only when a partition is not
         known yet, or an answer casts doubt on what is.
@@ -228,7 +233,7 @@ class KafkaAdmin(SystemAdmin):
             self._client.list_offsets(
                 {TopicPartition(ssp.stream, ssp.partition): spec for ssp in ssps},
                 isolation_level=level,
-                request_timeout=_REQUEST_S,
+                request_timeout=_OFFSETS_S,
             )
             for spec in specs
         ]
