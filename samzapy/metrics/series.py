@@ -41,13 +41,22 @@ Groups = Mapping[str, Mapping[str, float]]
 Labels = tuple[tuple[str, str], ...]
 
 
+class PartitionSnapshot(NamedTuple):
+    """An input partition: the next offset to process, the offset after its last record (None: not known), and how many
+    seconds the oldest unprocessed record has waited (None: not known)."""
+
+    position: int
+    end: int | None = None
+    age_s: float | None = None
+
+
 @dataclass(frozen=True)
 class ContainerSnapshot:
     """One container at one moment.
 
     `metrics` is a registry's snapshot; the groups named in `tasks` are those of tasks. The rest is known to the driver only:
-    `state` and `phase` of the newest attempt, the number of `attempts`, offsets by SSP as text, and `restoring`, the
-    (offsets read, offsets to read) of the restores under way.
+    `state` and `phase` of the newest attempt, the number of `attempts`, `partitions` by SSP as text, how long it has not got
+    on (`stalled_s`, 0 if it does), and `restoring`, the (offsets read, offsets to read) of the restores under way.
     """
 
     id: str
@@ -56,8 +65,8 @@ class ContainerSnapshot:
     state: str = "running"
     phase: str = "running"
     attempts: int = 1
-    positions: Mapping[str, int] = field(default_factory=dict)
-    ends: Mapping[str, int] = field(default_factory=dict)
+    partitions: Mapping[str, PartitionSnapshot] = field(default_factory=dict)
+    stalled_s: float = 0.0
     restoring: tuple[int, int] | None = None
 
 
@@ -121,6 +130,8 @@ _LAG = gauge("partition_lag_messages", "Offsets between position and end.")
 _WORST_LAG = gauge(
     "container_lag_max_messages", "Offsets between position and end in the container's furthest partition."
 )
+_AGE = gauge("partition_oldest_unread_seconds", "Time that the oldest unprocessed message has waited.", Merge.MAX)
+_CONTAINER_STALLED = gauge("container_stalled_seconds", "Time that a container has not got on; absent while it does.")
 _RESTORE_READ = gauge("restore_offsets_read", "Changelog offsets read by the restore under way.")
 _RESTORE_ALL = gauge("restore_offsets_expected", "Changelog offsets to read by the restore under way.")
 _LEFT_OUT = gauge("metrics_left_out", "Numbers of the job's own code that are not exported: too many names.")
@@ -129,7 +140,7 @@ _LEFT_OUT = gauge("metrics_left_out", "Numbers of the job's own code that are no
 OF_THE_JOB = (
     *(_BUILD, _SECONDS, _JOB_PROCESSED, _JOB_COMMITS, _FAILURES, _WEAKENED, _STOPPING),
     *(_CLOCK, _CHECKPOINT_CLOCK, _STALLED, _CONTAINERS, _UP, _RESTARTS),
-    *(_POSITION, _END, _LAG, _WORST_LAG, _RESTORE_READ, _RESTORE_ALL, _LEFT_OUT),
+    *(_POSITION, _END, _LAG, _WORST_LAG, _AGE, _CONTAINER_STALLED, _RESTORE_READ, _RESTORE_ALL, _LEFT_OUT),
 )
 
 
@@ -173,17 +184,19 @@ def _add_status(collected: _Collected, container: ContainerSnapshot, *, standby:
         read, expected = container.restoring
         collected.add(_RESTORE_READ, float(read), place)
         collected.add(_RESTORE_ALL, float(expected), place)
+    if container.stalled_s:
+        collected.add(_CONTAINER_STALLED, container.stalled_s, place)
     worst = -1
-    for ssp, position in container.positions.items():
+    for ssp, (position, end, age_s) in container.partitions.items():
         stream, _, partition = ssp.rpartition("[")
         where = (*place, ("stream", stream), ("partition", partition.rstrip("]")))
         collected.add(_POSITION, float(position), where)
-        end = container.ends.get(ssp)
         if end is not None:
-            lag = max(0, end - position)
-            worst = max(worst, lag)
+            worst = max(worst, end - position, 0)
             collected.add(_END, float(end), where)
-            collected.add(_LAG, float(lag), where)
+            collected.add(_LAG, float(max(0, end - position)), where)
+        if age_s is not None:
+            collected.add(_AGE, age_s, where)
     if worst >= 0:
         collected.add(_WORST_LAG, float(worst), place)
 
