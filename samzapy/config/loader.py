@@ -39,7 +39,7 @@ from samzapy.config.stores.store import parse_stores
 from samzapy.config.streams import database, systems
 from samzapy.config.streams.serdes import check_serde, parse_serdes
 from samzapy.config.streams.stream import StreamConfig, check_system, parse_stream_ids, parse_streams, stream_settings
-from samzapy.config.tasks import TaskConfig, state_checkpoint
+from samzapy.config.tasks import TaskConfig, checkpoint
 from samzapy.config.tasks.error_policy import Stage
 from samzapy.config.tasks.task import parse_task
 from samzapy.errors import ConfigError
@@ -233,10 +233,10 @@ def _has_senders(found: TaskConfig, known: Mapping[SystemStream, StreamConfig]) 
 
 def _state_checkpoint(
     reader: Reader, found: TaskConfig, default_system: str | None, known: Mapping[str, SystemSettings]
-) -> state_checkpoint.StateCheckpointConfig:
-    system = _system(reader, state_checkpoint.SYSTEM, known)
+) -> checkpoint.StateCheckpointConfig:
+    system = _system(reader, checkpoint.STATE_SYSTEM, known)
     beside = found.checkpoint.system if found.checkpoint else None
-    return state_checkpoint.parse_state_checkpoint(reader, system or beside or default_system)
+    return checkpoint.parse_state_checkpoint(reader, system or beside or default_system)
 
 
 def _system(reader: Reader, key: Key[str | None], known: Mapping[str, SystemSettings]) -> str | None:

@@ -11,10 +11,9 @@ from samzapy.config.reading.classes import CHOOSERS, ROUND_ROBIN
 from samzapy.config.reading.keys import BOOLEAN, LIST, TEXT, Key, collect, integer, member
 from samzapy.config.reading.reader import Reader
 from samzapy.config.streams.stream import check_system, parse_partitions, resolve_stream
-from samzapy.config.tasks.asynchronous import AsyncConfig, parse_async
-from samzapy.config.tasks.batch import BatchConfig, parse_batch
 from samzapy.config.tasks.checkpoint import CheckpointConfig, parse_checkpoint
 from samzapy.config.tasks.error_policy import ErrorConfig, check_waits, parse_errors
+from samzapy.config.tasks.processing import AsyncConfig, BatchConfig, parse_async, parse_batch
 from samzapy.plugins import PluginError, split_path
 
 
