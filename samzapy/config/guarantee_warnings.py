@@ -24,8 +24,8 @@ from samzapy.api.task import (
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
 from samzapy.config.reading.classes import FILE_CHECKPOINTS
-from samzapy.config.stores import StoreConfig, changelogs, values
-from samzapy.config.stores.store import OBJECT_CACHE_MODE
+from samzapy.config.stores import StoreConfig, changelogs
+from samzapy.config.stores.store import DROP_LARGE, OBJECT_CACHE_MODE
 from samzapy.config.streams import StreamConfig, systems
 from samzapy.config.streams.stream import RESET_OFFSET
 from samzapy.config.tasks import TaskConfig, checkpoint, error_policy, processing, task
@@ -136,7 +136,7 @@ def _states(stores: Mapping[str, StoreConfig]) -> Iterator[GuaranteeWarning]:
             yield GuaranteeWarning(changelogs.CHANGELOG.at(store=store.name), "none: the store is empty at each start")
         if store.large_values.drop:
             message = "a put of a large value does nothing, counted as ignored-large-messages"
-            yield GuaranteeWarning(values.DROP_LARGE.at(store=store.name), message)
+            yield GuaranteeWarning(DROP_LARGE.at(store=store.name), message)
 
 
 def _errors(config: JobConfig) -> Iterator[GuaranteeWarning]:
