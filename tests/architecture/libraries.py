@@ -13,6 +13,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "datasketches": ("samzapy/storage/views", "samzapy/operators"),
     "fsspec": ("samzapy/storage/backup",),
     # The job that `samzapy verify` writes is a file in the same grammar.
+    # The page's templates.
+    "jinja2": ("samzapy/page",),
     "javaproperties": ("samzapy/config", "samzapy/verify"),
     # Compact binary values, in each format that we own.
     "msgpack": ("samzapy/serializers", "samzapy/storage/views", "samzapy/operators"),
@@ -61,7 +63,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     # The benchmark of stores measures the bare library beside ours.
     "rocksdict": ("samzapy/storage/rocksdb", "samzapy/bench/store"),
     "sqlalchemy": ("samzapy/system/database",),
-    "starlette": ("samzapy/coordinator",),
+    "starlette": ("samzapy/coordinator", "samzapy/page"),
     # Declarations for type checkers; it is not imported when the code runs.
     "typing_extensions": ("samzapy/api/kv.py",),
     "urllib3": ("samzapy/coordinator",),
