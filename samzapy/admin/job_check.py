@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 
-from samzapy.admin.adoption import refuse_foreign
-from samzapy.admin.take_over import refuse_another_job
+from samzapy.admin.take_over import refuse_another_job, refuse_foreign
 from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription, SystemAdmin
@@ -20,7 +19,7 @@ from samzapy.config.guarantee_warnings import GuaranteeWarning, late_rows, weak_
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import checkpoint_stream, state_checkpoint_stream
 from samzapy.config.stores import StoreConfig, changelogs
-from samzapy.config.tasks import checkpoint, state_checkpoint
+from samzapy.config.tasks import checkpoint
 from samzapy.container.supervision.job_records import open_job
 from samzapy.errors import (
     ConfigError,
@@ -224,7 +223,7 @@ def _asked_for(config: JobConfig) -> Iterable[tuple[str, SystemStream, int]]:
         yield checkpoint.REPLICATION_FACTOR.name, checkpoints, kept.replication_factor
     states, factor = state_checkpoint_stream(config), config.state_checkpoint.replication_factor
     if states is not None and factor is not None:
-        yield state_checkpoint.REPLICATION_FACTOR.name, states, factor
+        yield checkpoint.STATE_REPLICATION_FACTOR.name, states, factor
 
 
 def _foundations(config: JobConfig) -> Iterator[tuple[str, SystemStream]]:

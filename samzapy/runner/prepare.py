@@ -12,10 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from samzapy.admin.adoption import refuse_foreign
 from samzapy.admin.job_check import check_copies, existing, input_partitions, weakly_kept
 from samzapy.admin.positions import kept_clocks
-from samzapy.admin.take_over import Claim, take_over
+from samzapy.admin.take_over import Claim, refuse_foreign, take_over
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.api.engine import StorageEngineFactory
 from samzapy.api.event_time import StateCheckpointTask
@@ -26,8 +25,8 @@ from samzapy.checkpoint.states import store_factory
 from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.job import BASE_DIR_VARIABLE, LOGGED_STORE_BASE_DIR, NON_LOGGED_STORE_BASE_DIR, JobConfig
 from samzapy.config.own_streams import checkpoint_stream
-from samzapy.config.tasks import asynchronous, checkpoint, state_checkpoint
-from samzapy.config.tasks.asynchronous import AsyncConfig
+from samzapy.config.tasks import checkpoint, processing
+from samzapy.config.tasks.processing import AsyncConfig
 from samzapy.container.outputs.producers import check_transaction_timeout
 from samzapy.container.side_inputs import load_processors
 from samzapy.container.supervision.job_records import open_job
@@ -242,7 +241,7 @@ def _warnings(
     if config.grouper != "ssp" and (apart := parted(config, inputs)):
         yield f"task.inputs: {apart}"
     if issubclass(task_class, StreamTask) and config.task.asynchronous != AsyncConfig():
-        given = [key.name for key in asynchronous.KEYS if key.name in config.resolved]
+        given = [key.name for key in processing.KEYS if key.name in config.resolved]
         yield f"{', '.join(given)}: without effect on a StreamTask, whose messages are processed one by one"
 
 
@@ -305,7 +304,7 @@ def _folders(config: JobConfig, engines: Mapping[str, StorageEngineFactory]) -> 
     if config.task.checkpoint is not None and config.task.checkpoint.path is not None:
         yield checkpoint.PATH.name, Path(config.task.checkpoint.path), CHECKPOINT_BYTES
     if config.state_checkpoint.path is not None:
-        yield state_checkpoint.PATH.name, Path(config.state_checkpoint.path), CHECKPOINT_BYTES
+        yield checkpoint.STATE_PATH.name, Path(config.state_checkpoint.path), CHECKPOINT_BYTES
 
 
 def _reason(path: Path, least: int) -> str | None:
