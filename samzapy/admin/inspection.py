@@ -10,8 +10,8 @@ from samzapy.admin.store_queries import Question, store_entries
 from samzapy.admin.streams import Literal, Range, Record, as_text, records
 from samzapy.api.stream import SystemStream
 from samzapy.config.job import JobConfig
+from samzapy.coordinator.page.inspector import Asked, Found, Inspector
 from samzapy.errors import ConfigError, ConfigProblem, OffsetOutOfRange
-from samzapy.page.inspector import Asked, Found, Inspector
 from samzapy.serializers import serde_registry
 
 #: Characters of a key or a value that are shown.

@@ -11,11 +11,11 @@ import uvicorn
 from job_status import container, failed_job, job
 from starlette.applications import Starlette
 
+from samzapy.coordinator.page.board import SECTIONS, Board
+from samzapy.coordinator.page.history import SAMPLES, History
+from samzapy.coordinator.page.inspector import Asked, Found, Inspector, NoInspector
+from samzapy.coordinator.page.routes import page_routes
 from samzapy.errors import ConfigError, ConfigProblem
-from samzapy.page.board import SECTIONS, Board
-from samzapy.page.history import SAMPLES, History
-from samzapy.page.inspector import Asked, Found, Inspector, NoInspector
-from samzapy.page.routes import page_routes
 from samzapy.testing import ManualClock
 
 

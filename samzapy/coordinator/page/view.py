@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from samzapy.page.history import History, lag_of
+from samzapy.coordinator.page.history import History, lag_of
 
 #: Rows of a table; the rest is found by searching.
 ROWS = 50

@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from samzapy.page.board import Board
-from samzapy.page.inspector import Asked
+from samzapy.coordinator.page.board import Board
+from samzapy.coordinator.page.inspector import Asked
 from samzapy.strict_json import encode
 
 #: Readers that may stay at once. Each holds a connection; the page of one more reloads itself instead.
@@ -38,7 +38,7 @@ class _Page:
         self._board = board
         self._readers = 0
         self._asking = asyncio.Semaphore(1)
-        folder = files("samzapy.page") / "static"
+        folder = files("samzapy.coordinator.page") / "static"
         self._files = {name: (folder / name).read_bytes() for name in _FILES}
 
     async def page(self, request: Request) -> Response:

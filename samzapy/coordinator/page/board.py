@@ -16,10 +16,10 @@ from typing import Any
 from jinja2 import DictLoader, Environment, StrictUndefined
 
 from samzapy.config.guarantee_warnings import COUNTS
+from samzapy.coordinator.page.history import History
+from samzapy.coordinator.page.inspector import Asked, Found, Inspector
+from samzapy.coordinator.page.view import Status, Tables, catch_up_s, container_rows, graph, tables
 from samzapy.errors import SamzapyError
-from samzapy.page.history import History
-from samzapy.page.inspector import Asked, Found, Inspector
-from samzapy.page.view import Status, Tables, catch_up_s, container_rows, graph, tables
 
 #: The sections that change while the job runs, in the order of the page; one template each.
 SECTIONS = ("state", "overview", "containers", "tasks", "stores", "errors")
@@ -67,7 +67,7 @@ def _time(milliseconds: int | None) -> str:
 
 
 def _environment() -> Environment:
-    folder = files("samzapy.page") / "templates"
+    folder = files("samzapy.coordinator.page") / "templates"
     templates = {each.name: each.read_text() for each in folder.iterdir() if each.name.endswith(".html")}
     environment = Environment(
         loader=DictLoader(templates), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
