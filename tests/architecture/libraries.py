@@ -33,11 +33,13 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "orjson": (
         "samzapy/admin",
         "samzapy/bench",
-        "samzapy/metrics.py",
+        "samzapy/metrics",
         "samzapy/serializers",
         "samzapy/dataframe",
         "samzapy/system/database",
     ),
+    # The text that Prometheus reads.
+    "prometheus_client": ("samzapy/metrics",),
     # Processes: measured, looked for and ended.
     "psutil": (
         "samzapy/admin",
