@@ -63,6 +63,8 @@ class CommitProtocol:
         self._commits = settings.metrics.counter("commit", "commits")
         self._commit_time = settings.metrics.timer("commit", "commit")
         self.count = 0
+        #: By task, the positions of its last checkpoint.
+        self.committed: dict[str, Mapping[SystemStreamPartition, int]] = {}
 
     def commit(self, tasks: Iterable[TaskInstance], *, force: bool = False) -> None:
         """Commit the `tasks` that have run user code since their last commit; all of them with `force`."""
@@ -117,6 +119,7 @@ class CommitProtocol:
             task.stores.apply(task.changelog_offsets, offsets[task.name])
         reach("commit.6")
         # 7  count it
+        self.committed.update({name: checkpoint.input_offsets for name, checkpoint in checkpoints.items()})
         self._count(tasks)
 
     def _positions(self, tasks: Sequence[TaskInstance], offsets: Positions) -> Positions:
