@@ -18,7 +18,7 @@ from samzapy.runner.prepare import prepare
 
 pytestmark = pytest.mark.kafka
 
-PATIENCE_S = 60.0
+PATIENCE_S = 25.0
 
 
 class Held(StreamTask):
@@ -100,7 +100,8 @@ def run(kafka, kafka_admin):
 def committed(run):
     at = [TopicPartition(run.name, 0), TopicPartition(run.name, 1)]
     request = [ConsumerGroupTopicPartitions(f"{run.name}-1", at)]
-    answer = AdminClient({"bootstrap.servers": run.servers}).list_consumer_group_offsets(request)
+    admin = AdminClient({"bootstrap.servers": run.servers})
+    answer = admin.list_consumer_group_offsets(request)
     return {each.partition: each.offset for each in answer[f"{run.name}-1"].result(30).topic_partitions}
 
 
