@@ -1,4 +1,4 @@
-"""The producers of a container. The guarantee decides which one a task's records go to:
+"""The producers of a container. The guarantee chooses the producer of a record.
 
 ==================  =========================================  ======================================
 guarantee           outputs                                    changelogs and checkpoints
