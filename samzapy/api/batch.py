@@ -236,9 +236,11 @@ class BatchTask(ABC, Generic[K, V]):
            say. It ends early where an event timer is due, so one that this call sets fires behind the run. Where it ends may
            be elsewhere after a crash, when the messages come again.
         2. Its messages are done when this returns. Requests to the coordinator take effect then.
-        3. An exception ends the attempt without a commit. Under another `task.error.process.policy` what the call did to
-           stores, outputs and sinks is undone, and each half of the run is processed by a call of its own, until the
-           message that fails stands alone. That one meets the policy; all others are processed once.
+        3. When this raises, what the call did to stores, outputs and sinks is undone, and each half of the run is processed
+           by a call of its own, until the message that fails stands alone. That one meets `task.error.process.policy`; all
+           others are processed once. Under the policy `fail` the search ends there: the error names the message, and the
+           attempt ends without a commit. A value that this changed in place is undone only with
+           `stores.X.object.cache.mode=copy`, which other policies than `fail` set.
         4. In effectively-once each output needs the input that it comes from: `send_batch(..., inputs=batch.offsets)`. What
            an input sends must not depend on where runs end. With `task.batch.max.messages=1` nothing need be said.
         """

@@ -4,12 +4,14 @@ A batch that fails leaves nothing: its outputs and its rows for sinks are droppe
 undone. Its halves are processed then, one after the other, each by a call of its own, and so on until a message that fails
 stands alone. Only that one meets the policy. So all others are processed once, in order, and k messages that fail among n
 cost about 2 k log2(n) calls more.
+
+If the policies only fail, the attempt ends anyway. The same search then finds the message to name in the error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from samzapy.api.batch import MessageBatch
 from samzapy.api.envelope import IncomingMessageEnvelope
@@ -17,8 +19,12 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.errors.processing import UndoingProcessing
 from samzapy.container.errors.recovery import RetryInterrupted, is_about_its_message
-from samzapy.container.outputs.collector import Mark
+from samzapy.container.errors.undo_journal import UndoJournal
+from samzapy.container.outputs.collector import BufferingCollector, Mark
 from samzapy.container.tasks.batches import ProcessBatch, as_batch
+from samzapy.container.tasks.synchronous import Processing
+from samzapy.container.tasks.task_instance import TaskInstance
+from samzapy.errors import SerdeError
 
 
 class _Before(NamedTuple):
@@ -112,3 +118,70 @@ class HalvingProcessing(UndoingProcessing[ProcessBatch]):
         self._collector.back_to(before.outputs)
         self._task.sinks.back_to(before.rows, part)
         self._journal.undo()
+
+
+class SearchingProcessing(Processing):
+    """The first batch that fails ends the attempt, over the message that fails alone.
+
+    1. The messages before it are processed once, as those of a StreamTask. No commit has them.
+    2. If no half of a batch fails where the whole did, the error names the whole.
+    3. What a store refuses and what does not serialize is about a message, too; other errors of ours end the attempt at once.
+    """
+
+    __slots__ = ("_collector", "_journal", "_process", "_task")
+
+    def __init__(
+        self, task: TaskInstance, process: ProcessBatch, collector: BufferingCollector, journal: UndoJournal
+    ) -> None:
+        """`collector` is the task's, `journal` that of its stores."""
+        self._task = task
+        self._process = process
+        self._collector = collector
+        self._journal = journal
+
+    def process(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
+        task, batch = self._task, as_batch(envelopes)
+        task.touched = True
+        self._journal.begin()
+        before = _Before(self._collector.mark(), task.sinks.marks())
+        failure = self._call(batch)
+        if failure is not None:
+            self._end(batch, failure, before)
+        task.passed(ssp, batch, len(batch))
+        return len(batch)
+
+    def _call(self, part: MessageBatch[Any, Any]) -> BaseException | None:
+        task = self._task
+        try:
+            if (returned := self._process(part, self._collector, task.requests)) is not None:
+                task.refuse_awaitable(f"process_batch of {part.position}", returned)
+        except BaseException as failure:  # noqa: BLE001  # raised again with the position
+            return failure
+        return None
+
+    def _end(self, batch: MessageBatch[Any, Any], failure: BaseException, before: _Before) -> NoReturn:
+        """End the attempt over the smallest part that fails."""
+        part: MessageBatch[Any, Any] | None = batch
+        while part is not None:
+            batch, part = part, None
+            if len(batch) == 1 or not _may_be_about_one(failure):
+                break
+            self._collector.take_since(before.outputs)
+            self._task.sinks.back_to(before.rows, batch)
+            self._journal.undo()
+            half = len(batch) // 2
+            for each in (batch[:half], batch[half:]):
+                self._journal.begin()
+                before = _Before(self._collector.mark(), self._task.sinks.marks())
+                found = self._call(each)
+                if found is not None:
+                    part, failure = each, found
+                    break
+        self._task.raise_failure(batch, failure)
+
+
+def _may_be_about_one(failure: BaseException) -> bool:
+    """Whether a failure of a batch may be about one message of it."""
+    if isinstance(failure, SerdeError):
+        return not failure.late
+    return is_about_its_message(failure)
