@@ -83,7 +83,7 @@ class _JsonSerdeOfObjects(JsonSerde):
     def __init__(self, option: int = 0) -> None:
         order: Any = "sorted" if option & orjson.OPT_SORT_KEYS else None
         default = partial(_fragment, msgspec.json.Encoder(order=order).encode)
-        self.to_bytes = partial(_dumps, default=default, option=option)  # type: ignore[method-assign]
+        self.to_bytes = partial(_dumps, default=default, option=option)
 
     def wider(self) -> Serde | None:
         """There is none."""

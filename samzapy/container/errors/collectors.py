@@ -44,7 +44,7 @@ class TolerantCollector(BufferingCollector):
 
     def back_to(self, mark: Mark) -> None:
         """Drop the records sent since `mark`."""
-        self.take_since(mark)
+        super().back_to(mark)
         self.recovery.taken_back()
 
     def _refuse(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> None:

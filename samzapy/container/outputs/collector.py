@@ -182,6 +182,10 @@ class BufferingCollector(MessageCollector):
                 del records[length:]
         return taken
 
+    def back_to(self, mark: Mark) -> None:
+        """Drop the records sent since `mark`."""
+        self.take_since(mark)
+
     def put_back(self, taken: Taken) -> None:
         """Send records that were taken out."""
         for system, records in taken:
