@@ -166,6 +166,10 @@ class SystemConsumer(ABC):
     def resume(self, ssps: Iterable[SystemStreamPartition]) -> None:
         """Undo `pause`."""
 
+    def metrics(self) -> Mapping[str, float]:
+        """The client's own numbers by name, also after `close`; counts only grow. From any thread, one at a time."""
+        return {}
+
     @abstractmethod
     def close(self) -> None:
         """Release the client; closing twice is allowed."""
@@ -213,6 +217,10 @@ class SystemProducer(ABC):
 
         The producer cannot be used any more. A system without a queue has nothing to do.
         """
+
+    def metrics(self) -> Mapping[str, float]:
+        """As a consumer's."""
+        return {}
 
     @abstractmethod
     def close(self) -> None:
