@@ -21,13 +21,14 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
 from samzapy.admin.running import NO_DRIVER, refuse_if_running
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
+from samzapy.api.system import StreamDescription
 from samzapy.checkpoint.records import Adopted
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.guarantee import Guarantee
@@ -180,38 +181,44 @@ def refuse_foreign(
     committed: Mapping[str, Checkpoint | None],
     checkpoints: CheckpointManager,
     clients: SystemClients,
+    describe: Callable[[SystemStream], StreamDescription | None],
 ) -> None:
     """Raise ForeignRecords for a changelog that holds records of a task that has never committed.
 
     Such a changelog was copied together with its job file. Tasks that have committed, as their checkpoints (`committed`)
-    say, look for themselves when they restore.
+    say, look for themselves when they restore. `describe` gives a stream, None if it does not exist.
     """
     if config.task.checkpoint is None:
         return
     numbers = sorted({task.changelog_partition for task in model.tasks if committed[task.name] is None})
+    if not numbers:
+        return
     adopted = Adopted.from_json(checkpoints.read_record(JobRecord.ADOPTED))
-    for store in config.stores.values() if numbers else ():
-        _refuse_foreign_of(store, numbers, adopted, clients)
-
-
-def _refuse_foreign_of(store: StoreConfig, numbers: Collection[int], adopted: Adopted, clients: SystemClients) -> None:
-    if store.changelog is None:
-        return
-    admin = clients.admin(store.changelog.system)
-    topic = admin.describe(store.changelog.stream)
-    if topic is None:
-        return
-    ssps = [SystemStreamPartition(*store.changelog, number) for number in numbers if number < topic.partitions]
-    ends = {ssp: adopted.end(ssp, topic.stream_id) for ssp in ssps}
-    tails = [Tail(ssp, max(ends[ssp], log.oldest), log.upcoming) for ssp, log in admin.offsets(ssps).items()]
-    tails = [tail for tail in tails if tail.start < tail.bound]
-    if not tails:
-        return
-    with closing(clients.consumer(store.changelog.system)) as consumer:
-        found = first_records(tails, consumer, SYSTEM_CLOCK, STALL_S, open_counts=True)
+    ends: dict[SystemStreamPartition, int] = {}
+    stores: dict[SystemStreamPartition, str] = {}
+    for store in config.stores.values():
+        topic = None if store.changelog is None else describe(store.changelog)
+        if store.changelog is None or topic is None:
+            continue
+        for number in numbers:
+            if number < topic.partitions:
+                ssp = SystemStreamPartition(*store.changelog, number)
+                ends[ssp], stores[ssp] = adopted.end(ssp, topic.stream_id), store.name
+    tails = [Tail(ssp, max(ends[ssp], log.oldest), log.upcoming) for ssp, log in clients.offsets(ends).items()]
+    found = _first_records([tail for tail in tails if tail.start < tail.bound], clients)
     if found:
         ssp = min(found)
-        raise foreign_records(store.name, ssp, ends[ssp], found[ssp])
+        raise foreign_records(stores[ssp], ssp, ends[ssp], found[ssp])
+
+
+def _first_records(tails: Sequence[Tail], clients: SystemClients) -> dict[SystemStreamPartition, int]:
+    """With one consumer a system."""
+    found: dict[SystemStreamPartition, int] = {}
+    for system in dict.fromkeys(tail.ssp.system for tail in tails):
+        of_system = [tail for tail in tails if tail.ssp.system == system]
+        with closing(clients.consumer(system)) as consumer:
+            found.update(first_records(of_system, consumer, SYSTEM_CLOCK, STALL_S, open_counts=True))
+    return found
 
 
 def adopt(config: JobConfig, store_names: Collection[str], *, take_over: bool = False) -> dict[str, Mapping[int, int]]:

@@ -171,6 +171,12 @@ class Failure(msgspec.Struct):
     user: UserFailure | None = None
 
 
+class Verdict(msgspec.Struct):
+    """The answer to a failure: whether another attempt is of no use."""
+
+    final: bool
+
+
 class _Report(msgspec.Struct):
     epoch: int
     phase: str
