@@ -68,6 +68,11 @@ class Heartbeat:
         """Enter a phase; the next report says so."""
         self._phase = phase
 
+    @property
+    def lost(self) -> str | None:
+        """Why the container is not ours any more; None while it is."""
+        return self._lost
+
     def request_stop(self) -> None:
         """Make `should_stop` true; callable from signal handlers and other threads."""
         self._stop_requested = True
