@@ -10,8 +10,8 @@
     7  count it
 
 A commit is the container's: one transaction holds the state of all its tasks, whichever of them asked for it. The
-guarantee says where outputs (step 3) and positions are; `AtMostOnce` commits the positions of a poll first. Where no transaction carries
-the state, steps 4 and 5 are awaited one after the other (`state` has both ways).
+guarantee says where outputs (step 3) and positions are; `AtMostOnce` commits the positions of a poll first. Where no
+transaction carries the state, steps 4 and 5 are awaited one after the other (`state` has both ways).
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class CommitProtocol:
         self._settings.metrics.counter("commit", "commits-skipped").inc()
 
     def before(self, tasks: Sequence[TaskInstance], ends: Mapping[SystemStreamPartition, int]) -> None:
-        """Called with every poll before it is processed: `ends` are the offsets after its last messages."""
+        """Called before a poll is processed: `ends` are the offsets after its last messages."""
 
     def finish(self, tasks: Sequence[TaskInstance]) -> None:
         """The last commit of a graceful stop."""
@@ -195,7 +195,7 @@ class AtMostOnce(CommitProtocol):
     """The offsets of a poll are committed before its messages are processed, so none is ever repeated.
 
     before a poll is processed
-        5  checkpoint records with the offsets after the poll, wait for the ack, see that the container is still its own
+        5  checkpoint records with the offsets after the poll, wait for the ack, check that it still owns the container
     at a commit
         1 to 7 as always; the checkpoint of step 5 keeps the positions that are ahead of the processed messages
 
@@ -229,7 +229,7 @@ class AtMostOnce(CommitProtocol):
         checkpoints = self._checkpoints(polled, self._ahead)
         reach("ahead.1")
         self._settings.state.write_ahead(checkpoints)
-        # Whoever has read the checkpoints before that begins at this poll as well.
+        # A successor that read the checkpoints before that ack begins at this poll as well.
         self._settings.must_own()
         self._see_owner()
         reach("commit.5")
