@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import msgspec
+
 from samzapy.config.guarantee_warnings import COUNTS, GuaranteeWarning
 from samzapy.coordinator.clocks import ClockStatus
+from samzapy.job.facts import PartitionLag, Stall, UserFailure
 from samzapy.job.lease import ContainerReport
 
 
@@ -26,8 +29,8 @@ class RestoredStore:
 
 @dataclass(frozen=True)
 class ContainerFailure:
-    """Why an attempt ended: the error's class name, its one line, the exit code its class stands for, and whether
-    another attempt could only fail in the same way."""
+    """Why an attempt ended: the error's class name, its one line, the exit code its class stands for, whether another
+    attempt could only fail in the same way, and the failure of the user's code, if it was one."""
 
     container_id: str
     epoch: int
@@ -35,11 +38,19 @@ class ContainerFailure:
     message: str
     exit_code: int
     permanent: bool = False
+    user: UserFailure | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {**vars(self), "user": msgspec.to_builtins(self.user)}
 
 
 @dataclass(frozen=True)
 class ContainerStatus:
-    """One container. `processed` and `commits` count all its attempts, `remaining` is None when there is no end."""
+    """One container. `processed` and `commits` count all its attempts, `remaining` is None when there is no end.
+
+    `lags` has its input partitions by SSP as text, when their ends were last asked for; `stalled` says that it does not get
+    on; `failure` is the last one of the user's code."""
 
     id: str
     state: str
@@ -53,6 +64,19 @@ class ContainerStatus:
     positions: Mapping[str, int] = field(default_factory=dict)
     ends: Mapping[str, int] = field(default_factory=dict)
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    lags: Mapping[str, PartitionLag] = field(default_factory=dict)
+    stalled: Stall | None = None
+    failure: UserFailure | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets between the positions and the ends of all its partitions; None before the first look at the ends."""
+        return sum(each.lag for each in self.lags.values()) if self.lags else None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        facts = {name: msgspec.to_builtins(getattr(self, name)) for name in ("lags", "stalled", "failure")}
+        return {**vars(self), **facts, "lag": self.lag}
 
 
 @dataclass(frozen=True)
@@ -96,6 +120,12 @@ class JobStatus:
         known = [c.remaining for c in self.containers]
         return None if None in known else sum(filter(None, known))
 
+    @property
+    def lag(self) -> int | None:
+        """Offsets between the positions and the ends of all partitions; None while a container has not said."""
+        known = [c.lag for c in self.containers]
+        return None if None in known else sum(filter(None, known))
+
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
         return {
@@ -106,13 +136,14 @@ class JobStatus:
             "processed": self.processed,
             "commits": self.commits,
             "remaining": self.remaining,
-            "containers": [vars(container) for container in self.containers],
+            "lag": self.lag,
+            "containers": [container.to_json() for container in self.containers],
             "restored": [vars(store) for store in self.restored],
             "failed": self.failed,
-            "failures": [vars(failure) for failure in self.failures],
+            "failures": [failure.to_json() for failure in self.failures],
             "downgrades": [vars(downgrade) for downgrade in self.downgrades],
             "counts": dict(self.counts),
-            "standbys": [vars(container) for container in self.standbys],
+            "standbys": [container.to_json() for container in self.standbys],
             "clocks": asdict(self.clocks),
         }
 
@@ -130,6 +161,8 @@ class _Account:
     commits_before: int = 0
     counts_before: Counter[str] = field(default_factory=Counter)
     restored: dict[tuple[str, int], RestoredStore] = field(default_factory=dict)
+    lags: Mapping[str, PartitionLag] = field(default_factory=dict)
+    failure: UserFailure | None = None
 
 
 class Progress:
@@ -150,6 +183,9 @@ class Progress:
         if last is not None and last.epoch != report.epoch:
             account.counts_before += _counts(last)
         account.report = report
+        facts = report.facts
+        account.lags = account.lags if facts.partitions is None else facts.partitions
+        account.failure = facts.failure or account.failure
         for name, (records, seconds, source) in report.restored.items():
             store = RestoredStore(report.container_id, name, report.epoch, records, seconds, source)
             account.restored[name, report.epoch] = store
@@ -159,6 +195,8 @@ class Progress:
     def fail(self, failure: ContainerFailure) -> None:
         """Take the reason an attempt gave for its end."""
         self.failed += 1
+        account = self._accounts[failure.container_id]
+        account.failure = failure.user or account.failure
         self._failures.append(failure)
         del self._failures[:-HISTORY]
 
@@ -202,6 +240,9 @@ class Progress:
             report.positions,
             report.ends,
             report.metrics,
+            account.lags,
+            report.facts.stalled,
+            account.failure,
         )
 
 

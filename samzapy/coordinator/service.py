@@ -5,7 +5,7 @@ POST /containers/ID/attempts    register {process}: {version, epoch, lease_ms, s
                                 checkpoint_clock}
 POST /containers/ID/report      a ContainerReport: {directive, checkpoint_clock}
 POST /containers/ID/epoch       have a greater epoch {epoch, newest}: {epoch}, null if superseded
-POST /containers/ID/failure     {epoch, error, message, exit_code, permanent}: {}
+POST /containers/ID/failure     {epoch, error, message, exit_code, permanent, user}: {final}
 POST /stop                      stop everything: {}
 GET /status                     JobStatus as JSON
 GET /                           the same as a page
@@ -44,6 +44,7 @@ from samzapy.coordinator.wire import (
     Attempt,
     Epochs,
     Outgrown,
+    Verdict,
     WireError,
     read,
     read_failure,
@@ -296,8 +297,8 @@ class _Handlers:
         return _json(encode(Outgrown(self._coordinator.outgrow(self._container(request), asked.epoch, asked.newest))))
 
     async def failure(self, request: Request) -> Response:
-        self._coordinator.fail(read_failure(self._container(request), await _body(request)))
-        return _json(b"{}")
+        final = self._coordinator.fail(read_failure(self._container(request), await _body(request)))
+        return _json(encode(Verdict(final)))
 
     async def stop(self, request: Request) -> Response:
         self._coordinator.stop()

@@ -14,6 +14,7 @@ import msgspec
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator.progress import ContainerFailure
+from samzapy.job.facts import NO_FACTS, Facts, UserFailure
 from samzapy.job.lease import ContainerReport, Directive, TaskProgress
 from samzapy.job.model import JobModel
 from samzapy.strict_json import decode, encode
@@ -160,13 +161,20 @@ class Answer(msgspec.Struct):
 
 
 class Failure(msgspec.Struct):
-    """The end of an attempt, as a container sends it."""
+    """The end of an attempt, as a container sends it. `user`: the failure of the user's code, if it was one."""
 
     epoch: int
     error: str
     message: str
     exit_code: int
     permanent: bool = False
+    user: UserFailure | None = None
+
+
+class Verdict(msgspec.Struct):
+    """The answer to a failure: whether another attempt is of no use."""
+
+    final: bool
 
 
 class _Report(msgspec.Struct):
@@ -180,6 +188,7 @@ class _Report(msgspec.Struct):
     metrics: dict[str, dict[str, int | float | None]] = {}
     commits: int = 0
     clocks: dict[str, TaskProgress] = {}
+    facts: Facts = NO_FACTS
 
 
 def read(kind: type[M], body: bytes) -> M:
@@ -214,6 +223,7 @@ def read_report(container_id: str, body: bytes) -> ContainerReport:
         metrics,
         report.commits,
         report.clocks,
+        report.facts,
     )
 
 
@@ -221,4 +231,6 @@ def read_failure(container_id: str, body: bytes) -> ContainerFailure:
     """A failure; the container is the one of the address. Raises WireError."""
     failure = read(Failure, body)
     error, message = failure.error[:TEXT_LIMIT], failure.message[:TEXT_LIMIT]
-    return ContainerFailure(container_id, failure.epoch, error, message, failure.exit_code, failure.permanent)
+    return ContainerFailure(
+        container_id, failure.epoch, error, message, failure.exit_code, failure.permanent, failure.user
+    )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from samzapy.errors import TaskMigrated
+from samzapy.job.facts import NO_FACTS, Facts
 
 
 class Directive(Enum):
@@ -27,8 +28,8 @@ class TaskProgress:
     """The progress of a task in event time.
 
     `clock`: milliseconds since 1970, None before it has a value. `held_by`: the partition that holds the clock back, empty
-    if none does. `idle`: all its inputs are idle. `checkpoints`: the times of the checkpoints of its own state, ascending,
-    None if it keeps none. `open`: it has processed nothing since the last of them, which thus stands for every later time.
+    for none. `idle`: all its inputs are idle. `checkpoints`: the times of the checkpoints of its private state, ascending,
+    None if it keeps none. `open`: it has processed nothing since the last of them, so that one stands for every later time.
     """
 
     clock: int | None = None
@@ -44,7 +45,7 @@ class ContainerReport:
 
     `phase` is one of starting, restoring, running, stopping, done. `positions` and `ends` are offsets by SSP as text.
     `restored` is (records, seconds, source) by `task/store`. `metrics` is a registry's snapshot. `clocks` has the progress
-    of the tasks by name.
+    of the tasks by name, `facts` what people look at.
     """
 
     container_id: str
@@ -58,6 +59,7 @@ class ContainerReport:
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     commits: int = 0
     clocks: Mapping[str, TaskProgress] = field(default_factory=dict)
+    facts: Facts = NO_FACTS
 
 
 class ContainerLease(ABC):
@@ -79,7 +81,7 @@ class ContainerLease(ABC):
         return None
 
     def outgrow(self, newest: int) -> None:
-        """Take an epoch greater than `newest`, an epoch that something outside the job's systems has seen.
+        """Take an epoch greater than `newest`, an epoch that a sink outside the job's systems has seen.
 
         Raises TaskMigrated if another attempt has the container.
         """

@@ -10,7 +10,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.system import OffsetRange, SystemAdmin, SystemConsumer, SystemFactory, SystemProducer, SystemSettings
+from samzapy.api.system import (
+    OffsetRange,
+    StreamDescription,
+    StreamSpec,
+    SystemAdmin,
+    SystemConsumer,
+    SystemFactory,
+    SystemProducer,
+    SystemSettings,
+)
 from samzapy.config.job import JobConfig
 from samzapy.errors import UnknownStream
 from samzapy.system.factories import system_factory
@@ -39,6 +48,7 @@ class SystemClients:
         self._admins: dict[str, SystemAdmin] = {}
         self._producers: dict[str, SystemProducer] = {}
         self._consumers: list[SystemConsumer] = []
+        self._measured: list[tuple[str, SystemConsumer | SystemProducer]] = []
         self._stream_ids: dict[SystemStream, str] = {}
 
     def admin(self, system: str) -> SystemAdmin:
@@ -56,6 +66,19 @@ class SystemClients:
         for system, wanted in by_system.items():
             found.update(self.admin(system).offsets(wanted))
         return found
+
+    def describe(self, streams: Iterable[SystemStream]) -> dict[SystemStream, StreamDescription | None]:
+        """The streams as they are now, None for those that do not exist; one question a system."""
+        found: dict[SystemStream, StreamDescription | None] = {}
+        for system, names in _by_system(streams).items():
+            described = self.admin(system).describe_all(names)
+            found.update((SystemStream(system, name), each) for name, each in described.items())
+        return found
+
+    def create(self, specs: Mapping[SystemStream, StreamSpec]) -> None:
+        """Create those that do not exist; one question a system."""
+        for system, names in _by_system(specs).items():
+            self.admin(system).create_all([specs[SystemStream(system, name)] for name in names])
 
     def max_record_bytes(self, system: str) -> int | None:
         """The largest record that the system's producer sends, in bytes; None if it sets no limit."""
@@ -76,6 +99,7 @@ class SystemClients:
         if system not in self._producers:
             made = self._factory(system).producer(self._settings[system], f"{self._client_id}-producer")
             self._producers[system] = made
+            self._measured.append((f"{system}/producer", made))
         return self._producers[system]
 
     def transactional(self, system: str, transactional_id: str) -> SystemProducer:
@@ -85,6 +109,7 @@ class SystemClients:
             settings, f"{self._client_id}-transactions", transactional_id, self._transaction_timeout_ms
         )
         self._transactional.append(made)
+        self._measured.append((f"{system}/transactions-{len(self._transactional) - 1}", made))
         return made
 
     @contextmanager
@@ -103,7 +128,16 @@ class SystemClients:
         """A new consumer of a system."""
         made = self._factory(system).consumer(self._settings[system], f"{self._client_id}-consumer")
         self._consumers.append(made)
+        self._measured.append((f"{system}/consumer-{len(self._consumers) - 1}", made))
         return made
+
+    def metrics(self) -> dict[str, float]:
+        """The numbers of all clients, closed ones included, as `SYSTEM/CLIENT/NAME`; from any thread, one at a time."""
+        return {
+            f"{place}/{name}": value
+            for place, client in list(self._measured)
+            for name, value in client.metrics().items()
+        }
 
     def close(self) -> None:
         """Close everything that was made; every client is closed, whatever another one's close raises."""
@@ -127,6 +161,34 @@ class SystemClients:
         if system not in self._factories:
             self._factories[system] = self._factory_of(self._settings[system])
         return self._factories[system]
+
+
+class KnownStreams:
+    """Streams as they were at the first look, for the length of a start or a check; those that did not exist are looked
+    for again."""
+
+    def __init__(self, clients: SystemClients) -> None:
+        self._clients = clients
+        self._known: dict[SystemStream, StreamDescription] = {}
+
+    def look(self, streams: Iterable[SystemStream]) -> None:
+        """Ask for those that are not known, together."""
+        unknown = {stream for stream in streams if stream not in self._known}
+        found = self._clients.describe(unknown)
+        self._known.update((stream, each) for stream, each in found.items() if each is not None)
+
+    def __call__(self, stream: SystemStream) -> StreamDescription | None:
+        """The description of a stream, None if it does not exist."""
+        if stream not in self._known:
+            self.look([stream])
+        return self._known.get(stream)
+
+
+def _by_system(streams: Iterable[SystemStream]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for stream in sorted(set(streams)):
+        found.setdefault(stream.system, []).append(stream.stream)
+    return found
 
 
 def job_clients(

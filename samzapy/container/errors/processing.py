@@ -16,8 +16,8 @@ from samzapy.container.tasks.task_instance import TaskInstance
 
 
 class TolerantProcessing(Processing):
-    """Leaves nothing of a `process` that raised: it drops the outputs and the rows for sinks and undoes the changes of
-    stores, before the message is repeated, skipped or made a dead letter. Requests to the coordinator stay."""
+    """Undoes a `process` that raised: drops its outputs and its rows for sinks, and restores the stores. Then the message is
+    repeated, skipped or made a dead letter. Requests to the coordinator stay."""
 
     __slots__ = ("_collector", "_journal", "_process", "_recovery", "_task")
 

@@ -1,4 +1,4 @@
-"""Makes the tasks of a container: the user's object, its collector and stores, and what processes its messages."""
+"""Makes the tasks of a container: the user's object, its collector, its stores and the processing of its messages."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _OF_BATCHES = (Stage.PROCESS, Stage.SERIALIZE, Stage.PRODUCE)
 @dataclass(frozen=True)
 class Plugins:
     """The classes and objects that the job file names: the engine of each store, the serdes by name, and the task.
-    `events` makes what asynchronous tasks wait in; a test gives its own."""
+    `events` makes the event loop of asynchronous tasks; a test passes another one."""
 
     engines: Mapping[str, StorageEngineFactory]
     serdes: TaskSerdes
@@ -71,7 +71,7 @@ class Plugins:
 
 @dataclass(frozen=True)
 class TaskStart:
-    """Where a task starts: its `offsets`, which become its own map, its last checkpoint, and by partition the startpoints
+    """The start of a task: its `offsets`, which become its live map, its last checkpoint, and by partition the startpoints
     that it follows now."""
 
     offsets: Offsets

@@ -7,7 +7,7 @@ import pytest
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator.clocks import Clocks, KeptClocks
-from samzapy.coordinator.coordinator import Coordinator, LocalLease
+from samzapy.coordinator.coordinator import Coordinator, LocalLease, Oversight
 from samzapy.coordinator.service import render
 from samzapy.coordinator.wire import JobSpec, WireError, read_report
 from samzapy.job.lease import ContainerReport, TaskProgress
@@ -117,7 +117,7 @@ def test_reports_carry_clocks_over_the_wire():
 
 
 def test_the_status_and_its_page_show_the_clocks(hand):
-    job = Coordinator("counts", JobSpec(MODEL, {}), 15.0, hand, clocks=KeptClocks(), stall_s=1.0)
+    job = Coordinator("counts", JobSpec(MODEL, {}), 15.0, hand, clocks=KeptClocks(), oversight=Oversight(stall_s=1.0))
     leases = [LocalLease(job, container, clock=hand) for container in "01"]
     for container, lease in zip("01", leases, strict=True):
         told = TaskProgress(1_700_000_000_000, "m.<in>[0]", checkpoints=(1_699_999_990_000,))
