@@ -16,21 +16,26 @@ of the lists of names that tasks have in common: five million values of a thousa
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, ItemsView, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import Any
 
+from samzapy.config.guarantee_warnings import ERRORS, GUARANTEE
 from samzapy.coordinator.wire import Details, WireError
+from samzapy.job.facts import MOST_LINES, NO_FACTS, Facts, PartitionLag, Stall
 from samzapy.job.lease import ContainerReport, TaskProgress
 
 #: Bytes of a piece before it is compressed, roughly.
 PIECE_B = 131_072
-#: The parts of a report that are sent by key.
-_KEYED = ("positions", "ends", "restored", "restoring", "clocks")
+#: The parts of a report that are sent by key; `lags` are in its facts.
+_KEYED = ("positions", "ends", "restored", "restoring", "clocks", "lags")
 #: Bytes around a value, and of each of a task's checkpoints.
 _AROUND, _TIME = 48, 16
+#: Reports with facts that wait to be sent; the oldest is forgotten first.
+_MOST_NOTED = 600
 #: Integers of doubles.
 _EXACT = 2**53
 
@@ -43,6 +48,9 @@ class Changes:
         self._numbers: dict[tuple[str, str], int] = {}
         self._values: list[float] = []
         self._first = True
+        self._lags: Mapping[str, PartitionLag] = {}
+        self._facts = self._sent = NO_FACTS
+        self._noted: deque[Facts] = deque(maxlen=_MOST_NOTED)
 
     def forget(self) -> None:
         """It is not known what has arrived: the next piece begins anew."""
@@ -50,25 +58,47 @@ class Changes:
         self._numbers.clear()
         self._values.clear()
         self._first = True
+        self._sent = NO_FACTS
+
+    def note(self, facts: Facts) -> None:
+        """Keep the facts of a report until they are sent: each report has those since the one before only. Any thread."""
+        self._noted.append(facts)
 
     def pieces(self, report: ContainerReport, *, metrics: bool) -> Iterator[Details]:
-        """What has changed. To ask for the next piece is to say that the last one was acknowledged."""
-        if any(known.keys() - getattr(report, name).keys() for name, known in self._known.items()):
+        """What has changed, and the facts noted. Each piece has to be acknowledged, or all forgotten, before the
+        next is asked for; the rest may be left for another call."""
+        self._merge_facts()
+        now = {name: self._lags if name == "lags" else getattr(report, name) for name in _KEYED}
+        if any(known.keys() - now[name].keys() for name, known in self._known.items()):
             self.forget()
         piece = _Piece(report.epoch, first=self._first)
-        for add in chain(self._details(report), self._metrics(report.metrics) if metrics else ()):
+        if self._facts != self._sent:
+            piece.details.facts = self._facts
+            piece.size += _AROUND
+        for add in chain(self._keyed(now), self._metrics(report.metrics if metrics else _urgent(report.metrics))):
             add(piece)
             if piece.size >= PIECE_B:
-                self._first = False
                 yield piece.details
                 piece = _Piece(report.epoch)
         if piece.size or self._first:
-            self._first = False
             yield piece.details
 
-    def _details(self, report: ContainerReport) -> Iterator[Callable[[_Piece], None]]:
+    def acknowledge(self) -> None:
+        """The last piece has arrived. Log lines and failures are sent once, a stall until it is over."""
+        self._first = False
+        self._facts = self._sent = Facts(None, self._facts.stalled)
+
+    def _merge_facts(self) -> None:
+        while self._noted:
+            before, new = self._facts, self._noted.popleft()
+            self._lags = self._lags if new.partitions is None else new.partitions
+            lines = (*before.lines, *new.lines)
+            left_out = before.lines_left_out + new.lines_left_out + max(0, len(lines) - MOST_LINES)
+            self._facts = Facts(None, new.stalled, new.failure or before.failure, lines[-MOST_LINES:], left_out)
+
+    def _keyed(self, now: Mapping[str, Mapping[str, Any]]) -> Iterator[Callable[[_Piece], None]]:
         for name, known in self._known.items():
-            for key, value in getattr(report, name).items():
+            for key, value in now[name].items():
                 if known.get(key) != value and len(key) < PIECE_B:
                     known[key] = value
                     yield partial(_Piece.add, name=name, key=key, value=value)
@@ -89,6 +119,11 @@ class Changes:
                     yield partial(_Piece.measure, number=number, value=made)
 
 
+def _urgent(metrics: Mapping[str, Mapping[str, object]]) -> Mapping[str, Mapping[str, object]]:
+    """Counts of what a guarantee does not cover: they are sent with all details, since an attempt may end without a word."""
+    return {group: metrics[group] for group in (GUARANTEE, ERRORS) if group in metrics}
+
+
 def _number(value: object) -> float | None:
     """A metric's value as JSON can hold it; None for what is no number, whatever a task has set its gauge to."""
     if type(value) is int and -_EXACT < value < _EXACT:
@@ -104,7 +139,7 @@ class _Piece:
     """Details that are being filled. `size` is about what they will have as JSON, in bytes."""
 
     def __init__(self, epoch: int, *, first: bool = False) -> None:
-        self.details = Details(epoch, first, {}, {}, {}, {}, {}, [], [], [])
+        self.details = Details(epoch, first, {}, {}, {}, {}, {}, {}, None, [], [], [])
         self.size = 0
 
     def add(self, name: str, key: str, value: Any) -> None:
@@ -159,6 +194,10 @@ class MetricValues(Mapping[str, Mapping[str, float]]):
     def __len__(self) -> int:
         return len({group for group, _ in self._names})
 
+    def items(self) -> ItemsView[str, Mapping[str, float]]:
+        """In one pass over the values."""
+        return self.groups().items()
+
     def groups(self) -> dict[str, dict[str, float]]:
         """Everything, in one pass."""
         found: dict[str, dict[str, float]] = {}
@@ -208,7 +247,9 @@ class Reported:
     restored: Mapping[str, tuple[int, float, str]] = field(default_factory=dict)
     restoring: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     clocks: Mapping[str, TaskProgress] = field(default_factory=dict)
+    lags: Mapping[str, PartitionLag] = field(default_factory=dict)
     metrics: MetricValues = field(default_factory=MetricValues)
+    stalled: Stall | None = None
 
     def changed(self, piece: Details) -> Reported:
         """With the changes of a piece. Raises WireError."""
@@ -218,10 +259,19 @@ class Reported:
         }
         if piece.names or piece.numbers or piece.values:
             new["metrics"] = before.metrics.changed(piece)
+        if piece.facts is not None:
+            new["stalled"] = piece.facts.stalled
         return replace(before, **new) if new else before
 
-    def report(self, container_id: str, phase: str, processed: int, commits: int) -> ContainerReport:
-        """The report that has these details."""
+    def report(
+        self, container_id: str, phase: str, processed: int, commits: int, piece: Details | None = None
+    ) -> ContainerReport:
+        """The report that has these details, and the facts of the piece that has just changed them."""
+        sent = NO_FACTS if piece is None or piece.facts is None else piece.facts
+        lags = dict(self.lags) if piece is not None and piece.lags else None
+        facts = NO_FACTS
+        if lags is not None or self.stalled is not None or sent is not NO_FACTS:
+            facts = Facts(lags, self.stalled, sent.failure, sent.lines, sent.lines_left_out)
         return ContainerReport(
             container_id,
             self.epoch,
@@ -234,4 +284,5 @@ class Reported:
             self.metrics,
             commits,
             self.clocks,
+            facts,
         )

@@ -29,6 +29,7 @@ from samzapy.coordinator.wire import (
     read,
 )
 from samzapy.errors import EnvironmentFailure, RetriableError, SamzapyError, TaskMigrated
+from samzapy.job.facts import NO_FACTS
 from samzapy.job.lease import ContainerLease, ContainerReport, Directive
 from samzapy.strict_json import encode
 from samzapy.version import VERSION
@@ -187,6 +188,8 @@ class HttpLease(ContainerLease):
 
     def report(self, report: ContainerReport) -> Directive:
         """Send a heartbeat. Raises RetriableError when the coordinator does not answer."""
+        if report.facts is not NO_FACTS:
+            self._changes.note(report.facts)
         beat = Heartbeat(report.epoch, report.phase, report.processed, report.commits)
         try:
             answer = self._client.call(Answer, "POST", self._path, beat)
@@ -227,6 +230,7 @@ class HttpLease(ContainerLease):
             if self._client.details(self._details_path, pack(piece), answer_s).again:
                 self._changes.forget()
                 return
+            self._changes.acknowledge()
             if self._clock.monotonic() - began > self._duration_s / 6:
                 # The rest is sent after the next heartbeat, which is due.
                 self._details_due = self._metrics_due = -math.inf

@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import msgspec
+
 from samzapy.config.guarantee_warnings import COUNTS, GuaranteeWarning
 from samzapy.coordinator.clocks import ClockStatus
+from samzapy.job.facts import PartitionLag, Stall, UserFailure
 from samzapy.job.lease import ContainerReport
 
 
@@ -26,8 +29,8 @@ class RestoredStore:
 
 @dataclass(frozen=True)
 class ContainerFailure:
-    """Why an attempt ended: the error's class name, its one line, the exit code its class stands for, and whether
-    another attempt could only fail in the same way."""
+    """Why an attempt ended: the error's class name, its one line, the exit code its class stands for, whether another
+    attempt could only fail in the same way, and the failure of the user's code, if it was one."""
 
     container_id: str
     epoch: int
@@ -35,11 +38,19 @@ class ContainerFailure:
     message: str
     exit_code: int
     permanent: bool = False
+    user: UserFailure | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {**vars(self), "user": msgspec.to_builtins(self.user)}
 
 
 @dataclass(frozen=True)
 class ContainerStatus:
-    """One container. `processed` and `commits` count all its attempts, `remaining` is None when there is no end."""
+    """One container. `processed` and `commits` count all its attempts, `remaining` is None when there is no end.
+
+    `lags` has its input partitions by SSP as text, when their ends were last asked for; `stalled` says that it does not get
+    on; `failure` is the last one of the user's code."""
 
     id: str
     state: str
@@ -53,6 +64,21 @@ class ContainerStatus:
     positions: Mapping[str, int] = field(default_factory=dict)
     ends: Mapping[str, int] = field(default_factory=dict)
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    lags: Mapping[str, PartitionLag] = field(default_factory=dict)
+    stalled: Stall | None = None
+    failure: UserFailure | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets between the positions and the ends of all its partitions; None before the first look at the ends."""
+        return sum(each.lag for each in self.lags.values()) if self.lags else None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values, without the metrics: those of a large job are millions."""
+        facts = {name: msgspec.to_builtins(getattr(self, name)) for name in ("lags", "stalled", "failure")}
+        found = {**vars(self), **facts, "lag": self.lag}
+        del found["metrics"]
+        return found
 
 
 @dataclass(frozen=True)
@@ -96,6 +122,12 @@ class JobStatus:
         known = [c.remaining for c in self.containers]
         return None if None in known else sum(filter(None, known))
 
+    @property
+    def lag(self) -> int | None:
+        """Offsets between the positions and the ends of all partitions; None while a container has not said."""
+        known = [c.lag for c in self.containers]
+        return None if None in known else sum(filter(None, known))
+
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
         return {
@@ -106,13 +138,14 @@ class JobStatus:
             "processed": self.processed,
             "commits": self.commits,
             "remaining": self.remaining,
-            "containers": [vars(container) for container in self.containers],
+            "lag": self.lag,
+            "containers": [container.to_json() for container in self.containers],
             "restored": [vars(store) for store in self.restored],
             "failed": self.failed,
-            "failures": [vars(failure) for failure in self.failures],
+            "failures": [failure.to_json() for failure in self.failures],
             "downgrades": [vars(downgrade) for downgrade in self.downgrades],
             "counts": dict(self.counts),
-            "standbys": [vars(container) for container in self.standbys],
+            "standbys": [container.to_json() for container in self.standbys],
             "clocks": asdict(self.clocks),
         }
 
@@ -129,15 +162,24 @@ class _Account:
     processed_before: int = 0
     commits_before: int = 0
     counts_before: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
     restored: dict[tuple[str, int], RestoredStore] = field(default_factory=dict)
+    lags: Mapping[str, PartitionLag] = field(default_factory=dict)
+    failure: UserFailure | None = None
+    status: ContainerStatus | None = None
 
 
 class Progress:
-    """The newest report of each container, and the sums of the attempts before. One caller at a time."""
+    """The newest report of each container, and the sums of the attempts before. One caller at a time.
+
+    A job may have a thousand containers and be looked at several times a second, so whatever has not changed since the last
+    look is not made again.
+    """
 
     def __init__(self, container_ids: tuple[str, ...]) -> None:
         self._accounts = {container_id: _Account() for container_id in container_ids}
         self._failures: list[ContainerFailure] = []
+        self._restored: tuple[RestoredStore, ...] | None = ()
         self.failed = 0
 
     def update(self, report: ContainerReport) -> None:
@@ -148,8 +190,21 @@ class Progress:
             account.processed_before += last.processed
             account.commits_before += last.commits
         if last is not None and last.epoch != report.epoch:
-            account.counts_before += _counts(last)
-        account.report = report
+            account.counts_before += account.counts
+            account.counts = Counter()
+        account.report, account.status = report, None
+        if last is None or report.metrics is not last.metrics:
+            account.counts = _counts(report)
+        facts = report.facts
+        account.lags = account.lags if facts.partitions is None else facts.partitions
+        account.failure = facts.failure or account.failure
+        if last is None or last.epoch != report.epoch or report.restored is not last.restored:
+            self._take_restored(account, report)
+
+    def _take_restored(self, account: _Account, report: ContainerReport) -> None:
+        if not report.restored:
+            return
+        self._restored = None
         for name, (records, seconds, source) in report.restored.items():
             store = RestoredStore(report.container_id, name, report.epoch, records, seconds, source)
             account.restored[name, report.epoch] = store
@@ -159,6 +214,8 @@ class Progress:
     def fail(self, failure: ContainerFailure) -> None:
         """Take the reason an attempt gave for its end."""
         self.failed += 1
+        account = self._accounts[failure.container_id]
+        account.failure, account.status = failure.user or account.failure, None
         self._failures.append(failure)
         del self._failures[:-HISTORY]
 
@@ -170,21 +227,29 @@ class Progress:
     @property
     def restored(self) -> tuple[RestoredStore, ...]:
         """All restores, by container and in order of time."""
-        return tuple(store for account in self._accounts.values() for store in account.restored.values())
+        if self._restored is None:
+            self._restored = tuple(store for account in self._accounts.values() for store in account.restored.values())
+        return self._restored
 
     @property
     def counts(self) -> dict[str, int]:
         """The counters of weakened guarantees, by `group.name`, over all containers and attempts; none that is 0."""
         found: Counter[str] = Counter()
         for account in self._accounts.values():
-            found += account.counts_before
-            if account.report is not None:
-                found += _counts(account.report)
+            if account.counts_before or account.counts:
+                found += account.counts_before + account.counts
         return dict(found)
 
     def status(self, container_id: str, state: str, attempts: int, epoch: int | None) -> ContainerStatus:
         """The container's sums, with what its lease says."""
         account = self._accounts[container_id]
+        known = account.status
+        if known is None or (known.state, known.attempts, known.epoch) != (state, attempts, epoch):
+            known = account.status = self._made(account, container_id, state, attempts, epoch)
+        return known
+
+    @staticmethod
+    def _made(account: _Account, container_id: str, state: str, attempts: int, epoch: int | None) -> ContainerStatus:
         report = account.report
         if report is None:
             return ContainerStatus(container_id, state, "", attempts, epoch, 0, 0, None, None)
@@ -202,6 +267,9 @@ class Progress:
             report.positions,
             report.ends,
             report.metrics,
+            account.lags,
+            report.facts.stalled,
+            account.failure,
         )
 
 

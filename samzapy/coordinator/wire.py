@@ -18,6 +18,7 @@ import msgspec
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator.progress import ContainerFailure
+from samzapy.job.facts import Facts, PartitionLag, UserFailure
 from samzapy.job.lease import Directive, TaskProgress
 from samzapy.job.model import JobModel, replica_of
 from samzapy.strict_json import decode, encode
@@ -206,8 +207,8 @@ class Answer(msgspec.Struct):
 class Details(msgspec.Struct, omit_defaults=True):
     """The details of an attempt that have changed, or the first of them (`first`: everything before is void).
 
-    `names` are metrics that are new, by group; in this order they get the next numbers, from 0. `numbers` are those of metrics
-    with new `values`.
+    `lags` are the `partitions` of facts; `facts` are the others since the details before. `names` are metrics that are new, by
+    group; in this order they get the next numbers, from 0. `numbers` are those of metrics with new `values`.
     """
 
     epoch: int
@@ -217,6 +218,8 @@ class Details(msgspec.Struct, omit_defaults=True):
     restored: dict[str, tuple[int, float, str]] = {}
     restoring: dict[str, tuple[int, int]] = {}
     clocks: dict[str, TaskProgress] = {}
+    lags: dict[str, PartitionLag] = {}
+    facts: Facts | None = None
     names: list[tuple[str, list[str]]] = []
     numbers: list[int] = []
     values: list[float] = []
@@ -250,13 +253,14 @@ def unpack(body: bytes) -> Details:
 
 
 class Failure(msgspec.Struct):
-    """The end of an attempt, as a container sends it."""
+    """The end of an attempt, as a container sends it. `user`: the failure of the user's code, if it was one."""
 
     epoch: int
     error: str
     message: str
     exit_code: int
     permanent: bool = False
+    user: UserFailure | None = None
 
 
 def read(kind: type[M], body: bytes) -> M:
@@ -273,4 +277,6 @@ def read_failure(container_id: str, body: bytes) -> ContainerFailure:
     """A failure; the container is the one of the address. Raises WireError."""
     failure = read(Failure, body)
     error, message = failure.error[:TEXT_LIMIT], failure.message[:TEXT_LIMIT]
-    return ContainerFailure(container_id, failure.epoch, error, message, failure.exit_code, failure.permanent)
+    return ContainerFailure(
+        container_id, failure.epoch, error, message, failure.exit_code, failure.permanent, failure.user
+    )

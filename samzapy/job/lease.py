@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from samzapy.errors import TaskMigrated
+from samzapy.job.facts import NO_FACTS, Facts
 
 
 class Directive(Enum):
@@ -44,7 +45,7 @@ class ContainerReport:
 
     `phase` is one of starting, restoring, running, stopping, done. `positions` and `ends` are offsets by SSP as text.
     `restored` is (records, seconds, source) by `task/store`. `metrics` is a registry's snapshot. `clocks` has the progress
-    of the tasks by name.
+    of the tasks by name, `facts` what people look at.
     """
 
     container_id: str
@@ -58,6 +59,7 @@ class ContainerReport:
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     commits: int = 0
     clocks: Mapping[str, TaskProgress] = field(default_factory=dict)
+    facts: Facts = NO_FACTS
 
 
 class ContainerLease(ABC):
@@ -97,5 +99,5 @@ class ContainerLease(ABC):
         A coordinator that is far away takes the phase and the counters only; the rest goes by `details`.
         """
 
-    def details(self, report: ContainerReport) -> None:
+    def details(self, report: ContainerReport) -> None:  # noqa: B027  # a lease in the same process has nothing to send
         """Send the rest of the report, if it is time and anything has changed. Raises nothing: no lease depends on it."""

@@ -102,12 +102,10 @@ class Guard:
             return self._views
         if not known:
             return PlainTextResponse("unknown host\n", 403, _CLOSING)
-        if hmac.compare_digest(given, self._act) or (reads and hmac.compare_digest(given, self._read)):
-            _trust(scope)
-            return self._views
-        if hmac.compare_digest(given, self._read):
+        may_read = hmac.compare_digest(given, self._read)
+        if may_read and not reads:
             return PlainTextResponse("this token may only read\n", 403, _CLOSING)
-        if reads and _same(self._from_cookie(headers.get(b"cookie", b"")), self._tokens.cookie):
+        if may_read or hmac.compare_digest(given, self._act) or (reads and self._has_cookie(headers)):
             _trust(scope)
             return self._views
         if reads and scope["path"] == "/" and self._is_token(_from_query(scope)):
@@ -120,12 +118,12 @@ class Guard:
         # Both are compared, whatever comes of the first.
         return any([_same(given, self._tokens.read), _same(given, self._tokens.act)])
 
-    def _from_cookie(self, header: bytes) -> str:
+    def _has_cookie(self, headers: Mapping[bytes, bytes]) -> bool:
         try:
-            morsel = SimpleCookie(header.decode("latin-1")).get(self._cookie)
+            morsel = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(self._cookie)
         except CookieError:
-            return ""
-        return "" if morsel is None else str(morsel.value)
+            return False
+        return _same("" if morsel is None else str(morsel.value), self._tokens.cookie)
 
 
 def _header(token: str) -> bytes:

@@ -115,7 +115,7 @@ class Admission:
 
 
 def connections(admission: Admission) -> type[H11Protocol]:
-    """uvicorn's protocol, with every connection known to `admission`."""
+    """The protocol of uvicorn, with every connection known to `admission`."""
 
     class Connection(H11Protocol):
         """One connection."""
@@ -156,7 +156,7 @@ def connections(admission: Admission) -> type[H11Protocol]:
 
 
 class WatchedServer(uvicorn.Server):
-    """uvicorn's server, with the admission's looks beside it."""
+    """The server of uvicorn, with the admission's looks beside it."""
 
     def __init__(self, config: uvicorn.Config, admission: Admission) -> None:
         super().__init__(config)

@@ -4,8 +4,9 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.progress import ContainerFailure
-from samzapy.coordinator.service import render
+from samzapy.coordinator.web.page import render
 from samzapy.coordinator.wire import JobSpec, Registration, read, registration
+from samzapy.job.facts import Facts, PartitionLag, Stall, UserFailure
 from samzapy.job.lease import ContainerReport, Directive
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
 
@@ -130,3 +131,30 @@ def test_standbys_are_told_apart_from_the_containers_and_their_failures_are_not_
     coordinator.fail(ContainerFailure("0-1", lease.epoch, "RestoreError", "no", 1))
     assert coordinator.status().failed == 0
     assert coordinator.status().standbys[0].state == "lost"
+
+
+def test_the_lag_of_a_job_is_that_of_its_partitions_when_they_were_last_asked_for():
+    job = coordinator()
+    lease, other = LocalLease(job, "0"), LocalLease(job, "1")
+    lease.report(report(lease, facts=Facts({"m.in[0]": PartitionLag(3, 10, 7, 1_500)})))
+    assert job.status().lag is None
+    other.report(report(other, "1", facts=Facts({"m.in[1]": PartitionLag(5, 5, 0, 0)})))
+    lease.report(report(lease, facts=Facts()))
+    assert job.status().lag == 7
+    shown = job.status().to_json()["containers"][0]
+    assert shown["lags"] == {"m.in[0]": {"position": 3, "end": 10, "lag": 7, "age_ms": 1_500}}
+    assert (shown["lag"], shown["stalled"], shown["failure"]) == (7, None, None)
+
+
+def test_a_stall_ends_with_the_report_that_no_longer_has_it_and_a_failure_stays():
+    job = coordinator()
+    lease = LocalLease(job, "0")
+    failure = UserFailure("KeyError", "'user'", "Partition 0", "process of m.in[0]@3", "task.py:7", "Traceback ...")
+    lease.report(report(lease, facts=Facts(stalled=Stall("broker unreachable", 45.2), failure=failure)))
+    container = job.status().containers[0]
+    assert (str(container.stalled), container.failure) == ("broker unreachable for 45 s", failure)
+    lease.report(report(lease))
+    assert (job.status().containers[0].stalled, job.status().containers[0].failure) == (None, failure)
+    newer = UserFailure("ValueError", "no", "Partition 0", "init")
+    job.fail(ContainerFailure("0", lease.epoch, "TaskFailed", "init failed", 1, user=newer))
+    assert job.status().to_json()["containers"][0]["failure"]["exception"] == "ValueError"
