@@ -26,10 +26,21 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 
+@dataclass(frozen=True)
+class FailedCall:
+    """The call of the user's code that failed: the task's name, the call in words (`process of kafka.in[3]@17`), and its
+    messages: the partition as text with the first and the last offset, None for a call without messages."""
+
+    task: str
+    where: str
+    span: tuple[str, int, int] | None = None
+
+
 class SamzapyError(Exception):
-    """The root of all errors that samzapy raises."""
+    """The root of all errors that samzapy raises. `call`: the call of the user's code that the error is about, if any."""
 
     exit_code = 1
+    call: FailedCall | None = None
 
 
 @dataclass(frozen=True)

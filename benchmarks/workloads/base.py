@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.kafka import CONFIGS, PARTITIONS, Kafka
-from samzapy.admin.adoption import adopt
+from samzapy.admin.take_over import adopt
 from samzapy.bench.child import LOCAL, SPARK
 from samzapy.bench.measuring import Measurement, Program, measure, measure_job
 from samzapy.config.loader import load_job

@@ -11,7 +11,7 @@ from samzapy.bench.measuring import Measurement
 
 _CACHE = "stores.counts.object.cache.size"
 _TYPE = {"streams.{input}.samza.msg.type": "benchmarks.bare.events:Event"}
-_BATCHES = "samzapy.bench.batches"
+_TASKS = "samzapy.bench.tasks"
 _WAYS = {
     BARE: Way(),
     "bare.memory": Way({"keep": "memory"}),
@@ -23,14 +23,14 @@ _WAYS = {
     LOCAL: Way(like="bare.memory"),
     "local.cache-1000": Way(keys={_CACHE: "1000"}, like="bare.cache-1000"),
     "local.cache-100000": Way(keys={_CACHE: "100000"}, like=BARE),
-    "local.typed": Way(keys={**_TYPE, "task.class": "samzapy.bench.tasks:TypedKeyedCountTask"}, like="bare.typed"),
-    "local.batch": Way(keys={"task.class": f"{_BATCHES}:KeyedCountBatchTask"}, like="bare.batch"),
+    "local.typed": Way(keys={**_TYPE, "task.class": f"{_TASKS}:TypedKeyedCountTask"}, like="bare.typed"),
+    "local.batch": Way(keys={"task.class": f"{_TASKS}:KeyedCountBatchTask"}, like="bare.batch"),
     "local.batch.typed": Way(
-        keys={**_TYPE, "task.class": f"{_BATCHES}:TypedKeyedCountBatchTask"}, like="bare.batch.typed"
+        keys={**_TYPE, "task.class": f"{_TASKS}:TypedKeyedCountBatchTask"}, like="bare.batch.typed"
     ),
     "local.batch.keys": Way(
         keys={
-            "task.class": f"{_BATCHES}:KeysBatchTask",
+            "task.class": f"{_TASKS}:KeysBatchTask",
             "systems.kafka.default.stream.samza.key.serde": "string",
             "systems.kafka.default.stream.samza.msg.serde": "bytes",
         },

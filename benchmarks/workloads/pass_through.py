@@ -16,9 +16,9 @@ _WAYS = {
     "bare.batch.typed": Way({"fold": "batch-typed"}),
     LOCAL: Way(like=BARE),
     "local.typed": Way(keys={**_TYPES, "task.class": "samzapy.bench.tasks:TypedPassThroughTask"}, like="bare.typed"),
-    "local.batch": Way(keys={"task.class": "samzapy.bench.batches:PassThroughBatchTask"}, like=BARE),
+    "local.batch": Way(keys={"task.class": "samzapy.bench.tasks:PassThroughBatchTask"}, like=BARE),
     "local.batch.typed": Way(
-        keys={**_TYPES, "task.class": "samzapy.bench.batches:TypedPassThroughBatchTask"}, like="bare.batch.typed"
+        keys={**_TYPES, "task.class": "samzapy.bench.tasks:TypedPassThroughBatchTask"}, like="bare.batch.typed"
     ),
     SPARK: Way(runner=SPARK, like=BARE),
 }

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 
-from samzapy.admin.adoption import refuse_foreign
-from samzapy.admin.take_over import refuse_another_job
+from samzapy.admin.take_over import refuse_another_job, refuse_foreign
 from samzapy.api.checkpoint import CheckpointManager, JobRecord
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import StreamDescription, SystemAdmin
@@ -20,7 +19,7 @@ from samzapy.config.guarantee_warnings import GuaranteeWarning, late_rows, weak_
 from samzapy.config.job import JobConfig
 from samzapy.config.own_streams import checkpoint_stream, state_checkpoint_stream
 from samzapy.config.stores import StoreConfig, changelogs
-from samzapy.config.tasks import checkpoint, state_checkpoint
+from samzapy.config.tasks import checkpoint
 from samzapy.container.supervision.job_records import open_job
 from samzapy.errors import (
     ConfigError,
@@ -43,7 +42,7 @@ from samzapy.job.planner import (
 )
 from samzapy.storage.changelog.topic import check_changelog
 from samzapy.storage.engines import check_checkpoints, load_engines
-from samzapy.system.clients import SystemClients, job_clients
+from samzapy.system.clients import KnownStreams, SystemClients, job_clients
 from samzapy.system.factories import load_factory
 
 #: How long a look waits for a transaction that another process has open.
@@ -77,6 +76,15 @@ def input_partitions(config: JobConfig, describe: Describe) -> dict[SystemStream
     return counts
 
 
+def streams_of(config: JobConfig) -> set[SystemStream]:
+    """The streams that a start or a check looks at, whether they exist or not: to ask for all of them at once."""
+    streams = {*config.task.inputs, *(ssp.system_stream for ssp in config.task.broadcast_inputs)}
+    for store in config.stores.values():
+        streams |= store.source.all_streams if store.source else set()
+    letters = config.task.errors.dead_letters
+    return streams | {stream for _, stream in _foundations(config)} | ({letters} if letters else set())
+
+
 def existing(stream: SystemStream, describe: Describe) -> StreamDescription:
     """The description of a stream. Raises UnknownStream if it does not exist."""
     description = describe(stream)
@@ -99,13 +107,17 @@ def look_around(
         for system in config.systems:
             clients.admin(system)
 
+        known = KnownStreams(clients)
+        with _reaching():
+            known.look(streams_of(config))
+
         def describe(stream: SystemStream) -> StreamDescription | None:
             with _reaching():
-                return clients.admin(stream.system).describe(stream.stream)
+                return known(stream)
 
         counts = input_partitions(config, describe)
         with _reaching():
-            check_copies(config, clients.admin)
+            check_copies(config, clients.admin, describe)
         if config.task.errors.dead_letters is not None:
             existing(config.task.errors.dead_letters, describe)
         partitions = follow_growth(_known_inputs(config, warn), counts, keeps_state=keeps_state(config.stores))
@@ -113,7 +125,7 @@ def look_around(
             check_copartitioned(config, partitions, task_class)
         model = plan(config, counts, known=partitions)
         _check_changelogs(config.stores, describe, changelog_partition_count(model))
-        _refuse_what_is_others(config, model, warn)
+        _refuse_what_is_others(config, model, warn, describe)
         return model, weakly_kept(config, describe)
 
 
@@ -132,12 +144,12 @@ def _known_inputs(config: JobConfig, warn: Warn) -> dict[SystemStream, InputPart
     return {}
 
 
-def _refuse_what_is_others(config: JobConfig, model: JobModel, warn: Warn) -> None:
+def _refuse_what_is_others(config: JobConfig, model: JobModel, warn: Warn, describe: Describe) -> None:
     """Raise EnvironmentFailure for checkpoints of another job, ForeignRecords for changelogs with records of another."""
     with _records(config, "who owns the checkpoints and changelogs", warn) as (checkpoints, clients):
         refuse_another_job(config, checkpoints.read_owner())
         committed = checkpoints.read_all(task.name for task in model.tasks)
-        refuse_foreign(config, model, committed, checkpoints, clients)
+        refuse_foreign(config, model, committed, checkpoints, clients, describe)
 
 
 @contextmanager
@@ -180,9 +192,7 @@ def _check_changelogs(stores: Mapping[str, StoreConfig], describe: Describe, tas
 _TRANSACTIONS = "__transaction_state"
 
 
-def weakly_kept(
-    config: JobConfig, describe: Callable[[SystemStream], StreamDescription | None]
-) -> tuple[GuaranteeWarning, ...]:
+def weakly_kept(config: JobConfig, describe: Describe) -> tuple[GuaranteeWarning, ...]:
     """The warnings about topics and tables as they are now; those that do not exist yet are left out."""
     found: list[GuaranteeWarning] = []
     for key, stream in _foundations(config):
@@ -196,7 +206,7 @@ def weakly_kept(
     return tuple(found)
 
 
-def check_copies(config: JobConfig, admin_of: Callable[[str], SystemAdmin]) -> None:
+def check_copies(config: JobConfig, admin_of: Callable[[str], SystemAdmin], describe: Describe) -> None:
     """Raise ConfigError for every stream that is still to be made with more copies than its system has brokers."""
     most: dict[str, int | None] = {}
     problems = []
@@ -204,7 +214,7 @@ def check_copies(config: JobConfig, admin_of: Callable[[str], SystemAdmin]) -> N
         if stream.system not in most:
             most[stream.system] = admin_of(stream.system).most_replicas()
         limit = most[stream.system]
-        if limit is None or factor <= limit or admin_of(stream.system).describe(stream.stream) is not None:
+        if limit is None or factor <= limit or describe(stream) is not None:
             continue
         message = f"must be at most {limit}, the number of brokers of system '{stream.system}'"
         problems.append(ConfigProblem(key, str(factor), message))
@@ -224,7 +234,7 @@ def _asked_for(config: JobConfig) -> Iterable[tuple[str, SystemStream, int]]:
         yield checkpoint.REPLICATION_FACTOR.name, checkpoints, kept.replication_factor
     states, factor = state_checkpoint_stream(config), config.state_checkpoint.replication_factor
     if states is not None and factor is not None:
-        yield state_checkpoint.REPLICATION_FACTOR.name, states, factor
+        yield checkpoint.STATE_REPLICATION_FACTOR.name, states, factor
 
 
 def _foundations(config: JobConfig) -> Iterator[tuple[str, SystemStream]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
@@ -112,6 +113,12 @@ class CheckpointManager(ABC):
     def read_all(self, task_names: Iterable[str]) -> dict[str, Checkpoint | None]:
         """The last durable checkpoint of each task. Managers that read a log override it, to read the log once."""
         return {name: self.read(name) for name in task_names}
+
+    @contextmanager
+    def one_pass(self) -> Iterator[None]:
+        """Inside the context every read answers as of its beginning, so a manager that reads a log looks for its end once.
+        Nothing is written inside."""
+        yield
 
     @abstractmethod
     def write(self, checkpoints: Mapping[str, Checkpoint], producer: SystemProducer | None = None) -> None:

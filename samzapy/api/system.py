@@ -255,6 +255,14 @@ class SystemAdmin(ABC):
     def describe(self, stream: str) -> StreamDescription | None:
         """The description of a stream, None if it does not exist."""
 
+    def create_all(self, specs: Iterable[StreamSpec]) -> set[str]:
+        """`create` of many; returns the names of those that were made. A system that can asks once for all of them."""
+        return {spec.stream for spec in specs if self.create(spec)}
+
+    def describe_all(self, streams: Iterable[str]) -> dict[str, StreamDescription | None]:
+        """`describe` of many, by name. A system that can asks once for all of them."""
+        return {stream: self.describe(stream) for stream in streams}
+
     @abstractmethod
     def list_streams(self) -> list[str]:
         """The names of all streams, sorted, without internal ones of the system."""

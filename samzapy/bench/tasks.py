@@ -8,12 +8,16 @@ start-up and restore. The marks are lines in a file, appended by whatever proces
 from __future__ import annotations
 
 import json
+import operator
 import os
 import time
 from array import array
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
+from samzapy.api.batch import BatchTask, MessageBatch
 from samzapy.api.collector import MessageCollector, RequestScope, TaskCoordinator
 from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
@@ -121,14 +125,28 @@ class Marked(InitableTask, WindowableTask, ClosableTask):
         return []
 
 
-class PassThroughTask(Marked, StreamTask):
-    """Adds one field and sends the event on, to the `system.stream` that `bench.output` names."""
+class _Sending(Marked):
+    """Sends to the `system.stream` that `bench.output` names."""
 
     _output: SystemStream
 
     def init(self, context: Context) -> None:
         self._output = SystemStream.parse(context.job.config["bench.output"])
         super().init(context)
+
+
+class _Counting(Marked):
+    """Counts in the store `counts`."""
+
+    _counts: KeyValueStore[str, int]
+
+    def init(self, context: Context) -> None:
+        self._counts = context.get_store("counts")
+        super().init(context)
+
+
+class PassThroughTask(_Sending, StreamTask):
+    """Adds one field to an event and sends it on."""
 
     def process(
         self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
@@ -139,14 +157,8 @@ class PassThroughTask(Marked, StreamTask):
         collector.send(OutgoingMessageEnvelope(self._output, event, envelope.key))
 
 
-class KeyedCountTask(Marked, StreamTask):
-    """Counts events by their `user` in the store `counts`."""
-
-    _counts: KeyValueStore[str, int]
-
-    def init(self, context: Context) -> None:
-        self._counts = context.get_store("counts")
-        super().init(context)
+class KeyedCountTask(_Counting, StreamTask):
+    """Counts events by their `user`."""
 
     def process(
         self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
@@ -221,3 +233,50 @@ class LatencyTask(KeyedCountTask):
         taken = self.latencies_ns.tolist()
         del self.latencies_ns[:]
         return taken
+
+
+Batch = MessageBatch[Any, Any]
+
+
+class KeyedCountBatchTask(_Counting, BatchTask):
+    """Counts the events of a batch by their `user`, and merges the counts into the store."""
+
+    def process_batch(self, batch: Batch, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
+        self._counts.merge_all(Counter([event["user"] for event in batch.messages]), operator.add)
+        self.at = batch[-1]
+
+
+class TypedKeyedCountBatchTask(KeyedCountBatchTask):
+    """The same with events of a class."""
+
+    def process_batch(self, batch: Batch, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
+        self._counts.merge_all(Counter([event.user for event in batch.messages]), operator.add)
+        self.at = batch[-1]
+
+
+class KeysBatchTask(KeyedCountBatchTask):
+    """Counts the keys, which are the users; the messages are not decoded."""
+
+    def process_batch(self, batch: Batch, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
+        self._counts.merge_all(Counter(batch.keys), operator.add)
+        self.at = batch[-1]
+
+
+class PassThroughBatchTask(_Sending, BatchTask):
+    """Adds one field to the events of a batch and sends them on."""
+
+    def process_batch(self, batch: Batch, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
+        for event in batch.messages:
+            event["seen"] = True
+        collector.send_batch(self._output, batch.keys, batch.messages)
+        self.at = batch[-1]
+
+
+class TypedPassThroughBatchTask(PassThroughBatchTask):
+    """The same with events of a class."""
+
+    def process_batch(self, batch: Batch, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
+        for event in batch.messages:
+            event.seen = True
+        collector.send_batch(self._output, batch.keys, batch.messages)
+        self.at = batch[-1]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord, JobRun
@@ -46,6 +47,8 @@ class TopicCheckpointManager(CheckpointManager):
         self._samza = samza_records
         self._clock = clock
         self._reader: SystemConsumer | None = None
+        #: Inside of `one_pass`: everything up to its beginning was read.
+        self._complete = False
         self._checkpoints: dict[str, Checkpoint] = {}
         self._partitions: dict[str, int] = {}
         self._owner: JobRun | None = None
@@ -71,6 +74,15 @@ class TopicCheckpointManager(CheckpointManager):
     def read_all(self, task_names: Iterable[str]) -> dict[str, Checkpoint | None]:
         self._catch_up()
         return {name: self._checkpoints.get(name) for name in task_names}
+
+    @contextmanager
+    def one_pass(self) -> Iterator[None]:
+        self._catch_up()
+        self._complete = True
+        try:
+            yield
+        finally:
+            self._complete = False
 
     def read_changelog_partitions(self) -> dict[str, int]:
         self._catch_up()
@@ -125,6 +137,8 @@ class TopicCheckpointManager(CheckpointManager):
 
     def _catch_up(self) -> None:
         """Read to the high watermark of this moment; committed records only, so an aborted tail moves the position."""
+        if self._complete:
+            return
         stuck = self._read_on(self.patience_s)
         if stuck is not None:
             position, end = stuck

@@ -24,11 +24,11 @@ from samzapy.api.task import (
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.job import JobConfig
 from samzapy.config.reading.classes import FILE_CHECKPOINTS
-from samzapy.config.stores import StoreConfig, changelogs, values
-from samzapy.config.stores.store import OBJECT_CACHE_MODE
+from samzapy.config.stores import StoreConfig, changelogs
+from samzapy.config.stores.store import DROP_LARGE, OBJECT_CACHE_MODE
 from samzapy.config.streams import StreamConfig, systems
 from samzapy.config.streams.stream import RESET_OFFSET
-from samzapy.config.tasks import TaskConfig, asynchronous, batch, checkpoint, error_policy, task
+from samzapy.config.tasks import TaskConfig, checkpoint, error_policy, processing, task
 from samzapy.config.tasks.error_policy import Action, Stage
 
 #: The groups of metrics with the counters of `COUNTS`.
@@ -127,7 +127,7 @@ def _commits(settings: TaskConfig) -> Iterator[GuaranteeWarning]:
         yield GuaranteeWarning(task.COMMIT_MS.name, message)
     if settings.asynchronous.commit_in_flight:
         message = "stores may be ahead of the committed inputs: after a crash they hold some of them twice"
-        yield GuaranteeWarning(asynchronous.ASYNC_COMMIT.name, message)
+        yield GuaranteeWarning(processing.ASYNC_COMMIT.name, message)
 
 
 def _states(stores: Mapping[str, StoreConfig]) -> Iterator[GuaranteeWarning]:
@@ -136,7 +136,7 @@ def _states(stores: Mapping[str, StoreConfig]) -> Iterator[GuaranteeWarning]:
             yield GuaranteeWarning(changelogs.CHANGELOG.at(store=store.name), "none: the store is empty at each start")
         if store.large_values.drop:
             message = "a put of a large value does nothing, counted as ignored-large-messages"
-            yield GuaranteeWarning(values.DROP_LARGE.at(store=store.name), message)
+            yield GuaranteeWarning(DROP_LARGE.at(store=store.name), message)
 
 
 def _errors(config: JobConfig) -> Iterator[GuaranteeWarning]:
@@ -220,7 +220,7 @@ def _without_ids(config: JobConfig, task_class: type) -> Iterator[GuaranteeWarni
     if issubclass(task_class, BatchTask) and config.task.batch.max_messages != 1:
         message = (
             "the ids of its outputs are those of their inputs, so receivers drop repetitions only if what an input sends does "
-            f"not depend on where batches end; with {batch.MAX_MESSAGES.name}=1 it cannot"
+            f"not depend on where batches end; with {processing.MAX_MESSAGES.name}=1 it cannot"
         )
         yield GuaranteeWarning(task.CLASS.name, message)
     for kind, method in _WITHOUT_INPUT.items():

@@ -19,7 +19,7 @@ from samzapy.config.spark import SparkConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams import StreamConfig
 from samzapy.config.tasks import TaskConfig
-from samzapy.config.tasks.state_checkpoint import StateCheckpointConfig
+from samzapy.config.tasks.checkpoint import StateCheckpointConfig
 
 
 @dataclass(frozen=True)

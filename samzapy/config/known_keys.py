@@ -24,18 +24,16 @@ from samzapy.config.stores.engines import is_of_another_engine
 from samzapy.config.stores.store import KEYS as STORE_KEYS
 from samzapy.config.streams import database, serdes, systems
 from samzapy.config.streams.stream import KEYS as STREAM_KEYS
-from samzapy.config.tasks import asynchronous, batch, checkpoint, error_policy, state_checkpoint, task
+from samzapy.config.tasks import checkpoint, error_policy, processing, task
 
 #: Every key that samzapy reads, by topic. Documentation lists them, and a misspelt key is compared with them.
 ALL_KEYS: tuple[Key[Any], ...] = (
     *job.KEYS,
     *spark.KEYS,
     *task.KEYS,
-    *asynchronous.KEYS,
-    *batch.KEYS,
+    *processing.KEYS,
     *error_policy.KEYS,
     *checkpoint.KEYS,
-    *state_checkpoint.KEYS,
     *event_time.KEYS,
     *systems.KEYS,
     *database.KEYS,

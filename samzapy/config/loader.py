@@ -38,8 +38,15 @@ from samzapy.config.stores.sources import check_sourced, parse_source
 from samzapy.config.stores.store import parse_stores
 from samzapy.config.streams import database, systems
 from samzapy.config.streams.serdes import check_serde, parse_serdes
-from samzapy.config.streams.stream import StreamConfig, check_system, parse_stream_ids, parse_streams, stream_settings
-from samzapy.config.tasks import TaskConfig, state_checkpoint
+from samzapy.config.streams.stream import (
+    StreamConfig,
+    StreamNames,
+    check_system,
+    parse_stream_ids,
+    parse_streams,
+    stream_settings,
+)
+from samzapy.config.tasks import TaskConfig, checkpoint
 from samzapy.config.tasks.error_policy import Stage
 from samzapy.config.tasks.task import parse_task
 from samzapy.errors import ConfigError
@@ -186,11 +193,12 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
     changelog_system = _system(reader, job.CHANGELOG_SYSTEM, found_systems) or default_system
     serdes = parse_serdes(reader)
     ids = parse_stream_ids(reader, default_system, found_systems)
-    found_task = parse_task(reader, ids, default_system, found_systems)
+    names = StreamNames(ids, default_system, found_systems)
+    found_task = parse_task(reader, names)
     undoing = not found_task.errors.policies[Stage.PROCESS].only_fails
     found_stores = {
-        name: _with_source(reader, store, ids, default_system, found_systems, found_task)
-        for name, store in parse_stores(reader, changelog_system, found_systems, serdes, undoing=undoing).items()
+        store.name: _with_source(reader, store, names, found_task)
+        for store in parse_stores(reader, changelog_system, found_systems, serdes, undoing=undoing).values()
     }
     _check_default_serdes(reader, found_systems, serdes)
     logged, non_logged = job.parse_base_dirs(reader, environ)
@@ -218,7 +226,7 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
             reader, fires=timers_store is not None or _has_senders(found_task, found_streams)
         ),
         state_checkpoint=_state_checkpoint(reader, found_task, default_system, found_systems),
-        metrics_reporters=metrics.parse_metrics(reader, ids, default_system, found_systems),
+        metrics_reporters=metrics.parse_metrics(reader, names),
         stream_ids=ids,
         raw=Masked(raw, reader.secret),
         resolved=Masked(reader.values, reader.secret),
@@ -233,10 +241,10 @@ def _has_senders(found: TaskConfig, known: Mapping[SystemStream, StreamConfig]) 
 
 def _state_checkpoint(
     reader: Reader, found: TaskConfig, default_system: str | None, known: Mapping[str, SystemSettings]
-) -> state_checkpoint.StateCheckpointConfig:
-    system = _system(reader, state_checkpoint.SYSTEM, known)
+) -> checkpoint.StateCheckpointConfig:
+    system = _system(reader, checkpoint.STATE_SYSTEM, known)
     beside = found.checkpoint.system if found.checkpoint else None
-    return state_checkpoint.parse_state_checkpoint(reader, system or beside or default_system)
+    return checkpoint.parse_state_checkpoint(reader, system or beside or default_system)
 
 
 def _system(reader: Reader, key: Key[str | None], known: Mapping[str, SystemSettings]) -> str | None:
@@ -260,15 +268,8 @@ def _with_streams(
     return complete
 
 
-def _with_source(
-    reader: Reader,
-    store: StoreConfig,
-    ids: Mapping[str, SystemStream],
-    default_system: str | None,
-    found_systems: Mapping[str, SystemSettings],
-    found_task: TaskConfig,
-) -> StoreConfig:
-    found = parse_source(reader, store.name, ids, default_system, found_systems, found_task.inputs)
+def _with_source(reader: Reader, store: StoreConfig, names: StreamNames, found_task: TaskConfig) -> StoreConfig:
+    found = parse_source(reader, store.name, names, found_task.inputs)
     if found is None:
         return store
     check_sourced(reader, store.name, logged=store.changelog is not None, expiring=store.ttl_ms is not None)

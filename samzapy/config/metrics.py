@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from samzapy.api.stream import SystemStream
 from samzapy.config.reading.keys import LIST, TEXT, Key, Kind, choice, collect, integer
 from samzapy.config.reading.reader import Reader
-from samzapy.config.streams.stream import check_system
+from samzapy.config.streams.stream import StreamNames
 
 
 @dataclass(frozen=True)
@@ -65,30 +64,20 @@ BLACKLIST = Key(
 KEYS = collect(globals())
 
 
-def parse_metrics(
-    reader: Reader, ids: Mapping[str, SystemStream], default_system: str | None, systems: Collection[str]
-) -> tuple[ReporterConfig, ...]:
+def parse_metrics(reader: Reader, names: StreamNames) -> tuple[ReporterConfig, ...]:
     """The reporters, in order, without JMX reporters: those bring a warning."""
-    found = tuple(_reporter(reader, name, ids, default_system, systems) for name in reader.get(REPORTERS))
+    found = tuple(_reporter(reader, name, names) for name in reader.get(REPORTERS))
     for reporter in found:
         if reporter.kind == _JMX:
             reader.warn(f"{CLASS.at(reporter=reporter.name)}: has no effect in samzapy, which has no JMX")
     return tuple(reporter for reporter in found if reporter.kind != _JMX)
 
 
-def _reporter(
-    reader: Reader, name: str, ids: Mapping[str, SystemStream], default_system: str | None, systems: Collection[str]
-) -> ReporterConfig:
+def _reporter(reader: Reader, name: str, names: StreamNames) -> ReporterConfig:
     kind = reader.get(CLASS, reporter=name)
     stream = None
     if kind == "snapshot":
         text = reader.require(STREAM, "kafka.metrics", reporter=name)
-        key = STREAM.at(reporter=name)
-        try:
-            stream = ids.get(text) or (SystemStream.parse(text, default_system) if text else None)
-        except ValueError:
-            reader.problem(key, "expected system.stream or the id of a stream", text)
-        if stream is not None:
-            check_system(reader, key, stream.system, systems)
+        stream = names.find(reader, STREAM.at(reporter=name), text) if text else None
     interval, blacklist = reader.get(INTERVAL, reporter=name), reader.get(BLACKLIST, reporter=name)
     return ReporterConfig(name, kind, stream, interval, blacklist)

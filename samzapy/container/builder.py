@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from typing import NamedTuple
 
 from samzapy.api.checkpoint import Checkpoint, CheckpointManager, JobRecord
 from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.checkpoint.records import Adopted, startpoints_from_json
+from samzapy.checkpoint.records import Adopted, Startpoint, startpoints_from_json
 from samzapy.clock import Clock
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.guarantee_warnings import GUARANTEE
@@ -42,6 +43,14 @@ from samzapy.storage.opening import TaskSettings
 from samzapy.storage.startup import begin_all_stores, restore_together
 from samzapy.storage.task_stores import TaskStores
 from samzapy.system.clients import SystemClients
+
+
+class JobProgress(NamedTuple):
+    """By task its last checkpoint, None where there is none; the startpoints of the job, and its adopted changelog records."""
+
+    checkpoints: Mapping[str, Checkpoint | None]
+    startpoints: tuple[Startpoint, ...]
+    adopted: Adopted
 
 
 class ContainerBuilder:
@@ -86,24 +95,26 @@ class ContainerBuilder:
         """Throw away unsent records, from any thread: the container is another attempt's."""
         self._clients.purge()
 
-    def read_checkpoints(self, ownership: Ownership) -> dict[str, Checkpoint | None]:
-        """The last checkpoint of every task, None where there is none. Raises JobTakenOver."""
-        ownership.check(self._checkpoints)
-        found = self._checkpoints.read_all(task.name for task in self.model.tasks)
-        return {name: of_inputs(self.config, name, checkpoint) for name, checkpoint in found.items()}
+    def read_progress(self, ownership: Ownership) -> JobProgress:
+        """What the job has written down of its tasks, in one pass. Raises JobTakenOver."""
+        with self._checkpoints.one_pass():
+            ownership.check(self._checkpoints)
+            found = self._checkpoints.read_all(task.name for task in self.model.tasks)
+            startpoints = self._checkpoints.read_record(JobRecord.STARTPOINTS) if self.config.startpoints else None
+            adopted = self._checkpoints.read_record(JobRecord.ADOPTED)
+        return JobProgress(
+            {name: of_inputs(self.config, name, checkpoint) for name, checkpoint in found.items()},
+            startpoints_from_json(startpoints),
+            Adopted.from_json(adopted),
+        )
 
-    def starts(self, checkpoints: Mapping[str, Checkpoint | None], now_ms: int) -> dict[str, TaskStart]:
+    def starts(self, progress: JobProgress, now_ms: int) -> dict[str, TaskStart]:
         """Where every task starts; counts the offsets that this skips or repeats. Raises OffsetOutOfRange, UnknownStream."""
         logs = logs_of(self.model.ssps, self._clients)
-        written = (
-            startpoints_from_json(self._checkpoints.read_record(JobRecord.STARTPOINTS))
-            if self.config.startpoints
-            else ()
-        )
         starts: dict[str, TaskStart] = {}
         for task in self.model.tasks:
-            checkpoint = checkpoints[task.name]
-            followed = follow(self.config, written, task, checkpoint, logs, self._clients.admin, now_ms)
+            checkpoint = progress.checkpoints[task.name]
+            followed = follow(self.config, progress.startpoints, task, checkpoint, logs, self._clients.admin, now_ms)
             offsets = first_offsets(self.config, task, checkpoint, followed, logs, self._clients.admin)
             starts[task.name] = TaskStart(offsets, checkpoint, {ssp: each.id for ssp, each in followed.items()})
             if checkpoint is not None:
@@ -113,11 +124,12 @@ class ContainerBuilder:
     def open_stores(
         self,
         starts: Mapping[str, TaskStart],
+        adopted: Adopted,
         on_restore: Callable[[str, int, int], None],
         should_stop: Callable[[], bool],
     ) -> dict[str, TaskStores]:
-        """The stores of every task, restored; `on_restore` gets `task/store`, offsets read, offsets to read."""
-        adopted = Adopted.from_json(self._checkpoints.read_record(JobRecord.ADOPTED))
+        """The stores of every task, restored; `on_restore` gets `task/store`, offsets read, offsets to read. `adopted`:
+        the changelog records of others that the job has taken for its own."""
         clock = self._clock
         began = clock.monotonic()
         openings = begin_all_stores(

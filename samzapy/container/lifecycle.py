@@ -167,14 +167,14 @@ class Container:
         builder.take_over(self._must_own)
         reach("start.2")
         # 3  checkpoints
-        checkpoints = builder.read_checkpoints(self._ownership)
+        progress = builder.read_progress(self._ownership)
         reach("start.3")
         # 4, 5  stores
         self._heartbeat.phase("restoring")
-        starts = builder.starts(checkpoints, self._clock.wall_ms())
+        starts = builder.starts(progress, self._clock.wall_ms())
         should_stop = self._heartbeat.should_stop
         try:
-            self._stores = builder.open_stores(starts, self._on_restore, should_stop)
+            self._stores = builder.open_stores(starts, progress.adopted, self._on_restore, should_stop)
         except ForeignRecords:
             # Records of a successor are not foreign: `_must_own` raises then, and this attempt ends.
             self._must_own()
@@ -190,7 +190,9 @@ class Container:
         reach("start.6")
         # 7  inputs
         committer = builder.committer(self._lease, self._ownership, self._heartbeat.should_stop, self._must_own)
-        committer.commit([task for task in self._tasks if self._never_committed(task, checkpoints)], force=True)
+        committer.commit(
+            [task for task in self._tasks if self._never_committed(task, progress.checkpoints)], force=True
+        )
         inputs = builder.inputs(self._ends, self._tasks)
         self._beside.append(inputs.close)
         inputs.start(self._first_offsets())

@@ -41,6 +41,7 @@ from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.job import JobConfig
 from samzapy.config.tasks.error_policy import ErrorPolicy, Stage
 from samzapy.container.builder import ContainerBuilder
+from samzapy.container.errors.user_failures import user_failure
 from samzapy.container.lifecycle import Container
 from samzapy.container.supervision.heartbeat import Heartbeat, keep_running
 from samzapy.container.supervision.job_records import Ownership
@@ -113,9 +114,16 @@ class RestartingContainer:
             current.stop()
 
     def run(self) -> ContainerReport:
-        """Run to the end. Raises a container's error if another start is of no use or not this attempt's right."""
-        with self._reporting:
-            return self._run()
+        """Run to the end. Raises a container's error if another start is of no use or not this attempt's right; of a failure
+        of the user's code the log has the traceback."""
+        try:
+            with self._reporting:
+                return self._run()
+        except SamzapyError as failure:
+            found = user_failure(failure)
+            if found is not None:
+                logger.error("%s", failure, exc_info=failure.__cause__ or failure)  # noqa: TRY400  # of the user's own
+            raise
 
     def _run(self) -> ContainerReport:
         in_a_row = 0

@@ -23,13 +23,14 @@ from samzapy.coordinator.wire import (
     Pace,
     Registration,
     Taken,
+    Verdict,
     Versioned,
     WireError,
     pack,
     read,
 )
 from samzapy.errors import EnvironmentFailure, RetriableError, SamzapyError, TaskMigrated
-from samzapy.job.facts import NO_FACTS
+from samzapy.job.facts import NO_FACTS, UserFailure
 from samzapy.job.lease import ContainerLease, ContainerReport, Directive
 from samzapy.strict_json import encode
 from samzapy.version import VERSION
@@ -77,12 +78,21 @@ class CoordinatorClient:
         lease.hear(answer.checkpoint_clock)
         return lease, answer.spec
 
-    def fail(self, container_id: str, epoch: int, error: SamzapyError, *, permanent: bool = False) -> None:
-        """Say why an attempt ends, and whether another would only fail in the same way."""
+    def fail(
+        self,
+        container_id: str,
+        epoch: int,
+        error: SamzapyError,
+        *,
+        permanent: bool = False,
+        user: UserFailure | None = None,
+    ) -> bool:
+        """Say why an attempt ends, and whether another would only fail in the same way; `user` describes a failure of the
+        user's code. Returns whether the coordinator wants no other attempt."""
         # A message may quote text that has no form in UTF-8.
         message = str(error).encode(errors="backslashreplace").decode()
-        failure = Failure(epoch, type(error).__name__, message, error.exit_code, permanent)
-        self._request("POST", f"/containers/{quote(container_id, safe='')}/failure", failure)
+        failure = Failure(epoch, type(error).__name__, message, error.exit_code, permanent, user)
+        return self.call(Verdict, "POST", f"/containers/{quote(container_id, safe='')}/failure", failure).final
 
     def stop(self) -> None:
         """Ask all containers to commit and stop."""

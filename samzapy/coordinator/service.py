@@ -6,9 +6,9 @@ POST /containers/ID/attempts    register {process}: {version, epoch, lease_ms, s
 POST /containers/ID/heartbeat   {epoch, phase, processed, commits}: {directive, checkpoint_clock, pace, again}
 POST /containers/ID/details     Details, packed: {again}
 POST /containers/ID/epoch       have a greater epoch {epoch, newest}: {epoch}, null if superseded
-POST /containers/ID/failure     {epoch, error, message, exit_code, permanent, user}: {}
+POST /containers/ID/failure     {epoch, error, message, exit_code, permanent, user}: {final}
 POST /stop                      stop everything: {}
-GET ...                         samzapy.coordinator.web.page
+GET ...                         samzapy.coordinator.web.views
 ==============================  =================================================
 
 A POST needs the token that acts, a GET one that reads (`samzapy.coordinator.web.access`). uvicorn serves both, behind
@@ -41,7 +41,7 @@ from samzapy.coordinator.web.admission import (
     connections,
     provide_files,
 )
-from samzapy.coordinator.web.page import View, views
+from samzapy.coordinator.web.views import View, views
 from samzapy.coordinator.wire import (
     PACKED_LIMIT,
     Answer,
@@ -50,6 +50,7 @@ from samzapy.coordinator.wire import (
     Heartbeat,
     Outgrown,
     Taken,
+    Verdict,
     WireError,
     read,
     read_failure,
@@ -169,8 +170,7 @@ class Calls:
         return encode(Outgrown(self._coordinator.outgrow(container_id, asked.epoch, asked.newest)))
 
     def _failure(self, container_id: str, body: bytes) -> bytes:
-        self._coordinator.fail(read_failure(container_id, body))
-        return b"{}"
+        return encode(Verdict(self._coordinator.fail(read_failure(container_id, body))))
 
 
 _CONTAINER = re.compile(r"/containers/([^/]+)/([a-z]+)")

@@ -263,6 +263,12 @@ class Failure(msgspec.Struct):
     user: UserFailure | None = None
 
 
+class Verdict(msgspec.Struct):
+    """The answer to a failure: whether another attempt is of no use."""
+
+    final: bool
+
+
 def read(kind: type[M], body: bytes) -> M:
     """A body as one of the classes above. Raises WireError."""
     try:

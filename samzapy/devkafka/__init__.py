@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from samzapy.devkafka.broker import DevBroker, Listener
-from samzapy.devkafka.state import RunningBroker
+from samzapy.devkafka.broker import DevBroker, Listener, RunningBroker
 
 __all__ = ["DEFAULT_FOLDER", "DEFAULT_PORT", "DevBroker", "Listener", "RunningBroker", "start", "status", "stop"]
 

@@ -1,24 +1,30 @@
-"""A real Kafka on this machine: one node, loopback only, its data in one folder."""
+"""A real Kafka on this machine: one node, loopback only, its data in one folder.
+
+A file in the folder names the process that serves it. The probe sends one request of Kafka's protocol by hand, because a
+client would connect and retry in the background.
+"""
 
 from __future__ import annotations
 
 import base64
+import fcntl
+import json
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.devkafka import state
 from samzapy.devkafka.runtime import find_java, kafka_class_path
-from samzapy.devkafka.state import answers, free_port, is_free
 from samzapy.errors import EnvironmentFailure
 
 #: Full speed matters less than a quick start here: the first compiler tier starts in about half the time.
@@ -106,6 +112,114 @@ def new_cluster_id() -> str:
     return "s" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:21] + "A"
 
 
+_FILE = "broker.json"
+
+
+class RunningBroker(NamedTuple):
+    """A broker's process; `created` is its time of creation, which tells it from a later process with the same pid."""
+
+    pid: int
+    created: float
+    port: int
+
+    @property
+    def bootstrap(self) -> str:
+        """The value of `bootstrap.servers` for its clients."""
+        return f"127.0.0.1:{self.port}"
+
+
+def remember(folder: Path, pid: int, port: int) -> RunningBroker:
+    """Write down that `pid` serves the folder."""
+    running = RunningBroker(pid, psutil.Process(pid).create_time(), port)
+    (folder / _FILE).write_text(json.dumps(running._asdict()))
+    return running
+
+
+def running_broker(folder: Path) -> RunningBroker | None:
+    """The broker that serves the folder now; None if it has ended, even if it left its file behind."""
+    found = _remembered(folder)
+    return found if found is not None and _process(found) is not None else None
+
+
+def last_port(folder: Path) -> int | None:
+    """The port of the folder's last broker, running or not."""
+    found = _remembered(folder)
+    return None if found is None else found.port
+
+
+def _process(broker: RunningBroker) -> psutil.Process | None:
+    """The broker's process; None if it has ended."""
+    with suppress(psutil.Error):
+        found = psutil.Process(broker.pid)
+        if found.create_time() == broker.created and found.status() != psutil.STATUS_ZOMBIE:
+            return found
+    return None
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One start or stop of a folder at a time."""
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _remembered(folder: Path) -> RunningBroker | None:
+    try:
+        return RunningBroker(**json.loads((folder / _FILE).read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+HOST = "127.0.0.1"
+
+#: Metadata, version 1, correlation id 1, client id "probe", of no topics.
+_METADATA = struct.pack(">hhih5si", 3, 1, 1, 5, b"probe", 0)
+
+
+def answers(port: int, timeout_s: float = 1.0) -> bool:
+    """Whether the broker on that port of this machine is up and counts itself as ready for clients."""
+    try:
+        with socket.create_connection((HOST, port), timeout_s) as connection:
+            connection.settimeout(timeout_s)
+            connection.sendall(struct.pack(">i", len(_METADATA)) + _METADATA)
+            head = _read(connection, 12)
+    except OSError:
+        return False
+    # Size, correlation id, number of brokers.
+    return len(head) == 12 and struct.unpack(">iii", head)[2] > 0
+
+
+def free_port() -> int:
+    """A port of this machine that is free now."""
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on the port."""
+    with socket.socket() as attempt:
+        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            attempt.bind((HOST, port))
+            attempt.listen()
+        except OSError:
+            return False
+        return True
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = connection.recv(size - len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
 _LONGEST_START_S = 90.0
 _LONGEST_STOP_S = 30.0
 _POLL_S = 0.05
@@ -147,9 +261,9 @@ class DevBroker:
         self.stop()
 
     @property
-    def running(self) -> state.RunningBroker | None:
+    def running(self) -> RunningBroker | None:
         """The process, port and bootstrap string; None if no broker serves the folder."""
-        return state.running(self._folder)
+        return running_broker(self._folder)
 
     @property
     def log(self) -> Path:
@@ -163,7 +277,7 @@ class DevBroker:
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         self._folder.chmod(0o700)
-        with state.locked(self._folder):
+        with _locked(self._folder):
             running = self.running
             if running is None:
                 running = self._launch()
@@ -186,8 +300,8 @@ class DevBroker:
         self.stop()
         return self.start()
 
-    def _launch(self) -> state.RunningBroker:
-        port = self._port or state.last_port(self._folder) or free_port()
+    def _launch(self) -> RunningBroker:
+        port = self._port or last_port(self._folder) or free_port()
         if not is_free(port):
             raise EnvironmentFailure(f"port {port}: something else listens on 127.0.0.1:{port}; choose another port")
         java = [str(find_java()), *JVM_OPTIONS, "-cp", kafka_class_path()]
@@ -206,7 +320,7 @@ class DevBroker:
                 stderr=log,
                 start_new_session=True,
             )
-        return state.remember(self._folder, self._child.pid, port)
+        return remember(self._folder, self._child.pid, port)
 
     def _tie(self) -> list[str]:
         tie = shutil.which("setpriv") if self._tied else None
@@ -220,10 +334,10 @@ class DevBroker:
             last = (done.stderr or done.stdout).strip().rpartition("\n")[2]
             raise EnvironmentFailure(f"{self._folder / 'data'}: cannot be formatted for Kafka: {last}")
 
-    def _wait_until_it_answers(self, running: state.RunningBroker) -> None:
+    def _wait_until_it_answers(self, running: RunningBroker) -> None:
         deadline = self._clock.monotonic() + _LONGEST_START_S
         while not answers(running.port):
-            if state.process(running) is None:
+            if _process(running) is None:
                 raise EnvironmentFailure(f"Kafka on {running.bootstrap} ended while it started, see {self.log}")
             if self._clock.monotonic() > deadline:
                 waited = f"{_LONGEST_START_S:.0f} s"
@@ -233,9 +347,9 @@ class DevBroker:
     def _end(self, how: signal.Signals) -> bool:
         if not self._folder.is_dir():
             return False
-        with state.locked(self._folder):
+        with _locked(self._folder):
             running = self.running
-            process = None if running is None else state.process(running)
+            process = None if running is None else _process(running)
             if process is None:
                 return False
             with suppress(psutil.NoSuchProcess):

@@ -8,26 +8,26 @@ from __future__ import annotations
 import os
 import pwd
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from samzapy.admin.adoption import refuse_foreign
-from samzapy.admin.job_check import check_copies, existing, input_partitions, weakly_kept
+from samzapy.admin.job_check import check_copies, existing, input_partitions, streams_of, weakly_kept
 from samzapy.admin.positions import kept_clocks
-from samzapy.admin.take_over import Claim, take_over
+from samzapy.admin.take_over import Claim, refuse_foreign, take_over
 from samzapy.api.checkpoint import CheckpointManager, JobRecord, JobRun
 from samzapy.api.engine import StorageEngineFactory
 from samzapy.api.event_time import StateCheckpointTask
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.system import StreamDescription, StreamSpec
+from samzapy.api.system import StreamSpec
 from samzapy.api.task import AnyTask, StreamTask
 from samzapy.checkpoint.states import store_factory
 from samzapy.config.guarantee_warnings import guarantee_warnings
 from samzapy.config.job import BASE_DIR_VARIABLE, LOGGED_STORE_BASE_DIR, NON_LOGGED_STORE_BASE_DIR, JobConfig
 from samzapy.config.own_streams import checkpoint_stream
-from samzapy.config.tasks import asynchronous, checkpoint, state_checkpoint
-from samzapy.config.tasks.asynchronous import AsyncConfig
+from samzapy.config.stores import StoreConfig
+from samzapy.config.tasks import checkpoint, processing
+from samzapy.config.tasks.processing import AsyncConfig
 from samzapy.container.outputs.producers import check_transaction_timeout
 from samzapy.container.side_inputs import load_processors
 from samzapy.container.supervision.job_records import open_job
@@ -51,10 +51,10 @@ from samzapy.job.transactions import StateTransactions, state_transactions, tran
 from samzapy.runner.base import PreparedJob
 from samzapy.runner.spark.master import Master
 from samzapy.serializers import StreamSerdes, task_serdes
-from samzapy.storage.changelog.topic import ensure_access_log, ensure_changelog, find_changelog
+from samzapy.storage.changelog.topic import access_log_spec, changelog_spec, check_described, vanished
 from samzapy.storage.engines import check_checkpoints, load_engines
 from samzapy.system.choosers.stack import load_chooser
-from samzapy.system.clients import SystemClients
+from samzapy.system.clients import KnownStreams, SystemClients
 from samzapy.system.factories import has_transactions, load_factory, system_factory
 
 
@@ -78,13 +78,15 @@ def prepare(config: JobConfig, *, until_end: bool = False) -> PreparedJob:
     code = _checked_code(config)
     state, task_class = code.state, code.task_class
     with open_job(config, "driver") as (clients, checkpoints):
-        counts = _partition_counts(config, clients)
+        streams = KnownStreams(clients)
+        streams.look(streams_of(config))
+        counts = _partition_counts(config, streams)
         check_transaction_timeout(config.task.transaction_timeout_ms, clients, state.system)
-        check_copies(config, clients.admin)
-        planned = _planned(config, clients, checkpoints, counts, code)
+        check_copies(config, clients.admin, streams)
+        planned = _planned(config, clients, checkpoints, counts, code, streams)
         claim = planned.claim
         ends = _ends(config, clients, planned.model, until_end)
-        kept = weakly_kept(config, lambda stream: clients.admin(stream.system).describe(stream.stream))
+        kept = weakly_kept(config, streams)
     weaker = (*guarantee_warnings(config, load_factory, task_class), *weakened_state(config.stores, claim.state), *kept)
     return PreparedJob(
         config,
@@ -136,18 +138,15 @@ def _check_own_state(config: JobConfig, task_class: type[AnyTask]) -> None:
         raise ConfigError([ConfigProblem(f"stores.{name}.factory", None, message) for name in logged])
 
 
-def _partition_counts(config: JobConfig, clients: SystemClients) -> dict[SystemStream, int]:
-    def describe(stream: SystemStream) -> StreamDescription | None:
-        return clients.admin(stream.system).describe(stream.stream)
-
-    counts = input_partitions(config, describe)
+def _partition_counts(config: JobConfig, streams: KnownStreams) -> dict[SystemStream, int]:
+    counts = input_partitions(config, streams)
     for stream in sorted(
         {each for store in config.stores.values() if store.source for each in store.source.all_streams}
     ):
-        existing(stream, describe)
+        existing(stream, streams)
     letters = config.task.errors.dead_letters
     if letters is not None:
-        existing(letters, describe)
+        existing(letters, streams)
     return counts
 
 
@@ -167,9 +166,9 @@ def _planned(
     checkpoints: CheckpointManager,
     counts: Mapping[SystemStream, int],
     code: _Code,
+    streams: KnownStreams,
 ) -> _Planned:
     """Steps 3 to 6 of `prepare`."""
-    logged = [(store, store.changelog.system) for store in config.stores.values() if store.changelog]
 
     def taken_over(model: JobModel, run: JobRun | None = None) -> Claim:
         members = [container.id for container in model.containers]
@@ -178,30 +177,20 @@ def _planned(
         return take_over(config, clients, checkpoints, code.state, members, tasks, wait, run=run)
 
     # 3  the job is taken over
-    claim = taken_over(plan(config, counts)) if _started_before(config, clients) else None
+    claim = taken_over(plan(config, counts)) if _started_before(config, streams) else None
     # 4  the model
-    previous = checkpoints.read_changelog_partitions()
-    before = from_json(checkpoints.read_record(JobRecord.INPUTS))
-    inputs = follow_growth(before, counts, keeps_state=keeps_state(config.stores))
-    check_copartitioned(config, inputs, code.task_class)
-    model = plan(config, counts, previous, inputs)
-    committed = checkpoints.read_all(task.name for task in model.tasks)
-    clocks = kept_clocks(committed, checkpoints.read_record(JobRecord.CLOCK))
-    check_checkpoints(config, code.engines, committed.values())
-    partitions = changelog_partition_count(model)
-    for store, system in logged:
-        find_changelog(clients.admin(system), store, partitions)
-    refuse_foreign(config, model, committed, checkpoints, clients)
+    with checkpoints.one_pass():
+        before, inputs = _inputs(config, checkpoints, counts, code)
+        previous = checkpoints.read_changelog_partitions()
+        model = plan(config, counts, previous, inputs)
+        partitions = changelog_partition_count(model)
+        clocks, missing = _checked_state(config, clients, checkpoints, model, code, streams)
     # 5  checkpoints
     checkpoints.start()
     if claim is None or not _covers(claim, config.job_name, model):
         claim = taken_over(model, None if claim is None else claim.run)
     # 6  streams
-    for store, system in logged:
-        ensure_changelog(clients.admin(system), store, partitions)
-        ensure_access_log(clients.admin(system), store, partitions)
-    for stream in filter(None, (reporter.stream for reporter in config.metrics_reporters)):
-        clients.admin(stream.system).create(StreamSpec(stream.stream, 1))
+    _create(config, clients, missing, partitions, streams)
     owned = {task.name: task.changelog_partition for task in model.tasks}
     if {**previous, **owned} != previous:
         checkpoints.write_changelog_partitions({**previous, **owned})
@@ -210,10 +199,74 @@ def _planned(
     return _Planned(model, inputs, clocks, claim)
 
 
-def _started_before(config: JobConfig, clients: SystemClients) -> bool:
+def _inputs(
+    config: JobConfig, checkpoints: CheckpointManager, counts: Mapping[SystemStream, int], code: _Code
+) -> tuple[dict[SystemStream, InputPartitions], dict[SystemStream, InputPartitions]]:
+    """The partitions of the inputs as they are written down, and with those that have come since."""
+    before = from_json(checkpoints.read_record(JobRecord.INPUTS))
+    inputs = follow_growth(before, counts, keeps_state=keeps_state(config.stores))
+    check_copartitioned(config, inputs, code.task_class)
+    return before, inputs
+
+
+def _checked_state(
+    config: JobConfig,
+    clients: SystemClients,
+    checkpoints: CheckpointManager,
+    model: JobModel,
+    code: _Code,
+    streams: KnownStreams,
+) -> tuple[KeptClocks, set[SystemStream]]:
+    """The clocks of earlier runs, and the changelogs that do not exist yet; the others can hold the state, and hold no
+    records of another job."""
+    committed = checkpoints.read_all(task.name for task in model.tasks)
+    clocks = kept_clocks(committed, checkpoints.read_record(JobRecord.CLOCK))
+    check_checkpoints(config, code.engines, committed.values())
+    partitions = changelog_partition_count(model)
+    missing = set()
+    for stream, store in _logged(config).items():
+        found = streams(stream)
+        if found is None:
+            missing.add(stream)
+        else:
+            check_described(found, store, partitions)
+    refuse_foreign(config, model, committed, checkpoints, clients, streams)
+    return clocks, missing
+
+
+def _logged(config: JobConfig) -> dict[SystemStream, StoreConfig]:
+    return {store.changelog: store for store in config.stores.values() if store.changelog}
+
+
+def _create(
+    config: JobConfig, clients: SystemClients, missing: Collection[SystemStream], partitions: int, streams: KnownStreams
+) -> None:
+    """Create the `missing` changelogs, and the streams of metrics and access logs."""
+    logged = _logged(config)
+    specs = {stream: changelog_spec(logged[stream], partitions) for stream in missing}
+    clients.create(specs | _further_streams(config, partitions))
+    streams.look(missing)
+    for stream in missing:
+        made = streams(stream)
+        if made is None:
+            raise vanished(logged[stream], stream.stream)
+        check_described(made, logged[stream], partitions)
+
+
+def _further_streams(config: JobConfig, partitions: int) -> dict[SystemStream, StreamSpec]:
+    """Those of metrics and of access logs."""
+    found = {stream: StreamSpec(stream.stream, 1) for each in config.metrics_reporters if (stream := each.stream)}
+    for store in config.stores.values():
+        spec = access_log_spec(store, partitions)
+        if spec is not None and store.changelog is not None:
+            found[SystemStream(store.changelog.system, spec.stream)] = spec
+    return found
+
+
+def _started_before(config: JobConfig, streams: KnownStreams) -> bool:
     """Whether there are checkpoints already: then the job may have an owner."""
     stream = checkpoint_stream(config)
-    return stream is not None and clients.admin(stream.system).describe(stream.stream) is not None
+    return stream is not None and streams(stream) is not None
 
 
 def _covers(claim: Claim, job_name: str, model: JobModel) -> bool:
@@ -242,7 +295,7 @@ def _warnings(
     if config.grouper != "ssp" and (apart := parted(config, inputs)):
         yield f"task.inputs: {apart}"
     if issubclass(task_class, StreamTask) and config.task.asynchronous != AsyncConfig():
-        given = [key.name for key in asynchronous.KEYS if key.name in config.resolved]
+        given = [key.name for key in processing.KEYS if key.name in config.resolved]
         yield f"{', '.join(given)}: without effect on a StreamTask, whose messages are processed one by one"
 
 
@@ -305,7 +358,7 @@ def _folders(config: JobConfig, engines: Mapping[str, StorageEngineFactory]) -> 
     if config.task.checkpoint is not None and config.task.checkpoint.path is not None:
         yield checkpoint.PATH.name, Path(config.task.checkpoint.path), CHECKPOINT_BYTES
     if config.state_checkpoint.path is not None:
-        yield state_checkpoint.PATH.name, Path(config.state_checkpoint.path), CHECKPOINT_BYTES
+        yield checkpoint.STATE_PATH.name, Path(config.state_checkpoint.path), CHECKPOINT_BYTES
 
 
 def _reason(path: Path, least: int) -> str | None:

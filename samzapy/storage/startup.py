@@ -64,7 +64,7 @@ def begin_all_stores(
 ) -> list[StoreOpener]:
     """Open the stores of a container's tasks, to be restored. Stores without a changelog start empty.
 
-    The changelogs exist (`ensure_changelog`) and no predecessor of the tasks writes to them any more: their ends, taken
+    The changelogs exist and no predecessor of the tasks writes to them any more: their ends, taken
     here, are the restore's bounds. Where the engines allow it, several tasks' stores are opened at once. If one fails, none
     stays open. Raises StoreLocked when a store is still locked after `lock_wait_s` seconds, EnvironmentFailure when a
     changelog is missing or not compacted.
@@ -75,8 +75,8 @@ def begin_all_stores(
     with ExitStack() as failing:
         for opener in openers:
             failing.callback(opener.abandon)
+        changelogs.find(config.stores.values())
         if len(openers) > 1 and _may_open_at_once(config, engines):
-            changelogs.find(config.stores.values())
             with ThreadPoolExecutor(_MOST_OPENED_AT_ONCE, thread_name_prefix="samzapy-open") as pool:
                 list(pool.map(partial(StoreOpener.begin, provisional=True), openers))
         else:

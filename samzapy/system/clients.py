@@ -10,7 +10,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
-from samzapy.api.system import OffsetRange, SystemAdmin, SystemConsumer, SystemFactory, SystemProducer, SystemSettings
+from samzapy.api.system import (
+    OffsetRange,
+    StreamDescription,
+    StreamSpec,
+    SystemAdmin,
+    SystemConsumer,
+    SystemFactory,
+    SystemProducer,
+    SystemSettings,
+)
 from samzapy.config.job import JobConfig
 from samzapy.errors import UnknownStream
 from samzapy.system.factories import system_factory
@@ -56,6 +65,19 @@ class SystemClients:
         for system, wanted in by_system.items():
             found.update(self.admin(system).offsets(wanted))
         return found
+
+    def describe(self, streams: Iterable[SystemStream]) -> dict[SystemStream, StreamDescription | None]:
+        """The streams as they are now, None for those that do not exist; one question a system."""
+        found: dict[SystemStream, StreamDescription | None] = {}
+        for system, names in _by_system(streams).items():
+            described = self.admin(system).describe_all(names)
+            found.update((SystemStream(system, name), each) for name, each in described.items())
+        return found
+
+    def create(self, specs: Mapping[SystemStream, StreamSpec]) -> None:
+        """Create those that do not exist; one question a system."""
+        for system, names in _by_system(specs).items():
+            self.admin(system).create_all([specs[SystemStream(system, name)] for name in names])
 
     def max_record_bytes(self, system: str) -> int | None:
         """The largest record that the system's producer sends, in bytes; None if it sets no limit."""
@@ -127,6 +149,34 @@ class SystemClients:
         if system not in self._factories:
             self._factories[system] = self._factory_of(self._settings[system])
         return self._factories[system]
+
+
+class KnownStreams:
+    """Streams as they were at the first look, for the length of a start or a check; those that did not exist are looked
+    for again."""
+
+    def __init__(self, clients: SystemClients) -> None:
+        self._clients = clients
+        self._known: dict[SystemStream, StreamDescription] = {}
+
+    def look(self, streams: Iterable[SystemStream]) -> None:
+        """Ask for those that are not known, together."""
+        unknown = {stream for stream in streams if stream not in self._known}
+        found = self._clients.describe(unknown)
+        self._known.update((stream, each) for stream, each in found.items() if each is not None)
+
+    def __call__(self, stream: SystemStream) -> StreamDescription | None:
+        """The description of a stream, None if it does not exist."""
+        if stream not in self._known:
+            self.look([stream])
+        return self._known.get(stream)
+
+
+def _by_system(streams: Iterable[SystemStream]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for stream in sorted(set(streams)):
+        found.setdefault(stream.system, []).append(stream.stream)
+    return found
 
 
 def job_clients(

@@ -13,6 +13,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "datasketches": ("samzapy/storage/views", "samzapy/operators"),
     "fsspec": ("samzapy/storage/backup",),
     # The job that `samzapy verify` writes is a file in the same grammar.
+    # The page's templates.
+    "jinja2": ("samzapy/coordinator/page",),
     "javaproperties": ("samzapy/config", "samzapy/verify"),
     # Compact binary values, in each format that we own.
     "msgpack": ("samzapy/serializers", "samzapy/storage/views", "samzapy/operators"),
@@ -31,11 +33,13 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "orjson": (
         "samzapy/admin",
         "samzapy/bench",
-        "samzapy/metrics.py",
+        "samzapy/metrics",
         "samzapy/serializers",
         "samzapy/dataframe",
         "samzapy/system/database",
     ),
+    # The text that Prometheus reads.
+    "prometheus_client": ("samzapy/metrics",),
     # Processes: measured, looked for and ended.
     "psutil": (
         "samzapy/admin",

@@ -65,6 +65,21 @@ def test_checkpoints_of_many_tasks_are_read_together(new_manager):
     manager.close()
 
 
+def test_reads_of_one_pass_agree_whatever_is_written_meanwhile(topic):
+    writer, other = topic(), topic()
+    writer.start()
+    writer.write({"t": Checkpoint({SSP: 1})})
+    with other.one_pass():
+        writer.write({"t": Checkpoint({SSP: 2}), "u": Checkpoint({SSP: 3})})
+        writer.write_record(JobRecord.DRAIN, {"run": "r"})
+        assert other.read("t").input_offsets == {SSP: 1}
+        assert other.read_all(["t", "u"])["u"] is None
+        assert other.read_record(JobRecord.DRAIN) is None
+    assert other.read("t").input_offsets == {SSP: 2}
+    assert other.read_record(JobRecord.DRAIN) == {"run": "r"}
+    other.close()
+
+
 def test_the_newest_checkpoint_of_each_task_is_read_by_a_successor(new_manager):
     manager = new_manager()
     manager.start()

@@ -27,6 +27,23 @@ def test_an_unknown_stream_is_described_as_none(system):
     assert system.admin.describe("no-such-stream") is None
 
 
+def test_many_streams_are_described_as_each_alone(system):
+    streams = [system.create(partitions=1), system.create(partitions=2, cleanup_policy="compact")]
+    found = system.admin.describe_all([*streams, "no-such-stream", streams[0]])
+    assert found == {stream: system.admin.describe(stream) for stream in [*streams, "no-such-stream"]}
+    assert system.admin.describe_all([]) == {}
+
+
+def test_of_many_streams_those_that_exist_are_not_made_again(system):
+    kept = system.create(partitions=2)
+    new = [StreamSpec(f"{kept}-{number}", number, {"cleanup.policy": "compact"}) for number in (1, 3)]
+    assert system.admin.create_all([StreamSpec(kept, 5), *new]) == {spec.stream for spec in new}
+    assert [system.admin.describe(stream).partitions for stream in (kept, *(spec.stream for spec in new))] == [2, 1, 3]
+    for spec in new:
+        assert system.write(spec.stream, b"a", partition=spec.partitions - 1) == 0
+    assert system.admin.create_all([]) == set()
+
+
 def test_streams_are_listed_in_order(system):
     made = sorted(system.create() for _ in range(3))
     listed = system.admin.list_streams()

@@ -14,7 +14,7 @@ from confluent_kafka.admin import (
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from samzapy.devkafka import DevBroker, Listener
-from samzapy.devkafka.state import free_port
+from samzapy.devkafka.broker import free_port
 
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 

@@ -8,7 +8,7 @@ from typing import IO
 
 from pyspark.find_spark_home import _find_spark_home
 
-from samzapy.devkafka.state import free_port
+from samzapy.devkafka.broker import free_port
 from samzapy.verify.processes import end, gone, resume, suspend, until, with_children
 
 _MASTER_HOST = "127.0.0.1"

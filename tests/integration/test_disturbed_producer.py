@@ -10,7 +10,7 @@ from rigs.tcp_proxy import Api, TcpProxy, Way
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.devkafka import DevBroker, Listener
-from samzapy.devkafka.state import free_port
+from samzapy.devkafka.broker import free_port
 from samzapy.system.kafka import KafkaSystemFactory
 
 pytestmark = pytest.mark.kafka

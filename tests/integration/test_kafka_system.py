@@ -9,7 +9,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, StreamSpec, SystemSettings
 from samzapy.clock import SYSTEM_CLOCK
 from samzapy.devkafka import DevBroker
-from samzapy.devkafka.state import free_port
+from samzapy.devkafka.broker import free_port
 from samzapy.errors import (
     EnvironmentFailure,
     OffsetOutOfRange,

@@ -10,7 +10,7 @@ from outcomes import Outcomes, Row
 from rigs.tcp_proxy import TcpProxy
 
 from samzapy.devkafka import DevBroker, Listener
-from samzapy.devkafka.state import free_port
+from samzapy.devkafka.broker import free_port
 from samzapy.failpoints import disarm
 
 _OUTCOMES = pytest.StashKey[Outcomes]()

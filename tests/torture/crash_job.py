@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from samzapy import InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream, SystemStreamPartition
-from samzapy.admin.adoption import adopt
 from samzapy.admin.running import NO_DRIVER
+from samzapy.admin.take_over import adopt
 from samzapy.api.system import OutgoingRecord, StreamSpec
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK

@@ -195,7 +195,7 @@ def adopt(job: Path, stores: tuple[str, ...], overrides: tuple[str, ...], *, tak
     A job refuses to start on a changelog with records that it has not written, such as those of a job file that was
     copied with its changelogs. Find the other writer first; this command says that its records are right.
     """
-    from samzapy.admin.adoption import adopt as adopt_records
+    from samzapy.admin.take_over import adopt as adopt_records
     from samzapy.config.loader import load_job
 
     for name, ends in adopt_records(load_job(job, pairs(overrides)), stores, take_over=take_over).items():

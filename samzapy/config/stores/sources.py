@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.reading.keys import LIST, Key, class_path, collect
 from samzapy.config.reading.reader import Reader
-from samzapy.config.streams.stream import check_system, parse_partitions, resolve_stream
+from samzapy.config.streams.stream import StreamNames, parse_partitions
 
 
 @dataclass(frozen=True)
@@ -68,15 +68,10 @@ KEYS = collect(globals())
 
 
 def parse_source(
-    reader: Reader,
-    store: str,
-    ids: Mapping[str, SystemStream],
-    default_system: str | None,
-    systems: Collection[str],
-    inputs: Collection[SystemStream],
+    reader: Reader, store: str, names: StreamNames, inputs: Collection[SystemStream]
 ) -> StoreSource | None:
     """Read the streams that fill the store, None if there are none. `inputs` are the task's."""
-    side, replayed = (_names(reader, key, store) for key in (SIDE_INPUTS, RESTORE_INPUTS))
+    side, replayed = reader.get(SIDE_INPUTS, store=store), reader.get(RESTORE_INPUTS, store=store)
     for processor, needed in ((SIDE_PROCESSOR, side), (RESTORE_PROCESSOR, replayed)):
         if reader.has(processor, store=store) and not needed:
             leaf = processor.at(store=store)
@@ -95,13 +90,10 @@ def parse_source(
         name, numbers = parse_partitions(entry) or (entry, None)
         if numbers is not None and not numbers:
             reader.problem(key, f"partition range {numbers.start}-{numbers.stop - 1} is empty", entry)
-        stream = resolve_stream(reader, key, name, ids, default_system)
-        if stream is None:
-            continue
-        check_system(reader, key, stream.system, systems)
-        if numbers is None:
+        stream = names.find(reader, key, name)
+        if stream is not None and numbers is None:
             streams[stream] = None
-        else:
+        elif stream is not None and numbers is not None:
             partitions.update(SystemStreamPartition(*stream, number) for number in numbers)
     processor_class = reader.require(
         SIDE_PROCESSOR if side else RESTORE_PROCESSOR, "my.module:MyProcessor", store=store
@@ -113,7 +105,7 @@ def parse_source(
 
 def check_sourced(reader: Reader, store: str, *, logged: bool, expiring: bool) -> None:
     """Note the keys that a store filled from streams cannot have."""
-    key = SIDE_INPUTS if _names(reader, SIDE_INPUTS, store) else RESTORE_INPUTS
+    key = SIDE_INPUTS if reader.get(SIDE_INPUTS, store=store) else RESTORE_INPUTS
     if logged:
         reader.problem(
             key.at(store=store),
@@ -124,10 +116,6 @@ def check_sourced(reader: Reader, store: str, *, logged: bool, expiring: bool) -
             key.at(store=store),
             f"cannot be combined with stores.{store}.rocksdb.ttl.ms: entries that are read again would start their lives again",
         )
-
-
-def _names(reader: Reader, key: Key[tuple[str, ...]], store: str) -> tuple[str, ...]:
-    return reader.get(key, store=store)
 
 
 def _check_inputs(

@@ -11,11 +11,10 @@ from samzapy.config.reading.classes import BYTE_ENGINES, ENGINES, MESSAGE_TYPE
 from samzapy.config.reading.keys import BOOLEAN, NAME_RULE, TEXT, Key, choice, collect, integer, is_name, optional
 from samzapy.config.reading.reader import Reader
 from samzapy.config.reading.secrets import Masked
-from samzapy.config.stores import backup, changelogs, engines, sources, values
+from samzapy.config.stores import backup, changelogs, engines, sources
 from samzapy.config.stores.backup import BackupConfig, parse_backup
 from samzapy.config.stores.changelogs import parse_changelog
 from samzapy.config.stores.sources import StoreSource
-from samzapy.config.stores.values import LargeValues
 from samzapy.config.streams.serdes import check_serde, check_type
 
 
@@ -30,6 +29,21 @@ class LocalFiles:
     flush_records: int = 400_000
     flush_interval_ms: int = 60_000
     restore_max_bytes: int = 402_653_184
+
+
+@dataclass(frozen=True)
+class LargeValues:
+    """A serialized value above `max_bytes` is large. `refuse`: a put of one raises. `drop`: a put of one does nothing. With
+    neither, only the changelog's own limit applies, when the value is serialized."""
+
+    max_bytes: int = 1_048_576
+    refuse: bool = False
+    drop: bool = False
+
+    @property
+    def limited(self) -> bool:
+        """Whether puts measure their values."""
+        return self.refuse or self.drop
 
 
 @dataclass(frozen=True)
@@ -160,11 +174,41 @@ RESTORE_MAX_BYTES = Key(
     "Bytes of memory in which a container gathers changelog records before it writes the last one of each key; the stores "
     "that it restores at the same time share them.",
 )
+TTL_MS = Key(
+    "stores.{store}.rocksdb.ttl.ms",
+    optional(integer()),
+    None,
+    "Milliseconds from its put until an entry expires, in any engine; less than 1000 counts as 1000, <= 0 as never. A "
+    "changelog that the job creates keeps records equally long (cleanup.policy=delete).",
+)
+MAX_VALUE_BYTES = Key(
+    "stores.{store}.changelog.max.message.size.bytes",
+    integer(1, 2**31 - 1),
+    1_048_576,
+    "Size in bytes above which a serialized value is large, for disallow.large.messages and drop.large.messages.",
+)
+DISALLOW_LARGE = Key(
+    "stores.{store}.disallow.large.messages",
+    BOOLEAN,
+    False,
+    "Whether a put of a large value raises an error and writes nothing; overrides drop.large.messages.",
+)
+DROP_LARGE = Key(
+    "stores.{store}.drop.large.messages",
+    BOOLEAN,
+    False,
+    "Whether a put of a large value does nothing: the key keeps its old value, and ignored-large-messages counts the put.",
+)
+CACHE_CHECK = Key(
+    "stores.{store}.object.cache.check",
+    BOOLEAN,
+    False,
+    "For debugging: a commit fails and names the key if an object from the store was changed without a put.",
+)
 _OWN_KEYS = collect(globals())
 KEYS: tuple[Key[Any], ...] = (
     *_OWN_KEYS,
     *changelogs.KEYS,
-    *values.KEYS,
     *sources.KEYS,
     *backup.KEYS,
 )
@@ -172,6 +216,7 @@ KEYS: tuple[Key[Any], ...] = (
 _PREFIX, _SUFFIX = "stores.", ".factory"
 _PROCESSORS = (".side.inputs.processor", ".restore.inputs.processor")
 _RESERVED = "default"
+_SHORTEST_TTL_MS = 1_000
 
 
 def store_names(values: Mapping[str, str]) -> list[str]:
@@ -222,7 +267,7 @@ def _store(
         check_serde(reader, serdes, where, given)
         check_type(reader, serdes, kind.at(store=name), reader.get(kind, store=name), where, given)
     batch, cache = _sizes(reader, name)
-    ttl_ms = values.parse_ttl(reader, name)
+    ttl_ms = _ttl(reader, name)
     properties = _engine_properties(reader, name)
     if changelog is not None and properties.get("rocksdb.compaction.style", "").strip().lower() == "fifo":
         reader.warn(
@@ -241,15 +286,15 @@ def _store(
         object_cache_size=cache,
         object_cache_mode=reader.get(OBJECT_CACHE_MODE, store=name) or cache_mode,
         uncommitted_max_bytes=reader.get(UNCOMMITTED_MAX_BYTES, store=name),
-        object_cache_check=reader.get(values.CACHE_CHECK, store=name),
+        object_cache_check=reader.get(CACHE_CHECK, store=name),
         changelog_replication_factor=reader.get(changelogs.REPLICATION_FACTOR, store=name),
         changelog_delete_retention_ms=reader.get(changelogs.DELETE_RETENTION_MS, store=name),
         changelog_properties=changelogs.parse_topic(reader, name, ttl_ms),
         ttl_ms=ttl_ms,
-        large_values=values.parse_large_values(reader, name),
+        large_values=_large_values(reader, name),
         access_log_percent=changelogs.parse_access_log(reader, name, changelog),
         clean_on_start=reader.get(CLEAN_ON_START, store=name),
-        local_files=parse_local_files(reader, name),
+        local_files=_local_files(reader, name),
         properties=properties,
         base=_base(reader, name, factory),
         backup=parse_backup(reader, name, logged=changelog is not None),
@@ -309,7 +354,29 @@ def _engine_properties(reader: Reader, name: str) -> Masked:
     return Masked(rest, below.secret)
 
 
-def parse_local_files(reader: Reader, store: str) -> LocalFiles:
+def _ttl(reader: Reader, store: str) -> int | None:
+    """Read the milliseconds after which entries expire, None for never."""
+    given = reader.get(TTL_MS, store=store)
+    if given is None or given <= 0:
+        return None
+    if given < _SHORTEST_TTL_MS:
+        reader.warn(f"{TTL_MS.at(store=store)}: {given} counts as {_SHORTEST_TTL_MS}, the shortest time to live")
+    return max(given, _SHORTEST_TTL_MS)
+
+
+def _large_values(reader: Reader, store: str) -> LargeValues:
+    """Read how the store treats large values."""
+    refuse = reader.get(DISALLOW_LARGE, store=store)
+    drop = reader.get(DROP_LARGE, store=store)
+    limit = reader.get(MAX_VALUE_BYTES, store=store)
+    if reader.has(MAX_VALUE_BYTES, store=store) and not (refuse or drop):
+        reader.warn(
+            f"{MAX_VALUE_BYTES.at(store=store)}: has no effect without disallow.large.messages or drop.large.messages"
+        )
+    return LargeValues(limit, refuse, drop and not refuse)
+
+
+def _local_files(reader: Reader, store: str) -> LocalFiles:
     """Read how the store's files keep up with its commits."""
     return LocalFiles(
         reader.get(FLUSH_RECORDS, store=store),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from samzapy.api.stream import SystemStream
@@ -150,17 +150,25 @@ def parse_stream_ids(reader: Reader, default_system: str | None, systems: Iterab
     return found
 
 
-def resolve_stream(
-    reader: Reader, key: str, name: str, ids: Mapping[str, SystemStream], default_system: str | None
-) -> SystemStream | None:
-    """The stream that `key` names, by its id or as `system.stream`; None if it is neither, which is noted."""
-    if name in ids:
-        return ids[name]
-    try:
-        return SystemStream.parse(name, default_system)
-    except ValueError:
-        reader.problem(key, "expected system.stream or the id of a stream", name)
-        return None
+@dataclass(frozen=True)
+class StreamNames:
+    """Finds the streams that keys name: by `ids` (the keys `streams.ID.*`), as `system.stream`, or as a bare name on
+    `default_system`. `systems`: the names of the configured systems."""
+
+    ids: Mapping[str, SystemStream]
+    default_system: str | None
+    systems: Collection[str]
+
+    def find(self, reader: Reader, key: str, name: str) -> SystemStream | None:
+        """The stream that `key` calls `name`. Notes a problem for a system that is not configured, and for a name of
+        neither form: then the result is None."""
+        try:
+            stream = self.ids[name] if name in self.ids else SystemStream.parse(name, self.default_system)
+        except ValueError:
+            reader.problem(key, "expected system.stream or the id of a stream", name)
+            return None
+        check_system(reader, key, stream.system, self.systems)
+        return stream
 
 
 def parse_partitions(text: str) -> tuple[str, range] | None:

@@ -1,11 +1,22 @@
-"""`task.checkpoint.*`: where the positions of the tasks are kept."""
+"""`task.checkpoint.*` and `state.checkpoint.*`: where the positions of the tasks are kept, and the states of PersistentTasks.
+
+The names of the state checkpoints are Gearpump's where it has any.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from samzapy.config.reading.classes import CHECKPOINTS, FILE_CHECKPOINTS, NO_CHECKPOINTS, TOPIC_CHECKPOINTS
+from samzapy.config.reading.classes import (
+    CHECKPOINTS,
+    FILE_CHECKPOINTS,
+    FILE_STATE_CHECKPOINTS,
+    NO_CHECKPOINTS,
+    STATE_CHECKPOINTS,
+    TOPIC_CHECKPOINTS,
+    TOPIC_STATE_CHECKPOINTS,
+)
 from samzapy.config.reading.keys import TEXT, Key, Kind, collect, integer, optional, split_list
 from samzapy.config.reading.reader import Reader
 from samzapy.config.streams.stream import check_system
@@ -23,6 +34,17 @@ class CheckpointConfig:
     segment_bytes: int = 26_214_400
     max_message_bytes: int = 1_000_012
     samza_records: bool = False
+
+
+@dataclass(frozen=True)
+class StateCheckpointConfig:
+    """`factory` is a class path. `system` is set for a topic, unless none is configured; `path` for files."""
+
+    factory: str = TOPIC_STATE_CHECKPOINTS
+    interval_ms: int = 10_000
+    system: str | None = None
+    path: str | None = None
+    replication_factor: int | None = None
 
 
 def _versions(text: str) -> frozenset[int]:
@@ -75,6 +97,36 @@ READ_VERSIONS = Key(
     frozenset({1}),
     "Accepted, without effect: samzapy reads its own records and those of Samza's version 1, whichever are newer.",
 )
+STATE_FACTORY = Key(
+    "state.checkpoint.store.factory",
+    STATE_CHECKPOINTS.kind,
+    None,
+    "Where the checkpoints of a PersistentTask's state are kept: topic, file (a folder that every container sees), or a "
+    "class.",
+    "topic",
+)
+STATE_INTERVAL_MS = Key(
+    "state.checkpoint.interval.ms",
+    integer(1),
+    10_000,
+    "Milliseconds of event time: checkpoint times are multiples of it. A PersistentTask takes one with the first commit "
+    "after its clock has passed such a time.",
+)
+STATE_SYSTEM = Key(
+    "state.checkpoint.system",
+    TEXT,
+    None,
+    "The system that holds the topic of state checkpoints.",
+    "task.checkpoint.system",
+)
+STATE_PATH = Key("state.checkpoint.path", TEXT, None, "The folder of state checkpoints in files.", "required with file")
+STATE_REPLICATION_FACTOR = Key(
+    "state.checkpoint.replication.factor",
+    optional(integer(1, 32_767)),
+    None,
+    "Copies of the topic of state checkpoints.",
+    "the system's",
+)
 KEYS = collect(globals())
 
 
@@ -108,4 +160,19 @@ def parse_checkpoint(
         segment_bytes=reader.get(SEGMENT_BYTES),
         max_message_bytes=reader.get(MAX_MESSAGE_BYTES),
         samza_records=1 in versions,
+    )
+
+
+def parse_state_checkpoint(reader: Reader, default_system: str | None) -> StateCheckpointConfig:
+    """Read where state checkpoints are kept; in a topic on `default_system` unless a key says otherwise."""
+    factory = reader.get(STATE_FACTORY) or TOPIC_STATE_CHECKPOINTS
+    path = reader.get(STATE_PATH)
+    if factory == FILE_STATE_CHECKPOINTS and path is None and not reader.is_broken(STATE_PATH.name):
+        reader.problem(STATE_PATH.name, "required with state checkpoints in files, e.g. state/checkpoints")
+    return StateCheckpointConfig(
+        factory,
+        reader.get(STATE_INTERVAL_MS),
+        reader.get(STATE_SYSTEM) or default_system,
+        path,
+        reader.get(STATE_REPLICATION_FACTOR),
     )

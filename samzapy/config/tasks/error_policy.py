@@ -6,7 +6,7 @@ A policy decides what happens to a message that fails at one of four stages.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -15,7 +15,7 @@ from samzapy.api.stream import SystemStream
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.reading.keys import BOOLEAN, LIST, TEXT, Key, Kind, integer, optional
 from samzapy.config.reading.reader import Reader
-from samzapy.config.streams.stream import check_system
+from samzapy.config.streams.stream import StreamNames
 
 
 class Stage(Enum):
@@ -197,13 +197,9 @@ KEYS: tuple[Key[Any], ...] = (
 )
 
 
-def parse_errors(
-    reader: Reader, ids: Mapping[str, SystemStream], default_system: str | None, systems: Collection[str]
-) -> ErrorConfig:
+def parse_errors(reader: Reader, names: StreamNames) -> ErrorConfig:
     """Read the policies. Note keys that contradict each other, and a missing stream for dead letters."""
-    config = ErrorConfig(
-        {stage: _stage(reader, stage) for stage in Stage}, _dead_letters(reader, ids, default_system, systems)
-    )
+    config = ErrorConfig({stage: _stage(reader, stage) for stage in Stage}, _dead_letters(reader, names))
     key = DEAD_LETTER_STREAM.name
     if config.writes_letters and config.dead_letters is None and not reader.has(DEAD_LETTER_STREAM):
         writers = [POLICIES[s].name for s, policy in config.policies.items() if policy.then is Action.DEAD_LETTER]
@@ -278,16 +274,6 @@ def _as_samza_says(reader: Reader, stage: Stage, policy: ErrorPolicy) -> ErrorPo
     return skip
 
 
-def _dead_letters(
-    reader: Reader, ids: Mapping[str, SystemStream], default_system: str | None, systems: Collection[str]
-) -> SystemStream | None:
-    name, key = reader.get(DEAD_LETTER_STREAM), DEAD_LETTER_STREAM.name
-    if name is None:
-        return None
-    try:
-        stream = ids[name] if name in ids else SystemStream.parse(name, default_system)
-    except ValueError:
-        reader.problem(key, "expected system.stream or the id of a stream", name)
-        return None
-    check_system(reader, key, stream.system, systems)
-    return stream
+def _dead_letters(reader: Reader, names: StreamNames) -> SystemStream | None:
+    name = reader.get(DEAD_LETTER_STREAM)
+    return None if name is None else names.find(reader, DEAD_LETTER_STREAM.name, name)

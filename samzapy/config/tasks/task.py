@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from samzapy.api.stream import SystemStream, SystemStreamPartition
@@ -10,11 +9,10 @@ from samzapy.config.guarantee import Guarantee
 from samzapy.config.reading.classes import CHOOSERS, ROUND_ROBIN
 from samzapy.config.reading.keys import BOOLEAN, LIST, TEXT, Key, collect, integer, member
 from samzapy.config.reading.reader import Reader
-from samzapy.config.streams.stream import check_system, parse_partitions, resolve_stream
-from samzapy.config.tasks.asynchronous import AsyncConfig, parse_async
-from samzapy.config.tasks.batch import BatchConfig, parse_batch
+from samzapy.config.streams.stream import StreamNames, parse_partitions
 from samzapy.config.tasks.checkpoint import CheckpointConfig, parse_checkpoint
 from samzapy.config.tasks.error_policy import ErrorConfig, check_waits, parse_errors
+from samzapy.config.tasks.processing import AsyncConfig, BatchConfig, parse_async, parse_batch
 from samzapy.plugins import PluginError, split_path
 
 
@@ -29,7 +27,7 @@ class ChooserConfig:
 @dataclass(frozen=True)
 class TaskConfig:
     """Class, inputs, guarantee and timing of the tasks. Durations are milliseconds. `window_ms` <= 0: never. `commit_ms` <= 0:
-    only on request and at the end."""
+    only on request and at the end. `same_failures`: attempts that may fail in the same way."""
 
     task_class: str
     inputs: tuple[SystemStream, ...]
@@ -40,6 +38,7 @@ class TaskConfig:
     transaction_timeout_ms: int = 60_000
     state_transactions: bool = True
     shutdown_ms: int = 30_000
+    same_failures: int = 4
     max_idle_ms: int = 10
     poll_batch_size: int = 2_000
     checkpoint: CheckpointConfig | None = None
@@ -79,6 +78,13 @@ STATE_TRANSACTIONS = Key(
     "back while two runs overlap; effectively-once and exactly-once need it.",
 )
 SHUTDOWN_MS = Key("task.shutdown.ms", integer(0), 30_000, "Milliseconds a graceful stop may take.")
+FAILURE_SAME_MAX = Key(
+    "task.failure.same.max",
+    integer(1, 1_000),
+    4,
+    "Attempts that may fail with the same exception at the same message, in all; then the job ends. A local run ends at the "
+    "first.",
+)
 MAX_IDLE_MS = Key("task.max.idle.ms", integer(0), 10, "Milliseconds to wait for input when there is none.")
 POLL_BATCH_SIZE = Key("task.poll.batch.size", integer(1, 10_000_000), 2_000, "Records taken from a system in one go.")
 CHOOSER_CLASS = Key(
@@ -98,12 +104,9 @@ CONSUMER_BATCH_SIZE = Key(
 KEYS = collect(globals())
 
 
-def parse_task(
-    reader: Reader, ids: Mapping[str, SystemStream], default_system: str | None, systems: Collection[str]
-) -> TaskConfig:
+def parse_task(reader: Reader, names: StreamNames) -> TaskConfig:
     """Read `task.*`, with inputs resolved to system streams, checkpoints and error policies."""
-    inputs = _inputs(reader, ids, default_system, systems)
-    broadcast = _broadcast(reader, ids, default_system, systems)
+    inputs, broadcast = _inputs(reader, names), _broadcast(reader, names)
     input_systems = {stream.system for stream in inputs} | {ssp.system for ssp in broadcast}
     task = TaskConfig(
         task_class=_task_class(reader),
@@ -115,12 +118,13 @@ def parse_task(
         transaction_timeout_ms=reader.get(TRANSACTION_TIMEOUT_MS),
         state_transactions=reader.get(STATE_TRANSACTIONS),
         shutdown_ms=reader.get(SHUTDOWN_MS),
+        same_failures=reader.get(FAILURE_SAME_MAX),
         max_idle_ms=reader.get(MAX_IDLE_MS),
         poll_batch_size=reader.get(POLL_BATCH_SIZE),
-        checkpoint=parse_checkpoint(reader, default_system, input_systems, systems),
+        checkpoint=parse_checkpoint(reader, names.default_system, input_systems, names.systems),
         asynchronous=parse_async(reader, reader.get(GUARANTEE), reader.get(TRANSACTION_TIMEOUT_MS)),
         batch=parse_batch(reader),
-        errors=parse_errors(reader, ids, default_system, systems),
+        errors=parse_errors(reader, names),
         chooser=parse_chooser(reader),
     )
     _check_commit_interval(reader, task)
@@ -148,27 +152,21 @@ def _task_class(reader: Reader) -> str:
     return path
 
 
-def _inputs(
-    reader: Reader, ids: Mapping[str, SystemStream], default_system: str | None, systems: Collection[str]
-) -> tuple[SystemStream, ...]:
-    names = reader.get(INPUTS)
-    if not names and not reader.is_broken(INPUTS.name):
+def _inputs(reader: Reader, names: StreamNames) -> tuple[SystemStream, ...]:
+    given = reader.get(INPUTS)
+    if not given and not reader.is_broken(INPUTS.name):
         reader.problem(INPUTS.name, "required, e.g. kafka.page-views")
     found: dict[SystemStream, None] = {}
-    for name in names:
-        stream = resolve_stream(reader, INPUTS.name, name, ids, default_system)
-        if stream is None:
-            continue
+    for name in given:
+        stream = names.find(reader, INPUTS.name, name)
         if stream in found:
             reader.warn(f"{INPUTS.name}: {stream} is listed twice")
-        check_system(reader, INPUTS.name, stream.system, systems)
-        found[stream] = None
+        elif stream is not None:
+            found[stream] = None
     return tuple(found)
 
 
-def _broadcast(
-    reader: Reader, ids: Mapping[str, SystemStream], default_system: str | None, systems: Collection[str]
-) -> frozenset[SystemStreamPartition]:
+def _broadcast(reader: Reader, names: StreamNames) -> frozenset[SystemStreamPartition]:
     key = BROADCAST_INPUTS.name
     found: set[SystemStreamPartition] = set()
     for entry in reader.get(BROADCAST_INPUTS):
@@ -179,9 +177,8 @@ def _broadcast(
         name, numbers = named
         if not numbers:
             reader.problem(key, f"partition range {numbers.start}-{numbers.stop - 1} is empty", entry)
-        stream = resolve_stream(reader, key, name, ids, default_system)
+        stream = names.find(reader, key, name)
         if stream is not None:
-            check_system(reader, key, stream.system, systems)
             found.update(SystemStreamPartition(*stream, partition) for partition in numbers)
     return frozenset(found)
 

@@ -10,8 +10,8 @@ from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.task import AsyncStreamTask, CoroutineTask
 from samzapy.clock import Clock
-from samzapy.config.tasks.asynchronous import AsyncConfig
 from samzapy.config.tasks.error_policy import Stage
+from samzapy.config.tasks.processing import AsyncConfig
 from samzapy.container.asynchronous.event_loop import EventLoop
 from samzapy.container.asynchronous.message import MessageInFlight, Work, failure_in
 from samzapy.container.asynchronous.output_order import AsReady, InOffsetOrder, OutputOrder

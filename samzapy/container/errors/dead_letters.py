@@ -5,6 +5,7 @@ The record has the input's key and value bytes and headers, and on top, all as U
     samzapy-error-stage       deserialize, process, serialize or produce
     samzapy-error-reason      the exception's message, a kilobyte at most
     samzapy-error-exception   the exception's class
+    samzapy-error-traceback   where it was raised, eight kilobytes at most
     samzapy-error-topic       the input's stream, partition and offset
     samzapy-error-partition
     samzapy-error-offset
@@ -25,6 +26,7 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, RecordBatch
 from samzapy.clock import Clock
 from samzapy.config.tasks.error_policy import Stage
+from samzapy.container.errors.user_failures import whole_traceback
 from samzapy.container.outputs.output_ids import OutputIds
 
 PREFIX = "samzapy-error-"
@@ -78,6 +80,7 @@ class DeadLetters(NoDeadLetters):
             "exception": kind.__qualname__
             if kind.__module__ == "builtins"
             else f"{kind.__module__}.{kind.__qualname__}",
+            "traceback": whole_traceback(failure),
             "task": self._task_name,
             "time-ms": str(self._clock.wall_ms()),
         }

@@ -108,7 +108,8 @@ class Recovery:
         self._counts[stage, what].count += 1
         where = self.input.position if self.input is not None else "no input"
         shown = f"{type(failure).__name__}: {' '.join(str(failure).split())[:300]}"
-        self._log.warn(f"{stage.value} {what}", f"{self._task_name}: {stage.value} of {where} failed, {doing}: {shown}")
+        line = f"{self._task_name}: {stage.value} of {where} failed, {doing}: {shown}"
+        self._log.warn(f"{stage.value} {what}", line, failure)
 
 
 _LONGEST_WAIT_S = 0.05
@@ -153,12 +154,13 @@ class PolicyLog:
         self._next: dict[str, float] = {}
         self._left_out: dict[str, int] = {}
 
-    def warn(self, kind: str, line: str) -> None:
-        """Log `line`, or count it if one of its kind was logged within the period."""
+    def warn(self, kind: str, line: str, failure: BaseException | None = None) -> None:
+        """Log `line` with the traceback of `failure`, or count it if one of its kind was logged within the period."""
         now = self._clock.monotonic()
         if now < self._next.get(kind, now):
             self._left_out[kind] = self._left_out.get(kind, 0) + 1
             return
         self._next[kind] = now + self._period_s
         more = self._left_out.pop(kind, 0)
-        logger.warning("%s%s", line, f" (and {more} more like it since the last line)" if more else "")
+        more_in_words = f" (and {more} more like it since the last line)" if more else ""
+        logger.warning("%s%s", line, more_in_words, exc_info=failure)

@@ -15,7 +15,7 @@ from typing import Any
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.serde import Serde
 from samzapy.api.system import RecordBatch
-from samzapy.errors import SerdeError
+from samzapy.errors import FailedCall, SerdeError
 
 _envelope = partial(tuple.__new__, IncomingMessageEnvelope)
 
@@ -157,6 +157,8 @@ def _failure(
     reason = cause if serde is None else serde.misfit(cause)
     error = SerdeError(f"{batch.ssp}@{batch.offsets[index]}: {part}: {reason} (bytes {shown})")
     error.__cause__ = cause
+    position = batch.offsets[index]
+    error.call = FailedCall("", f"decoding of {batch.ssp}@{position}", (str(batch.ssp), position, position))
     return error
 
 

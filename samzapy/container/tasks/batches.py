@@ -21,7 +21,7 @@ from samzapy.api.batch import MessageBatch
 from samzapy.api.collector import MessageCollector, TaskCoordinator
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.config.tasks.batch import BatchConfig
+from samzapy.config.tasks.processing import BatchConfig
 from samzapy.container.run_loop import RunLoop
 from samzapy.container.tasks.synchronous import Processing, SynchronousExecutor
 from samzapy.container.tasks.task_instance import TaskInstance

@@ -31,7 +31,7 @@ from samzapy.container.tasks.context import CoordinatorRequests
 from samzapy.container.tasks.sinks import TaskSinks
 from samzapy.container.tasks.state_checkpoints import NO_STATE_CHECKPOINTS, NoStateCheckpoints
 from samzapy.container.tasks.user_calls import Finish, UserCalls, as_returned
-from samzapy.errors import SerdeError
+from samzapy.errors import FailedCall, SerdeError
 from samzapy.storage.task_stores import TaskStores
 from samzapy.storage.views.timers import Timer
 
@@ -188,7 +188,9 @@ class TaskInstance(TaskPosition, UserCalls):
         try:
             self.stores.flush()
         except SerdeError as failure:
-            raise self._placed(failure, "in a commit") from failure
+            placed = self._placed(failure, "in a commit")
+            placed.call = FailedCall(self.name, "commit")
+            raise placed from failure
         self.note_serialized()
 
     def keep_checkpoint(self) -> None:

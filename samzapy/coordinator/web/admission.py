@@ -6,8 +6,8 @@ for a lease stops. So a connection counts as a stranger's until one of its reque
 1. A stranger has `STRANGER_S` to show one; a connection that is silent, or sends its headers a byte at a time, is closed then.
 2. Strangers have a limit of their own. One more closes the oldest of them, so the newcomer, who may be a container, is heard.
    The limit grows with the job: all its containers may connect at once. Connections that have shown a token have no limit.
-3. A request that is under way for `REQUEST_S` is closed, unless it is an answer that goes on by design; a connection that has
-   shown a token is closed after `IDLE_S` without a request.
+3. A connection that has shown a token is closed when a request has been under way for `REQUEST_S` and its answer has not
+   begun, and after `IDLE_S` without a request. An answer may go on for as long as the page that listens to it.
 
 uvicorn's own limits do not tell strangers from containers, and it waits for ever for a first request; so `connections` makes
 a class of its protocol that keeps the `Admission` informed. h11, in that protocol, bounds the headers. Measured on two busy
@@ -37,8 +37,6 @@ STRANGERS = 256
 HEADER_LIMIT = 16_384
 #: Seconds between two looks at the connections.
 _LOOK_S = 1.0
-#: The key in a request's scope of the function that notes that its answer goes on for as long as the client listens.
-ENDLESS = "samzapy.endless"
 #: Open files that the process is allowed, if the system lets it.
 _FILES = 65_536
 
@@ -46,15 +44,15 @@ _FILES = 65_536
 class Visit:
     """One connection, as the admission sees it. Times are the event loop's, in seconds."""
 
-    __slots__ = ("close", "endless", "known", "since", "under_way")
+    __slots__ = ("close", "is_answered", "known", "since", "under_way")
 
-    def __init__(self, close: Callable[[], None], since: float) -> None:
-        """`close` ends the connection at once."""
+    def __init__(self, close: Callable[[], None], since: float, is_answered: Callable[[], bool] = bool) -> None:
+        """`close` ends the connection at once. `is_answered`: whether the answer to the request under way has begun."""
         self.close = close
         self.since = since
+        self.is_answered = is_answered
         self.known = False
         self.under_way = False
-        self.endless = False
 
 
 class Admission:
@@ -100,7 +98,7 @@ class Admission:
         overdue = [visit for visit in self._strangers if now - visit.since > STRANGER_S]
         for visit in self._known:
             allowed = REQUEST_S if visit.under_way else IDLE_S
-            if now - visit.since > allowed and not visit.endless:
+            if now - visit.since > allowed and not (visit.under_way and visit.is_answered()):
                 overdue.append(visit)
         for visit in overdue:
             self.leave(visit)
@@ -123,12 +121,11 @@ def connections(admission: Admission) -> type[H11Protocol]:
         def __init__(self, *args: Any, **more: Any) -> None:
             super().__init__(*args, **more)
             application = self.app
-            visit = self._visit = Visit(self._abort, self.loop.time())
+            visit = self._visit = Visit(self._abort, self.loop.time(), self._is_answered)
 
             async def serve(scope: Scope, receive: Receive, send: Send) -> None:
                 visit.since, visit.under_way = (self.loop.time() if visit.known else visit.since), True
                 scope[TRUST] = lambda: admission.trust(visit)
-                scope[ENDLESS] = lambda: setattr(visit, "endless", True)
                 await application(scope, receive, send)
 
             self.app = serve
@@ -143,10 +140,13 @@ def connections(admission: Admission) -> type[H11Protocol]:
 
         def on_response_complete(self) -> None:
             visit = self._visit
-            visit.under_way = visit.endless = False
+            visit.under_way = False
             if visit.known:
                 visit.since = self.loop.time()
             super().on_response_complete()
+
+        def _is_answered(self) -> bool:
+            return self.cycle is not None and self.cycle.response_started
 
         def _abort(self) -> None:
             if self.transport is not None:

@@ -20,7 +20,7 @@ from samzapy.api.system import SystemSettings
 from samzapy.config.job import BASE_DIR_VARIABLE, LOGGED_STORE_BASE_DIR, JobConfig
 from samzapy.config.spark import SparkConfig
 from samzapy.config.stores import backup
-from samzapy.config.tasks import checkpoint, state_checkpoint
+from samzapy.config.tasks import checkpoint
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure
 from samzapy.system.factories import system_factory
 
@@ -180,7 +180,7 @@ def _folders(config: JobConfig, master: Master) -> Iterator[ConfigProblem]:
 def _paths(config: JobConfig) -> Iterator[tuple[str, str | None]]:
     if config.task.checkpoint is not None:
         yield checkpoint.PATH.name, config.task.checkpoint.path
-    yield state_checkpoint.PATH.name, config.state_checkpoint.path
+    yield checkpoint.STATE_PATH.name, config.state_checkpoint.path
     for store in config.stores.values():
         if store.backup is not None:
             yield backup.PATH.at(store=store.name), store.backup.path

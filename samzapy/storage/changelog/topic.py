@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
 
-from samzapy.api.stream import SystemStreamPartition
+from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OffsetRange, StreamDescription, StreamSpec, SystemAdmin
 from samzapy.config.stores import StoreConfig
 from samzapy.config.stores.changelogs import access_log_stream
@@ -22,8 +23,7 @@ def changelog_spec(config: StoreConfig, partitions: int) -> StreamSpec:
 
     Raises ConfigError if they ask for another policy than compaction, unless the store's entries expire anyway.
     """
-    if config.changelog is None:
-        raise ConfigError([ConfigProblem(f"stores.{config.name}.changelog", None, "is required here")])
+    stream = changelog_of(config)
     topic = {
         "cleanup.policy": "compact",
         "delete.retention.ms": str(config.changelog_delete_retention_ms),
@@ -34,45 +34,56 @@ def changelog_spec(config: StoreConfig, partitions: int) -> StreamSpec:
     if topic["cleanup.policy"] != "compact" and config.ttl_ms is None:
         key = f"stores.{config.name}.changelog.cleanup.policy"
         raise ConfigError([ConfigProblem(key, topic["cleanup.policy"], "must be compact: state would be lost")])
-    return StreamSpec(config.changelog.stream, partitions, topic, config.changelog_replication_factor)
+    return StreamSpec(stream.stream, partitions, topic, config.changelog_replication_factor)
 
 
-def find_changelog(admin: SystemAdmin, config: StoreConfig, partitions: int) -> StreamDescription | None:
-    """The changelog, checked; None if there is none yet. Changes nothing.
-
-    Raises EnvironmentFailure if it is not compacted or has not exactly `partitions` partitions.
-    """
-    description = admin.describe(changelog_spec(config, partitions).stream)
-    if description is None:
-        return None
+def check_described(description: StreamDescription, config: StoreConfig, partitions: int) -> None:
+    """Raise EnvironmentFailure for a changelog that is not compacted or has not exactly `partitions` partitions."""
     check_changelog(description, config)
     if description.partitions != partitions:
         raise EnvironmentFailure(
             f"changelog {description.stream} has {description.partitions} partitions, job has {partitions} tasks"
         )
+
+
+def find_changelog(admin: SystemAdmin, config: StoreConfig, partitions: int) -> StreamDescription | None:
+    """The changelog, checked; None if there is none yet. Changes nothing. Raises as `check_described`."""
+    description = admin.describe(changelog_spec(config, partitions).stream)
+    if description is not None:
+        check_described(description, config, partitions)
     return description
 
 
 def ensure_changelog(admin: SystemAdmin, config: StoreConfig, partitions: int) -> StreamDescription:
-    """Create the changelog if it is missing, and check it. Every start does so, before any task.
-
-    Raises as `find_changelog` does.
-    """
+    """Create the changelog if it is missing, and check it. Raises as `check_described`."""
     found = find_changelog(admin, config, partitions)
     if found is None:
         spec = changelog_spec(config, partitions)
         admin.create(spec)
         found = find_changelog(admin, config, partitions)
         if found is None:
-            raise EnvironmentFailure(f"changelog {spec.stream} of store '{config.name}' was created but is not there")
+            raise vanished(config, spec.stream)
     return found
+
+
+def vanished(config: StoreConfig, stream: str) -> EnvironmentFailure:
+    """The error for a changelog that does not exist right after its creation."""
+    return EnvironmentFailure(f"changelog {stream} of store '{config.name}' was created but is not there")
+
+
+def access_log_spec(config: StoreConfig, partitions: int) -> StreamSpec | None:
+    """The stream of the store's access log, None if it has none."""
+    if config.access_log_percent is None or config.changelog is None:
+        return None
+    stream = access_log_stream(config.changelog).stream
+    return StreamSpec(stream, partitions, {}, config.changelog_replication_factor)
 
 
 def ensure_access_log(admin: SystemAdmin, config: StoreConfig, partitions: int) -> None:
     """Create the stream of the store's access log, if it has one."""
-    if config.access_log_percent is not None and config.changelog is not None:
-        stream = access_log_stream(config.changelog).stream
-        admin.create(StreamSpec(stream, partitions, {}, config.changelog_replication_factor))
+    spec = access_log_spec(config, partitions)
+    if spec is not None:
+        admin.create(spec)
 
 
 class Changelogs:
@@ -88,31 +99,47 @@ class Changelogs:
         self._found: dict[str, tuple[StreamDescription, Mapping[SystemStreamPartition, OffsetRange]]] = {}
 
     def find(self, stores: Iterable[StoreConfig]) -> None:
-        """Take the first look at the changelogs of these stores now, on this thread. Raises as `described_changelog`."""
+        """Take the first look at the changelogs of these stores now, on this thread: two questions a system, whatever the
+        number of stores and tasks. Raises as `usable`."""
+        by_system: dict[str, list[StoreConfig]] = {}
         for config in stores:
             if config.changelog is not None and config.name not in self._found:
-                admin = self._admin_of(config.changelog.system)
-                topic = described_changelog(admin, config, min(self._partitions))
-                numbers = [number for number in self._partitions if number < topic.partitions]
-                ssps = [SystemStreamPartition(*config.changelog, number) for number in numbers]
-                self._found[config.name] = topic, admin.offsets(ssps)
+                by_system.setdefault(config.changelog.system, []).append(config)
+        for system, wanted in by_system.items():
+            self._find(self._admin_of(system), wanted)
+
+    def _find(self, admin: SystemAdmin, stores: Sequence[StoreConfig]) -> None:
+        streams = {config.name: changelog_of(config) for config in stores}
+        described = admin.describe_all(stream.stream for stream in streams.values())
+        first = min(self._partitions)
+        topics = {config.name: usable(described[changelog_of(config).stream], config, first) for config in stores}
+        ssps = {
+            name: [SystemStreamPartition(*stream, each) for each in self._partitions if each < topics[name].partitions]
+            for name, stream in streams.items()
+        }
+        logs = admin.offsets(chain.from_iterable(ssps.values()))
+        for name, own in ssps.items():
+            self._found[name] = topics[name], {ssp: logs[ssp] for ssp in own}
 
     def look(self, config: StoreConfig, ssp: SystemStreamPartition) -> tuple[StreamDescription, OffsetRange]:
-        """The changelog of a store, and the offsets of its partition `ssp`. Raises as `described_changelog`."""
+        """The changelog of a store, and the offsets of its partition `ssp`. Raises as `usable`."""
         self.find([config])
         topic, logs = self._found[config.name]
         check_partition(topic, ssp.partition)
         return topic, logs[ssp]
 
 
-def described_changelog(admin: SystemAdmin, config: StoreConfig, partition: int) -> StreamDescription:
-    """The changelog as a task finds it. Raises UnknownStream, or EnvironmentFailure if it cannot hold its state."""
+def changelog_of(config: StoreConfig) -> SystemStream:
+    """The changelog of a store that has one. Raises ConfigError."""
     if config.changelog is None:
         raise ConfigError([ConfigProblem(f"stores.{config.name}.changelog", None, "is required here")])
-    stream = config.changelog.stream
-    description = admin.describe(stream)
+    return config.changelog
+
+
+def usable(description: StreamDescription | None, config: StoreConfig, partition: int) -> StreamDescription:
+    """The changelog as a task needs it. Raises UnknownStream, or EnvironmentFailure if it cannot hold its state."""
     if description is None:
-        raise UnknownStream(config.changelog.system, stream)
+        raise UnknownStream(*changelog_of(config))
     check_changelog(description, config)
     check_partition(description, partition)
     return description

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -19,7 +20,7 @@ from samzapy.errors import (
     RetriableError,
     UnknownStream,
 )
-from samzapy.system.kafka.client import ClientErrors, make_client, partition_counts, reach
+from samzapy.system.kafka.client import ClientErrors, all_counts, make_client, partition_counts, reach
 from samzapy.system.kafka.errors import UNKNOWN_TOPIC, error_of, general_error, one_line
 
 _REQUEST_S = 15.0
@@ -67,35 +68,58 @@ class KafkaAdmin(SystemAdmin):
         self._closed = False
         #: Topics that the controller has made, or said to have.
         self._known: set[str] = set()
+        #: Brokers of the cluster at the first contact.
+        self._brokers = 0
         #: Partitions of the topics, as the cluster knew them last.
         self._counts: dict[str, int] = {}
 
     def create(self, spec: StreamSpec) -> bool:
-        if spec.partitions < 1:
-            raise ConfigError(
-                [ConfigProblem(f"{spec.stream}: partitions", str(spec.partitions), "expected an integer >= 1")]
-            )
-        factor = -1 if spec.replication_factor is None else spec.replication_factor
-        topic = NewTopic(spec.stream, spec.partitions, factor, config=dict(spec.config))
-        client = self._client
+        return bool(self.create_all([spec]))
+
+    def create_all(self, specs: Iterable[StreamSpec]) -> set[str]:
+        """One request for all, and one wait. The topics that could be made are made, whichever cannot."""
+        wanted = {spec.stream: spec for spec in specs}
+        for spec in wanted.values():
+            if spec.partitions < 1:
+                raise ConfigError(
+                    [ConfigProblem(f"{spec.stream}: partitions", str(spec.partitions), "expected an integer >= 1")]
+                )
+        if not wanted:
+            return set()
+        answers = self._client.create_topics([_new_topic(spec) for spec in wanted.values()], request_timeout=_REQUEST_S)
+        made = {stream: spec for stream, spec in wanted.items() if self._was_made(stream, answers[stream])}
+        self._wait_for_leaders(made)
+        return set(made)
+
+    def _was_made(self, stream: str, answer: Any) -> bool:
         try:
-            client.create_topics([topic], request_timeout=_REQUEST_S)[spec.stream].result(_SETTLE_S)
+            answer.result(_SETTLE_S)
         except KafkaException as cause:
             error = error_of(cause)
-            if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                self._known.add(spec.stream)
-                return False
             if error.code() in _IMPOSSIBLE:
-                raise ConfigError([ConfigProblem(spec.stream, None, one_line(error))]) from cause
-            raise general_error(error, self._client_errors.system, spec.stream) from cause
-        self._known.add(spec.stream)
-        self._wait(f"topic '{spec.stream}' has no leaders", lambda: _has_leaders(self._topic(spec.stream), spec))
-        # The metadata know a leader a little before it knows itself.
-        made = [
-            SystemStreamPartition(self._client_errors.system, spec.stream, number) for number in range(spec.partitions)
-        ]
-        self._list_offsets(made, OffsetSpec.latest())
+                raise ConfigError([ConfigProblem(stream, None, one_line(error))]) from cause
+            if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise general_error(error, self._client_errors.system, stream) from cause
+            self._known.add(stream)
+            return False
+        self._known.add(stream)
         return True
+
+    def _wait_for_leaders(self, made: Mapping[str, StreamSpec]) -> None:
+        def leaderless() -> str | None:
+            found = self._topics(made)
+            return next((name for name, spec in made.items() if not _has_leaders(found.get(name), spec)), None)
+
+        if made:
+            self._wait("has no leaders", leaderless)
+            # The metadata know a leader a little before it knows itself.
+            system = self._client_errors.system
+            of_all = [
+                SystemStreamPartition(system, name, number)
+                for name, spec in made.items()
+                for number in range(spec.partitions)
+            ]
+            self._list_offsets(of_all, OffsetSpec.latest())
 
     def grow(self, stream: str, partitions: int) -> None:
         system = self._client_errors.system
@@ -108,38 +132,55 @@ class KafkaAdmin(SystemAdmin):
         if partitions > found.partitions:
             request = [NewPartitions(stream, partitions)]
             self._result(self._client.create_partitions(request, request_timeout=_REQUEST_S)[stream], stream)
-        spec = StreamSpec(stream, partitions)
-        self._wait(f"topic '{stream}' has no leaders", lambda: _has_leaders(self._topic(stream), spec))
-        added = [SystemStreamPartition(system, stream, n) for n in range(found.partitions, partitions)]
-        self._list_offsets(added, OffsetSpec.latest())
+        self._wait_for_leaders({stream: StreamSpec(stream, partitions)})
 
     def describe(self, stream: str) -> StreamDescription | None:
-        found = self._describe(stream)
+        return self.describe_all([stream])[stream]
+
+    def describe_all(self, streams: Iterable[str]) -> dict[str, StreamDescription | None]:
+        """Two requests for all of them: one for the partitions, one for the configurations."""
+        wanted = list(dict.fromkeys(streams))
+        found = self._describe(wanted)
         deadline = self._clock.monotonic() + _SETTLE_S
         # Brokers learn of a topic one after another, and any of them may be the one that is asked.
-        while found is None and stream in self._known and self._clock.monotonic() < deadline:
+        while self._known & set(wanted) - found.keys() and self._clock.monotonic() < deadline:
             self._client.poll(_PAUSE_S)
-            found = self._describe(stream)
-        return found
+            found = self._describe(wanted)
+        return {stream: found.get(stream) for stream in wanted}
 
-    def _describe(self, stream: str) -> StreamDescription | None:
-        client = self._client
-        answer = client.describe_topics(TopicCollection([stream]), request_timeout=_REQUEST_S)[stream]
-        try:
-            found = answer.result(_SETTLE_S)
-        except KafkaException as cause:
-            error = error_of(cause)
-            if error.code() in UNKNOWN_TOPIC or error.code() == KafkaError.TOPIC_EXCEPTION:
-                return None
-            raise general_error(error, self._client_errors.system, stream) from cause
-        resource = ConfigResource(ResourceType.TOPIC, stream)
-        try:
-            configs = self._result(client.describe_configs([resource], request_timeout=_REQUEST_S)[resource], stream)
-        except UnknownStream:
-            return None  # deleted a moment ago
-        config = {name: entry.value for name, entry in configs.items() if entry.value is not None}
-        replicas = min((len(partition.replicas) for partition in found.partitions), default=None)
-        return StreamDescription(stream, len(found.partitions), str(found.topic_id), config, replicas)
+    def _describe(self, streams: Collection[str]) -> dict[str, StreamDescription]:
+        """Those that exist."""
+        topics = self._topics(streams)
+        if not topics:
+            return {}
+        resources = {ConfigResource(ResourceType.TOPIC, stream): stream for stream in topics}
+        answers = self._client.describe_configs(list(resources), request_timeout=_REQUEST_S)
+        described = {}
+        for resource, stream in resources.items():
+            topic = topics[stream]
+            try:
+                entries = self._result(answers[resource], stream)
+            except UnknownStream:
+                continue  # deleted a moment ago
+            config = {name: entry.value for name, entry in entries.items() if entry.value is not None}
+            replicas = min((len(partition.replicas) for partition in topic.partitions), default=None)
+            described[stream] = StreamDescription(stream, len(topic.partitions), str(topic.topic_id), config, replicas)
+        return described
+
+    def _topics(self, streams: Collection[str]) -> dict[str, Any]:
+        """The metadata of those that exist, and of no other topic: a large cluster takes long to send all of them."""
+        if not streams:
+            return {}
+        answers = self._client.describe_topics(TopicCollection(list(streams)), request_timeout=_REQUEST_S)
+        found = {}
+        for stream, answer in answers.items():
+            try:
+                found[stream] = answer.result(_SETTLE_S)
+            except KafkaException as cause:
+                error = error_of(cause)
+                if error.code() not in UNKNOWN_TOPIC and error.code() != KafkaError.TOPIC_EXCEPTION:
+                    raise general_error(error, self._client_errors.system, stream) from cause
+        return found
 
     def list_streams(self) -> list[str]:
         return sorted(name for name in reach(self._client, self._client_errors).topics if not name.startswith("__"))
@@ -169,7 +210,7 @@ class KafkaAdmin(SystemAdmin):
         self._known.discard(stream)
         self._counts.pop(stream, None)
         self._result(self._client.delete_topics([stream], request_timeout=_REQUEST_S)[stream], stream)
-        self._wait(f"topic '{stream}' is still there", lambda: self.describe(stream) is None)
+        self._wait("is still there", lambda: None if self.describe(stream) is None else stream)
 
     def longest_transaction_ms(self) -> int | None:
         """A broker's `transaction.max.timeout.ms`; None without the right to see it."""
@@ -195,28 +236,27 @@ class KafkaAdmin(SystemAdmin):
             raise EnvironmentFailure(f"the admin of system '{self._client_errors.system}' is closed")
         if self._made is None:
             client = make_client(AdminClient, self._properties, self._client_errors)
-            reach(client, self._client_errors)
+            self._brokers = len(reach(client, self._client_errors).brokers)
             self._made = client
         return self._made
-
-    def _topic(self, stream: str) -> Any:
-        return reach(self._client, self._client_errors).topics.get(stream)
 
     def _list_offsets(self, ssps: list[SystemStreamPartition], *specs: Any) -> list[dict[SystemStreamPartition, int]]:
         """The offsets, by each of `specs`; asks again while a leader is away or does not answer, 30 s at most.
 
-        The metadata of all topics, which a large cluster takes long to send, are asked for only when a partition is not
-        known yet, or an answer casts doubt on what is.
+        The partitions of the topics are asked for only when one is not known yet, or an answer casts doubt on what is.
         """
         deadline, pause_s = self._clock.monotonic() + _SETTLE_S, _PAUSE_S
+        ask = partial(self._counts_of, {ssp.stream for ssp in ssps})
         while ssps:
             known = all(ssp.partition < self._counts.get(ssp.stream, 0) for ssp in ssps)
             if not known:
-                self._counts = partition_counts(self._client, self._client_errors, ssps, self._clock)
+                self._counts.update(partition_counts(self._client, self._client_errors, ssps, ask, self._clock))
             try:
                 return self._list_offsets_once(ssps, specs)
             except KafkaException as cause:
                 self._counts = {}
+                # These metadata are the ones by which librdkafka learns of new leaders.
+                ask = partial(all_counts, self._client, self._client_errors, self._clock)
                 error = error_of(cause)
                 lost = error.code() not in _BETWEEN_LEADERS or self._clock.monotonic() > deadline
                 if lost and not known:
@@ -224,6 +264,10 @@ class KafkaAdmin(SystemAdmin):
                 self._client.poll(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         return [{} for _ in specs]
+
+    def _counts_of(self, streams: Collection[str]) -> tuple[dict[str, int], int]:
+        counts = {name: len(topic.partitions) for name, topic in self._topics(streams).items()}
+        return counts, self._brokers
 
     def _list_offsets_once(
         self, ssps: list[SystemStreamPartition], specs: Sequence[Any]
@@ -253,11 +297,13 @@ class KafkaAdmin(SystemAdmin):
                 f"{where}: no answer from {self._client_errors.servers} within {_SETTLE_S:.0f} s"
             ) from cause
 
-    def _wait(self, otherwise: str, done: Callable[[], bool]) -> None:
+    def _wait(self, otherwise: str, missing: Callable[[], str | None]) -> None:
+        """Until there is nothing `missing`: the name of a topic that is not as it should be."""
         deadline, pause_s = self._clock.monotonic() + _SETTLE_S, _PAUSE_S
-        while not done():
+        while (stream := missing()) is not None:
             if self._clock.monotonic() > deadline:
-                raise EnvironmentFailure(f"{otherwise} after {_SETTLE_S:.0f} s on {self._client_errors.servers}")
+                where = f"after {_SETTLE_S:.0f} s on {self._client_errors.servers}"
+                raise EnvironmentFailure(f"topic '{stream}' {otherwise} {where}")
             # While a broker makes a large topic, every question slows it down.
             self._client.poll(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
@@ -266,4 +312,9 @@ class KafkaAdmin(SystemAdmin):
 def _has_leaders(topic: Any, spec: StreamSpec) -> bool:
     if topic is None or len(topic.partitions) < spec.partitions:
         return False
-    return all(partition.leader >= 0 and partition.error is None for partition in topic.partitions.values())
+    return all(partition.leader is not None and partition.leader.id >= 0 for partition in topic.partitions)
+
+
+def _new_topic(spec: StreamSpec) -> Any:
+    factor = -1 if spec.replication_factor is None else spec.replication_factor
+    return NewTopic(spec.stream, spec.partitions, factor, config=dict(spec.config))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import Any
 
@@ -146,23 +146,55 @@ _NEWS_S = 5.0
 _NEWS_PAUSE_S = 0.1
 
 
+#: So few topics are asked for one by one, more by the metadata of all, which a large cluster takes long to send.
+_FEW_TOPICS = 8
+
+
 def partition_counts(
-    client: Any, client_errors: ClientErrors, needed: Collection[SystemStreamPartition], clock: Clock = SYSTEM_CLOCK
+    client: Any,
+    client_errors: ClientErrors,
+    needed: Collection[SystemStreamPartition],
+    ask: Callable[[], tuple[dict[str, int], int]],
+    clock: Clock = SYSTEM_CLOCK,
 ) -> dict[str, int]:
-    """How many partitions every topic has, by name; those `needed` are there.
+    """How many partitions topics have, by name; those `needed` are there. `ask` gives the answer of one broker, and the
+    number of brokers.
 
     Brokers learn of a new topic, or of more partitions, one after another, and any of them may be the one that is asked:
     with several brokers, the client asks again for missing ones for 5 s. Raises UnknownStream, UnknownPartition.
     """
     deadline = clock.monotonic() + _NEWS_S
     while True:
-        cluster = reach(client, client_errors, clock)
-        counts = {name: len(topic.partitions) for name, topic in cluster.topics.items() if topic.partitions}
+        counts, brokers = ask()
         missing = next((ssp for ssp in needed if ssp.partition >= counts.get(ssp.stream, 0)), None)
         if missing is None:
             return counts
-        if len(cluster.brokers) < 2 or clock.monotonic() > deadline:  # one knows all there is to know
+        if brokers < 2 or clock.monotonic() > deadline:  # one knows all there is to know
             if missing.stream in counts:
                 raise UnknownPartition(*missing, counts[missing.stream])
             raise UnknownStream(missing.system, missing.stream, client_errors.servers)
         client.poll(_NEWS_PAUSE_S)
+
+
+def all_counts(client: Any, client_errors: ClientErrors, clock: Clock = SYSTEM_CLOCK) -> tuple[dict[str, int], int]:
+    """The number of partitions of every topic of the cluster, and that of brokers. For producers: a question of theirs for
+    a certain topic may make it."""
+    return _counted(reach(client, client_errors, clock))
+
+
+def counts_of(
+    client: Any, client_errors: ClientErrors, topics: Collection[str], clock: Clock = SYSTEM_CLOCK
+) -> tuple[dict[str, int], int]:
+    """As `all_counts`, at least of `topics`. For consumers, whose questions make no topic."""
+    if len(topics) > _FEW_TOPICS:
+        return all_counts(client, client_errors, clock)
+    counts, brokers = dict[str, int](), 0
+    for topic in topics:
+        found, brokers = _counted(reach(client, client_errors, clock, topic))
+        counts.update(found)
+    return counts, brokers
+
+
+def _counted(cluster: Any) -> tuple[dict[str, int], int]:
+    counts = {name: len(topic.partitions) for name, topic in cluster.topics.items() if topic.partitions}
+    return counts, len(cluster.brokers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import compress, pairwise
 from operator import itemgetter, ne
 from typing import Any, overload
@@ -12,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.errors import EnvironmentFailure, OffsetOutOfRange, SamzapyError
-from samzapy.system.kafka.client import ClientErrors, make_client, partition_counts
+from samzapy.system.kafka.client import ClientErrors, counts_of, make_client, partition_counts
 from samzapy.system.kafka.errors import error_of, general_error
 
 # Looked up once: each is a method in C.
@@ -139,8 +140,10 @@ class KafkaConsumer(SystemConsumer):
 
     def start(self) -> None:
         self._client = make_client(Consumer, self._properties, self._client_errors)
-        partition_counts(self._client, self._client_errors, self._positions)
-        self._one_topic = len({ssp.stream for ssp in self._positions}) < 2
+        topics = {ssp.stream for ssp in self._positions}
+        ask = partial(counts_of, self._client, self._client_errors, topics)
+        partition_counts(self._client, self._client_errors, self._positions, ask)
+        self._one_topic = len(topics) < 2
         self._only = next(iter(self._positions)) if len(self._positions) == 1 else None
         self._call(lambda client: client.assign([_at(ssp, offset) for ssp, offset in self._positions.items()]))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from operator import length_hint
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord
 from samzapy.clock import Clock
 from samzapy.errors import ProducerError, SamzapyError, UnknownPartition
-from samzapy.system.kafka.client import ClientErrors, partition_counts
+from samzapy.system.kafka.client import ClientErrors, all_counts, partition_counts
 from samzapy.system.kafka.errors import delivery_error, error_of, transaction_error
 from samzapy.system.partitioner import KeyHashes
 
@@ -218,6 +219,7 @@ class RecordQueue:
         count = self._partitions.get(stream)
         if count is None:
             first = SystemStreamPartition(self._client_errors.system, stream, 0)
-            self._partitions = partition_counts(self._client, self._client_errors, [first], self._clock)
+            ask = partial(all_counts, self._client, self._client_errors, self._clock)
+            self._partitions = partition_counts(self._client, self._client_errors, [first], ask, self._clock)
             count = self._partitions[stream]
         return count

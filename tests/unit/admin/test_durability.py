@@ -43,7 +43,7 @@ def cluster():
 
 def test_every_key_that_asks_for_too_many_copies_is_named(cluster):
     with pytest.raises(ConfigError) as caught:
-        check_copies(load_job(JOB), lambda _: OneBroker(cluster, "memory"))
+        check_copies(load_job(JOB), lambda _: OneBroker(cluster, "memory"), lambda _: None)
     limit = "must be at most 1, the number of brokers of system 'memory', got"
     assert [str(problem) for problem in caught.value.problems] == [
         f"stores.a.changelog.replication.factor: {limit} '3'",
@@ -56,8 +56,8 @@ def test_a_stream_that_exists_keeps_the_copies_it_has(cluster):
     admin = OneBroker(cluster, "memory")
     for stream in ("a", "b", "__samza_checkpoint_ver_1_for_copies_1"):
         admin.create(StreamSpec(stream, 1))
-    check_copies(load_job(JOB), lambda _: admin)
+    check_copies(load_job(JOB), lambda _: admin, lambda stream: admin.describe(stream.stream))
 
 
 def test_a_system_without_copies_takes_any_number(cluster):
-    check_copies(load_job(JOB), lambda _: MemoryAdmin(cluster, "memory"))
+    check_copies(load_job(JOB), lambda _: MemoryAdmin(cluster, "memory"), lambda _: None)

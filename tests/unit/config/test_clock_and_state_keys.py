@@ -4,7 +4,7 @@ import pytest
 
 from samzapy.config.event_time import JobClockConfig
 from samzapy.config.reading.classes import FILE_STATE_CHECKPOINTS, TOPIC_STATE_CHECKPOINTS
-from samzapy.config.tasks.state_checkpoint import StateCheckpointConfig
+from samzapy.config.tasks.checkpoint import StateCheckpointConfig
 
 
 def test_states_are_kept_in_a_topic_beside_the_checkpoints_unless_told_otherwise(load):

@@ -3,8 +3,8 @@
 import pytest
 
 from samzapy.api.stream import SystemStream
-from samzapy.config.tasks.asynchronous import AsyncConfig
 from samzapy.config.tasks.error_policy import Action, ErrorPolicy, Stage
+from samzapy.config.tasks.processing import AsyncConfig
 
 LETTERS = {"task.dead.letter.stream": "kafka.dead"}
 ALLOWED = "expected fail, skip, dead-letter or retry, as in: retry(3, 100ms) then dead-letter"

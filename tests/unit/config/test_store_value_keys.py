@@ -2,7 +2,7 @@
 
 import pytest
 
-from samzapy.config.stores.values import LargeValues
+from samzapy.config.stores.store import LargeValues
 from samzapy.storage.changelog.topic import changelog_spec
 
 ONCE = {

@@ -125,7 +125,10 @@ def test_a_crash_while_starting_changes_nothing(tmp_path, monkeypatch, step):
 def test_a_failing_task_names_the_message_and_commits_nothing(tmp_path):
     job = MemoryJob(tmp_path, partitions=1)
     job.send((0, "a", {"id": 1}), (0, "a", {"id": 2, "do": "fail"}), (0, "a", {"id": 3}))
-    with pytest.raises(TaskFailed, match=r"^Partition 0: process of mem\.in\[0\]@1 failed: ValueError: told to$"):
+    with pytest.raises(
+        TaskFailed,
+        match=r"^Partition 0: process of mem\.in\[0\]@1 failed: ValueError: told to \(.*memory_job.py:\d+\)$",
+    ):
         job.run()
     assert job.changelog() == {}
     assert ("close", "Partition 0") in job.task.calls

@@ -8,8 +8,8 @@ import pytest
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator.clocks import Clocks, KeptClocks
-from samzapy.coordinator.coordinator import Coordinator, LocalLease
-from samzapy.coordinator.web.page import render
+from samzapy.coordinator.coordinator import Coordinator, LocalLease, Oversight
+from samzapy.coordinator.web.views import render
 from samzapy.coordinator.wire import Details, JobSpec, WireError, pack, unpack
 from samzapy.job.lease import ContainerReport, TaskProgress
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
@@ -114,7 +114,7 @@ def test_details_carry_clocks_over_the_wire():
 
 
 def test_the_status_and_its_page_show_the_clocks(hand):
-    job = Coordinator("counts", JobSpec(MODEL, {}), 15.0, hand, clocks=KeptClocks(), stall_s=1.0)
+    job = Coordinator("counts", JobSpec(MODEL, {}), 15.0, hand, clocks=KeptClocks(), oversight=Oversight(stall_s=1.0))
     leases = [LocalLease(job, container, clock=hand) for container in "01"]
     for container, lease in zip("01", leases, strict=True):
         told = TaskProgress(1_700_000_000_000, "m.<in>[0]", checkpoints=(1_699_999_990_000,))

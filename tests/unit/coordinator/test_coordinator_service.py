@@ -12,7 +12,7 @@ from samzapy.coordinator import service as service_module
 from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import BODY_LIMIT, CoordinatorService
-from samzapy.coordinator.web.page import Rendered
+from samzapy.coordinator.web.views import Rendered
 from samzapy.coordinator.wire import DETAILS_LIMIT, AttemptProcess, JobSpec
 from samzapy.errors import EnvironmentFailure, RetriableError, TaskFailed, TaskMigrated
 from samzapy.job.lease import ContainerReport, Directive

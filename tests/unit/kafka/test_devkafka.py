@@ -9,9 +9,9 @@ import psutil
 import pytest
 
 from samzapy import devkafka
-from samzapy.devkafka import runtime, state
+from samzapy.devkafka import broker, runtime
+from samzapy.devkafka.broker import answers, free_port, is_free
 from samzapy.devkafka.runtime import find_java, java_version
-from samzapy.devkafka.state import answers, free_port, is_free
 from samzapy.errors import EnvironmentFailure
 
 
@@ -121,11 +121,11 @@ def test_a_folder_without_a_broker_has_no_status_and_nothing_to_stop(tmp_path):
 
 
 def test_a_pid_that_another_process_has_now_is_not_the_broker(tmp_path):
-    found = state.remember(tmp_path, os.getpid(), 9092)
-    assert state.running(tmp_path) == found
+    found = broker.remember(tmp_path, os.getpid(), 9092)
+    assert broker.running_broker(tmp_path) == found
     (tmp_path / "broker.json").write_text(json.dumps({**found._asdict(), "created": found.created - 100}))
-    assert state.running(tmp_path) is None
-    assert state.last_port(tmp_path) == 9092
+    assert broker.running_broker(tmp_path) is None
+    assert broker.last_port(tmp_path) == 9092
     assert psutil.pid_exists(os.getpid())
 
 

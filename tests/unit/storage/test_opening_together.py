@@ -26,9 +26,9 @@ class CountingAdmin:
         self._admin = admin
         self.calls = Counter()
 
-    def describe(self, stream):
+    def describe_all(self, streams):
         self.calls["describe"] += 1
-        return self._admin.describe(stream)
+        return self._admin.describe_all(streams)
 
     def offsets(self, ssps):
         self.calls["offsets"] += 1

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from jobs.memory_job import MemoryJob
 
-from samzapy.admin.adoption import adopt
 from samzapy.admin.running import NO_DRIVER
+from samzapy.admin.take_over import adopt
 from samzapy.api.checkpoint import Checkpoint
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import OutgoingRecord

@@ -1,4 +1,7 @@
-"""`task.max.concurrency` and its companions: how asynchronous tasks run. They have no effect on a StreamTask."""
+"""How asynchronous tasks and batch tasks get their messages. The keys have no effect on other tasks.
+
+`task.max.concurrency` and its companions belong to asynchronous tasks, `task.batch.*` to batch tasks.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,14 @@ class AsyncConfig:
     commit_in_flight: bool = False
     key_order: bool = False
     commit_max_delay_ms: int = 60_000
+
+
+@dataclass(frozen=True)
+class BatchConfig:
+    """`max_messages` 0: all that a poll has brought of a partition. `max_wait_ms` 0: nothing waits for more."""
+
+    max_messages: int = 0
+    max_wait_ms: int = 0
 
 
 MAX_CONCURRENCY = Key(
@@ -46,6 +57,19 @@ COMMIT_MAX_DELAY_MS = Key(
     60_000,
     "Milliseconds that a commit waits for messages in flight; after that it is skipped, and the next one tries again.",
 )
+MAX_MESSAGES = Key(
+    "task.batch.max.messages",
+    integer(0, 10_000_000),
+    0,
+    "Messages of a partition that a batch task gets in one call, at most; 0: all that a poll has brought.",
+)
+MAX_WAIT_MS = Key(
+    "task.batch.max.wait.ms",
+    integer(0, 3_600_000),
+    0,
+    "Milliseconds to gather messages until there are task.batch.max.messages; 0: a batch is what a poll brings. "
+    "At-most-once may lose gathered messages.",
+)
 KEYS = collect(globals())
 
 
@@ -68,4 +92,12 @@ def parse_async(reader: Reader, guarantee: Guarantee, transaction_timeout_ms: in
             f"({config.callback_timeout_ms}) must be < task.transaction.timeout.ms ({transaction_timeout_ms}) "
             f"with {guarantee.value}",
         )
+    return config
+
+
+def parse_batch(reader: Reader) -> BatchConfig:
+    """Read how batches are gathered; note a wait without an end."""
+    config = BatchConfig(reader.get(MAX_MESSAGES), reader.get(MAX_WAIT_MS))
+    if config.max_wait_ms and not config.max_messages:
+        reader.problem(MAX_MESSAGES.name, f"must be > 0 with {MAX_WAIT_MS.name}, e.g. 10000", "0")
     return config

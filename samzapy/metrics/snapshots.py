@@ -1,8 +1,7 @@
-"""Keeps the metrics of a container and publishes snapshots of them as JSON lines.
+"""Publishes snapshots of a container's metrics as JSON lines, in the shape of Samza's.
 
-1. `Registry` holds counters, gauges and timers by group and name.
-2. `SnapshotReporter` publishes them to a stream or to the log every so many seconds.
-3. `task_snapshots` repeats a task's metrics under the groups and names that Samza has for them, so that dashboards made
+1. `SnapshotReporter` publishes them to a stream or to the log every so many seconds.
+2. `task_snapshots` repeats a task's metrics under the groups and names that Samza has for them, so that dashboards made
    for Samza find them. Samza publishes one snapshot a task, with the source `TaskName-Partition 0`, and names a store's
    metrics `STORE-PROPERTY` in the group of the class that counts them. The first group has every property of a store,
    the others have those that Samza has, too:
@@ -18,70 +17,15 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 import orjson
 
-from samzapy.api.metrics import Counter, Gauge, MetricsRegistry, Timer
+from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStream
 from samzapy.clock import Clock
 from samzapy.config.metrics import ReporterConfig
 from samzapy.errors import SamzapyError
 from samzapy.version import VERSION
-
-M = TypeVar("M", Counter, Gauge, Timer)
-
-
-class Registry(MetricsRegistry):
-    """Metrics are made when they are first asked for, never reset and never removed: a reader takes differences.
-
-    Metrics are written by one thread. `snapshot` may be called by another and sees each number as it was at some moment
-    during the call. A name that has one kind cannot be asked for as another: SamzapyError.
-    """
-
-    def __init__(self) -> None:
-        self._metrics: dict[tuple[str, str], Counter | Gauge | Timer] = {}
-        # A list may be walked while another thread appends to it; a dict may not, and even copying one can be interrupted.
-        self._in_order: list[tuple[str, str, Counter | Gauge | Timer]] = []
-
-    def counter(self, group: str, name: str) -> Counter:
-        """The counter of that name."""
-        return self._metric(group, name, Counter)
-
-    def gauge(self, group: str, name: str) -> Gauge:
-        """The gauge of that name."""
-        return self._metric(group, name, Gauge)
-
-    def timer(self, group: str, name: str) -> Timer:
-        """The timer of that name."""
-        return self._metric(group, name, Timer)
-
-    def snapshot(self) -> dict[str, dict[str, float]]:
-        """All values now, by group and name."""
-        found: dict[str, dict[str, float]] = {}
-        for group, name, metric in self._in_order:
-            values = found.setdefault(group, {})
-            if isinstance(metric, Counter):
-                values[name] = metric.count
-            elif isinstance(metric, Gauge):
-                values[name] = metric.value
-            else:
-                values[f"{name}.count"] = metric.count
-                values[f"{name}.total-s"] = metric.total
-                values[f"{name}.max-s"] = metric.max
-        return found
-
-    def _metric(self, group: str, name: str, kind: type[M]) -> M:
-        metric = self._metrics.get((group, name))
-        if metric is None:
-            metric = self._metrics[group, name] = kind()
-            self._in_order.append((group, name, metric))
-        if not isinstance(metric, kind):
-            raise SamzapyError(
-                f"metric {group}.{name} is a {type(metric).__name__.lower()}, not a {kind.__name__.lower()}"
-            )
-        return metric
-
 
 Groups = dict[str, dict[str, float]]
 
@@ -125,7 +69,7 @@ def _add(groups: Groups, store: str, leaf: str, value: float) -> None:
             groups.setdefault(group, {})[f"{store}-{names[leaf]}"] = value
 
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(__package__)
 
 #: Takes a snapshot's bytes to where it is read.
 Publish = Callable[[bytes], None]

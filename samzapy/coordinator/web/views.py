@@ -86,8 +86,11 @@ class Kept:
 
 
 def as_json(status: JobStatus) -> Rendered:
-    """`/status`."""
-    return Rendered(encode(status.to_json()), "application/json")
+    """`/status`. The metrics are left out: those of a large job are millions."""
+    found = status.to_json()
+    for container in (*found["containers"], *found["standbys"]):
+        del container["metrics"]
+    return Rendered(encode(found), "application/json")
 
 
 def as_page(status: JobStatus) -> Rendered:
@@ -95,8 +98,11 @@ def as_page(status: JobStatus) -> Rendered:
     return Rendered(render(status).encode(), "text/html")
 
 
-def views(coordinator: Coordinator, added: Mapping[str, View], worker: ThreadPoolExecutor) -> Starlette:
-    """All that can be looked at: this module's views, and those `added` by path. They are made in threads of `worker`."""
+def views(
+    coordinator: Coordinator, added: Mapping[str, View], worker: ThreadPoolExecutor, routes_before: Iterable[Route] = ()
+) -> Starlette:
+    """All that can be looked at: `routes_before`, this module's views, and those `added` by path, made in threads of
+    `worker`."""
     kept = {"/status": as_json, "/": as_page, **added}
     routes = [Route(path, Kept(coordinator.status, view, worker).__call__) for path, view in kept.items()]
 
@@ -112,7 +118,9 @@ def views(coordinator: Coordinator, added: Mapping[str, View], worker: ThreadPoo
         groups = values.groups() if isinstance(values, MetricValues) else values
         return Response(encode(groups), media_type="application/json")
 
-    return Starlette(routes=[*routes, Route("/style.css", style), Route("/containers/{id}/metrics", metrics)])
+    return Starlette(
+        routes=[*routes_before, *routes, Route("/style.css", style), Route("/containers/{id}/metrics", metrics)]
+    )
 
 
 #: Seconds between reloads.

@@ -1,0 +1,188 @@
+"""Draws the page: one snapshot of the job every few seconds, and its HTML made once for all who look at it.
+
+The HTML is in sections. The whole page holds all of them; a browser that stays gets those that have changed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import partial
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import DictLoader, Environment, StrictUndefined
+
+from samzapy.config.guarantee_warnings import COUNTS
+from samzapy.coordinator.page.history import History
+from samzapy.coordinator.page.inspector import Asked, Found, Inspector
+from samzapy.coordinator.page.view import Status, Tables, catch_up_s, container_rows, graph, tables
+from samzapy.errors import SamzapyError
+
+#: The sections that change while the job runs, in the order of the page; one template each.
+SECTIONS = ("state", "overview", "containers", "tasks", "stores", "errors")
+#: How many searches are drawn once for all who look; further ones are drawn anew.
+_DRAWN = 16
+#: Failures that are shown, newest first.
+_FAILURES = 50
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:,.0f}"
+
+
+def _bytes(value: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
+        value /= 1024
+    return f"{value:,.1f} TiB"
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "unknown"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes = int(seconds) // 60
+    if minutes < 60:
+        return f"{minutes} min"
+    hours = minutes // 60
+    return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24} days"
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.0f} %"
+
+
+def _time(milliseconds: int | None) -> str:
+    if milliseconds is None:
+        return "none yet"
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, tz=timezone.utc).isoformat(" ", "seconds")
+    except (OverflowError, OSError, ValueError):
+        return f"{milliseconds} ms"
+
+
+def _environment() -> Environment:
+    folder = files("samzapy.coordinator.page") / "templates"
+    templates = {each.name: each.read_text() for each in folder.iterdir() if each.name.endswith(".html")}
+    environment = Environment(
+        loader=DictLoader(templates), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters.update(
+        number=_number, bytes=_bytes, duration=_duration, percent=_percent, time=_time, share=_share
+    )
+    return environment
+
+
+def _share(progress: Sequence[int]) -> float:
+    done, total = progress
+    return done / total if total else 1.0
+
+
+@dataclass(frozen=True)
+class Answers:
+    """A reader's question, what was found, and why it could not be answered (empty: it could)."""
+
+    asked: Asked
+    found: Sequence[Found] = ()
+    error: str = ""
+
+
+class Board:
+    """The page of one job. `refresh` is called at a steady pace by one thread; the rest by any."""
+
+    def __init__(self, status: Callable[[], Status], history: History, inspector: Inspector) -> None:
+        """`status` gives the status as plain JSON values."""
+        self._status = status
+        self._history = history
+        self._inspector = inspector
+        self._environment = _environment()
+        self._lock = threading.Lock()
+        self._drawn: dict[str, dict[str, str]] = {}
+        self._snapshot: Status = status()
+        self.number = 0
+        """Counts the snapshots."""
+
+    def refresh(self) -> None:
+        """Take a new snapshot. Nothing is drawn before somebody looks."""
+        snapshot = self._status()
+        with self._lock:
+            self._snapshot = snapshot
+            self._history.observe(snapshot)
+            self._drawn.clear()
+            self.number += 1
+
+    def sections(self, search: str = "") -> dict[str, str]:
+        """The HTML of each section by name; `search` narrows the tables."""
+        with self._lock:
+            drawn = self._drawn.get(search)
+            if drawn is None:
+                drawn = self._draw(search)
+                if len(self._drawn) < _DRAWN:
+                    self._drawn[search] = drawn
+            return drawn
+
+    def page(self, search: str = "", asked: Asked = Asked()) -> str:  # noqa: B008  # frozen
+        """The whole page. `asked` is answered, too, which may take seconds."""
+        return self._environment.get_template("page.html").render(
+            sections={name: partial(str, html) for name, html in self.sections(search).items()},
+            name=self._snapshot["job"],
+            search=search,
+            answers=self._answer(asked),
+            stores=self._inspector.stores,
+            streams=self._inspector.streams,
+        )
+
+    def _draw(self, search: str) -> dict[str, str]:
+        values = self._values(search)
+        return {name: self._environment.get_template(f"{name}.html").render(values) for name in SECTIONS}
+
+    def _values(self, search: str) -> Mapping[str, Any]:
+        status, history = self._snapshot, self._history
+        found: Tables = tables(status, history, search)
+        lags = history.lags
+        return {
+            "status": status,
+            "search": search,
+            "found": found,
+            "state": _state(status),
+            "rate": history.rate,
+            "rates": graph(history.rates),
+            "lag": lags[-1] if lags else None,
+            "lags": graph(lags),
+            "catch_up_s": catch_up_s(history),
+            "counted": [(what, status["counts"][name]) for name, what in COUNTS.items() if name in status["counts"]],
+            "containers": container_rows(status["containers"]),
+            "standbys": container_rows(status["standbys"]),
+            "failures": status["failures"][::-1][:_FAILURES],
+        }
+
+    def _answer(self, asked: Asked) -> Answers:
+        if not asked.is_question:
+            return Answers(asked)
+        try:
+            return Answers(asked, self._inspector.answer(asked))
+        except SamzapyError as failure:
+            return Answers(asked, error=str(failure))
+
+
+def _state(status: Status) -> str:
+    """The job in one word: the state that most needs a look."""
+    containers = status["containers"]
+    if status["stopping"]:
+        return "stopping"
+    if status["draining"]:
+        return "draining"
+    if any(container["stalled"] for container in containers):
+        return "stalled"
+    states = {container["state"] for container in containers}
+    if states == {"done"}:
+        return "done"
+    phases = {container["phase"] for container in containers if container["state"] != "done"}
+    if "restoring" in phases:
+        return "restoring"
+    return "running" if phases <= {"running"} and states <= {"running", "done"} else "starting"

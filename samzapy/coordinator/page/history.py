@@ -1,0 +1,107 @@
+"""Keeps the last ten minutes of a job: a sample every few seconds, in bounded memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from samzapy.clock import Clock
+
+#: Seconds between two samples, and how many of them are kept.
+PACE_S = 2.0
+SAMPLES = 300
+#: Rates are means over this many samples.
+_WINDOW = 5
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A job at one moment: `at` in seconds of the monotonic clock, sums over its containers.
+
+    `lag` is None if no container knows the end of its inputs. `positions` are offsets by partition.
+    """
+
+    at: float
+    processed: int
+    lag: int | None
+    positions: Mapping[str, int]
+
+
+class History:
+    """Samples of a job, oldest first. One caller at a time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._samples: deque[Sample] = deque(maxlen=SAMPLES)
+
+    def observe(self, status: Mapping[str, Any]) -> None:
+        """Take a sample of a status."""
+        positions: dict[str, int] = {}
+        for container in status["containers"]:
+            positions.update(container["positions"])
+        lag = total_lag(status)
+        # A long history needs no positions: the rate of a partition looks back a few samples only.
+        if len(self._samples) > _WINDOW:
+            old = self._samples[-_WINDOW - 1]
+            self._samples[-_WINDOW - 1] = Sample(old.at, old.processed, old.lag, {})
+        self._samples.append(Sample(self._clock.monotonic(), status["processed"], lag, positions))
+
+    @property
+    def seconds(self) -> float:
+        """The time between the oldest sample and the newest."""
+        return self._samples[-1].at - self._samples[0].at if self._samples else 0.0
+
+    @property
+    def rate(self) -> float:
+        """Messages a second, lately."""
+        return self._recently(lambda new, old: new.processed - old.processed)
+
+    def rate_of(self, partition: str) -> float:
+        """Offsets a second of one partition, lately. 0 if it was not there before."""
+
+        def passed(new: Sample, old: Sample) -> int:
+            before = old.positions.get(partition)
+            return 0 if before is None else new.positions.get(partition, before) - before
+
+        return self._recently(passed)
+
+    @property
+    def rates(self) -> Sequence[float]:
+        """Messages a second between each two samples."""
+        return [
+            max(0.0, (new.processed - old.processed) / (new.at - old.at))
+            for old, new in pairwise(self._samples)
+            if new.at > old.at
+        ]
+
+    @property
+    def lags(self) -> Sequence[float]:
+        """The lag of the whole job, of each sample that has one."""
+        return [float(sample.lag) for sample in self._samples if sample.lag is not None]
+
+    def _recently(self, difference: Any) -> float:
+        if len(self._samples) < 2:
+            return 0.0
+        new = self._samples[-1]
+        old = self._samples[max(0, len(self._samples) - 1 - _WINDOW + 1)]
+        return max(0.0, difference(new, old) / (new.at - old.at)) if new.at > old.at else 0.0
+
+
+def lag_of(container: Mapping[str, Any], partition: str) -> int | None:
+    """The messages of a partition that are not processed yet; None if its end is not known."""
+    known = container["lags"].get(partition)
+    if known is not None:
+        lag: int = known["lag"]
+        return lag
+    end = container["ends"].get(partition)
+    return None if end is None else max(0, end - container["positions"].get(partition, 0))
+
+
+def total_lag(status: Mapping[str, Any]) -> int | None:
+    """The messages that the job has not processed yet; None if no end is known."""
+    lags = [lag_of(container, partition) for container in status["containers"] for partition in container["positions"]]
+    known = [lag for lag in lags if lag is not None]
+    return sum(known) if known else None

@@ -1,0 +1,92 @@
+"""The HTTP addresses of the page, for a reader who has been let in.
+
+=======================  ==================================================================
+GET /                    the page; ?search=, or a question: ?store=&key=, ?stream=&partition=&offset=
+GET /events              server-sent events: the sections that have changed, as JSON by name
+GET /page.css, ...       its style, its script and its icon
+=======================  ==================================================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from importlib.resources import files
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from samzapy.coordinator.page.board import Board
+from samzapy.coordinator.page.inspector import Asked
+from samzapy.strict_json import encode
+
+#: Readers that may stay at once. Each holds a connection; the page of one more reloads itself instead.
+READERS = 32
+#: Seconds between two looks for a new snapshot, and after which a reader without news gets a sign of life.
+_LOOK_S, _SILENCE_S = 0.5, 15.0
+_FILES = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
+#: Characters of a search or of a part of a question; more is cut.
+_LONGEST = 4_000
+
+
+class _Page:
+    """One method a route."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._readers = 0
+        self._asking = asyncio.Semaphore(1)
+        folder = files("samzapy.coordinator.page") / "static"
+        self._files = {name: (folder / name).read_bytes() for name in _FILES}
+
+    async def page(self, request: Request) -> Response:
+        asked = Asked(*(_given(request, name) for name in ("store", "key", "stream", "partition", "offset")))
+        search = _given(request, "search")
+        if not asked.is_question:
+            return HTMLResponse(await run_in_threadpool(self._board.page, search))
+        async with self._asking:  # a question may read a whole changelog partition
+            return HTMLResponse(await run_in_threadpool(self._board.page, search, asked))
+
+    async def events(self, request: Request) -> Response:
+        if self._readers >= READERS:
+            return PlainTextResponse(f"{READERS} readers stay already\n", 503, {"retry-after": "10"})
+        return StreamingResponse(self._news(_given(request, "search")), media_type="text/event-stream")
+
+    async def file(self, request: Request) -> Response:
+        name = request.url.path.removeprefix("/")
+        return Response(self._files[name], media_type=_FILES[name])
+
+    async def _news(self, search: str) -> AsyncIterator[bytes]:
+        self._readers += 1
+        try:
+            sent: dict[str, str] = {}
+            number, silent_s = -1, 0.0
+            while True:
+                if self._board.number != number:
+                    number = self._board.number
+                    sections = await run_in_threadpool(self._board.sections, search)
+                    changed = {name: html for name, html in sections.items() if sent.get(name) != html}
+                    sent = sections
+                    if changed:
+                        silent_s = 0.0
+                        yield b"data: " + encode(changed) + b"\n\n"
+                await asyncio.sleep(_LOOK_S)
+                silent_s += _LOOK_S
+                if silent_s >= _SILENCE_S:
+                    silent_s = 0.0
+                    yield b": still here\n\n"
+        finally:
+            self._readers -= 1
+
+
+def page_routes(board: Board) -> list[Route]:
+    """The routes of the table above."""
+    page = _Page(board)
+    addresses = {"/": page.page, "/events": page.events, **{f"/{name}": page.file for name in _FILES}}
+    return [Route(path, handler, methods=["GET"]) for path, handler in addresses.items()]
+
+
+def _given(request: Request, name: str) -> str:
+    return request.query_params.get(name, "")[:_LONGEST]

@@ -1,0 +1,218 @@
+"""Turns a job's status and its history into the figures and rows of the page."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from samzapy.coordinator.page.history import History, lag_of
+
+#: Rows of a table; the rest is found by searching.
+ROWS = 50
+#: Cells of the strip; with more partitions, a cell stands for several.
+CELLS = 500
+#: Lags at which a cell of the strip gets a warmer colour.
+_HEAT = (1, 100, 1_000, 10_000, 100_000, 1_000_000)
+
+Status = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A line over time for SVG: `points` in a box of 300 by 40. `peak`: its highest value."""
+
+    points: str
+    peak: float
+
+
+@dataclass(frozen=True)
+class PartitionRow:
+    """A partition of an input. `lag`: None if its end is not known; `rate` in offsets a second; `task` is the one that
+    reads it, empty if it is not known; `age_s`: seconds since the oldest unread message was written, None if unknown."""
+
+    name: str
+    container: str
+    task: str
+    position: int
+    end: int | None
+    lag: int | None
+    rate: float
+    age_s: float | None
+    heat: int
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A place on the strip: `heat` from 0 (no lag) to 6, or -1 if unknown; `label` names its partitions and their lag."""
+
+    heat: int
+    label: str
+
+
+@dataclass(frozen=True)
+class StoreRow:
+    """A store over all tasks. `hit_ratio`: None before the first read."""
+
+    name: str
+    tasks: int
+    entries: int | None
+    disk_bytes: int
+    cached_bytes: int
+    uncommitted_bytes: int
+    hit_ratio: float | None
+
+
+@dataclass(frozen=True)
+class ContainerRow:
+    """A container. `trouble` says why it does not go on, empty if it does, `stack` is that of its thread then; `restoring` is
+    (records done, records in all)."""
+
+    id: str
+    state: str
+    phase: str
+    trouble: str
+    stack: str
+    attempts: int
+    processed: int
+    commits: int
+    lag: int | None
+    host: str
+    memory_bytes: int | None
+    restoring: tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The rows to show, and how many there are."""
+
+    partitions: Sequence[PartitionRow]
+    partition_count: int
+    cells: Sequence[Cell]
+    stores: Sequence[StoreRow]
+
+
+def graph(values: Sequence[float]) -> Graph:
+    """A line through `values`, from left to right; flat at the bottom if there is none."""
+    peak = max(values, default=0.0)
+    if len(values) < 2:
+        return Graph("0,39 300,39", peak)
+    step, scale = 300 / (len(values) - 1), 38 / (peak or 1)
+    return Graph(" ".join(f"{index * step:.1f},{39 - value * scale:.1f}" for index, value in enumerate(values)), peak)
+
+
+def container_rows(containers: Iterable[Mapping[str, Any]]) -> Sequence[ContainerRow]:
+    """Those in trouble first, then in the order of their ids."""
+    rows = [_container(each) for each in containers]
+    return sorted(rows, key=lambda row: (not row.trouble and row.state in {"running", "done"}, _natural(row.id)))
+
+
+def _container(container: Mapping[str, Any]) -> ContainerRow:
+    stalled = container["stalled"]
+    known = [lag for lag in (lag_of(container, name) for name in container["positions"]) if lag is not None]
+    metrics = container["metrics"].get("container", {})
+    return ContainerRow(
+        container["id"],
+        container["state"],
+        container["phase"],
+        f"{stalled['reason']} for {stalled['seconds']:.0f} s" if stalled else "",
+        stalled["stack"] if stalled else "",
+        container["attempts"],
+        container["processed"],
+        container["commits"],
+        sum(known) if known else None,
+        str(container.get("host") or ""),
+        metrics.get("rss-bytes"),
+        container["restoring"],
+    )
+
+
+def catch_up_s(history: History) -> float | None:
+    """Seconds until the lag is gone, if it goes on shrinking as in the history; None if it does not shrink."""
+    lags = history.lags
+    if len(lags) < 2 or not lags[-1] or history.seconds <= 0:
+        return None
+    recent = lags[-min(len(lags), 15) :]
+    seconds = history.seconds * (len(recent) - 1) / max(1, len(lags) - 1)
+    shrinking = (recent[0] - recent[-1]) / seconds if seconds else 0.0
+    return recent[-1] / shrinking if shrinking > 0 else None
+
+
+def tables(status: Status, history: History, search: str) -> Tables:
+    """The tables of the page; `search` is a part of a partition's or container's or task's name, empty for all."""
+    everything = [row for container in status["containers"] for row in _partitions(container, history)]
+    rows = [row for row in everything if search.lower() in f"{row.name} {row.task} container {row.container}".lower()]
+    rows.sort(key=lambda row: (-(row.lag or 0), row.container, _natural(row.name)))
+    in_order = sorted(everything, key=lambda row: _natural(row.name))
+    return Tables(rows[:ROWS], len(rows), _strip(in_order), _stores(status))
+
+
+def _partitions(container: Mapping[str, Any], history: History) -> Iterable[PartitionRow]:
+    tasks = container.get("tasks") or {}
+    for name, position in container["positions"].items():
+        lag, known = lag_of(container, name), container["lags"].get(name, {})
+        yield PartitionRow(
+            name,
+            container["id"],
+            tasks.get(name, ""),
+            position,
+            known.get("end", container["ends"].get(name)),
+            lag,
+            history.rate_of(name),
+            None if known.get("age_ms") is None else known["age_ms"] / 1000,
+            -1 if lag is None else bisect_right(_HEAT, lag),
+        )
+
+
+def _strip(rows: Sequence[PartitionRow]) -> Sequence[Cell]:
+    width = -(-len(rows) // CELLS) or 1
+    groups = [rows[start : start + width] for start in range(0, len(rows), width)]
+    return [Cell(max(row.heat for row in group), _label(group)) for group in groups]
+
+
+def _label(group: Sequence[PartitionRow]) -> str:
+    names = group[0].name if len(group) == 1 else f"{group[0].name} to {group[-1].name}"
+    known = [row.lag for row in group if row.lag is not None]
+    return f"{names}: lag {sum(known):,}" if known else f"{names}: end not known"
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sorts `in[10]` after `in[9]`."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def _stores(status: Status) -> Sequence[StoreRow]:
+    found: dict[str, list[dict[str, float]]] = {}
+    for container in status["containers"]:
+        for values in container["metrics"].values():
+            for store, metrics in _by_store(values).items():
+                found.setdefault(store, []).append(metrics)
+    return [_store(name, parts) for name, parts in sorted(found.items())]
+
+
+def _by_store(values: Mapping[str, float]) -> Mapping[str, dict[str, float]]:
+    stores: dict[str, dict[str, float]] = {}
+    for name, value in values.items():
+        if name.startswith("store."):
+            store, _, metric = name[len("store.") :].rpartition(".")
+            stores.setdefault(store, {})[metric] = value
+    return stores
+
+
+def _store(name: str, parts: Sequence[Mapping[str, float]]) -> StoreRow:
+    def total(metric: str) -> float:
+        return sum(part.get(metric, 0) for part in parts)
+
+    reads = total("hits") + total("misses")
+    entries = int(total("estimate-num-keys")) if any("estimate-num-keys" in part for part in parts) else None
+    return StoreRow(
+        name,
+        len(parts),
+        entries,
+        int(total("total-sst-files-size") + total("cur-size-all-mem-tables")),
+        int(total("cached-bytes")),
+        int(total("uncommitted-bytes")),
+        total("hits") / reads if reads else None,
+    )

@@ -1,0 +1,316 @@
+"""Names each metric for Prometheus and OpenTelemetry: family, type, unit, labels and help text.
+
+A registry knows a number by group and name. `Named.of` finds its family:
+
+1. A group of the table `_GROUPS` belongs to the container: `commit`, `errors`, `process` and so on.
+2. A group with the name of a task belongs to that task: `processed.STREAM`, `store.NAME.PROPERTY`, `sink.NAME.PROPERTY`.
+3. Everything else was made by the user's code: `samzapy_user_GROUP_NAME`, without a type.
+
+Names follow the conventions of Prometheus: base units (seconds, bytes) in the name, `_total` for counters, a summary's
+`_sum` and `_count`. The values of a label come from the job file and the job model, or from a fixed list, so their number
+is bounded. Keys, offsets and error texts never become labels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+PREFIX = "samzapy_"
+
+
+class Kind(Enum):
+    """The type of a family, as in `# TYPE`. A summary here has a sum and a count, and no quantiles."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    SUMMARY = "summary"
+    UNTYPED = "untyped"
+
+
+class Merge(Enum):
+    """How the values of several tasks become one when a family has too many series."""
+
+    SUM = "sum"
+    MAX = "max"
+    MIN = "min"
+
+
+@dataclass(frozen=True)
+class Family:
+    """All series of one name. `name` has neither prefix nor `_total`. `scale` turns a registry's value into base units."""
+
+    name: str
+    kind: Kind
+    help: str
+    merge: Merge = Merge.SUM
+    scale: float = 1.0
+
+
+class Named(NamedTuple):
+    """A number's family, its part of it (`_sum` and `_count` of a summary, empty otherwise), and labels beside the place."""
+
+    family: Family
+    part: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+def counter(name: str, help_: str, scale: float = 1.0) -> Family:
+    """A number that only grows, but for restarts."""
+    return Family(name, Kind.COUNTER, help_, Merge.SUM, scale)
+
+
+def gauge(name: str, help_: str, merge: Merge = Merge.SUM, scale: float = 1.0) -> Family:
+    """A number that goes up and down."""
+    return Family(name, Kind.GAUGE, help_, merge, scale)
+
+
+def summary(name: str, help_: str) -> Family:
+    """A sum and a count."""
+    return Family(name, Kind.SUMMARY, help_)
+
+
+_MS = 0.001
+_US = 0.000_001
+
+
+def _sum_and_count(name: str, family: Family, total: str = "total") -> dict[str, Named]:
+    return {f"{name}.count": Named(family, "_count"), f"{name}.{total}": Named(family, "_sum")}
+
+
+def _timer(name: str, family: Family) -> dict[str, Named]:
+    longest = gauge(
+        family.name.replace("_seconds", "_max_seconds"), f"Longest since the start: {family.help}", Merge.MAX
+    )
+    return _sum_and_count(name, family, "total-s") | {f"{name}.max-s": Named(longest)}
+
+
+_STEP = summary("commit_step_seconds", "Time of a commit's steps, by step.")
+_ERRORS = counter("errors", "Messages that failed, by stage, and by what the error policy did about them.")
+_LATE = counter("late_messages", "Messages that came after the event time they belong to was closed, by operator.")
+
+#: The groups of a container, by name. A name that ends in a dot stands for all that begin so.
+_GROUPS: Mapping[str, Mapping[str, Named]] = {
+    "commit": {
+        "commits": Named(counter("commits", "Commits made.")),
+        "commits-skipped": Named(
+            counter("commits_skipped", "Commits left out because messages were in flight too long.")
+        ),
+        **_timer("commit", summary("commit_seconds", "Time of whole commits.")),
+    },
+    "promises": {
+        "weakened": Named(
+            gauge("weakened_promises", "Reasons for which the job promises less than its guarantee.", Merge.MAX)
+        )
+    },
+    "restore": {"seconds": Named(gauge("restore_duration_seconds", "Time that the last restore took.", Merge.MAX))},
+    "inputs": {
+        "bootstrap-remaining": Named(gauge("bootstrap_remaining_messages", "Messages of bootstrap streams to go."))
+    },
+    "standby": {"lag": Named(gauge("standby_lag_messages", "Changelog records that a standby has yet to read."))},
+    "guarantee": {
+        "outside-transaction": Named(counter("outputs_outside_transaction", "Outputs outside of the transaction.")),
+        "offsets-skipped": Named(counter("offsets_skipped", "Offsets after the checkpoint that a start skipped.")),
+        "offsets-repeated": Named(counter("offsets_repeated", "Offsets before the checkpoint that a start repeated.")),
+        "sink-offsets-missing": Named(counter("sink_offsets_missing", "Partitions without an offset in their sink.")),
+        "stores-rebuilt": Named(counter("stores_rebuilt", "Local stores set aside and rebuilt.")),
+    },
+    "join": {
+        "late": Named(_LATE, "", (("operator", "join"),)),
+        "unmatched": Named(counter("join_unmatched", "Messages of table joins that matched no row.")),
+    },
+    "deduplication": {"dropped": Named(counter("duplicates_dropped", "Messages dropped as repeated."))},
+    "container": {
+        "restarts-in-place": Named(
+            counter("container_restarts_in_place", "Starts from the last commit in the same process.")
+        ),
+        "resident-bytes": Named(
+            gauge("container_resident_memory_bytes", "Resident memory of the container's process.")
+        ),
+        "cpu-s": Named(counter("container_cpu_seconds", "CPU time of the container's process, user and system.")),
+        "threads": Named(gauge("container_threads", "Threads of the container's process.")),
+        "open-files": Named(
+            gauge("container_open_descriptors", "File descriptors that the container's process has open.")
+        ),
+    },
+    "metrics": {
+        "source-failures": Named(
+            counter("metrics_source_failures", "Groups of metrics that could not be read for a snapshot.")
+        )
+    },
+}
+
+_TASK: Mapping[str, Named] = {
+    "sent": Named(counter("messages_sent", "Messages sent to output streams.")),
+    **_sum_and_count("process", summary("process_seconds", "Time in the user's process, by message."), "total-s"),
+    **_sum_and_count("batch", summary("batch_messages", "Messages that a task got at once.")),
+    "clock-ms": Named(gauge("task_clock_timestamp_seconds", "Event time that the task has come to.", Merge.MIN, _MS)),
+    "watermark": Named(
+        gauge("task_watermark_timestamp_seconds", "Least watermark of the stages before.", Merge.MIN, _MS)
+    ),
+    "event-clock": Named(gauge("task_timers_timestamp_seconds", "Event time that timers go by.", Merge.MIN, _MS)),
+    "timers-fired": Named(counter("timers_fired", "Timers that have fired.")),
+    "state.written": Named(counter("state_checkpoints", "Checkpoints of the task's own state written.")),
+    "state.bytes": Named(gauge("state_checkpoint_bytes", "Size of the last checkpoint of the task's own state.")),
+    "state.oldest-ms": Named(
+        gauge("state_checkpoint_oldest_timestamp_seconds", "Event time of the oldest kept.", Merge.MIN, _MS)
+    ),
+    "state.newest-ms": Named(
+        gauge("state_checkpoint_newest_timestamp_seconds", "Event time of the newest kept.", Merge.MIN, _MS)
+    ),
+}
+
+_PROCESSED = counter("messages_processed", "Messages processed, by input stream.")
+_WINDOW_TIME = gauge(
+    "window_timestamp_seconds", "Event time before which the store's windows are over.", Merge.MIN, _MS
+)
+
+_STORE: Mapping[str, Family] = {
+    "gets": counter("store_gets", "Reads of one key."),
+    "hits": counter("store_cache_hits", "Reads that the object cache answered."),
+    "misses": counter("store_cache_misses", "Reads that went below the object cache."),
+    "puts": counter("store_puts", "Writes."),
+    "deletes": counter("store_deletes", "Deletions."),
+    "scans": counter("store_scans", "Reads of ranges."),
+    "flushes": counter("store_flushes", "Times that changed objects were serialized."),
+    "cached-entries": gauge("store_cache_entries", "Entries in the object cache."),
+    "cached-bytes": gauge("store_cache_bytes", "Size of the object cache."),
+    "cache-budget-bytes": gauge("store_cache_budget_bytes", "Size that the object cache may have now."),
+    "dirty-entries": gauge("store_dirty_entries", "Entries changed and not yet serialized."),
+    "uncommitted-entries": gauge("store_uncommitted_entries", "Entries serialized and not yet committed."),
+    "uncommitted-bytes": gauge(
+        "store_uncommitted_bytes", "Size of the entries serialized and not yet committed, at most."
+    ),
+    "entries": gauge("store_entries", "Entries of a store in memory."),
+    "changelog-offset": gauge("store_changelog_offset", "Offset of the last changelog record that a commit wrote."),
+    "ignored-large-messages": counter("store_large_values_dropped", "Writes dropped because their value is too large."),
+    "access-log-lost": counter("store_access_log_lost", "Records of the access log that were lost."),
+    "expired-removed": counter("store_expired", "Expired entries removed."),
+    "messages-restored": gauge("store_restored_records", "Changelog records read at the start."),
+    "messages-bytes": gauge("store_restored_bytes", "Size of the changelog records read at the start."),
+    "snapshots": counter("store_snapshots", "Snapshots uploaded."),
+    "snapshot-failures": counter("store_snapshot_failures", "Snapshots that failed."),
+    "snapshot-files": counter("store_snapshot_files", "Files uploaded for snapshots."),
+    "snapshot-bytes": counter("store_snapshot_bytes", "Bytes uploaded for snapshots."),
+    "estimate-num-keys": gauge("store_rocksdb_keys", "Keys of the store, as RocksDB estimates them."),
+    "cur-size-active-mem-table": gauge(
+        "store_rocksdb_active_memtable_bytes", "Size of the memtable that takes writes."
+    ),
+    "cur-size-all-mem-tables": gauge(
+        "store_rocksdb_unflushed_memtables_bytes", "Size of the memtables not yet on disk."
+    ),
+    "size-all-mem-tables": gauge("store_rocksdb_memtables_bytes", "Size of all memtables, pinned ones included."),
+    "estimate-table-readers-mem": gauge(
+        "store_rocksdb_table_readers_bytes", "Memory of indexes and filters, estimated."
+    ),
+    "total-sst-files-size": gauge("store_disk_bytes", "Size of the store's files on disk."),
+    "block-cache-usage": gauge(
+        "store_rocksdb_block_cache_bytes", "Memory of the block cache, which stores may share.", Merge.MAX
+    ),
+}
+
+_SINK: Mapping[str, Family] = {
+    "rows": counter("sink_rows", "Rows committed to a sink."),
+    "dropped": counter("sink_rows_dropped", "Rows dropped because the table had them."),
+}
+
+_WINDOWS: Mapping[str, Family] = {"late": _LATE, "closed": counter("windows_closed", "Windows closed.")}
+
+_CLIENT = "kafka_client_"
+#: Properties of librdkafka's statistics, as `samzapy.system.kafka.statistics` names them.
+_KAFKA: Mapping[str, Family] = {
+    "requests": counter(f"{_CLIENT}requests", "Requests sent to brokers."),
+    "sent-bytes": counter(f"{_CLIENT}sent_bytes", "Bytes sent to brokers."),
+    "received-bytes": counter(f"{_CLIENT}received_bytes", "Bytes received from brokers."),
+    "messages-sent": counter(f"{_CLIENT}messages_sent", "Messages sent to brokers."),
+    "messages-received": counter(f"{_CLIENT}messages_received", "Messages received from brokers."),
+    "queued-messages": gauge(f"{_CLIENT}queued_messages", "Messages that wait in the producer."),
+    "queued-bytes": gauge(f"{_CLIENT}queued_bytes", "Size of the messages that wait in the producer."),
+    "fetched-messages": gauge(f"{_CLIENT}fetched_messages", "Messages that were fetched and not yet polled."),
+    "fetched-bytes": gauge(f"{_CLIENT}fetched_bytes", "Size of the messages that were fetched and not yet polled."),
+    "request-errors": counter(f"{_CLIENT}request_errors", "Requests and answers that failed."),
+    "request-retries": counter(f"{_CLIENT}request_retries", "Requests that were sent again."),
+    "request-timeouts": counter(f"{_CLIENT}request_timeouts", "Requests without an answer in time."),
+    "disconnects": counter(f"{_CLIENT}disconnects", "Connections to brokers that ended."),
+    "brokers-up": gauge(f"{_CLIENT}brokers_up", "Brokers that the clients are connected to."),
+    "round-trip-p99-us": gauge(
+        f"{_CLIENT}round_trip_p99_seconds", "Slowest broker's p99 of round trips.", Merge.MAX, _US
+    ),
+    "throttle-ms": gauge(f"{_CLIENT}throttle_seconds", "Longest mean throttling by a broker.", Merge.MAX, _MS),
+}
+
+#: The numbers of a task's stores and sinks, and the help for those that only a plugin knows.
+_OWNED: Mapping[str, tuple[Mapping[str, Family], str]] = {
+    "store": (_STORE, "Property '{}' of the store's engine."),
+    "sink": (_SINK, "Number '{}' of the sink."),
+}
+
+_NOT_A_NAME = re.compile(r"[^a-zA-Z0-9_]+")
+
+
+def sanitized(text: str) -> str:
+    """`text` as a part of a metric's name."""
+    return _NOT_A_NAME.sub("_", text).strip("_").lower() or "_"
+
+
+def container_metric(group: str, name: str) -> Named | None:
+    """The family of a number in a group that is no task's; None for one that another number includes."""
+    found = _GROUPS.get(group, {}).get(name)
+    if found is not None:
+        return found
+    if group == "commit" and name.startswith("step."):
+        step, _, what = name.removeprefix("step.").rpartition(".")
+        part = {"count": "_count", "total-s": "_sum"}.get(what)
+        return None if part is None else Named(_STEP, part, (("step", step),))
+    if group == "errors":
+        stage, _, action = name.partition(".")
+        return Named(_ERRORS, "", (("stage", stage), ("action", action)))
+    if group == "windows":
+        store, _, leaf = name.rpartition(".")
+        if leaf in _WINDOWS:
+            labels = (("operator", "windows"), ("store", store)) if leaf == "late" else (("store", store),)
+            return Named(_WINDOWS[leaf], "", labels)
+    if group == "kafka":
+        system, _, rest = name.partition("/")
+        client, _, leaf = rest.partition("/")
+        if leaf in _KAFKA:
+            return Named(_KAFKA[leaf], "", (("system", system), ("client", client)))
+    return _users(group, name)
+
+
+def task_metric(name: str) -> Named | None:
+    """The family of a number in a task's group; None for one that another number includes."""
+    found = _TASK.get(name)
+    if found is not None:
+        return found
+    if name == "processed":
+        # The sum of `processed.STREAM`.
+        return None
+    kind, _, rest = name.partition(".")
+    if kind == "processed":
+        return Named(_PROCESSED, "", (("stream", rest),))
+    owner, _, leaf = rest.rpartition(".")
+    if owner and kind in _OWNED:
+        table, unknown = _OWNED[kind]
+        family = table.get(leaf) or Family(f"{kind}_{sanitized(leaf)}", Kind.UNTYPED, unknown.format(leaf))
+        return Named(family, "", ((kind, owner),))
+    store, _, leaf = name.rpartition(".")
+    return Named(_WINDOW_TIME, "", (("store", store),)) if leaf == "event-time-ms" else _users("task", name)
+
+
+def known_families() -> Iterable[Family]:
+    """Every family with a fixed name that a registry's number can have."""
+    named = [*_TASK.values(), *(each for group in _GROUPS.values() for each in group.values())]
+    fixed = [_STEP, _ERRORS, _LATE, _PROCESSED, _WINDOW_TIME]
+    tables = (_STORE, _SINK, _WINDOWS, _KAFKA)
+    return dict.fromkeys([*(each.family for each in named), *fixed, *(f for table in tables for f in table.values())])
+
+
+def _users(group: str, name: str) -> Named:
+    family = Family(
+        f"user_{sanitized(group)}_{sanitized(name)}", Kind.UNTYPED, f"Made by the job's own code: {group}.{name}."
+    )
+    return Named(family)

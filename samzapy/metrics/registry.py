@@ -1,0 +1,80 @@
+"""Holds the counters, gauges and timers of one container by group and name."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from samzapy.api.metrics import Counter, Gauge, MetricsRegistry, Timer
+from samzapy.errors import SamzapyError
+
+logger = logging.getLogger(__name__)
+
+#: Gives values by name; called by any thread that takes a snapshot.
+Source = Callable[[], Mapping[str, float]]
+
+M = TypeVar("M", Counter, Gauge, Timer)
+
+
+class Registry(MetricsRegistry):
+    """Metrics are made when they are first asked for, never reset and never removed: a reader takes differences.
+
+    Metrics are written by one thread. `snapshot` may be called by another and sees each number as it was at some moment
+    during the call. A name that has one kind cannot be asked for as another: SamzapyError.
+    """
+
+    def __init__(self) -> None:
+        self._metrics: dict[tuple[str, str], Counter | Gauge | Timer] = {}
+        # A list may be walked while another thread appends to it; a dict may not, and even copying one can be interrupted.
+        self._in_order: list[tuple[str, str, Counter | Gauge | Timer]] = []
+        self._sources: dict[str, Source] = {}
+
+    def counter(self, group: str, name: str) -> Counter:
+        """The counter of that name."""
+        return self._metric(group, name, Counter)
+
+    def gauge(self, group: str, name: str) -> Gauge:
+        """The gauge of that name."""
+        return self._metric(group, name, Gauge)
+
+    def timer(self, group: str, name: str) -> Timer:
+        """The timer of that name."""
+        return self._metric(group, name, Timer)
+
+    def watch(self, group: str, source: Source) -> None:
+        """Have every snapshot ask `source` for the values of a group, on the thread of the snapshot; replaces the source that
+        the group had. A source that fails is left out, and counted in `metrics.source-failures`."""
+        self._sources = {**self._sources, group: source}
+
+    def snapshot(self) -> dict[str, dict[str, float]]:
+        """All values now, by group and name."""
+        found: dict[str, dict[str, float]] = {}
+        for group, name, metric in self._in_order:
+            values = found.setdefault(group, {})
+            if isinstance(metric, Counter):
+                values[name] = metric.count
+            elif isinstance(metric, Gauge):
+                values[name] = metric.value
+            else:
+                values[f"{name}.count"] = metric.count
+                values[f"{name}.total-s"] = metric.total
+                values[f"{name}.max-s"] = metric.max
+        for group, source in self._sources.items():
+            try:
+                found.setdefault(group, {}).update(source())
+            except Exception as cause:  # noqa: BLE001  # a number that cannot be had costs nothing but that number
+                self.counter("metrics", "source-failures").inc()
+                logger.debug("The metrics of '%s' cannot be read: %s", group, cause)
+        return found
+
+    def _metric(self, group: str, name: str, kind: type[M]) -> M:
+        metric = self._metrics.get((group, name))
+        if metric is None:
+            metric = self._metrics[group, name] = kind()
+            self._in_order.append((group, name, metric))
+        if not isinstance(metric, kind):
+            raise SamzapyError(
+                f"metric {group}.{name} is a {type(metric).__name__.lower()}, not a {kind.__name__.lower()}"
+            )
+        return metric

@@ -1,0 +1,51 @@
+"""Statuses of jobs as `/status` has them, made of the coordinator's own classes."""
+
+import json
+
+from samzapy.coordinator.progress import ContainerFailure, ContainerStatus, JobStatus, RestoredStore
+from samzapy.job.facts import PartitionLag, Stall, UserFailure
+from samzapy.strict_json import encode
+
+
+def container(number, processed=0, partitions=(), lag=0, **more):
+    names = [f"kafka.in[{partition}]" for partition in partitions]
+    fields = {
+        "id": str(number),
+        "state": "running",
+        "phase": "running",
+        "attempts": 1,
+        "epoch": 1,
+        "processed": processed,
+        "commits": 1,
+        "remaining": None,
+        "restoring": None,
+        "positions": dict.fromkeys(names, processed),
+        "lags": {name: PartitionLag(processed, processed + lag, lag, 1_000 if lag else 0) for name in names},
+        "metrics": {f"Partition {partition}": METRICS for partition in partitions},
+    }
+    return ContainerStatus(**{**fields, **more})
+
+
+METRICS = {"store.counts.hits": 3, "store.counts.misses": 1, "store.counts.estimate-num-keys": 10}
+
+
+def job(*containers, **more):
+    status = JobStatus("page-views", False, 12.0, tuple(containers), (), (), **more)
+    return json.loads(encode(status.to_json()))
+
+
+def failed_job():
+    user = UserFailure(
+        "KeyError", "'user'", "Partition 0", "process of kafka.in[0]@17", "tasks.py:31", "Traceback …\n<b>"
+    )
+    failure = ContainerFailure("0", 1, "TaskError", "KeyError: '<user>'", 1, user=user)
+    status = JobStatus(
+        "page-views",
+        False,
+        12.0,
+        (container(0, partitions=[0], stalled=Stall("broker unreachable", 45.0, "a stack")),),
+        (RestoredStore("0", "Partition 0/counts", 1, 100, 0.1, "changelog"),),
+        (failure,),
+        failed=1,
+    )
+    return json.loads(encode(status.to_json()))

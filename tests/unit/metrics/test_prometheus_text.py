@@ -1,0 +1,182 @@
+"""A job's snapshot as Prometheus text, read back by the library's own parser."""
+
+import pytest
+
+from samzapy.coordinator.progress import ContainerStatus, JobStatus
+from samzapy.coordinator.scrape import job_snapshot
+from samzapy.metrics.families import Kind, known_families, task_metric
+from samzapy.metrics.health import alive, ready
+from samzapy.metrics.prometheus import CONTENT_TYPE, render
+from samzapy.metrics.series import (
+    USER_FAMILIES,
+    ContainerSnapshot,
+    JobSnapshot,
+    PartitionSnapshot,
+    job_series,
+    sample_names,
+)
+
+TASKS = frozenset(f"Partition {n}" for n in range(3))
+
+
+@pytest.fixture
+def parsed():
+    parser = pytest.importorskip("prometheus_client.parser")
+
+    def read(job, limit=500):
+        text = render(job, limit).decode()
+        return {
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for family in parser.text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+
+    return read
+
+
+def job(*containers, **facts):
+    return JobSnapshot("counts", containers, **facts)
+
+
+def container(metrics, container_id="0", **facts):
+    return ContainerSnapshot(container_id, TASKS, metrics, **facts)
+
+
+def value(found, name, **labels):
+    return found[name, frozenset({"job": "counts", **labels}.items())]
+
+
+def test_a_task_has_its_messages_by_input_stream(parsed):
+    found = parsed(job(container({"Partition 1": {"processed": 7, "processed.kafka.in": 7, "sent": 3}})))
+    place = {"container": "0", "task": "Partition 1"}
+    assert value(found, "samzapy_messages_processed_total", **place, stream="kafka.in") == 7
+    assert value(found, "samzapy_messages_sent_total", **place) == 3
+
+
+def test_a_store_with_dots_in_its_name_keeps_them_in_its_label(parsed):
+    found = parsed(job(container({"Partition 0": {"store.by.user.gets": 5, "store.by.user.hits": 4}})))
+    place = {"container": "0", "task": "Partition 0", "store": "by.user"}
+    assert value(found, "samzapy_store_gets_total", **place) == 5
+    assert value(found, "samzapy_store_cache_hits_total", **place) == 4
+
+
+def test_times_are_in_seconds(parsed):
+    found = parsed(job(container({"Partition 0": {"clock-ms": 1_500}}), clock_ms=1_500))
+    assert value(found, "samzapy_task_clock_timestamp_seconds", container="0", task="Partition 0") == 1.5
+    assert value(found, "samzapy_job_clock_timestamp_seconds") == 1.5
+
+
+def test_the_time_of_commits_is_a_sum_and_a_count(parsed):
+    timer = {"commit.count": 2, "commit.total-s": 0.5, "commit.max-s": 0.4}
+    step = {"step.changelog.count": 2, "step.changelog.total-s": 0.1, "step.changelog.max-s": 0.1}
+    found = parsed(job(container({"commit": {"commits": 2, **timer, **step}})))
+    assert value(found, "samzapy_commit_seconds_sum", container="0") == 0.5
+    assert value(found, "samzapy_commit_seconds_count", container="0") == 2
+    assert value(found, "samzapy_commit_max_seconds", container="0") == 0.4
+    assert value(found, "samzapy_commit_step_seconds_sum", container="0", step="changelog") == 0.1
+
+
+def test_errors_are_counted_by_stage_and_by_what_the_policy_did(parsed):
+    found = parsed(job(container({"errors": {"process.dead-lettered": 2}})))
+    assert value(found, "samzapy_errors_total", container="0", stage="process", action="dead-lettered") == 2
+
+
+def test_lag_is_known_by_partition_and_for_the_furthest_of_a_container(parsed):
+    partitions = {
+        "kafka.in[0]": PartitionSnapshot(5, 7, 1.5),
+        "kafka.in[1]": PartitionSnapshot(5, 5),
+        "k.x[0]": PartitionSnapshot(1),
+    }
+    found = parsed(job(container({}, partitions=partitions)))
+    assert value(found, "samzapy_partition_lag_messages", container="0", stream="kafka.in", partition="0") == 2
+    assert (
+        value(found, "samzapy_partition_oldest_unread_seconds", container="0", stream="kafka.in", partition="0") == 1.5
+    )
+    assert value(found, "samzapy_container_lag_max_messages", container="0") == 2
+    assert not [
+        labels for name, labels in found if name == "samzapy_partition_lag_messages" and ("stream", "k.x") in labels
+    ]
+
+
+def test_a_container_that_lost_its_lease_is_down_and_its_restarts_are_counted(parsed):
+    found = parsed(job(container({}, state="lost", attempts=3)))
+    assert value(found, "samzapy_container_up", container="0") == 0
+    assert value(found, "samzapy_container_restarts_total", container="0") == 2
+
+
+def test_numbers_of_the_jobs_own_code_have_no_type_and_a_limited_number_of_names(parsed):
+    mine = {f"seen {n}": n for n in range(USER_FAMILIES + 5)}
+    found = parsed(job(container({"shop": mine})))
+    assert value(found, "samzapy_user_shop_seen_7", container="0") == 7
+    assert len([name for name, _ in found if name.startswith("samzapy_user_")]) == USER_FAMILIES
+    assert value(found, "samzapy_metrics_left_out") == 5
+
+
+def test_a_label_may_hold_any_text(parsed):
+    metrics = {'Partition "0"\n\\': {"sent": 1}}
+    odd = ContainerSnapshot("0", frozenset(metrics), metrics)
+    found = parsed(job(odd))
+    assert value(found, "samzapy_messages_sent_total", container="0", task='Partition "0"\n\\') == 1
+
+
+def test_a_family_with_too_many_series_loses_its_tasks_and_adds_them_up(parsed):
+    metrics = {task: {"sent": 2, "clock-ms": 1000 * n} for n, task in enumerate(sorted(TASKS), 1)}
+    found = parsed(job(container(metrics), container(metrics, "1")), limit=5)
+    assert value(found, "samzapy_messages_sent_total", container="1") == 6
+    assert value(found, "samzapy_task_clock_timestamp_seconds", container="0") == 1, "clocks merge to the least"
+
+
+def test_a_family_keeps_the_labels_that_it_has_room_for():
+    metrics = {task: {f"store.{s}.gets": 1 for s in ("a", "b")} for task in TASKS}
+    (gets,) = [s for s in job_series(job(container(metrics)), limit=2) if s.family.name == "store_gets"]
+    assert [(dict(sample.labels)["store"], sample.value) for sample in gets.samples] == [("a", 3), ("b", 3)]
+
+
+def test_every_family_has_a_help_text_and_a_name_by_the_conventions():
+    for family in known_families():
+        assert family.help.endswith("."), family
+        assert family.name.replace("_", "").isalnum(), family
+        assert family.name == family.name.lower(), family
+        assert family.kind is Kind.UNTYPED or not family.name.endswith(("_total", "_count", "_sum")), family
+
+
+def test_no_two_families_have_a_sample_of_the_same_name():
+    names = [name for family in known_families() for name in sample_names(family)]
+    assert len(names) == len(set(names))
+
+
+def test_the_sum_over_the_streams_is_not_exported_beside_them():
+    assert task_metric("processed") is None
+
+
+def test_a_status_without_reports_renders(parsed):
+    status = JobStatus("counts", False, 0.0, (ContainerStatus("0", "waiting", "", 0, None, 0, 0, None, None),), (), ())
+    found = parsed(job_snapshot(status, TASKS))
+    assert value(found, "samzapy_container_up", container="0") == 0
+    assert value(found, "samzapy_containers", role="active", state="waiting", phase="") == 1
+
+
+def test_the_content_type_is_that_of_the_text_format():
+    assert CONTENT_TYPE.startswith("text/plain; version=0.0.4")
+
+
+def test_a_job_is_ready_when_every_container_processes():
+    running = container({})
+    assert ready(job(running)).status == 200
+    restoring = container({}, "1", phase="restoring", restoring=(10, 2_000))
+    assert ready(job(running, restoring)) == (503, "container 1: restoring, 10 of 2,000 offsets\n")
+    assert ready(job(container({}, state="lost"))) == (503, "container 0: lost\n")
+    assert ready(job(running, container({}, "1", state="done", phase="done"))).status == 200
+    assert ready(job(running, stopping=True)).status == 503
+
+
+def test_an_answer_names_the_first_containers_that_are_not_ready():
+    text = ready(job(*(container({}, str(n), state="waiting") for n in range(50)))).text
+    assert text.splitlines()[0] == "container 0: waiting"
+    assert text.splitlines()[-1] == "and 30 more"
+
+
+def test_a_job_is_alive_until_its_run_is_over():
+    lost = container({}, state="lost")
+    assert alive(job(lost)) == (200, "ok\n")
+    assert alive(job(lost, ended="taken over by another run")) == (503, "taken over by another run\n")
