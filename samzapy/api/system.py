@@ -166,6 +166,10 @@ class SystemConsumer(ABC):
     def resume(self, ssps: Iterable[SystemStreamPartition]) -> None:
         """Undo `pause`."""
 
+    def metrics(self) -> Mapping[str, float]:
+        """The client's own numbers by name, also after `close`; counts only grow. From any thread, one at a time."""
+        return {}
+
     @abstractmethod
     def close(self) -> None:
         """Release the client; closing twice is allowed."""
@@ -205,14 +209,18 @@ class SystemProducer(ABC):
         """
 
     def report_offsets(self) -> None:
-        """Called before the first record by a writer that will ask for `last_offset`. A system that knows offsets anyway has
-        nothing to do."""
+        """Called before the first record by a writer that will ask for `last_offset`. Default: nothing, for a system that
+        always knows offsets."""
 
     def purge(self) -> None:
         """Drop queued records that are not yet sent, after the lease is lost and a successor may write. From any thread.
 
         The producer cannot be used any more. A system without a queue has nothing to do.
         """
+
+    def metrics(self) -> Mapping[str, float]:
+        """As a consumer's."""
+        return {}
 
     @abstractmethod
     def close(self) -> None:
@@ -314,11 +322,11 @@ class SystemFactory(ABC):
     transactional = False
     #: Whether jobs can only read the streams.
     read_only = False
-    #: Whether a record may come too late to be read, or get another offset in another read. The streams' descriptions name
-    #: the column then that decides (`database.order.by`).
+    #: Whether a record may come too late to be read, or get another offset in another read. The description of a stream then
+    #: names the column that orders it (`database.order.by`).
     orders_by_time = False
-    #: Files, pipes and sockets that an admin, a consumer and a producer have open together, and a transactional producer
-    #: besides: the least, by which a container checks its limit before it starts.
+    #: The least number of files, pipes and sockets that an admin, a consumer, a producer and a transactional producer have
+    #: open together. A container compares it with its limit before it starts.
     open_files = 0
     transactional_open_files = 0
 

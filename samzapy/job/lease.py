@@ -28,8 +28,8 @@ class TaskProgress:
     """The progress of a task in event time.
 
     `clock`: milliseconds since 1970, None before it has a value. `held_by`: the partition that holds the clock back, empty
-    if none does. `idle`: all its inputs are idle. `checkpoints`: the times of the checkpoints of its own state, ascending,
-    None if it keeps none. `open`: it has processed nothing since the last of them, which thus stands for every later time.
+    for none. `idle`: all its inputs are idle. `checkpoints`: the times of the checkpoints of its private state, ascending,
+    None if it keeps none. `open`: it has processed nothing since the last of them, so that one stands for every later time.
     """
 
     clock: int | None = None
@@ -81,7 +81,7 @@ class ContainerLease(ABC):
         return None
 
     def outgrow(self, newest: int) -> None:
-        """Take an epoch greater than `newest`, an epoch that something outside the job's systems has seen.
+        """Take an epoch greater than `newest`, an epoch that a sink outside the job's systems has seen.
 
         Raises TaskMigrated if another attempt has the container.
         """

@@ -14,7 +14,7 @@ from samzapy.serializers.explain import as_refusal
 from samzapy.serializers.typed import TypedSerde, typed_serde
 
 _dumps = orjson.dumps
-#: A value of these types is refused for its contents or its size.
+#: A value of these types can only be refused because of its contents or its size.
 _TYPES = (dict, list, tuple, str, int)
 
 
@@ -107,7 +107,7 @@ class MsgpackSerde(DocumentSerde):
     """
 
     def __init__(self) -> None:
-        # One packer for good: making one costs more than packing a small message. It is safe to go on after an error.
+        # One packer for all messages: making one costs more than packing a small message. It is usable after an error.
         self.to_bytes = msgpack.Packer(use_bin_type=True).pack  # type: ignore[method-assign]
 
     def to_bytes(self, value: Any) -> bytes:

@@ -19,8 +19,8 @@ from samzapy.errors import RecordTooLarge, SerdeError
 class TolerantCollector(BufferingCollector):
     """Asks the policy about outputs that do not serialize.
 
-    A policy is about one input. While a run of several is processed, an output that fails is left out and `undecided` says
-    so: the run is to be undone then, and processed in smaller ones.
+    A policy applies to one input. In a run of several inputs an output that fails is left out, and `undecided` is set: the
+    run is then undone and processed in smaller ones.
     """
 
     __slots__ = ("_again", "_several", "recovery", "undecided")
@@ -87,7 +87,7 @@ class SizingCollector(TolerantCollector):
         recovery: Recovery,
         limit_of: Callable[[SystemStream], int | None],
     ) -> None:
-        """`limit_of` gives the largest record a stream takes, None if that is not known; asked once a stream."""
+        """`limit_of` gives the largest record a stream takes, None if unknown; called once a stream."""
         super().__init__(serdes_of, producer_of, control, outbox, recovery)
         self._limit_of = limit_of
         self._limits: dict[SystemStream, int | None] = {}

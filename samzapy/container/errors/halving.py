@@ -1,9 +1,9 @@
 """Processes the batches of a task under its job's error policies: finds the message that fails, and undoes the rest.
 
-A batch that fails leaves nothing: its outputs and its rows for sinks are dropped, and the changes of stores and timers are
-undone. Its halves are processed then, one after the other, each by a call of its own, and so on until a message that fails
-stands alone. Only that one meets the policy. So all others are processed once, in order, and k messages that fail among n
-cost about 2 k log2(n) calls more.
+A batch that fails leaves no trace: its outputs and its rows for sinks are dropped, and the changes of stores and timers are
+undone. Then its halves are processed one after the other, each by a separate call, and so on until a message that fails
+stands alone. The policy applies to that message only. All others are processed once, in order; k failing messages among n
+cost about 2 k log2(n) more calls.
 """
 
 from __future__ import annotations

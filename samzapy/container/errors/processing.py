@@ -33,8 +33,8 @@ class UndoingProcessing(Processing, Generic[P]):
 
 
 class TolerantProcessing(UndoingProcessing[Process]):
-    """Leaves nothing of a `process` that raised: it drops the outputs and the rows for sinks and undoes the changes of
-    stores, before the message is repeated, skipped or made a dead letter. Requests to the coordinator stay."""
+    """Undoes a `process` that raised: drops its outputs and its rows for sinks, and restores the stores. Then the message is
+    repeated, skipped or made a dead letter. Requests to the coordinator stay."""
 
     __slots__ = ()
 

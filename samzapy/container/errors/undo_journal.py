@@ -44,7 +44,7 @@ class UndoJournal:
         if len(found) == len(keys):
             self._before += [(store, key, value) for key, value in found.items()]
             return
-        # Some are repeated, or equal in Python and still different keys, such as 1 and True.
+        # Keys may be repeated, or equal in Python and still different keys of the store, such as 1 and True.
         for key in keys:
             self.note(store, key)
 

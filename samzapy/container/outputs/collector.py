@@ -19,7 +19,7 @@ from samzapy.errors import SerdeError
 Encode = Callable[[Any], bytes]
 #: Gives a stream's key and message serde; None for bytes as they are.
 SerdesOf = Callable[[SystemStream], tuple[Serde | None, Serde | None]]
-#: A stream's name, its encoders of key and message, the list its records gather in, and what a message is kept as.
+#: A stream's name, its encoders of key and message, the list that gathers its records, and the copy of a message.
 Route = tuple[str, Encode, Encode, list[OutgoingRecord], Encode]
 
 # An OutgoingRecord without the Python frame of its constructor.
@@ -36,12 +36,12 @@ _tight: Encode = b"%b".__mod__
 
 
 def no_envelope(given: object) -> TypeError:
-    """The error for something else than an envelope."""
+    """The error for a value that is no envelope."""
     return TypeError(f"expected an OutgoingMessageEnvelope to send, got {type(given).__name__} {given!r}")
 
 
 class EncodedKey(bytes):
-    """A partition key that no serde has to make bytes of."""
+    """A partition key that needs no serde."""
 
     __slots__ = ()
 
@@ -52,14 +52,14 @@ class OwnHeaders(list[Headers]):
     __slots__ = ()
 
 
-#: How many records had been gathered for each system.
+#: The number of gathered records of each system.
 Mark = tuple[int, ...]
 #: Records that were taken out again, by system.
 Taken = Sequence[tuple[str, list[OutgoingRecord]]]
 
 
 class Outbox(dict[str, list[OutgoingRecord]]):
-    """The serialized records of one task that no producer has yet, by system."""
+    """The serialized records of one task that are not yet handed to a producer, by system."""
 
     __slots__ = ()
 
@@ -84,7 +84,7 @@ class BufferingCollector(MessageCollector):
         self._serdes_of = serdes_of
         self.producer_of = producer_of
         self._routes: dict[SystemStream, Route] = {}
-        # A task mostly sends to the stream it sent to before, named by the same object.
+        # A task mostly sends to the same stream as before, named by the same object.
         self._stream: SystemStream | None = None
         self._route: Route | None = None
         self._gathered = outbox
@@ -163,7 +163,7 @@ class BufferingCollector(MessageCollector):
         self._records_of(stream).extend(self._control(stream, message))
 
     def mark(self) -> Mark:
-        """Where the outputs of the next message begin; good until they are handed over."""
+        """The place where the outputs of the next message begin; valid until they are handed over."""
         return tuple(map(len, self._gathered.values()))
 
     def take_since(self, mark: Mark) -> Taken:
@@ -194,7 +194,7 @@ class BufferingCollector(MessageCollector):
             records.clear()
 
     def _choose(self, stream: SystemStream) -> None:
-        # A value that is no stream may not be hashable.
+        # A value that is no stream may be unhashable.
         route = self._routes.get(stream) if isinstance(stream, SystemStream) else None
         if route is None:
             key, message = self._serdes_of(stream)
@@ -205,7 +205,7 @@ class BufferingCollector(MessageCollector):
         self._stream, self._route = stream, route
 
     def _records_of(self, stream: SystemStream) -> list[OutgoingRecord]:
-        """Where the records of a stream gather."""
+        """The list that gathers the records of a stream."""
         self._choose(stream)
         assert self._route is not None
         return self._route[3]
@@ -252,7 +252,7 @@ def _places(given: Sequence[Any] | None, encode_key: Encode) -> tuple[Iterable[i
 
 def serdes_of_outputs(systems: Collection[str], own: Mapping[SystemStream, str], serdes_of: SerdesOf) -> SerdesOf:
     """`serdes_of` behind a check: a task may send to the streams of the job's `systems`, except to the job's `own`
-    streams, which the runtime keeps for itself (they are named by kind).
+    streams, which only the runtime writes to (each with its kind).
 
     Raises TypeError for a value that is no SystemStream, ValueError for an unknown system and for the job's own changelogs
     and checkpoints. The error comes out of the user's `send`, so it names the input at hand.

@@ -1,4 +1,4 @@
-"""Makes the tasks of a container: the user's object, its collector and stores, and what processes its messages."""
+"""Makes the tasks of a container: the user's object, its collector, its stores and the processing of its messages."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ from samzapy.system.clients import SystemClients
 @dataclass(frozen=True)
 class Plugins:
     """The classes and objects that the job file names: the engine of each store, the serdes by name, and the task.
-    `events` makes what asynchronous tasks wait in; a test gives its own."""
+    `events` makes the event loop of asynchronous tasks; a test passes another one."""
 
     engines: Mapping[str, StorageEngineFactory]
     serdes: TaskSerdes
@@ -68,7 +68,7 @@ class Plugins:
 
 @dataclass(frozen=True)
 class TaskStart:
-    """Where a task starts: its `offsets`, which become its own map, its last checkpoint, and by partition the startpoints
+    """The start of a task: its `offsets`, which become its live map, its last checkpoint, and by partition the startpoints
     that it follows now."""
 
     offsets: Offsets
@@ -204,7 +204,7 @@ class TaskBuilder:
             self._events.close()
 
     def _undoes(self, task: AnyTask) -> bool:
-        """Whether changes of stores may have to be undone. Which message an output of a batch is about is found that way."""
+        """Whether changes of stores may have to be undone; halving a batch needs that as well."""
         stages = Stage if isinstance(task, BatchTask) else (Stage.PROCESS,)
         policies = self._config.task.errors.policies
         return not all(policies[stage].only_fails for stage in stages if stage is not Stage.DESERIALIZE)

@@ -110,6 +110,9 @@ class KafkaProducer(SystemProducer):
             if client is not None:
                 client.purge()
 
+    def metrics(self) -> Mapping[str, float]:
+        return self._client_errors.statistics.metrics()
+
     def init_transactions(self) -> None:
         with self._calls.guarded():
             self._calls.must_be_new()

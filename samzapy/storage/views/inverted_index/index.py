@@ -11,7 +11,6 @@ from samzapy.config.stores import engines
 from samzapy.errors import StoreRefused
 from samzapy.plugins import PluginError, load_class
 from samzapy.storage.views.engine import leaf, problems_of, value_of
-from samzapy.storage.views.entry_keys import is_name
 from samzapy.storage.views.inverted_index.matching import Hit, Matching, Postings, best
 from samzapy.storage.views.inverted_index.query import Tokenizer, WordTokenizer, parse
 
@@ -35,22 +34,17 @@ class InvertedIndex:
         Raises StoreRefused for an id or a term that cannot be kept; nothing has changed then.
         """
         terms = list(self._tokenizer.terms(text))
+        takes = self._postings.takes
         for name in (document, *terms):
-            if not is_name(name):
+            if type(name) is not str or not takes(name):
                 raise StoreRefused(
                     f"store '{self._name}': document ids and terms are str without zero characters, got {name!r:.100}"
                 )
-        old = self._postings.terms_of(document)
-        if old != terms:
-            self._postings.replace(document, old, terms)
+        self._postings.change(document, terms)
 
     def delete(self, document: str) -> bool:
         """Take a document out; returns whether it was there."""
-        old = self._postings.terms_of(document)
-        if old is None:
-            return False
-        self._postings.replace(document, old, None)
-        return True
+        return self._postings.change(document, None)
 
     def search(self, query: str, limit: int = 10) -> list[Hit]:
         """The `limit` best documents for a query, the best first, by BM25.
