@@ -21,13 +21,15 @@ class Watermarks(Generic[S]):
     ever goes back.
     """
 
-    __slots__ = ("_aside", "_marks", "current")
+    __slots__ = ("_aside", "_marks", "_unmarked", "current")
 
     def __init__(self, sources: Iterable[S], marks: Mapping[S, int] | None = None) -> None:
         """`marks`: those from before a restart; marks of unknown sources are left out."""
         known = marks or {}
         self._marks: dict[S, int | None] = {source: known.get(source) for source in sources}
         self._aside: set[S] = set()
+        # How many that count have no mark: while there is one, nothing has to be compared.
+        self._unmarked = sum(mark is None for mark in self._marks.values())
         self.current: int | None = None
         self._recount()
 
@@ -57,7 +59,9 @@ class Watermarks(Generic[S]):
         before = self._marks[source]
         if source in self._aside:
             self._aside.discard(source)
-        elif before is not None and time_ms <= before:
+        elif before is None:
+            self._unmarked -= 1
+        elif time_ms <= before:
             return False
         if before is None or time_ms > before:
             self._marks[source] = time_ms
@@ -68,6 +72,8 @@ class Watermarks(Generic[S]):
 
     def set_aside(self, source: S) -> bool:
         """`source` is idle or has ended, and does not count until it advances; returns whether `current` has moved."""
+        if source not in self._aside and self._marks.get(source) is None:
+            self._unmarked -= 1
         self._aside.add(source)
         return self._recount()
 
@@ -75,11 +81,13 @@ class Watermarks(Generic[S]):
         return [(source, mark) for source, mark in self._marks.items() if source not in self._aside]
 
     def _recount(self) -> bool:
-        counting = self._counting()
-        marks = [mark for _, mark in counting if mark is not None]
-        if len(marks) < len(counting) or not self.marks:
+        if self._unmarked:
             return False
-        least = min(marks) if marks else max(self.marks.values())
+        marks = [mark for _, mark in self._counting() if mark is not None]
+        known = marks or self.marks.values()
+        if not known:
+            return False
+        least = min(marks) if marks else max(known)
         if self.current is not None and least <= self.current:
             return False
         self.current = least

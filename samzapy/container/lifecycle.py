@@ -32,7 +32,7 @@ from samzapy.container.supervision.heartbeat import Heartbeat, keep_running
 from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.supervision.worker_process import tuned_for_messages
 from samzapy.container.tasks.task_instance import TaskInstance
-from samzapy.errors import ForeignRecords
+from samzapy.errors import ForeignRecords, ProducerError, TaskMigrated
 from samzapy.failpoints import reach
 from samzapy.job.lease import ContainerLease, ContainerReport, TaskProgress
 from samzapy.storage.changelog.restore import RestoreStopped
@@ -125,6 +125,13 @@ class Container:
             logger.info("%s", stopped)
             self._close_all(self._closers())
             return self._heartbeat.finish("done")
+        except ProducerError as failure:
+            self.abandon()
+            lost = self._heartbeat.lost
+            if lost is not None:
+                # The queue was purged since a successor may write by now: the loss is the reason, not the purge.
+                raise TaskMigrated(lost) from failure
+            raise
         except BaseException:
             self.abandon()
             raise

@@ -46,7 +46,7 @@ from samzapy.container.lifecycle import Container
 from samzapy.container.supervision.heartbeat import Heartbeat, keep_running
 from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.supervision.reporting import Reporting
-from samzapy.container.supervision.worker_process import provide_descriptors
+from samzapy.container.supervision.worker_process import ProcessUsage, provide_descriptors
 from samzapy.container.tasks.task_builder import Plugins
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.errors import (
@@ -231,8 +231,12 @@ def build_container(
         len((*guarantee_warnings(config, load_factory, task_class), *weakened_state(config.stores, state)))
     )
 
+    metrics.watch("container", ProcessUsage())
+
     def build() -> Container:
+        metrics.counter("container", "starts").inc()
         clients = job_clients(config, model.id, config.task.transaction_timeout_ms)
+        metrics.watch("clients", clients.metrics)
         checkpoints = manager_for(config, clients)
         builder = ContainerBuilder(config, model, clients, checkpoints, plugins, metrics, state.system, clock)
         return Container(builder, lease, ends or {}, clock, ownership, on_lost)

@@ -87,6 +87,17 @@ class ContainerLease(ABC):
         """
         raise TaskMigrated(f"this attempt has epoch {self.epoch}, epoch {newest} was seen")
 
+    @property
+    def pace_s(self) -> float:
+        """Seconds between two reports, unless a third of the lease is shorter."""
+        return 1.0
+
     @abstractmethod
     def report(self, report: ContainerReport) -> Directive:
-        """Report, and return the directive. Raises RetriableError if the coordinator does not answer."""
+        """Renew the lease, and return the directive. Raises RetriableError if the coordinator does not answer.
+
+        A coordinator that is far away takes the phase and the counters only; the rest goes by `details`.
+        """
+
+    def details(self, report: ContainerReport) -> None:  # noqa: B027  # a lease in the same process has nothing to send
+        """Send the rest of the report, if it is time and anything has changed. Raises nothing: no lease depends on it."""

@@ -253,7 +253,9 @@ class AsyncMessages:
         self._complete(work.envelope.ssp, work.envelope.offset, mark)
         task = self.task
         task.touched = True
-        task.processed += work.undecodable is None
+        if work.undecodable is None:
+            task.processed += 1
+            task.throughput.add(work.envelope.ssp, 1)
         self.waiting.done(work)
 
     def _complete(self, ssp: SystemStreamPartition, offset: int, mark: Mark) -> None:

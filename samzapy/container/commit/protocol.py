@@ -51,6 +51,25 @@ class CommitSettings:
     outputs_inside: str | None = None
 
 
+class StepTimes:
+    """The time that each step takes, in the timers `commit.step.NAME`."""
+
+    def __init__(self, metrics: MetricsRegistry, clock: Clock) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self._since = 0.0
+
+    def begin(self) -> None:
+        """The first step begins."""
+        self._since = self._clock.monotonic()
+
+    def end(self, step: str) -> None:
+        """A step is over, and the next one begins."""
+        now = self._clock.monotonic()
+        self._metrics.timer("commit", f"step.{step}").update(now - self._since)
+        self._since = now
+
+
 class CommitProtocol:
     """Commits tasks of one container. Each step ends in the fail point `commit.N`.
 
@@ -62,6 +81,7 @@ class CommitProtocol:
         self._settings = settings
         self._commits = settings.metrics.counter("commit", "commits")
         self._commit_time = settings.metrics.timer("commit", "commit")
+        self._steps = StepTimes(settings.metrics, settings.clock)
         self.count = 0
 
     def commit(self, tasks: Iterable[TaskInstance], *, force: bool = False) -> None:
@@ -95,16 +115,21 @@ class CommitProtocol:
         self.commit(tasks, force=True)
 
     def _run(self, tasks: Sequence[TaskInstance]) -> None:
-        state = self._settings.state
+        state, steps = self._settings.state, self._steps
+        steps.begin()
         # 1  input offsets
         offsets = self._take_offsets(tasks)
+        steps.end("offsets")
         # 2  object caches -> uncommitted stores
         self._serialize(tasks)
+        steps.end("serialize")
         # 3  outputs
         self._outputs(tasks, offsets)
+        steps.end("outputs")
         # 4  changelog records
         state.acknowledge_changes(tasks)
         reach("commit.4")
+        steps.end("changelog")
         # 5  checkpoint records, and commit
         checkpoints = self._checkpoints(tasks, self._positions(tasks, offsets))
         state.write_checkpoints(checkpoints)
@@ -112,10 +137,12 @@ class CommitProtocol:
         self._settings.must_own()
         state.commit(tasks)
         reach("commit.5")
+        steps.end("checkpoint")
         # 6  store engines
         for task in tasks:
             task.stores.apply(task.changelog_offsets, offsets[task.name])
         reach("commit.6")
+        steps.end("stores")
         # 7  count it
         self._count(tasks)
 

@@ -19,15 +19,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 from samzapy.clock import Clock
-from samzapy.errors import RetriableError, TaskMigrated
+from samzapy.errors import RetriableError, SamzapyError, TaskMigrated
 from samzapy.job.lease import ContainerLease, ContainerReport, Directive
 
 logger = logging.getLogger(__name__)
-
-#: The longest interval between reports, in seconds, for any lease: it bounds the delay of a stop and of progress.
-LONGEST_SILENCE_S = 1.0
 
 
 def keep_running(why: str) -> None:
@@ -35,7 +33,11 @@ def keep_running(why: str) -> None:
 
 
 class Heartbeat:
-    """Reports three times a lease, and every second at least. The run loop asks `should_stop`."""
+    """Reports three times a lease, and as often as the lease's pace says. The run loop asks `should_stop`.
+
+    Nothing that a report fails of ends the thread: a report that cannot be made is the last one that could, with the phase of
+    now; one that is refused counts as unanswered.
+    """
 
     def __init__(
         self,
@@ -59,6 +61,8 @@ class Heartbeat:
         self._drain_requested = False
         self._lost: str | None = None
         self._answered_at = clock.monotonic()
+        self._newest: ContainerReport | None = None
+        self._failing = False
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="samzapy-heartbeat", daemon=True)
 
@@ -70,6 +74,11 @@ class Heartbeat:
     def phase(self, phase: str) -> None:
         """Enter a phase; the next report says so."""
         self._phase = phase
+
+    @property
+    def lost(self) -> str | None:
+        """Why the container is not ours any more; None while it is."""
+        return self._lost
 
     def request_stop(self) -> None:
         """Make `should_stop` true; callable from signal handlers and other threads."""
@@ -105,16 +114,20 @@ class Heartbeat:
         if self._thread.is_alive():
             self._thread.join()
         report = self._build(phase)
+        # In this order: whoever waits for the end of the attempt finds everything there.
+        self._lease.details(report)
         try:
             self._lease.report(report)
-        except RetriableError as cause:
+        except SamzapyError as cause:
             logger.warning("The last report did not reach the coordinator: %s", cause)
         return report
 
     def _beat(self) -> None:
-        while not self._closed.wait(min(self._lease.duration_s / 3, LONGEST_SILENCE_S)):
+        while not self._closed.wait(min(self._lease.duration_s / 3, self._lease.pace_s)):
             if self._lost is None:
                 self._tell()
+                if self._lost is None and self._newest is not None:
+                    self._lease.details(self._newest)
             elif self._clock.monotonic() - self._lost_at > self._lease.duration_s:
                 self._on_lost(self._lost)
 
@@ -126,15 +139,30 @@ class Heartbeat:
         self._lost = why
         self._purge()
 
+    def _made(self) -> ContainerReport:
+        """The report of now. Raises what making the first one raises."""
+        try:
+            self._newest = self._build(self._phase)
+        except Exception as cause:
+            if self._newest is None:
+                raise
+            logger.warning("The last report is sent again, as a new one cannot be made: %s", cause, exc_info=True)
+            self._newest = replace(self._newest, phase=self._phase)
+        return self._newest
+
     def _tell(self) -> None:
         asked = self._clock.monotonic()
         try:
-            directive = self._lease.report(self._build(self._phase))
-        except RetriableError as cause:
+            directive = self._lease.report(self._made())
+        except Exception as cause:  # noqa: BLE001  # whatever it is, the lease runs out or the next report is answered
+            if not isinstance(cause, RetriableError) and not self._failing:
+                logger.warning("A report to the coordinator failed: %s: %s", type(cause).__name__, cause)
+                self._failing = True
             silent = self._silent_s()
             if silent > self._lease.duration_s:
                 self._lose(f"the coordinator has not answered for {silent:.0f} s ({cause}): the lease has run out")
             return
+        self._failing = False
         # A lease begins with the request: this process may have been stopped before it read the answer.
         self._answered_at = max(asked, self._answered_at)
         if directive is Directive.STOP:

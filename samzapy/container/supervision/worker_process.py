@@ -74,6 +74,25 @@ def _clients(config: JobConfig, tasks: int) -> int:
 _YOUNG, _MIDDLE, _OLD = 100_000, 20, 100
 
 
+class ProcessUsage:
+    """The memory, CPU time, threads and open files of this process, when it is called."""
+
+    def __init__(self) -> None:
+        self._process = psutil.Process()
+
+    def __call__(self) -> dict[str, float]:
+        """`resident-bytes`, `cpu-s`, `threads` and `open-files`."""
+        process = self._process
+        with process.oneshot():
+            times = process.cpu_times()
+            return {
+                "resident-bytes": process.memory_info().rss,
+                "cpu-s": times.user + times.system,
+                "threads": process.num_threads(),
+                "open-files": process.num_fds(),
+            }
+
+
 @contextmanager
 def tuned_for_messages() -> Iterator[None]:
     """Collect rarely inside the context; restore the settings after it."""

@@ -101,7 +101,9 @@ class SynchronousExecutor(TaskExecutor):
             processed = process(ssp, part)
             done += processed
             task.collector.hand_over()
-            self._resize(processed, clock.monotonic() - started)
+            took = clock.monotonic() - started
+            task.throughput.seconds += took
+            self._resize(processed, took)
             if task.requests.pending:
                 loop.obey(task)
             loop.fire(task)

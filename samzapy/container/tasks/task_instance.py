@@ -30,6 +30,7 @@ from samzapy.container.outputs.collector import BufferingCollector
 from samzapy.container.tasks.context import CoordinatorRequests
 from samzapy.container.tasks.sinks import TaskSinks
 from samzapy.container.tasks.state_checkpoints import NO_STATE_CHECKPOINTS, NoStateCheckpoints
+from samzapy.container.tasks.throughput import Throughput
 from samzapy.container.tasks.user_calls import Finish, UserCalls, as_returned
 from samzapy.errors import FailedCall, SerdeError
 from samzapy.storage.task_stores import TaskStores
@@ -113,6 +114,7 @@ class TaskInstance(TaskPosition, UserCalls):
         "sinks",
         "stores",
         "task",
+        "throughput",
         "timers",
         "touched",
         "visible_stores",
@@ -146,6 +148,7 @@ class TaskInstance(TaskPosition, UserCalls):
         self.sinks = TaskSinks(name)
         self.touched = False
         self.processed = 0
+        self.throughput = Throughput()
         self.changelog_offsets: dict[str, int] = {}
         self._in_order = user.in_order
         self._listens = isinstance(user.task, ClockListenerTask)
@@ -167,6 +170,7 @@ class TaskInstance(TaskPosition, UserCalls):
     def passed(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope], done: int) -> None:
         """The first `done` messages are processed."""
         self.processed += done
+        self.throughput.add(ssp, done)
         self.offsets[ssp] = envelopes[done - 1].offset + 1
         moved = self.event_clock.passed(ssp, envelopes if done == len(envelopes) else envelopes[:done])
         if moved and self._listens:
@@ -263,12 +267,15 @@ class TaskInstance(TaskPosition, UserCalls):
         """Set the task's gauges: messages processed and sent, and those of its clock, timers, stores and sinks."""
         metrics.gauge(self.name, "processed").set(self.processed)
         metrics.gauge(self.name, "sent").set(self.collector.sent)
+        self.throughput.publish(self.name, metrics)
         self.event_clock.publish(self.name, metrics)
         self.timers.publish(self.name, metrics)
         for name, value in self.checkpoints.metrics().items():
             metrics.gauge(self.name, f"state.{name}").set(value)
         for name, value in self.stores.metrics().items():
             metrics.gauge(self.name, f"store.{name}").set(value)
+        for store, offset in self.changelog_offsets.items():
+            metrics.gauge(self.name, f"store.{store}.changelog-offset").set(offset)
         self.sinks.publish(metrics)
 
     def committed(self, metrics: MetricsRegistry) -> None:

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
@@ -23,6 +23,14 @@ class StoreLayer(KeyValueStore[K, V]):
     """A key-value store inside a stack."""
 
     __slots__ = ()
+
+    def exchange_all(
+        self, entries: Mapping[K, V], combine: Callable[[V, V], V]
+    ) -> tuple[Sequence[K], Sequence[V | None]]:
+        """As `merge_all`; returns the keys and what they held before."""
+        found = self.get_all(entries)
+        self.merge_all(entries, combine)
+        return list(found), list(found.values())
 
     @abstractmethod
     def discard(self) -> None:

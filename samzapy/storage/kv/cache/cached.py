@@ -127,6 +127,12 @@ class CachedStore(ScanningStore[K, V]):
 
     def merge_all(self, entries: Mapping[K, V], combine: Callable[[V, V], V]) -> None:
         """Combine many with what is held; one call below reads those that are not cached."""
+        self.exchange_all(entries, combine)
+
+    def exchange_all(
+        self, entries: Mapping[K, V], combine: Callable[[V, V], V]
+    ) -> tuple[Sequence[K], Sequence[V | None]]:
+        """As `merge_all`; returns the keys and what they held before."""
         keys, given = entry_columns(self._codec.store, entry_mapping(self._codec.store, entries))
         held = self._entries(keys)
         self._codec.check_values(keys, given)
@@ -137,6 +143,7 @@ class CachedStore(ScanningStore[K, V]):
             after = list(map(combine, before, given))  # type: ignore[arg-type]
         self._codec.check_values(keys, after)
         self._change_all(held, after)
+        return keys, before
 
     def delete_all(self, keys: Iterable[K]) -> None:
         """Remove many, or none if one of them is refused."""
