@@ -26,10 +26,21 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 
+@dataclass(frozen=True)
+class FailedCall:
+    """The call of the user's code that failed: the task's name, the call in words (`process of kafka.in[3]@17`), and its
+    messages: the partition as text with the first and the last offset, None for a call without messages."""
+
+    task: str
+    where: str
+    span: tuple[str, int, int] | None = None
+
+
 class SamzapyError(Exception):
-    """The root of all errors that samzapy raises."""
+    """The root of all errors that samzapy raises. `call`: the call of the user's code that the error is about, if any."""
 
     exit_code = 1
+    call: FailedCall | None = None
 
 
 @dataclass(frozen=True)
@@ -66,7 +77,7 @@ class Unreachable(EnvironmentFailure):
 
 
 class TooFewFiles(EnvironmentFailure):
-    """Raised when a container needs more open files than its process may have; a restart does not help."""
+    """Raised when a container needs more open files than its process is allowed; a restart does not help."""
 
 
 class UnknownStream(EnvironmentFailure):
@@ -134,7 +145,7 @@ class TransactionsRefused(EnvironmentFailure):
 
 
 class StaleEpoch(RetriableError):
-    """Raised when something outside the job's systems has seen a greater epoch than this attempt's: `newest`."""
+    """Raised when a sink, outside the job's systems, has seen a greater epoch than this attempt's: `newest`."""
 
     def __init__(self, message: str, newest: int) -> None:
         self.newest = newest

@@ -44,7 +44,8 @@ class UserFailure(msgspec.Struct, frozen=True):
     """An exception of the user's code, or of a message that does not decode.
 
     `exception` is its class; `where` the call, as `process of kafka.in[3]@17`; `at` the line of the user's code, as
-    `task.py:42`, empty if there is none; `traceback` the whole text.
+    `task.py:42`, empty if there is none; `traceback` the whole text. `partition`, `first` and `last` say which messages the
+    call had, the offsets inclusive; empty and -1 for a call without messages.
     """
 
     exception: str
@@ -53,6 +54,17 @@ class UserFailure(msgspec.Struct, frozen=True):
     where: str
     at: str = ""
     traceback: str = ""
+    partition: str = ""
+    first: int = -1
+    last: int = -1
+
+    def is_again(self, before: UserFailure) -> bool:
+        """Whether the same exception came at the same messages before: at some of them, where a batch was cut elsewhere."""
+        if (self.exception, self.task, self.partition) != (before.exception, before.task, before.partition):
+            return False
+        if not self.partition:
+            return self.where == before.where
+        return self.first <= before.last and before.first <= self.last
 
 
 class LogLine(msgspec.Struct, frozen=True):

@@ -23,7 +23,7 @@ from samzapy.admin.positions import CHECKPOINT_CLOCK
 from samzapy.api.checkpoint import JobRecord
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.container.supervision.job_records import JobRecords, Ownership
-from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.coordinator import Coordinator, Oversight
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import JobTakenOver, SamzapyError
 from samzapy.runner.base import PreparedJob
@@ -89,8 +89,8 @@ def coordinator_of(prepared: PreparedJob, spec: JobSpec, clock: Clock = SYSTEM_C
         clock,
         downgrades=prepared.guarantee_warnings,
         clocks=prepared.clocks,
-        stall_s=config.clock.stall_ms / 1000,
         epoch=prepared.epoch,
+        oversight=Oversight(config.clock.stall_ms / 1000, config.task.same_failures),
     )
 
 

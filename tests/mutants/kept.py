@@ -308,6 +308,18 @@ _LOOP = (
         (_BATCHES + "/test_halving.py",),
     ),
     Mutant(
+        "samzapy/container/errors/halving.py",
+        "            self._undo(batch, before)\n",
+        "",
+        (_BATCHES + "/test_failing_batches.py",),
+    ),
+    Mutant(
+        "samzapy/container/errors/undo_journal.py",
+        "                store.delete_all([each for each, held in pairs if held is None])\n",
+        "",
+        (_BATCHES + "/test_halving.py",),
+    ),
+    Mutant(
         "samzapy/container/outputs/batch_ids.py",
         "        if not self._in_order:\n",
         "        if False:\n",

@@ -27,7 +27,7 @@ class ChooserConfig:
 @dataclass(frozen=True)
 class TaskConfig:
     """Class, inputs, guarantee and timing of the tasks. Durations are milliseconds. `window_ms` <= 0: never. `commit_ms` <= 0:
-    only on request and at the end."""
+    only on request and at the end. `same_failures`: attempts that may fail in the same way."""
 
     task_class: str
     inputs: tuple[SystemStream, ...]
@@ -38,6 +38,7 @@ class TaskConfig:
     transaction_timeout_ms: int = 60_000
     state_transactions: bool = True
     shutdown_ms: int = 30_000
+    same_failures: int = 4
     max_idle_ms: int = 10
     poll_batch_size: int = 2_000
     checkpoint: CheckpointConfig | None = None
@@ -77,6 +78,13 @@ STATE_TRANSACTIONS = Key(
     "back while two runs overlap; effectively-once and exactly-once need it.",
 )
 SHUTDOWN_MS = Key("task.shutdown.ms", integer(0), 30_000, "Milliseconds a graceful stop may take.")
+FAILURE_SAME_MAX = Key(
+    "task.failure.same.max",
+    integer(1, 1_000),
+    4,
+    "Attempts that may fail with the same exception at the same message, in all; then the job ends. A local run ends at the "
+    "first.",
+)
 MAX_IDLE_MS = Key("task.max.idle.ms", integer(0), 10, "Milliseconds to wait for input when there is none.")
 POLL_BATCH_SIZE = Key("task.poll.batch.size", integer(1, 10_000_000), 2_000, "Records taken from a system in one go.")
 CHOOSER_CLASS = Key(
@@ -110,6 +118,7 @@ def parse_task(reader: Reader, names: StreamNames) -> TaskConfig:
         transaction_timeout_ms=reader.get(TRANSACTION_TIMEOUT_MS),
         state_transactions=reader.get(STATE_TRANSACTIONS),
         shutdown_ms=reader.get(SHUTDOWN_MS),
+        same_failures=reader.get(FAILURE_SAME_MAX),
         max_idle_ms=reader.get(MAX_IDLE_MS),
         poll_batch_size=reader.get(POLL_BATCH_SIZE),
         checkpoint=parse_checkpoint(reader, names.default_system, input_systems, names.systems),

@@ -5,14 +5,15 @@ The record has the input's key and value bytes and headers, and on top, all as U
     samzapy-error-stage       deserialize, process, serialize or produce
     samzapy-error-reason      the exception's message, a kilobyte at most
     samzapy-error-exception   the exception's class
+    samzapy-error-traceback   where it was raised, eight kilobytes at most
     samzapy-error-topic       the input's stream, partition and offset
     samzapy-error-partition
     samzapy-error-offset
     samzapy-error-task        the task's name
     samzapy-error-time-ms     when, in milliseconds since 1970
 
-The letter about an output that does not serialize, or is too large, has the input of that output. Outputs of `window` or
-`on_end_of_stream` come from no input: their letters have neither key nor value, nor a position.
+The letter about an output that does not serialize, or is too large, carries the input of that output. Outputs of `window`
+or `on_end_of_stream` come from no input: their letters have no key, value or position.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import OutgoingRecord, RecordBatch
 from samzapy.clock import Clock
 from samzapy.config.tasks.error_policy import Stage
+from samzapy.container.errors.user_failures import whole_traceback
 from samzapy.container.outputs.output_ids import OutputIds
 
 PREFIX = "samzapy-error-"
@@ -54,8 +56,7 @@ class DeadLetters(NoDeadLetters):
         *,
         ids: OutputIds | None = None,
     ) -> None:
-        """`deliver` takes a letter for a system. With `ids` letters carry ids of their own kind, as the task's outputs do
-        of theirs."""
+        """`deliver` takes a letter for a system. With `ids` letters carry ids, of another kind than the task's outputs."""
         self._deliver = deliver
         self.stream = stream
         self._task_name = task_name
@@ -78,6 +79,7 @@ class DeadLetters(NoDeadLetters):
             "exception": kind.__qualname__
             if kind.__module__ == "builtins"
             else f"{kind.__module__}.{kind.__qualname__}",
+            "traceback": whole_traceback(failure),
             "task": self._task_name,
             "time-ms": str(self._clock.wall_ms()),
         }
@@ -131,7 +133,7 @@ class RawRecords(NoRawRecords):
         self._batches: dict[SystemStreamPartition, list[RecordBatch]] = {}
 
     def follow(self, positions: Mapping[SystemStreamPartition, int]) -> None:
-        """Keep the batches that a task has not processed; `positions` is the task's own map."""
+        """Keep the batches that a task has not processed; `positions` is the task's live map."""
         for ssp in positions:
             self._positions.setdefault(ssp, []).append(positions)
 

@@ -18,8 +18,8 @@ _DONE = {Action.SKIP: "skipped", Action.DEAD_LETTER: "dead-lettered"}
 
 
 def is_about_its_message(failure: BaseException) -> TypeGuard[Exception]:
-    """Whether a failure of `process` says something about the message. Stores and producers that fail, leases that are
-    lost and interpreters that exit do not: they end the attempt whatever the policy."""
+    """Whether the message is the cause of a failure of `process`. Failed stores and producers, a lost lease and an exit of
+    the interpreter have other causes: they end the attempt under every policy."""
     if isinstance(failure, SamzapyError):
         return isinstance(failure, StoreRefused)
     return isinstance(failure, Exception)
@@ -62,9 +62,9 @@ class Recovery:
     def recover(
         self, stage: Stage, failure: Exception, again: Callable[[], Exception | None] | None = None
     ) -> Exception | None:
-        """Deal with `failure` of the message at hand: None when that is done, else the failure to end the attempt with.
+        """Deal with `failure` of the message at hand; returns None, or the failure that ends the attempt.
 
-        `again` repeats what failed and returns how that failed, None if it did not; without it nothing is repeated.
+        `again` repeats the failed call and returns its failure, None if it succeeds; without it nothing is repeated.
         Raises RetryInterrupted.
         """
         policy = self.policy(stage)
@@ -95,7 +95,7 @@ class Recovery:
         return True
 
     def taken_back(self) -> None:
-        """The outputs of the message at hand are dropped, letters included: number those anew."""
+        """The outputs of the message at hand are dropped, dead letters included: number the letters from the start."""
         self._numbered = (None, 0)
 
     def _number(self) -> int:
@@ -108,7 +108,8 @@ class Recovery:
         self._counts[stage, what].count += 1
         where = self.input.position if self.input is not None else "no input"
         shown = f"{type(failure).__name__}: {' '.join(str(failure).split())[:300]}"
-        self._log.warn(f"{stage.value} {what}", f"{self._task_name}: {stage.value} of {where} failed, {doing}: {shown}")
+        line = f"{self._task_name}: {stage.value} of {where} failed, {doing}: {shown}"
+        self._log.warn(f"{stage.value} {what}", line, failure)
 
 
 _LONGEST_WAIT_S = 0.05
@@ -153,12 +154,13 @@ class PolicyLog:
         self._next: dict[str, float] = {}
         self._left_out: dict[str, int] = {}
 
-    def warn(self, kind: str, line: str) -> None:
-        """Log `line`, or count it if one of its kind was logged within the period."""
+    def warn(self, kind: str, line: str, failure: BaseException | None = None) -> None:
+        """Log `line` with the traceback of `failure`, or count it if one of its kind was logged within the period."""
         now = self._clock.monotonic()
         if now < self._next.get(kind, now):
             self._left_out[kind] = self._left_out.get(kind, 0) + 1
             return
         self._next[kind] = now + self._period_s
         more = self._left_out.pop(kind, 0)
-        logger.warning("%s%s", line, f" (and {more} more like it since the last line)" if more else "")
+        more_in_words = f" (and {more} more like it since the last line)" if more else ""
+        logger.warning("%s%s", line, more_in_words, exc_info=failure)

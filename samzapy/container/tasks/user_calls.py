@@ -9,7 +9,8 @@ from typing import Any, NoReturn
 
 from samzapy.api.batch import MessageBatch
 from samzapy.api.envelope import IncomingMessageEnvelope
-from samzapy.errors import SamzapyError, SerdeError, StoreRefused, TaskFailed
+from samzapy.container.errors.user_failures import one_line, user_line
+from samzapy.errors import FailedCall, SamzapyError, SerdeError, StoreRefused, TaskFailed
 
 #: Awaits the value that a call has returned, and gives its result.
 Finish = Callable[[object], object]
@@ -20,13 +21,20 @@ def as_returned(returned: object) -> object:
     return returned
 
 
-def task_failed(task_name: str, where: str, cause: BaseException) -> TaskFailed:
-    """The error for an exception of the user's code or of a sink."""
-    return TaskFailed(f"{task_name}: {where} failed: {type(cause).__name__}: {cause}")
+def task_failed(
+    task_name: str, where: str, cause: BaseException, span: tuple[str, int, int] | None = None
+) -> TaskFailed:
+    """The error for an exception of the user's code or of a sink; names the line of the user's code. `span`: the messages of
+    the call, as in `FailedCall`."""
+    line = user_line(cause)
+    at = f" ({line})" if line else ""
+    failure = TaskFailed(f"{task_name}: {where} failed: {type(cause).__name__}: {one_line(cause)}{at}")
+    failure.call = FailedCall(task_name, where, span)
+    return failure
 
 
 class UserCalls:
-    """The calls of one task. An exception that is no error of samzapy's own becomes a TaskFailed."""
+    """The calls of one task. Any exception but samzapy's errors becomes a TaskFailed."""
 
     __slots__ = ()
 
@@ -35,11 +43,13 @@ class UserCalls:
     _finish: Finish
 
     def call(self, where: str, method: Callable[..., object], *arguments: object) -> None:
-        """Call a method of the user's. Raises TaskFailed naming it, unless samzapy raised something of its own."""
+        """Call a method of the user. Raises TaskFailed naming it, or samzapy's errors as they are."""
         try:
             returned = self._finish(method(*arguments))
         except SerdeError as failure:
-            raise self._placed(failure, f"in {where}") from failure
+            placed = self._placed(failure, f"in {where}")
+            placed.call = FailedCall(self.name, where)
+            raise placed from failure
         except SamzapyError:
             raise
         except BaseException as cause:
@@ -47,15 +57,17 @@ class UserCalls:
         self.refuse_awaitable(where, returned)
 
     def refuse_awaitable(self, where: str, returned: object) -> None:
-        """Raise TaskFailed if the user's code returned an awaitable: it is never awaited, so its work would not be done. Any
-        other value is ignored."""
+        """Raise TaskFailed if the user's code returned an awaitable: it is never awaited, so its work would be lost. Any other
+        value is ignored."""
         if not isawaitable(returned):
             return
         if iscoroutine(returned):
             returned.close()
-        raise TaskFailed(
+        failure = TaskFailed(
             f"{self.name}: {where} returned a {type(returned).__name__}, which nobody awaits: only a CoroutineTask's is"
         )
+        failure.call = FailedCall(self.name, where)
+        raise failure
 
     def raise_failure(self, of: IncomingMessageEnvelope | MessageBatch[Any, Any], cause: BaseException) -> NoReturn:
         """End the attempt over a message or a batch."""
@@ -65,28 +77,34 @@ class UserCalls:
         """The error that ends the attempt over a message or a batch: samzapy's own errors as they are, any other as a
         TaskFailed."""
         where = f"{'process_batch' if isinstance(of, MessageBatch) else 'process'} of {of.position}"
+        last = of[-1] if isinstance(of, MessageBatch) else of
+        first = of[0].offset if isinstance(of, MessageBatch) else of.offset
+        span = (str(last.ssp), first, last.offset)
         failure: SamzapyError
         if isinstance(cause, SerdeError):
-            last = of[-1] if isinstance(of, MessageBatch) else of
             failure = self._placed(cause, f"while processing {of.position}", last)
         elif isinstance(cause, StoreRefused):
-            # A store does not know which message it was.
+            # A store does not know the message at hand.
             cause.args = (f"{self.name}: {where}: {cause}",)
+            cause.call = FailedCall(self.name, where, span)
             return cause
         elif isinstance(cause, SamzapyError):
+            if isinstance(cause, TaskFailed):
+                cause.call = FailedCall(self.name, where, span)
             return cause
         else:
-            failure = task_failed(self.name, where, cause)
+            failure = task_failed(self.name, where, cause, span)
         failure.__cause__ = cause
+        failure.call = FailedCall(self.name, where, span)
         return failure
 
     def _placed(self, failure: SerdeError, where: str, envelope: IncomingMessageEnvelope | None = None) -> SerdeError:
-        """The failure, with where the task was if it is about a key or value of a store: in the call that raises, or
-        somewhere since the objects of the stores were last serialized. `envelope`: the message at hand."""
+        """The failure; for a key or value of a store with the place: the call that raises, or the messages since the stores
+        last serialized their objects. `envelope`: the message at hand."""
         if not failure.store:
             return SerdeError(str(failure))
         return SerdeError(f"{failure} ({self._unserialized(envelope) if failure.late else where})")
 
     @abstractmethod
     def _unserialized(self, envelope: IncomingMessageEnvelope | None) -> str:
-        """Which messages an object may come from that a store has not serialized yet, for people."""
+        """The messages that may have put an object that no store has serialized yet, for people."""

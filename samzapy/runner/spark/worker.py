@@ -28,6 +28,7 @@ import psutil
 from pyspark import TaskContext
 
 from samzapy.config.loader import load_job
+from samzapy.container.errors.user_failures import one_line, user_failure, user_line
 from samzapy.container.restart import build_container
 from samzapy.container.standby import standby_container
 from samzapy.coordinator.client import CoordinatorClient, HttpLease
@@ -35,6 +36,7 @@ from samzapy.coordinator.wire import AttemptProcess, JobSpec, Place
 from samzapy.errors import (
     ConfigError,
     EnvironmentFailure,
+    FailedCall,
     ForeignRecords,
     JobTakenOver,
     OffsetOutOfRange,
@@ -209,14 +211,15 @@ def _run(client: CoordinatorClient, lease: HttpLease, spec: JobSpec, container_i
         )
         return made.run()
     except SamzapyError as error:
-        permanent = isinstance(error, PERMANENT)
-        heard = _report(client, container_id, lease.epoch, error, permanent=permanent)
-        if permanent and heard:
+        if _report(client, container_id, lease.epoch, error, permanent=isinstance(error, PERMANENT)):
             return None
         raise AttemptFailed(f"container {container_id}: {type(error).__name__}: {error}") from error
     except Exception as error:
-        unexpected = SamzapyError(f"{type(error).__name__}: {error}")
-        _report(client, container_id, lease.epoch, unexpected)
+        unexpected = SamzapyError(f"{type(error).__name__}: {one_line(error)} ({user_line(error) or 'in samzapy'})")
+        unexpected.call = FailedCall("", "an attempt")
+        unexpected.__cause__ = error
+        if _report(client, container_id, lease.epoch, unexpected):
+            return None
         raise AttemptFailed(f"container {container_id}: {unexpected}") from error
 
 
@@ -228,12 +231,12 @@ def _spark_task() -> int | None:
 def _report(
     client: CoordinatorClient, container_id: str, epoch: int, error: SamzapyError, *, permanent: bool = False
 ) -> bool:
+    """Returns whether the driver knows that another attempt is of no use: Spark then has nothing to try again."""
     try:
-        client.fail(container_id, epoch, error, permanent=permanent)
+        return client.fail(container_id, epoch, error, permanent=permanent, user=user_failure(error))
     except SamzapyError as cause:
         logger.warning("The coordinator did not hear why container %s failed (%s): %s", container_id, error, cause)
         return False
-    return True
 
 
 def _leave(why: str) -> None:

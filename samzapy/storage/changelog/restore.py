@@ -19,17 +19,17 @@ from samzapy.storage.changelog.end import foreign_records
 from samzapy.storage.kv.expiring import Expiry
 from samzapy.storage.local.marker import Marker, StoreIdentity
 
-#: Bytes of memory that an entry takes beside the bytes of its key and value: two objects' heads, rounded up, and its
-#: place in the dictionary and in the sorted list that it is written from.
+#: Bytes of memory of an entry beside the bytes of its key and value: the heads of two objects, rounded up, and its places in
+#: the dictionary and in the sorted list.
 _ENTRY_BYTES = 140
 
-#: An exact count must leave so much room, or the next one would come too soon.
+#: If an exact count leaves less room than this share, the buffer counts as full: the next count would come too soon.
 _ROOM = 0.75
 
 #: Called with (store as `task/store`, records read so far in offsets, offsets to read).
 ProgressCallback = Callable[[str, int, int], None]
 
-#: Asked between two polls; true to give a restore up, and it may raise a reason of its own.
+#: Called between two polls; returns True to give a restore up, or raises the reason.
 ShouldStop = Callable[[], bool]
 
 #: Bytes of memory in which a container gathers what it restores: enough for a million entries of 100 bytes in a
@@ -41,7 +41,7 @@ MANY_OFFSETS = 100_000
 #: How many stores finish their restores at once.
 _FINISHED_AT_ONCE = 4
 _POLL_S = 0.1
-#: So few that the records are still in the processor's cache when they are gathered.
+#: Few enough that the records are still in the processor's cache when they are gathered.
 _POLL_RECORDS = 5_000
 
 
@@ -53,12 +53,12 @@ class RestoreStopped(SamzapyError):
 
 
 def never() -> bool:
-    """A restore that goes on to its end."""
+    """The `ShouldStop` of a restore that is never given up."""
     return False
 
 
 class RestoreRead(NamedTuple):
-    """How much a restore has read of a changelog partition: records, seconds, bytes of keys and values."""
+    """The amount that a restore has read of a changelog partition: records, seconds, bytes of keys and values."""
 
     records: int
     seconds: float
@@ -175,7 +175,7 @@ class StoreRestore:
 
     @property
     def bytes(self) -> int:
-        """Of the keys and values of all records that were added, once they are written."""
+        """The bytes of the keys and values of all records that were added, once they are written."""
         return self._loaded_bytes + self._gathered.taken_bytes
 
     def write_gathered(self) -> None:

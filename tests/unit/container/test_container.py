@@ -2,6 +2,7 @@
 
 import threading
 from collections import Counter
+from contextlib import suppress
 from typing import ClassVar
 
 import pytest
@@ -13,12 +14,14 @@ from samzapy.errors import (
     ConfigError,
     EnvironmentFailure,
     OffsetOutOfRange,
+    ProducerError,
     SerdeError,
     TaskFailed,
     TaskMigrated,
     UnknownStream,
 )
 from samzapy.job.lease import Directive
+from samzapy.system.embedded.producer import LogProducer
 
 
 def messages(n, keys=3, partitions=2):
@@ -125,7 +128,10 @@ def test_a_crash_while_starting_changes_nothing(tmp_path, monkeypatch, step):
 def test_a_failing_task_names_the_message_and_commits_nothing(tmp_path):
     job = MemoryJob(tmp_path, partitions=1)
     job.send((0, "a", {"id": 1}), (0, "a", {"id": 2, "do": "fail"}), (0, "a", {"id": 3}))
-    with pytest.raises(TaskFailed, match=r"^Partition 0: process of mem\.in\[0\]@1 failed: ValueError: told to$"):
+    with pytest.raises(
+        TaskFailed,
+        match=r"^Partition 0: process of mem\.in\[0\]@1 failed: ValueError: told to \(.*memory_job.py:\d+\)$",
+    ):
         job.run()
     assert job.changelog() == {}
     assert ("close", "Partition 0") in job.task.calls
@@ -192,6 +198,23 @@ def test_a_container_that_lost_its_lease_lets_go_without_a_commit(tmp_path):
     with pytest.raises(TaskMigrated, match="newer attempt"):
         container.run()
     assert job.changelog() == {}
+
+
+def test_records_that_were_purged_with_the_lease_are_reported_as_the_lost_lease(tmp_path, monkeypatch):
+    job = MemoryJob(tmp_path, partitions=1)
+    job.send(*messages(5, partitions=1))
+    container, coordinator = job.container()
+
+    def purged(producer):
+        coordinator.register("0")
+        with suppress(TaskMigrated):
+            container._current._heartbeat.confirm()
+        raise ProducerError("mem.out[0]: record of 9 B was not acknowledged: Local: Purged in queue")
+
+    monkeypatch.setattr(LogProducer, "flush", purged)
+    with pytest.raises(TaskMigrated, match="a newer attempt runs this container") as raised:
+        container.run()
+    assert isinstance(raised.value.__cause__, ProducerError)
 
 
 def test_the_first_start_commits_its_position_so_that_upcoming_means_the_first_start(tmp_path):

@@ -347,7 +347,9 @@ def test_what_a_timer_raises_names_it_and_nothing_of_it_is_committed(tmp_path, m
     monkeypatch.setattr(OrderTask, "on_timer", fail)
     job = job_of(tmp_path)
     send(job, (10, {"set": {"x": 20}}), (20, {}))
-    with pytest.raises(TaskFailed, match=r"^Partition 0: on_timer of 'x' failed: KeyError: 'lost'$"):
+    with pytest.raises(
+        TaskFailed, match=r"^Partition 0: on_timer of 'x' failed: KeyError: 'lost' \(.*test_timers.py:\d+\)$"
+    ):
         job.run()
     monkeypatch.undo()
     job.run()

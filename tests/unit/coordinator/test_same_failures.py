@@ -1,0 +1,70 @@
+import pytest
+
+from samzapy.coordinator.coordinator import Coordinator, LocalLease, Oversight
+from samzapy.coordinator.progress import ContainerFailure
+from samzapy.coordinator.same_failures import SOUND_S, SameFailures
+from samzapy.coordinator.wire import JobSpec
+from samzapy.job.facts import UserFailure
+from samzapy.job.model import ContainerModel, JobModel
+from samzapy.testing import ManualClock
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def failures(clock):
+    return SameFailures(3, clock)
+
+
+def at(first, last=None, exception="KeyError"):
+    return UserFailure(exception, "", "T", f"process of m.in[0]@{first}", "", "", "m.in[0]", first, last or first)
+
+
+def test_the_same_exception_at_the_same_message_counts_up_to_the_limit_however_long_it_takes(failures, clock):
+    assert not failures.is_last(at(17))
+    clock.advance(10 * SOUND_S)
+    assert not failures.is_last(at(17))
+    assert failures.is_last(at(17))
+
+
+def test_another_exception_or_another_message_is_counted_for_itself(failures):
+    for other in (at(17), at(18), at(17, exception="ValueError"), at(17), at(18)):
+        assert not failures.is_last(other)
+    assert failures.is_last(at(17))
+    assert failures.is_last(at(18))
+
+
+def test_a_batch_that_is_cut_elsewhere_and_has_some_of_the_messages_fails_again(failures):
+    assert not failures.is_last(at(10, 20))
+    assert not failures.is_last(at(15, 30))
+    assert failures.is_last(at(17, 40))
+
+
+def test_a_failure_without_a_message_counts_only_soon_after_the_one_before(failures, clock):
+    init = UserFailure("OSError", "", "T", "init")
+    assert not failures.is_last(init)
+    clock.advance(SOUND_S)
+    assert not failures.is_last(init)
+    assert not failures.is_last(init)
+    assert failures.is_last(init)
+
+
+def test_what_says_nothing_about_the_users_code_is_not_counted():
+    failures = SameFailures(1, ManualClock())
+    assert not failures.is_last(None)
+    assert failures.is_last(at(3))
+
+
+def test_the_last_failure_of_a_kind_is_permanent_whichever_attempt_it_ended():
+    model = JobModel((ContainerModel("0", ()),))
+    job = Coordinator("job", JobSpec(model, {}), 15.0, oversight=Oversight(same_failures=2))
+    verdicts = []
+    for _ in range(2):
+        lease = LocalLease(job, "0")
+        verdicts.append(job.fail(ContainerFailure("0", lease.epoch, "TaskFailed", "no", 1, user=at(3))))
+    assert verdicts == [False, True]
+    assert [each.permanent for each in job.status().failures] == [False, True]
+    assert job.status().failures[-1].message == "no; failed attempts of this kind: 2 (task.failure.same.max)"
