@@ -34,7 +34,7 @@ from samzapy.container.supervision.lag import Progress
 from samzapy.container.supervision.watch import NoWatch, Watch
 from samzapy.container.supervision.worker_process import tuned_for_messages
 from samzapy.container.tasks.task_instance import TaskInstance
-from samzapy.errors import ForeignRecords
+from samzapy.errors import ForeignRecords, ProducerError, TaskMigrated
 from samzapy.failpoints import reach
 from samzapy.job.lease import ContainerLease, ContainerReport, TaskProgress
 from samzapy.storage.changelog.restore import RestoreStopped
@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 
 class _NotStarted:
-    """A container that has not begun to process: nothing is in flight, and nothing was committed."""
+    """The state of a container that has not begun to process: nothing is in flight, and nothing was committed."""
 
     @property
     def committed(self) -> Mapping[str, Mapping[SystemStreamPartition, int]]:
@@ -68,7 +68,7 @@ class _NotStarted:
 
 
 class _AtWork(_NotStarted):
-    """A container whose start is complete."""
+    """The state of a container after its start."""
 
     def __init__(self, loop: RunLoop, inputs: Inputs, side: NoSideInputs, committer: CommitProtocol) -> None:
         self._loop = loop
@@ -102,7 +102,7 @@ class _AtWork(_NotStarted):
 
 
 class Container:
-    """Runs the tasks of one container once: `run` starts, processes and stops; `stop` asks it to."""
+    """Runs the tasks of one container once: `run` starts, processes and stops; `stop` asks for the stop."""
 
     def __init__(
         self,
@@ -135,8 +135,8 @@ class Container:
         self._heartbeat.request_stop()
 
     def run(self) -> ContainerReport:
-        """Run until the inputs end, the tasks vote to stop, or a stop is asked for; returns the last report. A stop is
-        heard during a restore as well, which goes on at the next start.
+        """Run until the inputs end, the tasks vote to stop, or a stop is asked for; returns the last report. A stop also
+        interrupts a restore, which continues at the next start.
 
         Otherwise raises the error that ended the attempt (TaskFailed, TaskMigrated, StoreError, ProducerError, ...), after
         everything is closed; nothing is committed then.
@@ -150,20 +150,27 @@ class Container:
             logger.info("%s", stopped)
             self._close_all(self._closers())
             return self._heartbeat.finish("done")
+        except ProducerError as failure:
+            self.abandon()
+            lost = self._heartbeat.lost
+            if lost is not None:
+                # The queue was purged since a successor may write by now: the loss is the reason, not the purge.
+                raise TaskMigrated(lost) from failure
+            raise
         except BaseException:
             self.abandon()
             raise
 
     def start(self) -> RunLoop:
-        """The start alone; nothing is processed before the loop is turned. A caller that turns it instead of `run`
-        calls `finish` in the end, or `abandon` when anything raises, this call included."""
+        """Only start: nothing is processed before a turn of the loop. A caller that turns the loop itself calls `finish` at
+        the end, or `abandon` when anything raises, this call included."""
         self._heartbeat.start()
         loop = self._start()
         self._heartbeat.phase("running")
         return loop
 
     def finish(self) -> ContainerReport:
-        """The stop alone, with the last commit; returns the last report."""
+        """Only stop, with the last commit; returns the last report."""
         self._heartbeat.phase("stopping")
         self._stop()
         return self._heartbeat.finish("done")
@@ -273,7 +280,7 @@ class Container:
         return not task.offsets.keys() <= checkpoint.input_offsets.keys()
 
     def _first_offsets(self) -> dict[SystemStreamPartition, int]:
-        """Where to read from; a broadcast partition from the task that is furthest behind."""
+        """The offsets to read from; those of a broadcast partition are the least of its tasks."""
         first: dict[SystemStreamPartition, int] = {}
         for task in self._tasks:
             for ssp, offset in task.offsets.items():
@@ -285,11 +292,11 @@ class Container:
 
     @property
     def commits(self) -> int:
-        """How many commits this start has made, the one that says where it begins included."""
+        """The number of commits since the start, the first one included."""
         return self._at_work.commits
 
     def report(self, phase: str) -> ContainerReport:
-        """How things stand; may be called from any thread."""
+        """A report of the present state; may be called from any thread."""
         tasks = list(self._tasks)
         processed = sum(task.processed for task in tasks)
         done = (processed, self.commits, tuple(self._restoring.values()))

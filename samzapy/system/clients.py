@@ -48,6 +48,7 @@ class SystemClients:
         self._admins: dict[str, SystemAdmin] = {}
         self._producers: dict[str, SystemProducer] = {}
         self._consumers: list[SystemConsumer] = []
+        self._measured: list[tuple[str, SystemConsumer | SystemProducer]] = []
         self._stream_ids: dict[SystemStream, str] = {}
 
     def admin(self, system: str) -> SystemAdmin:
@@ -109,6 +110,7 @@ class SystemClients:
         if system not in self._producers:
             made = self._factory(system).producer(self._settings[system], f"{self._client_id}-producer")
             self._producers[system] = made
+            self._measured.append((f"{system}/producer", made))
         return self._producers[system]
 
     def transactional(self, system: str, transactional_id: str) -> SystemProducer:
@@ -118,6 +120,7 @@ class SystemClients:
             settings, f"{self._client_id}-transactions", transactional_id, self._transaction_timeout_ms
         )
         self._transactional.append(made)
+        self._measured.append((f"{system}/transactions-{len(self._transactional) - 1}", made))
         return made
 
     @contextmanager
@@ -136,7 +139,16 @@ class SystemClients:
         """A new consumer of a system."""
         made = self._factory(system).consumer(self._settings[system], f"{self._client_id}-consumer")
         self._consumers.append(made)
+        self._measured.append((f"{system}/consumer-{len(self._consumers) - 1}", made))
         return made
+
+    def metrics(self) -> dict[str, float]:
+        """The numbers of all clients, closed ones included, as `SYSTEM/CLIENT/NAME`; from any thread, one at a time."""
+        return {
+            f"{place}/{name}": value
+            for place, client in list(self._measured)
+            for name, value in client.metrics().items()
+        }
 
     def close(self) -> None:
         """Close everything that was made; every client is closed, whatever another one's close raises."""

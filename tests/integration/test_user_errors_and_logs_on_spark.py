@@ -8,7 +8,7 @@ from rigs.job_process import JobProcess
 
 from samzapy.cli.main import cli
 
-TASK = '''
+TASK = """
 import logging
 
 from samzapy import StreamTask
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 class Task(StreamTask):
     def process(self, envelope, collector, coordinator):
         log.info("user %s", envelope.message["user"])
-'''
+"""
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
-"""Engines with a query interface of their own, each a view over the key-value store.
+"""Engines with a query interface, each a view over the key-value store.
 
 engine          a view factory and the storage engine below it, as one engine; the keys that a view reads
 entry_keys      names as ordered bytes
 heap            top-N and bounded sort
+sorted_blocks   the items of one group of a heap, in order
 sketches        Bloom filters, distinct counts, quantiles; the only importer of the sketch libraries
 inverted_index  text search
 cube            roll-ups over dimensions

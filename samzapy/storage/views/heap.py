@@ -5,16 +5,15 @@ score      i <group> <digest>  the score of an item, by a digest of its bytes
 directory  d <group>           [next block's number, numbers of the blocks in order, separators between them]
 block      b <group> <number>  up to `block_size` items in order
 
-1. A change rewrites one block. Both ends are at hand without a scan. The directory changes only when a block splits or
+1. A change rewrites one block. Both ends are available without a scan. The directory changes only when a block splits or
    becomes empty.
-2. A separator is no greater than the block that follows and greater than the one before, and as short as that allows, as
-   in a B-tree: the directory of a million items is about 500 KB.
-3. Lists that came from the store are never changed: a message that fails is undone by putting them back.
+2. A separator is greater than the block before and not greater than the block after it, and as short as possible, as in a
+   B-tree: the directory of a million items is about 500 KB.
+3. Lists from the store are never changed in place: the undo of a failed message puts them back.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from itertools import islice
@@ -27,7 +26,8 @@ from samzapy.api.kv import KeyValueStore
 from samzapy.config.stores import engines
 from samzapy.errors import StoreRefused
 from samzapy.storage.views.engine import problems_of, value_of
-from samzapy.storage.views.entry_keys import key, names
+from samzapy.storage.views.entry_keys import names
+from samzapy.storage.views.sorted_blocks import Ranked, SortedBlocks
 
 Score = int | float
 
@@ -35,97 +35,31 @@ _SMALLEST, _LARGEST = -(2**63), 2**64 - 1
 
 _KEYS = (engines.HEAP_SIZE, engines.HEAP_ORDER, engines.HEAP_BLOCK_SIZE)
 
-#: A score and the item's bytes; the bytes decide between equal scores.
-Ranked = list[Any]
-
-_EMPTY: list[Any] = [1, [0], []]
-
 #: Groups that have their keys at hand; then all are forgotten.
 _REMEMBERED = 1_000
 
-
-class SortedBlocks:
-    """The items of one group."""
-
-    __slots__ = ("_block_size", "_blocks", "_directory", "_store", "scores", "size")
-
-    def __init__(self, store: KeyValueStore[bytes, Any], group: str, block_size: int) -> None:
-        self._store = store
-        self._block_size = block_size
-        self._directory, self._blocks = key(b"d", group), key(b"b", group)
-        #: The key of the size, and the prefix of those of the scores.
-        self.size, self.scores = key(b"s", group), key(b"i", group)
-
-    def insert(self, ranked: Ranked) -> None:
-        """Put in an item that is not there."""
-        upcoming, numbers, separators = self._store.get(self._directory) or _EMPTY
-        at = bisect_right(separators, ranked)
-        block = self._block(numbers[at])
-        place = bisect_left(block, ranked)
-        block = [*block[:place], ranked, *block[place:]]
-        if len(block) > self._block_size:
-            half = len(block) // 2
-            self._store.put(self._key(upcoming), block[half:])
-            numbers = [*numbers[: at + 1], upcoming, *numbers[at + 1 :]]
-            separators = [*separators[:at], _between(block[half - 1], block[half]), *separators[at:]]
-            self._store.put(self._directory, [upcoming + 1, numbers, separators])
-            block = block[:half]
-        self._store.put(self._key(numbers[at]), block)
-
-    def remove(self, ranked: Ranked) -> None:
-        """Take out an item that is there."""
-        _, numbers, separators = self._store.get(self._directory) or _EMPTY
-        at = bisect_right(separators, ranked)
-        block = self._block(numbers[at])
-        place = bisect_left(block, ranked)
-        self._replace(at, [*block[:place], *block[place + 1 :]])
-
-    def edge(self, *, last: bool) -> list[Ranked]:
-        """The first or the last block, in order; empty if there is no item."""
-        _, numbers, _ = self._store.get(self._directory) or _EMPTY
-        return self._block(numbers[-1 if last else 0])
-
-    def cut_edge(self, remaining: list[Ranked], *, last: bool) -> None:
-        """Leave only `remaining` of the first or the last block."""
-        _, numbers, _ = self._store.get(self._directory) or _EMPTY
-        self._replace(len(numbers) - 1 if last else 0, remaining)
-
-    def items(self, *, backwards: bool) -> Iterator[Ranked]:
-        """Every item, from either end; read while nothing is changed."""
-        _, numbers, _ = self._store.get(self._directory) or _EMPTY
-        for number in reversed(numbers) if backwards else numbers:
-            block = self._block(number)
-            yield from reversed(block) if backwards else block
-
-    def _replace(self, at: int, block: list[Ranked]) -> None:
-        upcoming, numbers, separators = self._store.get(self._directory) or _EMPTY
-        if block:
-            self._store.put(self._key(numbers[at]), block)
-            return
-        self._store.delete(self._key(numbers[at]))
-        if len(numbers) > 1:
-            dropped = max(at - 1, 0)
-            numbers = [*numbers[:at], *numbers[at + 1 :]]
-            separators = [*separators[:dropped], *separators[dropped + 1 :]]
-            self._store.put(self._directory, [upcoming, numbers, separators])
-        elif upcoming > 1:
-            self._store.delete(self._directory)
-
-    def _block(self, number: int) -> list[Ranked]:
-        found: list[Ranked] | None = self._store.get(self._key(number))
-        return found or []
-
-    def _key(self, number: int) -> bytes:
-        return self._blocks + b"%d\0" % number
+#: Items of full groups that are known by their hashes; then all are forgotten.
+_MOST_HASHES = 200_000
+#: Hashes beyond twice the group's size that it may have before they are made anew.
+_SPARE = 64
 
 
-def _between(left: Ranked, right: Ranked) -> Ranked:
-    """Something short that is greater than `left` and not greater than `right`, which is greater than `left`."""
-    if left[0] != right[0]:
-        return [right[0], b""]
-    before, after = left[1], right[1]
-    same = next((n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), len(before))
-    return [right[0], after[: same + 1]]
+class PossibleItems:
+    """The hashes of all items that a full group may hold: an item with another hash is not there, and the store need not be
+    asked for it.
+
+    1. A push that the full group has taken makes it of what the group then holds. Later pushes add theirs, and none is taken
+       out. So what leaves the group later, and comes back with a message that is undone, is here.
+    2. `anchor` is the block with the worst item, as the last push that was taken has put it. If the store has another
+       object, that push was undone or the store has read the block anew, and the hashes count no more. Each push that asks
+       the store pays for one item that is hashed.
+    """
+
+    __slots__ = ("anchor", "hashes")
+
+    def __init__(self, anchor: list[Ranked], hashes: set[int]) -> None:
+        self.anchor = anchor
+        self.hashes = hashes
 
 
 class HeapItem(NamedTuple):
@@ -138,17 +72,19 @@ class HeapItem(NamedTuple):
 class HeapStore:
     """Items by score, in any number of groups (`group`, a str; the default is one of them).
 
-    - An item is whatever MessagePack writes (str, int, dict, ...; a tuple comes back as a list). It is in a group once:
-      pushing it again gives it the new score, so a repeated push changes nothing. Where equal events are to be kept
-      apart, make their position part of the item.
-    - The *best* score is the highest, or the lowest with `heap.order=lowest`. Items of equal score are in the order of
-      their bytes, so what a heap holds does not depend on the order of the pushes.
-    - A heap with a `size` drops its worst item when it has one more.
+    1. An item is any value that MessagePack writes (str, int, dict, ...; a tuple comes back as a list). It is in a group
+       once: another push gives it the new score, so a repeated push changes nothing. To keep equal events apart, make their
+       position part of the item.
+    2. The *best* score is the highest, or the lowest with `heap.order=lowest`. Items of equal score are in the order of their
+       bytes, so the contents of a heap do not depend on the order of the pushes.
+    3. A heap with a `size` drops its worst item when it has one more.
 
     A score is an int of 64 bits or a float, not NaN. A refused item or score raises StoreRefused and changes nothing.
     """
 
-    __slots__ = ("_block_size", "_groups", "_highest", "_name", "_pack", "_size", "_store")
+    __slots__ = (
+        "_block_size", "_credit", "_groups", "_hashes", "_highest", "_name", "_pack", "_possible", "_size", "_store",
+    )  # fmt: skip
 
     def __init__(
         self, store: KeyValueStore[bytes, Any], name: str, *, size: int = 0, highest: bool = True, block_size: int = 64
@@ -161,12 +97,17 @@ class HeapStore:
         self._block_size = block_size
         self._pack: Callable[[Any], bytes] = msgpack.Packer(use_bin_type=True).pack
         self._groups: dict[str, SortedBlocks] = {}
+        self._possible: dict[str, PossibleItems] = {}
+        #: Items that were hashed; pushes that asked the store, less the items that were hashed for them.
+        self._hashes = self._credit = 0
 
     def push(self, item: Any, score: Score, group: str = "") -> bool:
         """Put the item in, or change its score; returns whether it is in the heap now, False if it is worse than all
         items of a full one."""
         packed = self._checked(item, score)
         blocks, get = self._groups.get(group) or self._blocks(group), self._store.get
+        if self._size and self._is_surely_worse(group, blocks, packed, score):
+            return False
         place = blocks.scores + blake2b(packed, digest_size=16).digest()
         known = get(place)
         if known == score:
@@ -186,6 +127,9 @@ class HeapStore:
             size -= 1
         if size != held:
             self._store.put(blocks.size, size)
+        if not self._size:
+            return True
+        self._remember(group, blocks, packed, size)
         return get(place) is not None
 
     def peek(self, group: str = "") -> HeapItem | None:
@@ -241,6 +185,42 @@ class HeapStore:
 
     def _is_worse(self, one: Ranked, other: Ranked) -> bool:
         return one < other if self._highest else one > other
+
+    def _is_surely_worse(self, group: str, blocks: SortedBlocks, packed: bytes, score: Score) -> bool:
+        """Whether an item is not in a full group, and worse than all that are, by what is at hand."""
+        possible = self._possible.get(group)
+        if possible is None:
+            self._credit += 1
+            return False
+        edge = blocks.edge(last=not self._highest)
+        if edge is not possible.anchor:
+            del self._possible[group]
+            return False
+        if hash(packed) in possible.hashes or self._store.get(blocks.size) != self._size:
+            return False
+        return score < edge[0][0] if self._highest else score > edge[-1][0]  # type: ignore[no-any-return]
+
+    def _remember(self, group: str, blocks: SortedBlocks, packed: bytes, size: int) -> None:
+        """A group of `size` items now has taken an item."""
+        possible = self._possible.get(group)
+        if possible is None:
+            if size < self._size or self._credit < size:
+                return
+            self._credit -= size
+            self._hashes += size
+            if self._hashes > _MOST_HASHES:
+                self._hashes = size
+                self._possible.clear()
+            hashes = {hash(each) for _, each in blocks.items(backwards=False)}
+            possible = self._possible[group] = PossibleItems([], hashes)
+        else:
+            possible.hashes.add(hash(packed))
+            if len(possible.hashes) > 2 * size + _SPARE:
+                del self._possible[group]
+                return
+        # Always a list of this push, so that undoing it is seen.
+        possible.anchor = list(blocks.edge(last=not self._highest))
+        blocks.cut_edge(possible.anchor, last=not self._highest)
 
     def _drop_worst(self, blocks: SortedBlocks) -> None:
         edge = blocks.edge(last=not self._highest)

@@ -11,15 +11,14 @@ from samzapy.config.stores import engines
 from samzapy.errors import StoreRefused
 from samzapy.plugins import PluginError, load_class
 from samzapy.storage.views.engine import leaf, problems_of, value_of
-from samzapy.storage.views.entry_keys import is_name
 from samzapy.storage.views.inverted_index.matching import Hit, Matching, Postings, best
 from samzapy.storage.views.inverted_index.query import Tokenizer, WordTokenizer, parse
 
 
 class InvertedIndex:
-    """Documents by what they contain. A document's id is a str without a zero character; its text is not kept.
+    """Documents by their terms. A document's id is a str without a zero character; its text is not kept.
 
-    A document is found from its `add` on, before the commit.
+    A search finds a document right after its `add`, before the commit.
     """
 
     __slots__ = ("_name", "_postings", "_tokenizer")
@@ -35,22 +34,17 @@ class InvertedIndex:
         Raises StoreRefused for an id or a term that cannot be kept; nothing has changed then.
         """
         terms = list(self._tokenizer.terms(text))
+        takes = self._postings.takes
         for name in (document, *terms):
-            if not is_name(name):
+            if type(name) is not str or not takes(name):
                 raise StoreRefused(
                     f"store '{self._name}': document ids and terms are str without zero characters, got {name!r:.100}"
                 )
-        old = self._postings.terms_of(document)
-        if old != terms:
-            self._postings.replace(document, old, terms)
+        self._postings.change(document, terms)
 
     def delete(self, document: str) -> bool:
         """Take a document out; returns whether it was there."""
-        old = self._postings.terms_of(document)
-        if old is None:
-            return False
-        self._postings.replace(document, old, None)
-        return True
+        return self._postings.change(document, None)
 
     def search(self, query: str, limit: int = 10) -> list[Hit]:
         """The `limit` best documents for a query, the best first, by BM25.
@@ -81,7 +75,7 @@ class InvertedIndexFactory(StoreViewFactory):
         return InvertedIndex(store, settings.store, _tokenizer(settings))
 
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str, str]]:
-        """A tokenizer that cannot be made."""
+        """The problem of a tokenizer that cannot be made."""
         found = list(problems_of(settings, [engines.INDEX_TOKENIZER]))
         if not found:
             try:

@@ -5,7 +5,7 @@
     document   d <document>          its terms in order
     totals     n                     [documents, terms in all of them]
 
-1. A commit sends the postings of the documents that changed, and nothing else of a term, however common it is.
+1. A commit sends only the postings of the changed documents, also for common terms.
 2. The ranking is Okapi BM25, as Lucene computes it: k1 = 1.2, b = 0.75, and an idf that is never negative.
 """
 
@@ -17,14 +17,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from samzapy.api.kv import KeyValueStore
-from samzapy.storage.views.entry_keys import key, names
+from samzapy.storage.views.entry_keys import is_name, key, names
 from samzapy.storage.views.inverted_index.query import AllOf, AnyOf, Phrase, Query, phrases
 
 _K1 = 1.2
 
 _B = 0.75
 
-#: From how many documents on the postings of a term are read one by one rather than in a scan of them all.
+#: If a term has more than so many times the documents at hand, their postings are read one by one instead of by a scan.
 _SCAN_FACTOR = 4
 
 Scores = dict[str, float]
@@ -33,14 +33,19 @@ Scores = dict[str, float]
 Positions = Mapping[str, list[int]]
 _TOTALS = b"n"
 
+#: Terms that have their keys at hand; then all are forgotten.
+_REMEMBERED = 10_000
+
 
 class Postings:
     """The entries of one index."""
 
-    __slots__ = ("_store",)
+    __slots__ = ("_keys", "_store")
 
     def __init__(self, store: KeyValueStore[bytes, Any]) -> None:
         self._store = store
+        #: Of terms that came lately: the key of the frequency, and the prefix of those of the postings.
+        self._keys: dict[str, tuple[bytes, bytes]] = {}
 
     def totals(self) -> tuple[int, int]:
         """Documents, and the terms in all of them."""
@@ -52,29 +57,59 @@ class Postings:
         found: list[str] | None = self._store.get(key(b"d", document))
         return found
 
-    def replace(self, document: str, old: Sequence[str] | None, new: Sequence[str] | None) -> None:
-        """Change a document's terms; None for a document that is not there. Unchanged entries are not written."""
-        before, after = _positions(old or ()), _positions(new or ())
-        length = len(new or ())
-        same_length = length == len(old or ())
-        puts: dict[bytes, Any] = {
-            key(b"p", term, document): [length, *positions]
-            for term, positions in after.items()
-            if not same_length or before.get(term) != positions
-        }
-        steps = {term: (term in after) - (term in before) for term in before.keys() ^ after.keys()}
-        counted = {term: number + steps[term] for term, number in self.frequencies(list(steps)).items()}
-        puts |= {key(b"t", term): number for term, number in counted.items() if number}
-        gone = [key(b"p", term, document) for term in before.keys() - after.keys()]
-        gone += [key(b"t", term) for term, number in counted.items() if not number]
+    def takes(self, term: str) -> bool:
+        """Whether `term` can be kept."""
+        return term in self._keys or is_name(term)
+
+    def change(self, document: str, new: list[str] | None) -> bool:
+        """Change a document's terms; None for a document that is not there. Unchanged entries are not written. Returns
+        whether the document was there."""
+        place = key(b"d", document)
+        old: list[str] | None = self._store.get(place)
+        if old != new:
+            self._replace(place, old, new)
+        return old is not None
+
+    def _replace(self, place: bytes, old: list[str] | None, new: list[str] | None) -> None:
+        before, after, suffix = _positions(old or ()), _positions(new or ()), place[1:]
+        length, old_length = len(new or ()), len(old or ())
+        known = self._keys
+        puts: dict[bytes, Any] = {}
+        gone: list[bytes] = []
+        steps: dict[bytes, int] = {}
+        for term, positions in after.items():
+            frequency, postings = known.get(term) or self._keys_of(term)
+            if term not in before:
+                steps[frequency] = 1
+            elif length == old_length and before[term] == positions:
+                continue
+            puts[postings + suffix] = [length, *positions]
+        for term in before:
+            if term not in after:
+                frequency, postings = known.get(term) or self._keys_of(term)
+                steps[frequency] = -1
+                gone.append(postings + suffix)
+        for frequency, held in self._store.get_all(steps).items():
+            number = (held or 0) + steps[frequency]
+            if number:
+                puts[frequency] = number
+            else:
+                gone.append(frequency)
         if new is None:
-            gone.append(key(b"d", document))
+            gone.append(place)
         else:
-            puts[key(b"d", document)] = list(new)
+            puts[place] = new
         documents, terms = self.totals()
-        puts[_TOTALS] = [documents + (new is not None) - (old is not None), terms + length - len(old or ())]
+        puts[_TOTALS] = [documents + (new is not None) - (old is not None), terms + length - old_length]
         self._store.put_all(puts)
-        self._store.delete_all(gone)
+        if gone:
+            self._store.delete_all(gone)
+
+    def _keys_of(self, term: str) -> tuple[bytes, bytes]:
+        if len(self._keys) >= _REMEMBERED:
+            self._keys.clear()
+        found = self._keys[term] = key(b"t", term), key(b"p", term)
+        return found
 
     def frequencies(self, terms: Sequence[str]) -> dict[str, int]:
         """In how many documents each term occurs."""
