@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 from samzapy.container.asynchronous.async_messages import AsyncMessages
 from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.commit.state import TransactionalState
-from samzapy.container.errors.halving import HalvingProcessing
+from samzapy.container.errors.halving import BatchProcessing
 from samzapy.container.errors.processing import TolerantProcessing
 from samzapy.container.outputs.transaction import TransactionOnDemand
-from samzapy.container.tasks.batches import BatchProcessing
 from samzapy.container.tasks.synchronous import StrictProcessing
 from samzapy.container.tasks.user_calls import UserCalls
 from samzapy.job.facts import LONGEST_TRACEBACK
@@ -65,9 +64,8 @@ def _own(doing: str) -> Callable[[Variables], Activity]:
 
 _KNOWN: dict[CodeType, Callable[[Variables], Activity]] = {
     StrictProcessing.process.__code__: _message("envelope"),
-    BatchProcessing.process.__code__: _message("batch"),
     TolerantProcessing._process_run.__code__: _message("envelope"),  # noqa: SLF001
-    HalvingProcessing._call.__code__: _message("part"),  # noqa: SLF001
+    BatchProcessing._call.__code__: _message("part"),  # noqa: SLF001
     AsyncMessages._begin.__code__: _asynchronous("work"),  # noqa: SLF001
     AsyncMessages._run.__code__: _asynchronous("message"),  # noqa: SLF001
     UserCalls.call.__code__: _call,
