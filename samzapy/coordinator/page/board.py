@@ -5,6 +5,7 @@ The HTML is in sections. The whole page holds all of them; a browser that stays 
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +16,17 @@ from typing import Any
 
 from jinja2 import DictLoader, Environment, StrictUndefined
 
+from samzapy.clock import Clock
 from samzapy.config.guarantee_warnings import COUNTS
-from samzapy.coordinator.page.history import History
+from samzapy.coordinator.page.history import PACE_S, History
 from samzapy.coordinator.page.inspector import Asked, Found, Inspector
-from samzapy.coordinator.page.view import Status, Tables, catch_up_s, container_rows, graph, tables
+from samzapy.coordinator.page.view import Status, StoreSums, Tables, catch_up_s, container_rows, graph, tables
 from samzapy.errors import SamzapyError
 
+logger = logging.getLogger(__name__)
+
+#: A snapshot and its drawing may take one part in so many of the time.
+SHARE = 20.0
 #: The sections that change while the job runs, in the order of the page; one template each.
 SECTIONS = ("state", "overview", "containers", "tasks", "stores", "errors")
 #: How many searches are drawn once for all who look; further ones are drawn anew.
@@ -95,17 +101,32 @@ class Answers:
 class Board:
     """The page of one job. `refresh` is called at a steady pace by one thread; the rest by any."""
 
-    def __init__(self, status: Callable[[], Status], history: History, inspector: Inspector) -> None:
+    def __init__(self, status: Callable[[], Status], inspector: Inspector, clock: Clock) -> None:
         """`status` gives the status as plain JSON values."""
+        self._clock = clock
         self._status = status
-        self._history = history
+        self._history = History(clock)
         self._inspector = inspector
         self._environment = _environment()
+        self._stores = StoreSums()
+        self._drawing_s = 0.0
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="page", daemon=True)
         self._lock = threading.Lock()
         self._drawn: dict[str, dict[str, str]] = {}
         self._snapshot: Status = status()
         self.number = 0
         """Counts the snapshots."""
+
+    def start(self) -> None:
+        """Take snapshots from now on, in a thread: one in `PACE_S` seconds, fewer where one takes long."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Take no more snapshots; what was drawn can still be looked at."""
+        self._closed.set()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def refresh(self) -> None:
         """Take a new snapshot. Nothing is drawn before somebody looks."""
@@ -137,18 +158,35 @@ class Board:
             streams=self._inspector.streams,
         )
 
+    def _keep(self) -> None:
+        took_s = 0.0
+        while not self._closed.wait(max(PACE_S, SHARE * took_s)):
+            began = self._clock.monotonic()
+            self._drawing_s = 0.0
+            try:
+                self.refresh()
+            except Exception:
+                logger.exception("The page has no new snapshot of the job")
+            took_s = self._clock.monotonic() - began + self._drawing_s
+
     def _draw(self, search: str) -> dict[str, str]:
+        began = self._clock.monotonic()
         values = self._values(search)
-        return {name: self._environment.get_template(f"{name}.html").render(values) for name in SECTIONS}
+        drawn = {name: self._environment.get_template(f"{name}.html").render(values) for name in SECTIONS}
+        self._drawing_s += self._clock.monotonic() - began
+        return drawn
 
     def _values(self, search: str) -> Mapping[str, Any]:
         status, history = self._snapshot, self._history
         found: Tables = tables(status, history, search)
+        stores, counted = self._stores.rows(status)
         lags = history.lags
         return {
             "status": status,
             "search": search,
             "found": found,
+            "stores": stores,
+            "stores_of": counted,
             "state": _state(status),
             "rate": history.rate,
             "rates": graph(history.rates),
