@@ -9,8 +9,8 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from functools import partial
+from heapq import nsmallest
 from importlib.resources import files
 from typing import Any
 
@@ -18,6 +18,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 
 from samzapy.clock import Clock
 from samzapy.config.guarantee_warnings import COUNTS
+from samzapy.coordinator.clocks import as_text
 from samzapy.coordinator.page.history import PACE_S, History
 from samzapy.coordinator.page.inspector import Asked, Found, Inspector
 from samzapy.coordinator.page.view import Status, StoreSums, Tables, catch_up_s, container_rows, graph, tables
@@ -31,6 +32,8 @@ SHARE = 20.0
 SECTIONS = ("state", "overview", "containers", "tasks", "stores", "errors")
 #: How many searches are drawn once for all who look; further ones are drawn anew.
 _DRAWN = 16
+#: Tasks whose clocks are shown, the slowest first.
+_CLOCKS = 50
 #: Failures that are shown, newest first.
 _FAILURES = 50
 
@@ -63,15 +66,6 @@ def _percent(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.0f} %"
 
 
-def _time(milliseconds: int | None) -> str:
-    if milliseconds is None:
-        return "none yet"
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, tz=timezone.utc).isoformat(" ", "seconds")
-    except (OverflowError, OSError, ValueError):
-        return f"{milliseconds} ms"
-
-
 def _environment() -> Environment:
     folder = files("samzapy.coordinator.page") / "templates"
     templates = {each.name: each.read_text() for each in folder.iterdir() if each.name.endswith(".html")}
@@ -79,7 +73,7 @@ def _environment() -> Environment:
         loader=DictLoader(templates), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters.update(
-        number=_number, bytes=_bytes, duration=_duration, percent=_percent, time=_time, share=_share
+        number=_number, bytes=_bytes, duration=_duration, percent=_percent, time=as_text, share=_share
     )
     return environment
 
@@ -193,6 +187,7 @@ class Board:
             "lag": lags[-1] if lags else None,
             "lags": graph(lags),
             "catch_up_s": catch_up_s(history),
+            "clocks": nsmallest(_CLOCKS, status["clocks"]["tasks"].items(), key=_slowest_first),
             "counted": [(what, status["counts"][name]) for name, what in COUNTS.items() if name in status["counts"]],
             "containers": container_rows(status["containers"]),
             "standbys": container_rows(status["standbys"]),
@@ -206,6 +201,11 @@ class Board:
             return Answers(asked, self._inspector.answer(asked))
         except SamzapyError as failure:
             return Answers(asked, error=str(failure))
+
+
+def _slowest_first(clock: tuple[str, Mapping[str, Any]]) -> tuple[bool, int, str]:
+    name, progress = clock
+    return progress["idle"], -1 if progress["clock"] is None else progress["clock"], name
 
 
 def _state(status: Status) -> str:

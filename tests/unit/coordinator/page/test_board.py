@@ -194,3 +194,8 @@ def test_a_snapshot_that_cannot_be_had_leaves_the_page_as_it_was():
         board.refresh()
     assert "5 messages" in board.page()
     board.close()
+
+
+def test_a_clock_beyond_the_calendar_is_shown_as_a_number():
+    clocks = {"job": 10**17, "checkpoint": -(10**17), "tasks": {}, "stalled": None}
+    assert "100000000000000000 ms" in board_of({**job(container(0)), "clocks": clocks}).page()
