@@ -1,7 +1,7 @@
 """The layers of a store's stack: their common interface, and the base of those that wrap another layer.
 
-1. `StoreLayer` is a key-value store with the calls of a commit on top: each layer does its own part of them.
-2. `ForwardingStore` passes every call to the layer below, but for `merge_all`: that is a `get_all` and a `put_all` of the
+1. `StoreLayer` is a key-value store with the additional calls of a commit.
+2. `ForwardingStore` passes every call to the layer below, except `merge_all`: that is a `get_all` and a `put_all` of the
    wrapper itself. A wrapper overrides the calls that it changes.
 3. `ReadOnlyStore` refuses the writes of a task.
 """
@@ -123,7 +123,7 @@ class ForwardingStore(StoreLayer[K, V]):
 
 
 class ReadOnlyStore(ForwardingStore[Any, Any]):
-    """A store that its task may read only. A write raises StoreRefused with the reason `why`."""
+    """A store that is read-only for its task. A write raises StoreRefused with the reason `why`."""
 
     __slots__ = ("_why",)
 
