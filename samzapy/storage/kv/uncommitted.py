@@ -40,6 +40,7 @@ class UncommittedStore:
         "_numbers",
         "_order",
         "_overhead",
+        "deletes",
     )
 
     def __init__(
@@ -62,6 +63,8 @@ class UncommittedStore:
         self._changes: dict[bytes, bytes | None] = {}
         self._order = KeyOrder(self._changes)
         self._bytes = 0
+        #: Set by a cache whose changes since the last commit include deletions.
+        self.deletes = False
         # The number of each key's last change; the last number given here, if no cache gives them; and whether the changes
         # are in that order.
         self._numbers: dict[bytes, int] = {}
@@ -177,6 +180,7 @@ class UncommittedStore:
         self._in_order = True
         self._order = KeyOrder(self._changes)
         self._bytes = 0
+        self.deletes = False
         self._note()
 
     def _note(self) -> None:

@@ -246,7 +246,7 @@ class CachedStore(ScanningStore[K, V]):
 
     def _change(self, entry: Hashable, value: V | None) -> None:
         held, dirty = self._held, self._dirty
-        if held.get(entry, held) is None and entry not in dirty and not self._uncommitted.has(self._key_bytes(entry)):
+        if held.get(entry, held) is None and entry not in dirty and not self._has_tombstone(entry):
             self._absent.add(entry)
         held[entry] = value
         dirty[entry] = self._changed
@@ -272,6 +272,11 @@ class CachedStore(ScanningStore[K, V]):
             self._make_room()
         elif len(dirty) >= self._most_dirty:
             self._limit_dirty()
+
+    def _has_tombstone(self, entry: Any) -> bool:
+        """Whether an entry that is held as absent has a change that says so."""
+        uncommitted = self._uncommitted
+        return uncommitted.deletes and uncommitted.has(self._key_bytes(entry))
 
     def _limit_dirty(self) -> None:
         """Serialize the dirty values: there are as many as a commit may find."""
@@ -349,6 +354,7 @@ class CachedStore(ScanningStore[K, V]):
         except SerdeError as failure:
             raise SerdeError(str(failure), store=self._codec.store, late=True) from failure
         self._uncommitted.put_all(keys, data, numbers)
+        self._uncommitted.deletes |= self._deleted
         self._measured(entries, data)
 
     def _measured(self, entries: Collection[Any], data: Sequence[bytes | None]) -> None:
