@@ -312,6 +312,17 @@ class SystemAdmin(ABC):
     def offsets(self, ssps: Iterable[SystemStreamPartition]) -> dict[SystemStreamPartition, OffsetRange]:
         """The current ranges; `upcoming` is the high watermark and includes open transactions. Raises UnknownStream."""
 
+    def ends(
+        self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
+    ) -> dict[SystemStreamPartition, int]:
+        """The offsets after the last records, open transactions included; with `committed` those up to which a reader of
+        committed records gets. Asked every few seconds while a job runs. Raises UnknownStream."""
+        return {ssp: found.upcoming for ssp, found in self.offsets(ssps).items()}
+
+    def mirror(self, group: str, positions: Mapping[SystemStreamPartition, int]) -> None:
+        """Copy committed positions to the consumer group of that name, for tools that show lag; nothing in samzapy reads
+        them. A system without consumer groups does nothing."""
+
     @abstractmethod
     def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
         """Per partition, the first offset whose record is not older than `time_ms`; `upcoming` if there is none."""

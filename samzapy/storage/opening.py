@@ -197,6 +197,7 @@ class StoreOpener:
             task=self._task.name,
             expiry=expiry,
             known_end=store.known_end if bound == store.bound else None,
+            in_any_thread=self._job.engines[store.config.name].opens_in_any_thread,
         )
 
     def finish(self, read: Restored, consumer_of: Callable[[str], SystemConsumer]) -> TaskStores:

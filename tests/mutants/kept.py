@@ -206,8 +206,8 @@ _STATE = (
     ),
     Mutant(
         "samzapy/storage/changelog/restore.py",
-        "        if active and now - moved > stall_s:\n",
-        "        if False:\n",
+        "            if active and now - moved > stall_s:\n",
+        "            if False:\n",
         (_RESTORE,),
     ),
     Mutant(
@@ -443,8 +443,8 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "samzapy/storage/changelog/restore.py",
-        "            restore.finish(as_of_ms)\n",
-        "            restore.finish(clock.wall_ms())\n",
+        "                finishing.begin(restore, as_of_ms)\n",
+        "                finishing.begin(restore, clock.wall_ms())\n",
         ("tests/unit/storage/changelog/test_restore.py",),
     ),
     Mutant(

@@ -47,6 +47,7 @@ class SortedLoad(Load):
         self._keys = Arena(memory_bytes)
         self._values = Arena(memory_bytes)
         self._deleted: list[NDArray[np.bool_]] = []
+        self._given_up = False
         self._few: tuple[list[bytes | None], list[bytes | None]] = [], []
 
     def add(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> bool:
@@ -80,6 +81,9 @@ class SortedLoad(Load):
 
         self._take_in(fill)
         self.discard()
+
+    def give_up(self) -> None:
+        self._given_up = True
 
     def discard(self) -> None:
         """Forget everything; twice is allowed."""
@@ -129,6 +133,8 @@ class SortedLoad(Load):
             rows = rows[~deletions[rows]]
         part = min(self._keys.part(), self._values.part())
         for first in range(0, len(rows), part):
+            if self._given_up:
+                raise StoreError(f"{self._path}: the load was given up")
             some = rows[first : first + part]
             deleted = deletions[some]
             if deleted.any():
