@@ -150,7 +150,8 @@ _NEWS_S = 5.0
 _NEWS_PAUSE_S = 0.1
 
 
-#: Up to this many topics are asked for one by one; for more, the metadata of all topics are fetched, which is slow on a large cluster.
+#: Up to this many topics are asked for one by one; for more, the metadata of all topics are fetched, which is slow on a
+#: large cluster.
 _FEW_TOPICS = 8
 
 
