@@ -22,6 +22,7 @@ _COMMANDS = {
     "run": "Run a job until it ends or is stopped.",
     "drain": "Let a running job finish what there is, and stop.",
     "logs": "Print the log of a job, and follow it.",
+    "status": "Show lag, stalls and failures of a running job.",
     "check": "Show what a job file means, and everything that is wrong with it.",
     "keys": "List what may stand in a job file.",
     "topic": "Create, list, describe, read and write streams.",
@@ -33,6 +34,8 @@ _COMMANDS = {
     "bench": "Measure jobs over their input.",
     "verify": "Prove a delivery guarantee under kills, pauses and bounces.",
 }
+#: Commands that are in the module of another one.
+_TOGETHER = {"status": "logs"}
 #: The exit codes that a shell reports of a process that SIGINT or SIGPIPE ended.
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
 
@@ -45,13 +48,18 @@ class _Log(logging.Handler):
         click.echo(self.format(record), err=True)
 
 
+def _module(command: str) -> str:
+    """The module of a command."""
+    return f"samzapy.cli.commands.{_TOGETHER.get(command, command)}"
+
+
 class Commands(click.Group):
     """Imports a command when it is called, so that `--help` and `--version` are quick; turns errors into a line
     (`error: ...`, one each problem) on standard error and the exit code of the error's class."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands whose module is installed."""
-        return [name for name in _COMMANDS if importlib.util.find_spec(f"samzapy.cli.commands.{name}")]
+        return [name for name in _COMMANDS if importlib.util.find_spec(_module(name))]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, imported; a typing error ends in a usage error that suggests a command."""
@@ -61,7 +69,7 @@ class Commands(click.Group):
             if near:
                 ctx.fail(f"No such command {cmd_name!r}; did you mean {near[0]}?")
             return None
-        command = getattr(importlib.import_module(f"samzapy.cli.commands.{cmd_name}"), cmd_name)
+        command = getattr(importlib.import_module(_module(cmd_name)), cmd_name)
         assert isinstance(command, click.Command)
         return command
 
