@@ -38,8 +38,8 @@ class JsonSerde(DocumentSerde):
     str and nesting deeper than orjson goes (about 250 written, 1024 read) are errors; an int beyond 64 bits that
     someone else wrote is read as a float.
 
-    An output may also be, or hold, a msgspec Struct or an object of an attrs class: it is what msgspec writes for it. It
-    takes `streams.ID.samza.msg.type` to write such objects at full speed, and to read them.
+    An output may also be, or hold, a msgspec Struct or an object of an attrs class: it is what msgspec writes for it.
+    It takes `streams.ID.samza.msg.type` to write such objects at full speed, and to read them.
     """
 
     to_bytes = staticmethod(orjson.dumps)  # type: ignore[assignment]
@@ -146,7 +146,8 @@ class MsgpackSerde(DocumentSerde):
         self.to_bytes = msgpack.Packer(use_bin_type=True).pack  # type: ignore[method-assign]
 
     def to_bytes(self, value: Any) -> bytes:
-        """Raises TypeError for a type outside of MessagePack, ValueError or OverflowError for a value too deep or large."""
+        """Raises TypeError for a type outside of MessagePack, ValueError or OverflowError for a value too deep or
+        large."""
         packed: bytes = msgpack.packb(value, use_bin_type=True)
         return packed
 

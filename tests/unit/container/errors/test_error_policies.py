@@ -196,6 +196,7 @@ def test_a_message_that_fails_is_skipped_or_becomes_a_dead_letter_and_the_others
     assert int(headers["samzapy-error-time-ms"]) > 0
     assert b"\n" not in headers["samzapy-error-reason"]
     assert headers["samzapy-error-reason"]
+    assert EXCEPTIONS[stage].rpartition(".")[2] in headers["samzapy-error-traceback"].decode()
     if guarantee == "effectively-once":
         identity = OutputId.of(list(headers.items()))
         assert (identity.origin.stream, identity.origin.kind) == ("in", "letter")
