@@ -41,7 +41,7 @@ _INTERRUPTED, _BROKEN_PIPE = 130, 141
 
 
 class _Log(logging.Handler):
-    """To whatever standard error is at that moment."""
+    """Writes to the standard error of the moment."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one line."""
@@ -79,12 +79,12 @@ class Commands(click.Group):
             formatter.write_dl([(name, _COMMANDS[name]) for name in self.list_commands(ctx)])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. If the reader of its output has gone, that is no error of the command."""
+        """Run the command. It does not fail if the reader of its output has gone."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # The interpreter flushes at its end, too, and would complain.
+            # The interpreter flushes once more at its end, and would report an error.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(_BROKEN_PIPE)
         return result
@@ -94,12 +94,12 @@ class Commands(click.Group):
         given = list(sys.argv[1:] if args is None else args)
         debug, given = _take_debug(given)
         if debug:
-            # Otherwise Python's own last resort prints our warnings, and the clients' log lines stay out.
+            # Without a handler Python prints warnings by itself, and the clients' log lines are lost.
             logging.basicConfig(level=logging.INFO, handlers=[_Log()], format="%(levelname)s %(name)s: %(message)s")
         extra["standalone_mode"] = False
         try:
             code = super().main(args=given, **extra)
-        except Exception as error:  # noqa: BLE001  # the last place that can say anything
+        except Exception as error:  # noqa: BLE001  # the last place that can report it
             code = _told(error, debug=debug)
         except KeyboardInterrupt:
             code = _INTERRUPTED
@@ -114,7 +114,7 @@ def _take_debug(args: list[str]) -> tuple[bool, list[str]]:
 
 
 def _told(error: Exception, *, debug: bool) -> int:
-    """Say on standard error what went wrong; the exit code."""
+    """Print the error on standard error; returns the exit code."""
     if isinstance(error, click.Abort):
         return _INTERRUPTED
     if debug:

@@ -55,7 +55,7 @@ def run(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
 
 
 def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
-    """Load, prepare and run the job, showing how it goes; the outcome is printed on standard output."""
+    """Load, prepare and run the job, and show its progress; prints the outcome on standard output."""
     from samzapy.admin.user_code import add_import_paths, check_task_class
     from samzapy.cli.terminal_log import terminal_log
     from samzapy.config.loader import load_job
