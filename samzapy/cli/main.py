@@ -29,6 +29,7 @@ _COMMANDS = {
     "store": "Look into the stores of a job, and make local ones anew.",
     "checkpoint": "Show and move the positions a job has reached.",
     "startpoint": "Say where the next start of a job begins.",
+    "metrics": "Print a Grafana dashboard and alert rules.",
     "kafka": "Start and stop a development Kafka on this machine.",
     "demo": "Run the flights job on real departures and print its table.",
     "bench": "Measure jobs over their input.",

@@ -10,7 +10,7 @@ from samzapy.api.context import JobContext
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.api.system import SystemSettings
 from samzapy.config.event_time import JobClockConfig
-from samzapy.config.metrics import ReporterConfig
+from samzapy.config.metrics import PrometheusConfig, ReporterConfig
 from samzapy.config.reading.classes import GROUPER as GROUPER_KIND
 from samzapy.config.reading.keys import BOOLEAN, TEXT, Key, collect, integer
 from samzapy.config.reading.keys import NAME as NAME_KIND
@@ -76,6 +76,7 @@ class JobConfig:
     state_checkpoint: StateCheckpointConfig = field(default_factory=StateCheckpointConfig)
     startpoints: bool = True
     metrics_reporters: tuple[ReporterConfig, ...] = ()
+    prometheus: PrometheusConfig = field(default_factory=PrometheusConfig)
     supervision: SupervisionConfig = field(default_factory=SupervisionConfig)
     stream_ids: Mapping[str, SystemStream] = field(default_factory=dict)
     raw: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -1,4 +1,4 @@
-"""`metrics.*`: the reporters that publish metrics."""
+"""`metrics.*`: the reporters that publish metrics, and the port on which a container serves its own."""
 
 from __future__ import annotations
 
@@ -10,17 +10,29 @@ from samzapy.config.reading.keys import LIST, TEXT, Key, Kind, choice, collect, 
 from samzapy.config.reading.reader import Reader
 from samzapy.config.streams.stream import StreamNames
 
+LOOPBACK = "127.0.0.1"
+
 
 @dataclass(frozen=True)
 class ReporterConfig:
-    """One reporter. `kind` is `snapshot` (JSON to `stream`) or `log`; it reports every `interval_s` seconds, without
-    the metrics whose `group.name` matches `blacklist`."""
+    """One reporter. `kind` is `snapshot` (JSON to `stream`), `log` or `otel` (OTLP to `endpoint`, None: where OpenTelemetry's
+    environment variables say); it reports every `interval_s` seconds, without the metrics whose `group.name` matches
+    `blacklist`."""
 
     name: str
     kind: str
     stream: SystemStream | None = None
     interval_s: int = 60
     blacklist: str | None = None
+    endpoint: str | None = None
+
+
+@dataclass(frozen=True)
+class PrometheusConfig:
+    """Where containers serve their metrics to Prometheus: container N on `port` + N of `host`, none if `port` is 0."""
+
+    host: str = LOOPBACK
+    port: int = 0
 
 
 _JAVA = {
@@ -28,7 +40,7 @@ _JAVA = {
     "LoggingMetricsReporterFactory": "log",
     "JmxReporterFactory": "jmx",
 }
-_KIND = choice("snapshot", "log")
+_KIND = choice("snapshot", "log", "otel")
 _JMX = "jmx"
 
 
@@ -51,7 +63,7 @@ CLASS = Key(
     "metrics.reporter.{reporter}.class",
     Kind(_KIND.allowed, _kind),
     "log",
-    "snapshot (JSON to a stream), log, or Samza's Java class name.",
+    "snapshot (JSON to a stream), log, otel (OTLP; needs samzapy[otel]), or Samza's Java class name.",
 )
 STREAM = Key("metrics.reporter.{reporter}.stream", TEXT, None, "snapshot: the stream, as system.stream.", "required")
 INTERVAL = Key("metrics.reporter.{reporter}.interval", integer(1, 86_400), 60, "Seconds between two reports.")
@@ -60,6 +72,25 @@ BLACKLIST = Key(
     Kind("a regular expression", _pattern),
     None,
     "Metrics to leave out, by `group.name`.",
+)
+ENDPOINT = Key(
+    "metrics.reporter.{reporter}.endpoint",
+    TEXT,
+    None,
+    "otel: the address to export to, as http://host:4318/v1/metrics.",
+    "OpenTelemetry's environment variables",
+)
+PORT = Key(
+    "metrics.prometheus.port",
+    integer(0, 65_535),
+    0,
+    "Container N serves its metrics to Prometheus on this port + N; 0: none does. The driver serves the whole job's anyway.",
+)
+HOST = Key(
+    "metrics.prometheus.host",
+    TEXT,
+    LOOPBACK,
+    "The address that the containers' ports are bound to; no token is asked.",
 )
 KEYS = collect(globals())
 
@@ -80,4 +111,9 @@ def _reporter(reader: Reader, name: str, names: StreamNames) -> ReporterConfig:
         text = reader.require(STREAM, "kafka.metrics", reporter=name)
         stream = names.find(reader, STREAM.at(reporter=name), text) if text else None
     interval, blacklist = reader.get(INTERVAL, reporter=name), reader.get(BLACKLIST, reporter=name)
-    return ReporterConfig(name, kind, stream, interval, blacklist)
+    return ReporterConfig(name, kind, stream, interval, blacklist, reader.get(ENDPOINT, reporter=name))
+
+
+def parse_prometheus(reader: Reader) -> PrometheusConfig:
+    """Where the containers serve their metrics."""
+    return PrometheusConfig(reader.get(HOST) or LOOPBACK, reader.get(PORT))

@@ -246,7 +246,8 @@ def build_container(
     produce = config.task.errors.policies[Stage.PRODUCE]
     header = SnapshotHeader(config.name, config.id, model.id, socket.gethostname())
     new_clients = partial(job_clients, config, f"{model.id}-metrics")
-    reporting = Reporting(config.metrics_reporters, header, metrics, new_clients, clock)
+    tasks = frozenset(task.name for task in model.tasks)
+    reporting = Reporting(config.metrics_reporters, config.prometheus, header, tasks, metrics, new_clients, clock)
     beside = _both(reporting, watch)
     return RestartingContainer(build, lease, ownership, produce, beside, config.task.transaction_timeout_ms, clock)
 

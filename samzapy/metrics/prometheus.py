@@ -6,7 +6,7 @@ with its defaults renames the label `job`, which its own `job_name` takes; `hono
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from samzapy.metrics.families import PREFIX, Kind
@@ -28,21 +28,21 @@ def as_text(series: Iterable[Series]) -> bytes:
     # Imported by the first scrape: a container that nothing scrapes does not load it.
     from prometheus_client import generate_latest  # noqa: PLC0415
 
-    text: bytes = generate_latest(_Collector(series))
+    text: bytes = generate_latest(Collected(lambda: series))
     return text
 
 
-class _Collector:
-    """Gives series to the library."""
+class Collected:
+    """Gives series to the library, which asks for them at each scrape."""
 
-    def __init__(self, series: Iterable[Series]) -> None:
+    def __init__(self, series: Callable[[], Iterable[Series]]) -> None:
         self._series = series
 
     def collect(self) -> Iterator[Any]:
         """One metric a family."""
         from prometheus_client import Metric  # noqa: PLC0415  # as above
 
-        for family, samples in self._series:
+        for family, samples in self._series():
             metric = Metric(PREFIX + family.name, family.help, _TYPES[family.kind])
             suffix = "_total" if family.kind is Kind.COUNTER else ""
             for part, labels, value in samples:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -29,6 +30,7 @@ class Registry(MetricsRegistry):
         # A list may be walked while another thread appends to it; a dict may not, and even copying one can be interrupted.
         self._in_order: list[tuple[str, str, Counter | Gauge | Timer]] = []
         self._sources: dict[str, Source] = {}
+        self._asking = threading.Lock()
 
     def counter(self, group: str, name: str) -> Counter:
         """The counter of that name."""
@@ -43,7 +45,7 @@ class Registry(MetricsRegistry):
         return self._metric(group, name, Timer)
 
     def watch(self, group: str, source: Source) -> None:
-        """Have every snapshot ask `source` for the values of a group, on the thread of the snapshot; replaces the source that
+        """Have every snapshot ask `source` for the values of a group, one thread at a time; replaces the source that
         the group had. A source that fails is left out, and counted in `metrics.source-failures`."""
         self._sources = {**self._sources, group: source}
 
@@ -60,12 +62,13 @@ class Registry(MetricsRegistry):
                 values[f"{name}.count"] = metric.count
                 values[f"{name}.total-s"] = metric.total
                 values[f"{name}.max-s"] = metric.max
-        for group, source in self._sources.items():
-            try:
-                found.setdefault(group, {}).update(source())
-            except Exception as cause:  # noqa: BLE001  # a number that cannot be had costs nothing but that number
-                self.counter("metrics", "source-failures").inc()
-                logger.debug("The metrics of '%s' cannot be read: %s", group, cause)
+        with self._asking:
+            for group, source in self._sources.items():
+                try:
+                    found.setdefault(group, {}).update(source())
+                except Exception as cause:  # noqa: BLE001  # a number that cannot be had costs nothing but that number
+                    self.counter("metrics", "source-failures").inc()
+                    logger.debug("The metrics of '%s' cannot be read: %s", group, cause)
         return found
 
     def _metric(self, group: str, name: str, kind: type[M]) -> M:

@@ -15,15 +15,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import orjson
 
 from samzapy.api.metrics import MetricsRegistry
-from samzapy.api.stream import SystemStream
 from samzapy.clock import Clock
-from samzapy.config.metrics import ReporterConfig
 from samzapy.errors import SamzapyError
 from samzapy.version import VERSION
 
@@ -85,31 +84,19 @@ class SnapshotHeader:
     host: str
 
 
-class SnapshotReporter:
-    """Publishes snapshots in the shape of Samza's.
+class Reporter(ABC):
+    """Publishes the metrics of a container every `interval_s` seconds. One thread.
 
-    `{"header": {"job-name", "job-id", "container-name", "source", "host", "time", "reset-time", "version",
-    "samza-version"}, "metrics": {group: {name: value}}}`, the times in milliseconds since 1970: one with everything under our
-    names, and one a task with its stores under Samza's (`samza_names`).
-
-    `blacklist` is a regular expression for the whole of `group.name`. A snapshot that cannot be published is a warning in
-    the log, not the end of the job. One thread.
+    Metrics that cannot be published are a warning in the log, not the end of the job.
     """
 
-    def __init__(
-        self,
-        registry: MetricsRegistry,
-        header: SnapshotHeader,
-        publish: Publish,
-        clock: Clock,
-        interval_s: float = 60,
-        blacklist: str | None = None,
-    ) -> None:
-        self._registry, self._header, self._publish, self._clock = registry, header, publish, clock
-        self._interval_s = interval_s
-        self._hidden = re.compile(blacklist) if blacklist else None
-        self._reset_ms = clock.wall_ms()
+    def __init__(self, container: str, clock: Clock, interval_s: float) -> None:
+        self._container, self._clock, self._interval_s = container, clock, interval_s
         self._due = clock.monotonic() + interval_s
+
+    @abstractmethod
+    def publish(self) -> None:
+        """Publish once. Raises SamzapyError."""
 
     def tick(self) -> bool:
         """Publish if an interval has passed; says whether it did. Intervals that were missed are not made up for."""
@@ -123,12 +110,55 @@ class SnapshotReporter:
     def report(self) -> None:
         """Publish now, as at the end."""
         try:
-            metrics = self._registry.snapshot()
-            self._publish(self._snapshot(f"samza-container-{self._header.container}", metrics))
-            for source, groups in task_snapshots(metrics):
-                self._publish(self._snapshot(source, groups))
+            self.publish()
         except SamzapyError as cause:
-            logger.warning("The metrics of container %s were not published: %s", self._header.container, cause)
+            logger.warning("The metrics of container %s were not published: %s", self._container, cause)
+
+
+class Shown:
+    """Leaves out the metrics that the regular expression `blacklist` matches, as the whole of `group.name`."""
+
+    def __init__(self, blacklist: str | None) -> None:
+        self._hidden = re.compile(blacklist) if blacklist else None
+
+    def __call__(self, metrics: Mapping[str, Mapping[str, float]]) -> Mapping[str, Mapping[str, float]]:
+        """The rest of `metrics`."""
+        hidden = self._hidden
+        if hidden is None:
+            return metrics
+        return {
+            group: {name: value for name, value in values.items() if not hidden.fullmatch(f"{group}.{name}")}
+            for group, values in metrics.items()
+        }
+
+
+class SnapshotReporter(Reporter):
+    """Publishes snapshots in the shape of Samza's.
+
+    `{"header": {"job-name", "job-id", "container-name", "source", "host", "time", "reset-time", "version",
+    "samza-version"}, "metrics": {group: {name: value}}}`, the times in milliseconds since 1970: one with everything under our
+    names, and one a task with its stores under Samza's (`task_snapshots`).
+    """
+
+    def __init__(
+        self,
+        registry: MetricsRegistry,
+        header: SnapshotHeader,
+        publish: Publish,
+        clock: Clock,
+        interval_s: float = 60,
+        blacklist: str | None = None,
+    ) -> None:
+        super().__init__(header.container, clock, interval_s)
+        self._registry, self._header, self._publish = registry, header, publish
+        self._shown = Shown(blacklist)
+        self._reset_ms = clock.wall_ms()
+
+    def publish(self) -> None:
+        metrics = self._registry.snapshot()
+        self._publish(self._snapshot(f"samza-container-{self._header.container}", metrics))
+        for source, groups in task_snapshots(metrics):
+            self._publish(self._snapshot(source, groups))
 
     def _snapshot(self, source: str, metrics: Mapping[str, Mapping[str, float]]) -> bytes:
         header = self._header
@@ -148,37 +178,7 @@ class SnapshotReporter:
         }
         return orjson.dumps(snapshot)
 
-    def _shown(self, metrics: Mapping[str, Mapping[str, float]]) -> Mapping[str, Mapping[str, float]]:
-        hidden = self._hidden
-        if hidden is None:
-            return metrics
-        return {
-            group: {name: value for name, value in values.items() if not hidden.fullmatch(f"{group}.{name}")}
-            for group, values in metrics.items()
-        }
-
 
 def log_publisher(target: logging.Logger = logger) -> Publish:
     """Publishes to the log, at level INFO."""
     return lambda snapshot: target.info("%s", snapshot.decode())
-
-
-def reporters(
-    configs: Iterable[ReporterConfig],
-    registry: MetricsRegistry,
-    header: SnapshotHeader,
-    publisher_of: Callable[[SystemStream], Publish],
-    clock: Clock,
-) -> list[SnapshotReporter]:
-    """The reporters a job file asks for; `publisher_of` gives the way to a stream."""
-    return [
-        SnapshotReporter(
-            registry,
-            header,
-            log_publisher() if config.stream is None else publisher_of(config.stream),
-            clock,
-            config.interval_s,
-            config.blacklist,
-        )
-        for config in configs
-    ]

@@ -38,6 +38,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "samzapy/dataframe",
         "samzapy/system/database",
     ),
+    # An exporter of metrics; imported only for a job that has one.
+    "opentelemetry": ("samzapy/metrics",),
     # The text that Prometheus reads.
     "prometheus_client": ("samzapy/metrics",),
     # Processes: measured, looked for and ended.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import final
 
@@ -15,9 +16,11 @@ from samzapy.api.metrics import MetricsRegistry
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import OutgoingRecord, SystemProducer
 from samzapy.clock import Clock
-from samzapy.config.metrics import ReporterConfig
+from samzapy.config.metrics import PrometheusConfig, ReporterConfig
 from samzapy.errors import SamzapyError
-from samzapy.metrics import Publish, SnapshotHeader, SnapshotReporter, reporters
+from samzapy.metrics import Publish, Reporter, SnapshotHeader, reporters
+from samzapy.metrics.endpoint import served
+from samzapy.metrics.series import ContainerSnapshot, Series, container_series
 from samzapy.system.clients import SystemClients
 
 logger = logging.getLogger(__name__)
@@ -30,24 +33,36 @@ _ACK_S, _LAST_S = 5.0, 10.0
 
 @final
 class Reporting:
-    """A context that reports as often as the job file says, and once more at its end."""
+    """A context that reports as often as the job file says, and once more at its end. It serves the metrics to Prometheus if
+    the job file names a port."""
 
     def __init__(
         self,
         wanted: Sequence[ReporterConfig],
+        prometheus: PrometheusConfig,
         header: SnapshotHeader,
+        tasks: frozenset[str],
         metrics: MetricsRegistry,
         new_clients: Callable[[], SystemClients],
         clock: Clock,
     ) -> None:
-        """Connects to nothing yet; without `wanted` reporters nothing is ever started. `header` names the container in each
-        snapshot of `metrics`; `new_clients` makes the clients of the reporters' streams."""
+        """Connects to nothing yet; without `wanted` reporters and without a port nothing is ever started. `header` names the
+        container in each snapshot of `metrics`, where the groups named in `tasks` are those of tasks; `new_clients` makes
+        the clients of the reporters' streams. Raises EnvironmentFailure for a reporter's library that is not installed."""
         self._streams = _Streams(new_clients, header.host)
-        self._reporters = reporters(wanted, metrics, header, self._streams.publisher, clock)
+        self._reporters = reporters(wanted, metrics, header, self._streams.publisher, clock, tasks)
+        self._served: AbstractContextManager[None] = nullcontext()
+        if prometheus.port:
+
+            def series() -> list[Series]:
+                return container_series(header.job_name, ContainerSnapshot(header.container, tasks, metrics.snapshot()))
+
+            self._served = served(prometheus.host, prometheus.port + int(header.container), series)
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Reporting:
+        self._served.__enter__()
         if self._reporters:
             self._thread = threading.Thread(
                 target=_run, args=(self._reporters, self._streams, self._closed), name="samzapy-metrics", daemon=True
@@ -56,6 +71,7 @@ class Reporting:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._served.__exit__(kind, error, tb)
         if self._thread is None:
             return
         self._closed.set()
@@ -64,7 +80,7 @@ class Reporting:
             logger.warning("The last metrics were not published within %g s", _LAST_S)
 
 
-def _run(reporters_: list[SnapshotReporter], streams: _Streams, closed: threading.Event) -> None:
+def _run(reporters_: list[Reporter], streams: _Streams, closed: threading.Event) -> None:
     while not closed.wait(_PACE_S):
         for reporter in reporters_:
             reporter.tick()

@@ -8,7 +8,7 @@ import pytest
 from samzapy.api.stream import SystemStream
 from samzapy.config.known_keys import ALL_KEYS
 from samzapy.config.loader import load_job
-from samzapy.config.metrics import ReporterConfig
+from samzapy.config.metrics import PrometheusConfig, ReporterConfig
 from samzapy.config.reading.keys import Key
 
 
@@ -127,6 +127,24 @@ def test_reporters_are_read_with_samzas_class_names(load):
         ReporterConfig("snap", "snapshot", SystemStream("kafka", "metrics"), 5, r"store\..*"),
         ReporterConfig("log", "log"),
     )
+
+
+def test_containers_serve_no_metrics_unless_a_port_is_named_and_then_on_loopback(load):
+    assert load().prometheus.port == 0
+    assert load({"metrics.prometheus.port": "9400"}).prometheus == PrometheusConfig("127.0.0.1", 9400)
+
+
+def test_a_port_that_cannot_be_is_refused_with_its_key(problems):
+    assert problems({"metrics.prometheus.port": "70000"})[0].startswith("metrics.prometheus.port: expected ")
+
+
+def test_a_reporter_of_opentelemetry_may_name_an_endpoint(load):
+    keys = {
+        "metrics.reporters": "o",
+        "metrics.reporter.o.class": "otel",
+        "metrics.reporter.o.endpoint": "http://c:4318",
+    }
+    assert load(keys).metrics_reporters == (ReporterConfig("o", "otel", endpoint="http://c:4318"),)
 
 
 def test_a_reporter_without_a_stream_or_with_a_bad_pattern_is_refused(problems):

@@ -1,0 +1,122 @@
+"""Exports a container's metrics by OTLP, under the names that Prometheus has for them.
+
+The registry stays the only place that counts: each report turns the series of a snapshot into OpenTelemetry's own data
+points and gives them to its exporter. A counter is a monotonic sum, a summary two of them (`_sum`, `_count`), everything
+else a gauge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from samzapy.api.metrics import MetricsRegistry
+from samzapy.clock import Clock
+from samzapy.errors import EnvironmentFailure, RetriableError
+from samzapy.metrics.families import PREFIX, Kind
+from samzapy.metrics.series import ContainerSnapshot, Sample, Series, container_series
+from samzapy.metrics.snapshots import Reporter, Shown, SnapshotHeader
+from samzapy.version import VERSION
+
+#: Seconds that one export may take, repetitions included.
+TIMEOUT_S = 5.0
+_NS_A_MS = 1_000_000
+
+#: Takes OpenTelemetry's `MetricsData`; says whether it has arrived.
+Export = Callable[[Any], bool]
+
+
+def otlp_export(endpoint: str | None, key: str) -> Export:
+    """Exports by OTLP over HTTP to `endpoint`, by default to where OpenTelemetry's environment variables say.
+
+    Raises EnvironmentFailure, naming `key`, without the extra `samzapy[otel]`.
+    """
+    try:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter  # noqa: PLC0415
+        from opentelemetry.sdk.metrics.export import MetricExportResult  # noqa: PLC0415
+    except ImportError as cause:
+        raise EnvironmentFailure(f"{key}=otel: needs OpenTelemetry ({cause}): pip install 'samzapy[otel]'") from cause
+    exporter = OTLPMetricExporter(endpoint=endpoint, timeout=TIMEOUT_S)
+
+    def export(data: Any) -> bool:
+        try:
+            delivered = exporter.export(data, timeout_millis=TIMEOUT_S * 1000)
+        except Exception as cause:  # metrics never end a job
+            raise RetriableError(f"OpenTelemetry's exporter failed ({type(cause).__name__}: {cause})") from cause
+        return bool(delivered is MetricExportResult.SUCCESS)
+
+    return export
+
+
+class OpenTelemetryReporter(Reporter):
+    """Gives a container's metrics to `export`; the resource names the job as the service, and the container.
+
+    The groups named in `tasks` are those of tasks. `blacklist` as in a SnapshotReporter.
+    """
+
+    def __init__(
+        self,
+        registry: MetricsRegistry,
+        tasks: frozenset[str],
+        header: SnapshotHeader,
+        export: Export,
+        clock: Clock,
+        interval_s: float = 60,
+        blacklist: str | None = None,
+    ) -> None:
+        super().__init__(header.container, clock, interval_s)
+        self._registry, self._tasks, self._header, self._export = registry, tasks, header, export
+        self._shown = Shown(blacklist)
+        self._since_ns = clock.wall_ms() * _NS_A_MS
+        self._resource = {
+            "service.name": header.job_name,
+            "service.namespace": header.job_id,
+            "service.instance.id": f"{header.job_name}-{header.job_id}-{header.container}",
+            "host.name": header.host,
+        }
+
+    def publish(self) -> None:
+        header = self._header
+        container = ContainerSnapshot(header.container, self._tasks, self._shown(self._registry.snapshot()))
+        series = container_series(header.job_name, container)
+        data = metrics_data(series, self._resource, self._since_ns, self._clock.wall_ms() * _NS_A_MS)
+        if not self._export(data):
+            raise RetriableError("OpenTelemetry's exporter did not deliver them")
+
+
+def metrics_data(series: Iterable[Series], resource: Mapping[str, str], since_ns: int, now_ns: int) -> Any:
+    """Series as `MetricsData`; times in nanoseconds since 1970."""
+    from opentelemetry.sdk.metrics.export import MetricsData, ResourceMetrics, ScopeMetrics  # noqa: PLC0415
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope  # noqa: PLC0415
+
+    metrics = [metric for each in series for metric in _metrics(each, since_ns, now_ns)]
+    scope = ScopeMetrics(InstrumentationScope("samzapy", VERSION), metrics, "")
+    return MetricsData([ResourceMetrics(Resource(dict(resource)), [scope], "")])
+
+
+def _metrics(series: Series, since_ns: int, now_ns: int) -> Iterator[Any]:
+    from opentelemetry.sdk.metrics.export import (  # noqa: PLC0415
+        AggregationTemporality,
+        Gauge,
+        Metric,
+        NumberDataPoint,
+        Sum,
+    )
+
+    family, samples = series
+    by_part: dict[str, list[Sample]] = {}
+    for sample in samples:
+        by_part.setdefault(sample.part, []).append(sample)
+    for part, values in by_part.items():
+        points = [NumberDataPoint(dict(labels), since_ns, now_ns, value) for _, labels, value in values]
+        grows = family.kind in {Kind.COUNTER, Kind.SUMMARY}
+        data = Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=True) if grows else Gauge(points)
+        yield Metric(f"{PREFIX}{family.name}{part}", family.help, _unit(family.name, part), data)
+
+
+def _unit(name: str, part: str) -> str:
+    """By UCUM, as OpenTelemetry writes units."""
+    if part == "_count":
+        return "1"
+    return "s" if name.endswith("_seconds") else "By" if name.endswith("_bytes") else "1"

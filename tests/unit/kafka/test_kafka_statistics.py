@@ -1,0 +1,53 @@
+"""librdkafka's statistics as a handful of numbers."""
+
+import json
+
+from samzapy.system.kafka.statistics import ClientStatistics
+
+
+def text(name="c#consumer-1", tx=5, **more):
+    broker = {
+        "nodeid": 1,
+        "state": "UP",
+        "txerrs": 2,
+        "rxerrs": 1,
+        "rtt": {"avg": 9, "p99": 900},
+        "throttle": {"avg": 3},
+    }
+    seed = {"nodeid": -1, "state": "UP", "rtt": {"p99": 5_000}}
+    topics = {"in": {"partitions": {"0": {"fetchq_cnt": 4, "fetchq_size": 40}, "-1": {"fetchq_cnt": 0}}}}
+    found = {
+        "name": name,
+        "type": "consumer",
+        "tx": tx,
+        "brokers": {"b:1/1": broker, "b:1/bootstrap": seed},
+        "topics": topics,
+    }
+    return json.dumps(found | more)
+
+
+def test_the_numbers_of_brokers_and_partitions_are_added_up():
+    statistics = ClientStatistics()
+    statistics.note(text())
+    found = statistics.metrics()
+    assert (found["requests"], found["request-errors"], found["brokers-up"]) == (5, 3, 1)
+    assert (found["fetched-messages"], found["fetched-bytes"]) == (4, 40)
+    assert (found["round-trip-p99-us"], found["throttle-ms"]) == (900, 3)
+
+
+def test_counters_go_on_when_another_handle_takes_the_place_of_one():
+    statistics = ClientStatistics()
+    for each in (
+        text(),
+        text(tx=7),
+        text("c#consumer-2", tx=1),
+        text("c#consumer-2", tx=2),
+        text("c#consumer-3", tx=1),
+    ):
+        statistics.note(each)
+        statistics.metrics()
+    assert statistics.metrics()["requests"] == 7 + 2 + 1
+
+
+def test_there_are_no_numbers_before_the_first_statistics():
+    assert ClientStatistics().metrics() == {}

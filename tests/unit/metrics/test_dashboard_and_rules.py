@@ -1,0 +1,54 @@
+"""The dashboard and the alert rules name metrics that are exported."""
+
+import json
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from samzapy.cli.commands.metrics import metrics
+from samzapy.metrics.dashboard import dashboard, expressions, rules
+from samzapy.metrics.families import known_families
+from samzapy.metrics.series import OF_THE_JOB, family_names
+
+_METRIC = re.compile(r"samzapy_\w+")
+
+
+def exported():
+    return family_names((*known_families(), *OF_THE_JOB))
+
+
+def test_every_metric_of_the_dashboard_is_exported():
+    named = {name for expression in expressions() for name in _METRIC.findall(expression)}
+    assert len(named) > 30
+    assert named <= exported(), named - exported()
+
+
+def test_every_metric_of_the_rules_is_exported():
+    named = {name for line in rules().splitlines() if not line.startswith("#") for name in _METRIC.findall(line)}
+    assert len(named) > 10
+    assert named <= exported(), named - exported()
+
+
+def test_panels_do_not_overlap():
+    taken = set()
+    for panel in dashboard()["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        taken |= cells
+
+
+@pytest.mark.parametrize(
+    ("command", "holds"), [("dashboard", '"title": "samzapy"'), ("rules", "alert: SamzapyContainerDown")]
+)
+def test_both_are_printed_by_a_command(command, holds):
+    result = CliRunner().invoke(metrics, [command])
+    assert result.exit_code == 0, result.output
+    assert holds in result.output
+    if command == "dashboard":
+        assert json.loads(result.output)["panels"]

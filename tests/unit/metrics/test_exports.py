@@ -1,0 +1,103 @@
+"""The ways of a container's metrics to Prometheus and to OpenTelemetry."""
+
+import logging
+import socket
+from urllib.request import urlopen
+
+import pytest
+
+from samzapy.clock import SYSTEM_CLOCK
+from samzapy.config.metrics import ReporterConfig
+from samzapy.errors import EnvironmentFailure
+from samzapy.metrics import Registry, SnapshotHeader, reporters
+from samzapy.metrics.endpoint import served
+from samzapy.metrics.opentelemetry import OpenTelemetryReporter
+from samzapy.metrics.series import ContainerSnapshot, container_series
+
+HEADER = SnapshotHeader("counts", "1", "0", "here")
+TASKS = frozenset({"Partition 0"})
+
+
+@pytest.fixture
+def registry():
+    made = Registry()
+    made.gauge("Partition 0", "processed.kafka.in").set(7)
+    made.timer("commit", "commit").update(0.5)
+    made.gauge("Partition 0", "clock-ms").set(1500)
+    return made
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
+
+
+def test_a_container_serves_its_metrics_while_it_runs(registry):
+    pytest.importorskip("prometheus_client")
+    port = free_port()
+
+    def series():
+        return container_series("counts", ContainerSnapshot("0", TASKS, registry.snapshot()))
+
+    with served("127.0.0.1", port, series), urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        text = answer.read().decode()
+    assert "# TYPE samzapy_messages_processed_total counter" in text
+    assert 'container="0",job="counts",stream="kafka.in",task="Partition 0"} 7.0' in text
+    assert socket.socket().connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_a_port_that_is_taken_costs_the_metrics_and_not_the_container(caplog):
+    pytest.importorskip("prometheus_client")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        caplog.at_level(logging.WARNING, "samzapy.metrics"),
+        served("127.0.0.1", taken.getsockname()[1], list),
+    ):
+        pass
+    assert caplog.records[0].message.startswith("metrics.prometheus.port: no metrics are served on 127.0.0.1:")
+
+
+def test_opentelemetry_gets_sums_gauges_and_units(registry):
+    pytest.importorskip("opentelemetry.sdk.metrics.export")
+    got = []
+    reporter = OpenTelemetryReporter(registry, TASKS, HEADER, lambda data: not got.append(data), SYSTEM_CLOCK)
+    reporter.report()
+    (of_resource,) = got[0].resource_metrics
+    assert of_resource.resource.attributes["service.name"] == "counts"
+    found = {metric.name: metric for metric in of_resource.scope_metrics[0].metrics}
+    processed = found["samzapy_messages_processed"]
+    assert processed.data.is_monotonic
+    (point,) = processed.data.data_points
+    assert point.value == 7
+    assert point.attributes == {"job": "counts", "container": "0", "task": "Partition 0", "stream": "kafka.in"}
+    assert found["samzapy_commit_seconds_sum"].unit == "s"
+    assert found["samzapy_task_clock_timestamp_seconds"].data.data_points[0].value == 1.5
+
+
+def test_an_export_that_fails_is_a_warning(registry, caplog):
+    pytest.importorskip("opentelemetry.sdk.metrics.export")
+    reporter = OpenTelemetryReporter(registry, TASKS, HEADER, lambda data: False, SYSTEM_CLOCK)
+    with caplog.at_level(logging.WARNING, "samzapy.metrics"):
+        reporter.report()
+    assert "did not deliver" in caplog.records[0].message
+
+
+def test_a_reporter_without_its_library_names_the_key_and_the_extra(registry, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "opentelemetry.exporter.otlp.proto.http.metric_exporter", None)
+    with pytest.raises(EnvironmentFailure, match=r"metrics\.reporter\.o\.class=otel: .*samzapy\[otel\]"):
+        reporters([ReporterConfig("o", "otel")], registry, HEADER, lambda stream: print, SYSTEM_CLOCK)
+
+
+def test_a_source_is_asked_at_each_snapshot_and_replaced_by_the_next_of_its_group(registry):
+    registry.watch("clients", lambda: {"k/c/requests": 1})
+    registry.watch("clients", lambda: {"k/c/requests": 2})
+    assert registry.snapshot()["clients"] == {"k/c/requests": 2}
+
+
+def test_a_source_that_fails_costs_its_own_numbers_only(registry):
+    def broken():
+        raise RuntimeError("gone")
+
+    registry.watch("clients", broken)
+    assert registry.snapshot()["commit"]["commit.count"] == 1
+    assert registry.counter("metrics", "source-failures").count == 1
