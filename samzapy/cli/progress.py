@@ -1,4 +1,4 @@
-"""Shows a run while it goes on, on standard error: as bars on a terminal, as a line for each phase elsewhere."""
+"""Shows the progress of a run on standard error: as bars on a terminal, as a line for each phase elsewhere."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from samzapy.coordinator.progress import ContainerStatus, JobStatus, RestoredSto
 
 
 class _TimeLeft(TimeRemainingColumn):
-    """Nothing for what has no end."""
+    """Shows nothing for a task without an end."""
 
     def render(self, task: Task) -> Text:
         return Text("") if task.total is None else Text("left ").append_text(super().render(task))
@@ -37,11 +37,11 @@ class _TimeLeft(TimeRemainingColumn):
 class RunDisplay:
     """Shows statuses and events of one run; both may come from any thread.
 
-    Restores get a bar each container, a run with ends one for the messages to go, an endless run a count.
+    Restores get a bar for each container, a run with ends a bar for the remaining messages, an endless run a count.
     """
 
     def __init__(self, console: Console) -> None:
-        self._console = console
+        self.console = console
         self._lock = threading.Lock()
         self._phases: dict[str, str] = {}
         self._attempts: dict[str, int] = {}
@@ -69,10 +69,10 @@ class RunDisplay:
     def event(self, line: str) -> None:
         """Print one line above the bars."""
         with self._lock:
-            line_on(self._console, line)
+            line_on(self.console, line)
 
     def status(self, status: JobStatus) -> None:
-        """Show how the job stands now."""
+        """Show the present state of the job."""
         with self._lock:
             for container in status.containers:
                 self._attempt(container)
@@ -84,16 +84,16 @@ class RunDisplay:
     def _attempt(self, container: ContainerStatus) -> None:
         if container.attempts > max(1, self._attempts.get(container.id, 1)):
             self._attempts[container.id] = container.attempts
-            line_on(self._console, f"container {container.id}: attempt {container.attempts}")
+            line_on(self.console, f"container {container.id}: attempt {container.attempts}")
 
     def _phase(self, container: ContainerStatus) -> None:
         if container.phase and self._phases.get(container.id) != container.phase:
             self._phases[container.id] = container.phase
-            if not self._console.is_terminal:
-                line_on(self._console, f"container {container.id}: {container.phase}")
+            if not self.console.is_terminal:
+                line_on(self.console, f"container {container.id}: {container.phase}")
 
     def _restores(self, container: ContainerStatus, restored: Iterable[RestoredStore]) -> None:
-        """One line an attempt, when all its stores are there; nothing about stores that began empty."""
+        """Print one line for each attempt when all its stores are restored; nothing about stores that began empty."""
         epoch = container.epoch
         if epoch is None or epoch in self._told or container.phase in {"", "starting", "restoring"}:
             return
@@ -102,7 +102,7 @@ class RunDisplay:
             self._told.add(epoch)
         stores = [store for store in reported if store.source != "nothing"]
         if stores:
-            line_on(self._console, f"container {container.id}: restored {_restored(stores)}")
+            line_on(self.console, f"container {container.id}: restored {_restored(stores)}")
 
     def _restore_bar(self, container: ContainerStatus) -> None:
         name = f"restore {container.id}"
@@ -144,7 +144,7 @@ def summary(status: JobStatus) -> str:
 
 def _restored(stores: list[RestoredStore]) -> str:
     records = sum(store.records for store in stores)
-    # Side by side, so the longest is how long they took.
+    # The stores are restored in parallel, so the longest time counts.
     seconds = max(store.seconds for store in stores)
     sources = ", ".join(sorted({store.source for store in stores}))
     return f"{records:,} records in {seconds:.2f} s from {sources}"

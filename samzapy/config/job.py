@@ -18,14 +18,16 @@ from samzapy.config.reading.reader import Reader
 from samzapy.config.spark import SparkConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams import StreamConfig
+from samzapy.config.supervision import SupervisionConfig
 from samzapy.config.tasks import TaskConfig
 from samzapy.config.tasks.checkpoint import StateCheckpointConfig
 
 
 @dataclass(frozen=True)
 class PlacementConfig:
-    """`host_affinity`: containers return to the host that has their state. `copies`: number of copies of each task's logged
-    stores, the active one included. `orphan_ttl_ms`: age at which an unused local store is removed, -1 for never."""
+    """`host_affinity`: containers return to the host that has their state. `copies`: number of copies of each task's
+    logged stores, the active one included. `orphan_ttl_ms`: age at which an unused local store is removed, -1 for
+    never."""
 
     host_affinity: bool = False
     copies: int = 1
@@ -44,7 +46,7 @@ class PlacementConfig:
 
 @dataclass(frozen=True)
 class JobConfig:
-    """A checked job file, and the source of the values that constructors take.
+    """A checked job file: builders take the arguments of constructors from it.
 
     `streams` has an entry for every stream that the file mentions; `stream(...)` falls back to the system's defaults.
     `stream_ids` are the streams with keys `streams.ID.*`. `serdes` maps names to class paths, built-in ones included.
@@ -74,6 +76,7 @@ class JobConfig:
     state_checkpoint: StateCheckpointConfig = field(default_factory=StateCheckpointConfig)
     startpoints: bool = True
     metrics_reporters: tuple[ReporterConfig, ...] = ()
+    supervision: SupervisionConfig = field(default_factory=SupervisionConfig)
     stream_ids: Mapping[str, SystemStream] = field(default_factory=dict)
     raw: Mapping[str, str] = field(default_factory=dict, repr=False)
     resolved: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -81,8 +84,8 @@ class JobConfig:
 
     @property
     def job_name(self) -> str:
-        """Name and id in one word, different for different jobs: the last hyphen stands between the two. Hyphens of the id
-        are spelled `~`, which neither of them may contain."""
+        """Name and id in one word, unique for each job. The last hyphen separates them: hyphens of the id are written
+        as `~`, which neither of them may contain."""
         return f"{self.name}-{self.id.replace('-', '~')}"
 
     def offset_default(self, ssp: SystemStreamPartition) -> str:

@@ -1,0 +1,179 @@
+"""`samzapy logs` and `samzapy status`: look at a job from the machine that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+import click
+
+from samzapy.cli.options import JOB, OVERRIDES, pairs
+
+#: Seconds between two looks for new lines.
+_PACE_S = 0.25
+
+
+@click.command()
+@JOB
+@OVERRIDES
+@click.option("--container", metavar="N", help="Only the lines of this container: from its own file, if it runs here.")
+@click.option("--follow", "-f", is_flag=True, help="Go on with the lines that come, until Ctrl-C.")
+def logs(job: Path, overrides: tuple[str, ...], container: str | None, *, follow: bool) -> None:
+    """Print the log of a job: the driver's, which has lines of its containers; the containers' if there is no driver's.
+
+    The files are below job.log.dir on the machine that runs the driver or the container.
+    """
+    from samzapy.config.loader import load_job
+    from samzapy.container.supervision.log_files import log_folder
+    from samzapy.errors import EnvironmentFailure
+
+    config = load_job(job, pairs(overrides))
+    folder = log_folder(config.supervision.log, config.job_name)
+    files = _files(folder, container)
+    if not files:
+        what = f"no log of container {container}" if container is not None else "no log"
+        raise EnvironmentFailure(f"{folder}: {what}; the job has not run here, or job.log.dir is another folder")
+    own = container is not None and files[0].name == f"container-{container}.log"
+    wanted = (
+        None
+        if container is None or own
+        else (f"[container {container},", f"[container {container}]", f'"container":"{container}"')
+    )
+    with suppress(KeyboardInterrupt):
+        for line in _lines(files, follow=follow):
+            if wanted is None or any(mark in line for mark in wanted):
+                click.echo(line)
+
+
+def _files(folder: Path, container: str | None) -> list[Path]:
+    """The newest files that have what is wanted; the driver's have less of a container than its own."""
+    own = folder / f"container-{container}.log"
+    if container is not None and own.exists():
+        return [own]
+    driver = folder / "driver.log"
+    containers = [] if container is not None else sorted(folder.glob("container-*.log"))
+    if driver.exists() and all(driver.stat().st_mtime >= each.stat().st_mtime - 60 for each in containers):
+        return [driver]
+    return containers
+
+
+def _lines(files: list[Path], *, follow: bool) -> Iterator[str]:
+    """The lines of the files, those that were rotated first, then the new ones as they come."""
+    for path in files:
+        older = sorted(path.parent.glob(f"{path.name}.*"), key=lambda each: -int(each.suffix[1:]))
+        for each in older:
+            yield from each.read_text(encoding="utf-8", errors="replace").splitlines()
+    tails = [_Tail(path) for path in files]
+    while True:
+        for tail in tails:
+            yield from tail.new()
+        if not follow:
+            return
+        _wait()
+
+
+def _wait() -> None:
+    from threading import Event
+
+    Event().wait(_PACE_S)
+
+
+class _Tail:
+    """The lines of one file that were not read yet; goes on with the new file when it is rotated."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: TextIO | None = None
+
+    def new(self) -> Iterator[str]:
+        """The whole lines since the last call."""
+        if self._file is None:
+            with suppress(FileNotFoundError):
+                self._file = self._path.open(encoding="utf-8", errors="replace")
+        if self._file is None:
+            return
+        yield from self._rest(self._file)
+        if self._rotated(self._file):
+            yield from self._rest(self._file)
+            self._file.close()
+            self._file = None
+            yield from self.new()
+
+    @staticmethod
+    def _rest(file: TextIO) -> Iterator[str]:
+        while True:
+            at = file.tell()
+            line = file.readline()
+            if not line.endswith("\n"):
+                file.seek(at)
+                return
+            yield line.rstrip("\n")
+
+    def _rotated(self, file: TextIO) -> bool:
+        import os
+
+        try:
+            return os.fstat(file.fileno()).st_ino != self._path.stat().st_ino
+        except FileNotFoundError:
+            return False
+
+
+@click.command()
+@JOB
+@OVERRIDES
+@click.option("--json", "as_json", is_flag=True, help="Print all that is known, as a line of JSON.")
+def status(job: Path, overrides: tuple[str, ...], *, as_json: bool) -> None:
+    """Show how a running job gets on: containers, lag, stalls, the last failure of its code."""
+    import json
+
+    from samzapy.admin.page import status_of
+    from samzapy.cli.output import table
+    from samzapy.config.loader import load_job
+
+    found = status_of(load_job(job, pairs(overrides)))
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    lag = "" if found["lag"] is None else f", lag {found['lag']:,}"
+    click.echo(f"{found['job']}: {found['processed']:,} messages, {found['commits']:,} commits{lag}\n")
+    containers = found["containers"]
+    table("Containers", ("container", "state", "phase", "messages", "lag", "stalled"), map(_container, containers))
+    table(
+        "Partitions",
+        ("container", "partition", "next offset", "end", "lag", "oldest"),
+        [_partition(each["id"], *lag) for each in containers for lag in sorted(each["lags"].items())],
+    )
+    for container in containers:
+        _details(container)
+
+
+def _container(container: dict[str, Any]) -> tuple[object, ...]:
+    lag = container["lag"]
+    return (
+        container["id"],
+        container["state"],
+        container["phase"],
+        f"{container['processed']:,}",
+        "" if lag is None else f"{lag:,}",
+        "" if container["stalled"] is None else _stall(container["stalled"]),
+    )
+
+
+def _partition(container: str, ssp: str, lag: dict[str, Any]) -> tuple[object, ...]:
+    age_ms = lag["age_ms"]
+    return container, ssp, lag["position"], lag["end"], lag["lag"], "" if age_ms is None else f"{age_ms / 1000:,.1f} s"
+
+
+def _stall(stalled: dict[str, Any]) -> str:
+    return f"{stalled['reason']} for {stalled['seconds']:.0f} s"
+
+
+def _details(container: dict[str, Any]) -> None:
+    """The stack of a stall, and the traceback of the last failure."""
+    stalled, failure = container["stalled"], container["failure"]
+    if stalled is not None and stalled["stack"]:
+        click.echo(f"container {container['id']} is stalled {_stall(stalled)}:\n{stalled['stack']}\n")
+    if failure is not None:
+        click.echo(f"container {container['id']}, last failure: {failure['where']}:\n{failure['traceback']}\n")
