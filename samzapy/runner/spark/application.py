@@ -30,7 +30,8 @@ from pyspark.java_gateway import launch_gateway
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.wire import Place
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner.spark.master import TOKEN, Master, environment, spark_settings
+from samzapy.runner.base import TOKEN
+from samzapy.runner.spark.master import Master, environment, spark_settings
 
 _QUIET = """\
 status = error

@@ -198,9 +198,6 @@ def _state(config: JobConfig, master: Master) -> Iterator[str]:
 
 PREFIX = "job.spark.conf."
 
-#: The token's name in the executors' environment; Spark blanks values of names like it wherever it shows them.
-TOKEN = "SAMZAPY_TOKEN"  # noqa: S105  # a name, not a secret
-
 _DEFAULTS = {
     # The page of Spark itself has no password; who wants it says so.
     "spark.ui.enabled": "false",
