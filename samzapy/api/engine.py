@@ -60,6 +60,10 @@ class Load(ABC):
         """Put the last value of each key and the marker into the engine, atomically, and on disk when it returns. The load
         ends. Raises StoreError."""
 
+    def give_up(self) -> None:
+        """Make a `finish` that goes on in another thread end soon, with StoreError and without a change of the engine. A load
+        that finishes within a second has nothing to do."""
+
 
 class StorageEngine(ABC):
     """One task's part of one store."""

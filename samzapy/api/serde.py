@@ -41,6 +41,11 @@ class Serde(ABC):
         """
         return str(cause) or type(cause).__name__
 
+    def wider(self) -> Serde | None:
+        """A serde of the same format that takes more values and costs more: a stream goes on with it when this one has
+        refused an output. None if there is none."""
+        return None
+
     def misfit(self, cause: Exception) -> str:
         """Why `from_bytes` refused some bytes, for an error: `$.user: Expected str, got int`."""
         return str(cause) or type(cause).__name__

@@ -11,8 +11,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import repeat
 from typing import NamedTuple
 
 from samzapy.api.context import JobContext
@@ -66,6 +68,33 @@ class OutgoingRecord(NamedTuple):
     partition_key: bytes | None = None
     headers: Headers | None = None
     timestamp: int | None = None
+
+
+# An OutgoingRecord without the Python frame of its constructor.
+_record = partial(tuple.__new__, OutgoingRecord)
+
+
+class OutgoingColumns(NamedTuple):
+    """Serialized outputs to one stream, in order and at least one: the columns of their `OutgoingRecord`s, of equal length.
+    An absent column is None in every record. The columns do not change any more."""
+
+    stream: str
+    keys: Sequence[bytes | None] | None
+    values: Sequence[bytes | None]
+    partitions: Sequence[int | None] | None = None
+    partition_keys: Sequence[bytes | None] | None = None
+    headers: Sequence[Headers | None] | None = None
+    timestamps: Sequence[int | None] | None = None
+
+    @property
+    def size(self) -> int:
+        """How many records they are."""
+        return len(self.values)
+
+    def records(self) -> Iterator[OutgoingRecord]:
+        """The same as records."""
+        columns = (repeat(None) if column is None else column for column in self[1:])
+        return map(_record, zip(repeat(self.stream), *columns, strict=False))
 
 
 @dataclass(frozen=True)
@@ -191,6 +220,10 @@ class SystemProducer(ABC):
     def send(self, records: Sequence[OutgoingRecord]) -> None:
         """Queue records. Raises RecordTooLarge, UnknownStream or ProducerError; blocks when the queue is full."""
 
+    def send_columns(self, columns: OutgoingColumns) -> None:
+        """As `send` of their records. A system that works with columns anyway overrides this."""
+        self.send(list(columns.records()))
+
     @abstractmethod
     def send_changes(
         self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None = None
@@ -278,6 +311,17 @@ class SystemAdmin(ABC):
     @abstractmethod
     def offsets(self, ssps: Iterable[SystemStreamPartition]) -> dict[SystemStreamPartition, OffsetRange]:
         """The current ranges; `upcoming` is the high watermark and includes open transactions. Raises UnknownStream."""
+
+    def ends(
+        self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
+    ) -> dict[SystemStreamPartition, int]:
+        """The offsets after the last records, open transactions included; with `committed` those up to which a reader of
+        committed records gets. Asked every few seconds while a job runs. Raises UnknownStream."""
+        return {ssp: found.upcoming for ssp, found in self.offsets(ssps).items()}
+
+    def mirror(self, group: str, positions: Mapping[SystemStreamPartition, int]) -> None:
+        """Copy committed positions to the consumer group of that name, for tools that show lag; nothing in samzapy reads
+        them. A system without consumer groups does nothing."""
 
     @abstractmethod
     def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:

@@ -30,6 +30,8 @@ from samzapy.container.run_loop import LoopControl, RunLoop
 from samzapy.container.side_inputs import NoSideInputs
 from samzapy.container.supervision.heartbeat import Heartbeat, keep_running
 from samzapy.container.supervision.job_records import Ownership
+from samzapy.container.supervision.lag import Progress
+from samzapy.container.supervision.watch import NoWatch, Watch
 from samzapy.container.supervision.worker_process import tuned_for_messages
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import ForeignRecords, ProducerError, TaskMigrated
@@ -43,6 +45,16 @@ logger = logging.getLogger(__name__)
 
 class _NotStarted:
     """The state of a container that has not begun to process: nothing is in flight, and nothing was committed."""
+
+    @property
+    def committed(self) -> Mapping[str, Mapping[SystemStreamPartition, int]]:
+        """By task, the positions of its last checkpoint."""
+        return {}
+
+    @property
+    def caught_up(self) -> Mapping[SystemStreamPartition, int]:
+        """Where the consumers stood when there was nothing to process."""
+        return {}
 
     @property
     def commits(self) -> int:
@@ -68,6 +80,15 @@ class _AtWork(_NotStarted):
     def commits(self) -> int:
         return self._committer.count
 
+    @property
+    def committed(self) -> Mapping[str, Mapping[SystemStreamPartition, int]]:
+        return self._committer.committed
+
+    @property
+    def caught_up(self) -> Mapping[SystemStreamPartition, int]:
+        self._loop.ask_where()
+        return self._loop.caught_up
+
     def stop(self, tasks: Sequence[TaskInstance]) -> None:
         """The last commit, and the end of the inputs."""
         self._committer.finish(tasks)
@@ -91,8 +112,12 @@ class Container:
         clock: Clock,
         ownership: Ownership,
         on_lost: Callable[[str], None] = keep_running,
+        watch: Watch | None = None,
     ) -> None:
-        """`ends`: the offset before which each partition ends in a bounded run, empty for an endless one."""
+        """`ends`: the offset before which each partition ends in a bounded run, empty for an endless one. `watch` says in the
+        reports what people look at."""
+        self._watch = watch or NoWatch()
+        self._watch.follow(self._progress)
         self._builder = builder
         self._lease = lease
         self._ends = ends
@@ -273,11 +298,13 @@ class Container:
     def report(self, phase: str) -> ContainerReport:
         """A report of the present state; may be called from any thread."""
         tasks = list(self._tasks)
+        processed = sum(task.processed for task in tasks)
+        done = (processed, self.commits, tuple(self._restoring.values()))
         return ContainerReport(
             container_id=self._builder.model.id,
             epoch=self._lease.epoch,
             phase=phase,
-            processed=sum(task.processed for task in tasks),
+            processed=processed,
             positions={str(ssp): offset for task in tasks for ssp, offset in task.offsets.items()},
             ends={str(ssp): end for ssp, end in self._ends.items()},
             restored={
@@ -289,6 +316,25 @@ class Container:
             metrics=self._builder.metrics.snapshot(),
             commits=self.commits,
             clocks={task.name: progress_of(task) for task in tasks},
+            facts=self._watch.facts(phase, done),
+        )
+
+    def _progress(self) -> Progress:
+        """How far the container is; called by the watch's thread."""
+        positions: dict[SystemStreamPartition, int] = {}
+        committed: dict[SystemStreamPartition, int] = {}
+        processed_ms: dict[SystemStreamPartition, int] = {}
+        caught_up = self._at_work.caught_up
+        for task in list(self._tasks):
+            for ssp, offset in list(task.offsets.items()):
+                # A broadcast partition is as far as the task that is furthest behind.
+                positions[ssp] = min(offset, positions.get(ssp, offset))
+            processed_ms.update(task.processed_ms)
+        for offsets in list(self._at_work.committed.values()):
+            for ssp, offset in offsets.items():
+                committed[ssp] = min(offset, committed.get(ssp, offset))
+        return Progress(
+            {ssp: max(at, caught_up.get(ssp, at)) for ssp, at in positions.items()}, committed, processed_ms
         )
 
 

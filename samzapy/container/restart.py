@@ -30,8 +30,8 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 
 from samzapy.api.stream import SystemStreamPartition
@@ -43,9 +43,11 @@ from samzapy.config.tasks.error_policy import ErrorPolicy, Stage
 from samzapy.container.builder import ContainerBuilder
 from samzapy.container.errors.user_failures import user_failure
 from samzapy.container.lifecycle import Container
-from samzapy.container.supervision.heartbeat import Heartbeat, keep_running
+from samzapy.container.supervision.heartbeat import Heartbeat
 from samzapy.container.supervision.job_records import Ownership
+from samzapy.container.supervision.lag import LagWatch
 from samzapy.container.supervision.reporting import Reporting
+from samzapy.container.supervision.watch import OWN_PROCESS, ContainerProcess, ContainerWatch
 from samzapy.container.supervision.worker_process import ProcessUsage, provide_descriptors
 from samzapy.container.tasks.task_builder import Plugins
 from samzapy.container.tasks.task_class import load_task_class
@@ -89,13 +91,13 @@ class RestartingContainer:
         lease: ContainerLease,
         ownership: Ownership,
         produce: ErrorPolicy | None = None,
-        reporting: AbstractContextManager[object] | None = None,
+        beside: AbstractContextManager[object] | None = None,
         transaction_timeout_ms: int = 60_000,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """`produce`: how often a failed send is repeated, which repeats all work since the last commit. `reporting`: entered
-        while containers run. `transaction_timeout_ms`: for the warning about longer transactions."""
-        self._reporting = reporting or nullcontext()
+        """`produce`: how often a failed send is repeated, which repeats all work since the last commit. `beside`: entered while
+        containers run. `transaction_timeout_ms`: for the warning about longer transactions."""
+        self._beside = beside or nullcontext()
         self._build = build
         self._ownership = ownership
         self._clock = clock
@@ -116,7 +118,7 @@ class RestartingContainer:
         """Run to the end. Raises a container's error if a restart cannot help, or if another attempt owns the container. The
         log has the traceback of a failure of the user's code."""
         try:
-            with self._reporting:
+            with self._beside:
                 return self._run()
         except SamzapyError as failure:
             found = user_failure(failure)
@@ -208,16 +210,15 @@ def build_container(
     *,
     ends: Mapping[SystemStreamPartition, int] | None = None,
     clock: Clock = SYSTEM_CLOCK,
-    on_lost: Callable[[str], None] = keep_running,
     run_id: str | None = None,
     transactions: bool = True,
+    process: ContainerProcess = OWN_PROCESS,
 ) -> RestartingContainer:
     """A container that is ready to `run`. It connects, opens and restores nothing before that.
 
-    `ends`: the offset before which each partition ends in a bounded run. `on_lost` is called, on the heartbeat's thread,
-    when the lease is lost and the run loop still runs one lease duration later (a stuck `process`). `run_id`: the run that
-    the container is part of; it gives way to a newer run. `transactions`: False if a system has refused the job's
-    transactional ids. Raises ConfigError, TooFewFiles.
+    `ends`: the offset before which each partition ends in a bounded run. `run_id`: the run that the container is part of; it
+    gives way to a newer run. `transactions`: False if a system has refused the job's transactional ids. `process`: the one
+    that it runs in. Raises ConfigError, TooFewFiles.
     """
     arm_from_environment(os.environ)
     engines = load_engines(config)
@@ -239,10 +240,27 @@ def build_container(
         metrics.watch("clients", clients.metrics)
         checkpoints = manager_for(config, clients)
         builder = ContainerBuilder(config, model, clients, checkpoints, plugins, metrics, state.system, clock)
-        return Container(builder, lease, ends or {}, clock, ownership, on_lost)
+        return Container(builder, lease, ends or {}, clock, ownership, process.on_lost, watch)
 
+    watch = _watch(config, model, clock, process)
     produce = config.task.errors.policies[Stage.PRODUCE]
     header = SnapshotHeader(config.name, config.id, model.id, socket.gethostname())
     new_clients = partial(job_clients, config, f"{model.id}-metrics")
     reporting = Reporting(config.metrics_reporters, header, metrics, new_clients, clock)
-    return RestartingContainer(build, lease, ownership, produce, reporting, config.task.transaction_timeout_ms, clock)
+    beside = _both(reporting, watch)
+    return RestartingContainer(build, lease, ownership, produce, beside, config.task.transaction_timeout_ms, clock)
+
+
+def _watch(config: JobConfig, model: ContainerModel, clock: Clock, process: ContainerProcess) -> ContainerWatch:
+    wanted = config.supervision
+    group = config.job_name if wanted.mirror else ""
+    lag = LagWatch(model.ssps, partial(job_clients, config, f"{model.id}-lag"), clock, wanted.lag_ms / 1000, group)
+    if not wanted.stall_fails:
+        process = ContainerProcess(process.lines)
+    return ContainerWatch(lag, clock, wanted.stall_ms / 1000, process)
+
+
+@contextmanager
+def _both(first: AbstractContextManager[object], second: AbstractContextManager[object]) -> Iterator[None]:
+    with first, second:
+        yield

@@ -172,6 +172,9 @@ class RunLoop:
         self._commit = Schedule(periods.commit_ms, now)
         self._idle = Schedule(min((task.event_clock.look_ms for task in tasks), default=0), now)
         self._announced_ends: set[str] = set()
+        self._asked_where = False
+        #: The positions of the consumers when there was nothing to process: past records that are no messages.
+        self.caught_up: Mapping[SystemStreamPartition, int] = {}
         self.stopping = False
 
     def run(self) -> None:
@@ -249,7 +252,14 @@ class RunLoop:
         polled = self.inputs.poll(min(self.wait_s(), longest_wait_s) if executor.idle else 0.0)
         if polled:
             self.commits.before(executor.polled({ssp: envelopes[-1].offset + 1 for ssp, envelopes in polled}))
+        elif self._asked_where and executor.idle:
+            self._asked_where = False
+            self.caught_up = {ssp: self.inputs.position(ssp) for ssp in self._by_ssp}
         return polled
+
+    def ask_where(self) -> None:
+        """Have `caught_up` brought up to date the next time there is nothing to process; from any thread."""
+        self._asked_where = True
 
     def _take(
         self, task: TaskInstance, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]

@@ -30,7 +30,7 @@ class Oversight:
     """How a driver watches its containers.
 
     `stall_s`: seconds that the job's clock may stand still before it is said what it waits for. `same_failures`: attempts
-    that may fail in the same way. `on_facts` gets the facts of each report, on any thread.
+    that may fail in the same way. `on_facts` gets the facts of each report, and each new failure that ended an attempt, on any thread.
     """
 
     stall_s: float = 120.0
@@ -167,7 +167,8 @@ class Coordinator:
     def fail(self, failure: ContainerFailure) -> bool:
         """Take the reason an attempt ended; returns whether another attempt is of no use."""
         with self._changed:
-            if self._same_failures.is_last(failure.user):
+            times = 0 if failure.user is None else self._same_failures.times(failure.user)
+            if times >= self._same_failures.most:
                 same = f"; failed attempts of this kind: {self._same_failures.most} (task.failure.same.max)"
                 failure = replace(failure, message=failure.message + same, permanent=True)
             self._leases.finish(failure.container_id, failure.epoch, ContainerState.LOST)
@@ -177,7 +178,9 @@ class Coordinator:
             if failure.error == JobTakenOver.__name__:
                 self._abandon(failure.message)
             self._changed.notify_all()
-            return failure.permanent
+        if times == 1:
+            self._on_facts(failure.container_id, Facts(failure=failure.user))
+        return failure.permanent
 
     def release(self, container_id: str) -> None:
         """Answer STOP to the reports of this container's attempt from now on."""

@@ -59,11 +59,8 @@ class SystemClients:
 
     def offsets(self, ssps: Iterable[SystemStreamPartition]) -> dict[SystemStreamPartition, OffsetRange]:
         """The offsets that the partitions hold now, whichever systems they are on; one request a system."""
-        by_system: dict[str, list[SystemStreamPartition]] = {}
-        for ssp in sorted(set(ssps)):
-            by_system.setdefault(ssp.system, []).append(ssp)
         found: dict[SystemStreamPartition, OffsetRange] = {}
-        for system, wanted in by_system.items():
+        for system, wanted in _partitions_by_system(ssps).items():
             found.update(self.admin(system).offsets(wanted))
         return found
 
@@ -79,6 +76,20 @@ class SystemClients:
         """Create those that do not exist; one question a system."""
         for system, names in _by_system(specs).items():
             self.admin(system).create_all([specs[SystemStream(system, name)] for name in names])
+
+    def ends(
+        self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
+    ) -> dict[SystemStreamPartition, int]:
+        """As `SystemAdmin.ends`, whichever systems the partitions are on."""
+        found: dict[SystemStreamPartition, int] = {}
+        for system, wanted in _partitions_by_system(ssps).items():
+            found.update(self.admin(system).ends(wanted, committed=committed))
+        return found
+
+    def mirror(self, group: str, positions: Mapping[SystemStreamPartition, int]) -> None:
+        """As `SystemAdmin.mirror`, whichever systems the partitions are on."""
+        for system, wanted in _partitions_by_system(positions).items():
+            self.admin(system).mirror(group, {ssp: positions[ssp] for ssp in wanted})
 
     def max_record_bytes(self, system: str) -> int | None:
         """The largest record that the system's producer sends, in bytes; None if it sets no limit."""
@@ -188,6 +199,13 @@ def _by_system(streams: Iterable[SystemStream]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for stream in sorted(set(streams)):
         found.setdefault(stream.system, []).append(stream.stream)
+    return found
+
+
+def _partitions_by_system(ssps: Iterable[SystemStreamPartition]) -> dict[str, list[SystemStreamPartition]]:
+    found: dict[str, list[SystemStreamPartition]] = {}
+    for ssp in sorted(set(ssps)):
+        found.setdefault(ssp.system, []).append(ssp)
     return found
 
 

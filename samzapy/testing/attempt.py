@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from samzapy.api.envelope import Headers
-from samzapy.api.system import OutgoingRecord, StreamSpec, SystemProducer, SystemSettings
+from samzapy.api.system import OutgoingColumns, OutgoingRecord, StreamSpec, SystemProducer, SystemSettings
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.container.asynchronous.event_loop import EventLoop
@@ -113,11 +113,18 @@ class _PromptProducer(LogProducer):
         super().send(records)
         self.flush()
 
+    def send_columns(self, columns: OutgoingColumns) -> None:
+        super().send_columns(columns)
+        self.flush()
+
     def send_changes(
         self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None = None
     ) -> None:
         super().send_changes(stream, partition, changes, headers)
         self.flush()
+
+
+_SHORT_WAIT_S = 0.01
 
 
 class PatientEventLoop(EventLoop):
@@ -131,7 +138,8 @@ class PatientEventLoop(EventLoop):
     def run(self, timeout_s: float) -> None:
         began = SYSTEM_CLOCK.monotonic()
         super().run(timeout_s)
-        self._waited_s += SYSTEM_CLOCK.monotonic() - began
+        # A machine that stands still for a while does not use up the patience.
+        self._waited_s += min(SYSTEM_CLOCK.monotonic() - began, max(timeout_s, _SHORT_WAIT_S))
         if self._waited_s > self._patience_s:
             raise TimeoutError(f"no message in flight has ended within {self._patience_s:g} s (real time)")
 

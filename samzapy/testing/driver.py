@@ -137,12 +137,13 @@ class TaskTestDriver:
         *,
         partition: int | None = None,
         timestamps: Sequence[int | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
     ) -> None:
         """As `send`, for messages that arrive together: those of a partition are one batch of a BatchTask, as
         `task.batch.*` and `task.poll.batch.size` let them. Raises ValueError for columns of different lengths."""
         self._running()
-        for key, message, timestamp in columns_of(keys, messages, timestamps):
-            self.post(stream, message, key, partition=partition, timestamp=timestamp)
+        for key, message, timestamp, carried in columns_of(keys, messages, timestamps, headers):
+            self.post(stream, message, key, partition=partition, timestamp=timestamp, headers=carried)
         self.run()
 
     def post(

@@ -53,8 +53,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "py4j": ("samzapy/runner/spark",),
     "pandas": ("samzapy/arrow.py",),
     "polars": ("samzapy/arrow.py",),
-    # Batches of messages, and stores as DataFrames of Spark.
-    "pyarrow": ("samzapy/arrow.py", "samzapy/dataframe"),
+    # Batches of messages, stores as DataFrames of Spark, and the example of a group-by.
+    "pyarrow": ("samzapy/arrow.py", "samzapy/dataframe", "samzapy/examples/sales.py"),
     # Models of messages; imported only for a job that has one.
     "pydantic": ("samzapy/serializers",),
     # Jobs on Spark, and stores as its DataFrames.

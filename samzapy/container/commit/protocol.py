@@ -83,6 +83,8 @@ class CommitProtocol:
         self._commit_time = settings.metrics.timer("commit", "commit")
         self._steps = StepTimes(settings.metrics, settings.clock)
         self.count = 0
+        #: By task, the positions of its last checkpoint.
+        self.committed: dict[str, Mapping[SystemStreamPartition, int]] = {}
 
     def commit(self, tasks: Iterable[TaskInstance], *, force: bool = False) -> None:
         """Commit the `tasks` that have run user code since their last commit; all of them with `force`."""
@@ -144,6 +146,7 @@ class CommitProtocol:
         reach("commit.6")
         steps.end("stores")
         # 7  count it
+        self.committed.update({name: checkpoint.input_offsets for name, checkpoint in checkpoints.items()})
         self._count(tasks)
 
     def _positions(self, tasks: Sequence[TaskInstance], offsets: Positions) -> Positions:

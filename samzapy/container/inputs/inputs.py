@@ -83,6 +83,10 @@ class Inputs:
             polled += [(batch.ssp, run) for run in runs]
         return polled
 
+    def position(self, ssp: SystemStreamPartition) -> int:
+        """The next offset that a poll will look at, past known records that are no messages."""
+        return self._consumers[ssp.system].position(ssp)
+
     def hold(self, ssps: set[SystemStreamPartition]) -> None:
         """Return nothing of these partitions from now on, and go on with those that were held before and are not now."""
         self._asked = frozenset(ssps)

@@ -22,8 +22,8 @@ from samzapy.api.batch import BatchTask, MessageBatch
 from samzapy.api.collector import ControlMessage, MessageCollector, TaskCoordinator
 from samzapy.api.envelope import ID_HEADER, OUTPUT, Headers, OutgoingMessageEnvelope
 from samzapy.api.stream import SystemStream
-from samzapy.api.system import OutgoingRecord
-from samzapy.container.outputs.collector import BufferingCollector, EncodedKey, Mark, OwnHeaders, no_envelope
+from samzapy.api.system import OutgoingColumns, OutgoingRecord
+from samzapy.container.outputs.collector import BufferingCollector, EncodedKey, Mark, Output, OwnHeaders, no_envelope
 from samzapy.container.outputs.output_ids import OutputIds
 from samzapy.errors import TaskFailed
 
@@ -179,17 +179,20 @@ def _places(
     ]
 
 
-def _ordered(records: list[OutgoingRecord]) -> list[OutgoingRecord]:
-    """The records by offset and number of their ids; a record without an id keeps its place between the others."""
+def _ordered(outputs: list[Output]) -> list[Output]:
+    """The outputs, as records, by offset and number of their ids; a record without an id keeps its place."""
     sections: list[list[OutgoingRecord]] = [[]]
-    for record in records:
+    for record in chain.from_iterable(
+        each.records() if isinstance(each, OutgoingColumns) else (each,) for each in outputs
+    ):
         if record.headers and record.headers[0][0] == ID_HEADER:
             sections[-1].append(record)
         else:
             sections += [[record], []]
-    return list(
-        chain.from_iterable(sorted(section, key=_place) if len(section) > 1 else section for section in sections)
-    )
+    for section in sections:
+        if len(section) > 1:
+            section.sort(key=_place)
+    return list(chain.from_iterable(sections))
 
 
 def _place(record: OutgoingRecord) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from samzapy.api.metrics import Counter, MetricsRegistry
 from samzapy.api.stream import SystemStream
-from samzapy.api.system import OutgoingRecord, SystemProducer
+from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer
 from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.container.outputs.transaction import ForwardingProducer, TransactionOnDemand
 from samzapy.errors import ConfigError, ConfigProblem
@@ -122,6 +122,10 @@ class CountingProducer(ForwardingProducer):
     def send(self, records: Sequence[OutgoingRecord]) -> None:
         super().send(records)
         self._counter.count += len(records)
+
+    def send_columns(self, columns: OutgoingColumns) -> None:
+        super().send_columns(columns)
+        self._counter.count += columns.size
 
 
 class RecordLimits:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from samzapy.api.envelope import Headers
-from samzapy.api.system import OutgoingRecord, SystemProducer
+from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer
 
 
 class ForwardingProducer(SystemProducer):
@@ -19,6 +19,9 @@ class ForwardingProducer(SystemProducer):
 
     def send(self, records: Sequence[OutgoingRecord]) -> None:
         self._producer.send(records)
+
+    def send_columns(self, columns: OutgoingColumns) -> None:
+        self._producer.send_columns(columns)
 
     def send_changes(
         self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None = None
@@ -71,6 +74,10 @@ class TransactionOnDemand(ForwardingProducer):
     def send(self, records: Sequence[OutgoingRecord]) -> None:
         self._begin()
         self._producer.send(records)
+
+    def send_columns(self, columns: OutgoingColumns) -> None:
+        self._begin()
+        self._producer.send_columns(columns)
 
     def send_changes(
         self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None = None

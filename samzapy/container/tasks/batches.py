@@ -35,27 +35,6 @@ def as_batch(run: Run) -> MessageBatch[Any, Any]:
     return run if isinstance(run, MessageBatch) else MessageBatch.of(run)
 
 
-class BatchProcessing(Processing):
-    """Calls `process_batch`; the first batch that fails ends the attempt."""
-
-    __slots__ = ("_process", "_task")
-
-    def __init__(self, task: TaskInstance, process: ProcessBatch) -> None:
-        self._task = task
-        self._process = process
-
-    def process(self, ssp: SystemStreamPartition, envelopes: Run) -> int:
-        task, batch = self._task, as_batch(envelopes)
-        task.touched = True
-        try:
-            if (returned := self._process(batch, task.collector, task.requests)) is not None:
-                task.refuse_awaitable(f"process_batch of {batch.position}", returned)
-        except BaseException as cause:  # noqa: BLE001  # raised again with the position
-            task.raise_failure(batch, cause)
-        task.passed(ssp, batch, len(batch))
-        return len(batch)
-
-
 class GatheredMessages:
     """The runs of one partition that wait for the task."""
 

@@ -109,6 +109,7 @@ class TaskInstance(TaskPosition, UserCalls):
         "event_clock",
         "name",
         "processed",
+        "processed_ms",
         "requests",
         "seen_stores",
         "sinks",
@@ -148,6 +149,8 @@ class TaskInstance(TaskPosition, UserCalls):
         self.sinks = TaskSinks(name)
         self.touched = False
         self.processed = 0
+        #: The times of the last processed messages, in milliseconds since 1970.
+        self.processed_ms: dict[SystemStreamPartition, int] = {}
         self.throughput = Throughput()
         self.changelog_offsets: dict[str, int] = {}
         self._in_order = user.in_order
@@ -171,7 +174,9 @@ class TaskInstance(TaskPosition, UserCalls):
         """The first `done` messages are processed."""
         self.processed += done
         self.throughput.add(ssp, done)
-        self.offsets[ssp] = envelopes[done - 1].offset + 1
+        last = envelopes[done - 1]
+        self.offsets[ssp] = last.offset + 1
+        self.processed_ms[ssp] = last.event_time
         moved = self.event_clock.passed(ssp, envelopes if done == len(envelopes) else envelopes[:done])
         if moved and self._listens:
             self.tell_time()

@@ -1,4 +1,4 @@
-"""Sketches: close answers (was it added, how many different ones, which quantile) from a few kilobytes a key.
+"""Sketches: approximate membership, distinct counts and quantiles, in a few kilobytes a key.
 
 1. A sketch lives as an object in the store's cache and is serialized when the store is flushed. An item that does not
    change it costs no changelog record.
@@ -41,7 +41,7 @@ def library(name: str) -> Any:
 
 
 class SketchSerde(Serde):
-    """A sketch's own bytes. A sketch that is read and written again without a change has the same bytes."""
+    """The bytes of a sketch. A sketch that is read and written again without a change has the same bytes."""
 
     @abstractmethod
     def to_bytes(self, value: Any) -> bytes:
@@ -75,7 +75,7 @@ class DataSketchSerde(SketchSerde):
 class SketchesFactory(StoreViewFactory):
     """Keys are the job's (`key.serde`, string by default), values are sketches."""
 
-    #: They are updated where they are; copying one for each update would cost more than the update.
+    #: Sketches are updated in place; a copy for each update would cost more than the update.
     changes_in_place = True
 
     engine: ClassVar[str]
@@ -95,7 +95,7 @@ class SketchesFactory(StoreViewFactory):
         return EntrySerdes(None, self.serde())
 
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str, str]]:
-        """Problems of the kind's own keys, and a package that is missing."""
+        """Problems of the keys of this kind, and a missing package."""
         if find_spec(self.package) is None:
             yield "factory", self.engine, f"needs the package {self.package}, which is not installed; {_ADVICE}"
         yield from problems_of(settings, self.keys)
@@ -104,8 +104,8 @@ class SketchesFactory(StoreViewFactory):
 class BloomFilters:
     """A Bloom filter of str and bytes items for each key.
 
-    An item that was added is always found. Another is found by mistake with about the error rate, once as many items as
-    the capacity are in. A filter has its full size from its first item on.
+    An added item is always found. Another one is found by mistake, with about the error rate when the filter is full. A
+    filter has its full size from its first item on.
     """
 
     __slots__ = ("_capacity", "_error_rate", "_name", "_new", "_store")
@@ -118,7 +118,7 @@ class BloomFilters:
         self._new: Any = library("rbloom").Bloom
 
     def add(self, key: Any, item: str | bytes) -> bool:
-        """Add the item; returns whether it was certainly new. One that seems to be there changes nothing."""
+        """Add the item; returns whether it was certainly new. An item that seems to be present changes nothing."""
         data = self._bytes(item)
         found = self._store.get(key)
         if found is None:
@@ -133,8 +133,22 @@ class BloomFilters:
         """Add many; returns how many were certainly new."""
         return sum([self.add(key, item) for item in items])
 
+    def add_each(self, keys: Sequence[Any], items: Sequence[str | bytes]) -> None:
+        """Add an item to the filter of the key beside it. Each filter is read once and written once."""
+        found = self._store.get_all(keys)
+        changed = {}
+        for key, data in zip(keys, list(map(self._bytes, items)), strict=True):
+            bloom = found[key]
+            if bloom is None:
+                bloom = found[key] = self._new(self._capacity, self._error_rate, _hash)
+            elif data in bloom:
+                continue
+            bloom.add(data)
+            changed[key] = bloom
+        self._store.put_all(changed)
+
     def might_contain(self, key: Any, item: str | bytes) -> bool:
-        """False: it was never added. True: it was, or this is one of the mistakes."""
+        """False: it was never added. True: it was, or this is a false positive."""
         data = self._bytes(item)
         found = self._store.get(key)
         return found is not None and data in found
@@ -196,10 +210,7 @@ class DistinctCounts:
 
     def add(self, key: Any, item: str | float) -> bool:
         """Count the item; returns whether the sketch changed. One that was counted before never changes it."""
-        if type(item) not in _KINDS or (type(item) is int and not _SMALLEST <= item <= _LARGEST):
-            raise StoreRefused(
-                f"store '{self._name}': a distinct count takes str, int of 64 bits and float, got {item!r:.100}"
-            )
+        self._check(item)
         sketch = self._store.get(key)
         if sketch is None:
             sketch = self._library.hll_sketch(self._lg_k, self._library.HLL_4)
@@ -219,6 +230,21 @@ class DistinctCounts:
         for item in items:
             self.add(key, item)
 
+    def add_each(self, keys: Sequence[Any], items: Sequence[str | float]) -> None:
+        """Count an item under the key beside it. Each sketch is read once and written once; none if an item is refused."""
+        for item in items:
+            self._check(item)
+        found = self._store.get_all(keys)
+        before = {key: -1.0 if sketch is None else sketch.get_estimate() for key, sketch in found.items()}
+        for key, item in zip(keys, items, strict=True):
+            sketch = found[key]
+            if sketch is None:
+                sketch = found[key] = self._library.hll_sketch(self._lg_k, self._library.HLL_4)
+            sketch.update(item)
+        self._store.put_all(
+            {key: each for key, each in found.items() if each is not None and each.get_estimate() != before[key]}
+        )
+
     def estimate(self, key: Any) -> float:
         """About how many different items were counted; 0.0 for an unknown key."""
         sketch = self._store.get(key)
@@ -230,6 +256,12 @@ class DistinctCounts:
         if sketch is None:
             return 0.0, 0.0
         return float(sketch.get_lower_bound(deviations)), float(sketch.get_upper_bound(deviations))
+
+    def _check(self, item: object) -> None:
+        if type(item) not in _KINDS or (type(item) is int and not _SMALLEST <= item <= _LARGEST):
+            raise StoreRefused(
+                f"store '{self._name}': a distinct count takes str, int of 64 bits and float, got {item!r:.100}"
+            )
 
     def estimate_union(self, keys: Iterable[Any]) -> float:
         """About how many different items were counted under any of `keys`."""
@@ -263,9 +295,9 @@ class DistinctCountsFactory(SketchesFactory):
 class Quantiles:
     """The distribution of the numbers of each key.
 
-    The rank of an answer is off by no more than the sketch's error (1.33 % for `quantiles.k=200`) with a certainty of
-    99 %; up to `k` numbers all of them are kept and answers are exact. Which numbers are kept beyond that is drawn at random,
-    so two sketches of the same numbers may differ within the error; a restored one is the one that was committed.
+    1. The rank error of an answer is at most the sketch's error (1.33 % for `quantiles.k=200`), with a certainty of 99 %.
+    2. Up to `k` numbers are all kept, and answers are exact. Beyond that numbers are sampled at random, so two sketches of
+       the same numbers may differ within the error. A restored sketch is the committed one.
     """
 
     __slots__ = ("_k", "_name", "_new", "_store")
@@ -278,12 +310,7 @@ class Quantiles:
 
     def add(self, key: Any, number: float) -> None:
         """Add a number, not NaN."""
-        if type(number) not in {int, float} or number != number:  # noqa: PLR0124
-            raise StoreRefused(f"store '{self._name}': a quantile sketch takes int and float, got {number!r:.100}")
-        try:
-            value = float(number)
-        except OverflowError as cause:
-            raise StoreRefused(f"store '{self._name}': {cause}") from cause
+        value = self._value(number)
         sketch = self._store.get(key)
         if sketch is None:
             sketch = self._new(self._k)
@@ -294,6 +321,26 @@ class Quantiles:
         """Add many."""
         for number in numbers:
             self.add(key, number)
+
+    def add_each(self, keys: Sequence[Any], numbers: Sequence[float]) -> None:
+        """Add a number to the sketch of the key beside it. Each sketch is read once and written once; none if a number is
+        refused."""
+        values = list(map(self._value, numbers))
+        found = self._store.get_all(keys)
+        for key, value in zip(keys, values, strict=True):
+            sketch = found[key]
+            if sketch is None:
+                sketch = found[key] = self._new(self._k)
+            sketch.update(value)
+        self._store.put_all(found)
+
+    def _value(self, number: float) -> float:
+        if type(number) not in {int, float} or number != number:  # noqa: PLR0124
+            raise StoreRefused(f"store '{self._name}': a quantile sketch takes int and float, got {number!r:.100}")
+        try:
+            return float(number)
+        except OverflowError as cause:
+            raise StoreRefused(f"store '{self._name}': {cause}") from cause
 
     def quantile(self, key: Any, fraction: float) -> float | None:
         """The number that a `fraction` (0 to 1) of all numbers is at most; None for an unknown key."""

@@ -132,7 +132,7 @@ def test_a_process_of_another_shape_is_refused(service, process):
     assert answer.status == 400
 
 
-@pytest.mark.parametrize("path", ["/", "/status", "/style.css", "/nowhere"])
+@pytest.mark.parametrize("path", ["/", "/status", "/page.css", "/events", "/nowhere"])
 def test_nothing_is_shown_without_the_token(service, path):
     answer = ask(service, "GET", path, token=None)
     assert answer.status == 403

@@ -40,8 +40,9 @@ def run(task, keys, orders):
 
 
 def _about(letter):
-    """What a letter says, but for the time, and for the id of its input's stream."""
-    about = {name: value for name, value in letter.headers if name not in {"samzapy-error-time-ms", "samzapy-id"}}
+    """What a letter says, but for the time, the lines of code, and the id of its input's stream."""
+    apart = {"samzapy-error-time-ms", "samzapy-error-traceback", "samzapy-id"}
+    about = {name: value for name, value in letter.headers if name not in apart}
     return about, letter.message["id"], OutputId.of(letter.headers) and OutputId.of(letter.headers)[1:]
 
 
@@ -110,11 +111,11 @@ def _received(outputs):
     return received
 
 
-def test_a_failure_without_a_policy_names_the_run_and_leaves_nothing():
+def test_a_failure_without_a_policy_names_the_message_and_leaves_nothing():
     with TaskTestDriver(BatchLedger, JOB) as driver:
         for i in range(6):
             driver.post("in", {"id": i} | ({"do": "fail"} if i == 3 else {}), "k")
-        with pytest.raises(TaskFailed, match=r"process_batch of sys\.in\[0\]@0 to 5 failed: ValueError: told to"):
+        with pytest.raises(TaskFailed, match=r"process_batch of sys\.in\[0\]@3 failed: ValueError: told to"):
             driver.run()
         assert not driver.running
         assert driver.outputs("out") == []
