@@ -232,15 +232,15 @@ class BatchTask(ABC, Generic[K, V]):
     ) -> None:
         """Process a run of messages of one partition, never an empty one.
 
-        1. The run holds the partition's messages of one poll, unless `task.batch.max.messages` and `task.batch.max.wait.ms`
-           say otherwise. It ends early where an event timer is due; a timer that this call sets fires after the run. After a
-           crash the same messages may come in other runs.
+        1. The run holds the partition's messages of one poll, unless `task.batch.max.messages` and
+           `task.batch.max.wait.ms` say otherwise. It ends early where an event timer is due; a timer that this call
+           sets fires after the run. After a crash the same messages may come in other runs.
         2. Its messages are done when this returns. Requests to the coordinator take effect then.
-        3. After an exception the changes to stores, outputs and sinks are undone, and each half of the run is processed by a
-           separate call, until the message that fails stands alone. `task.error.process.policy` applies to that message; all
-           others are processed once. Under the policy `fail` the error names that message, and the attempt ends without a
-           commit. A value that was changed in place is undone only with `stores.X.object.cache.mode=copy`, the default under
-           other policies than `fail`.
-        4. In effectively-once each output needs the input that it comes from: `send_batch(..., inputs=batch.offsets)`. What
-           an input sends must not depend on where runs end. With `task.batch.max.messages=1` the input is known.
+        3. After an exception the changes to stores, outputs and sinks are undone, and each half of the run is processed
+           by a separate call, until the message that fails stands alone. `task.error.process.policy` applies to that
+           message; all others are processed once. Under the policy `fail` the error names that message, and the attempt
+           ends without a commit. A value that was changed in place is undone only with
+           `stores.X.object.cache.mode=copy`, the default under other policies than `fail`.
+        4. In effectively-once each output needs the input that it comes from: `send_batch(..., inputs=batch.offsets)`.
+           What an input sends must not depend on where runs end. With `task.batch.max.messages=1` the input is known.
         """

@@ -45,15 +45,16 @@ class _Fields(NamedTuple):
 class IncomingMessageEnvelope(_Fields, Generic[K, V]):
     """One input message, deserialized. A tuple, so that a batch of them is built without a Python frame each.
 
-    `event_time` and `arrival_time` are milliseconds since 1970 (`event_time` is -1 if the system keeps none);
-    `size` is the serialized value's bytes; `offset` is the position in the partition; `headers` is None if there are none.
-    A null key or message (a tombstone) is None.
+    `event_time` and `arrival_time` are milliseconds since 1970 (`event_time` is -1 if the system keeps none); `size` is
+    the serialized value's bytes; `offset` is the position in the partition; `headers` is None if there are none. A null
+    key or message (a tombstone) is None.
 
     `IncomingMessageEnvelope[K, V]` gives type checkers the classes of key and message, `Any` without brackets. In the
     signature of a task's `process` it also names the class to decode to, if the job file names none.
     """
 
-    # Python 3.10 has no generic NamedTuple. A subclass without a dict has the fields' C getters and the size of its base.
+    # Python 3.10 has no generic NamedTuple. A subclass without a dict has the fields' C getters and the size of its
+    # base.
     __slots__ = ()
 
     if TYPE_CHECKING:
@@ -144,7 +145,8 @@ _FIELDS = 8
 
 
 class Origin(NamedTuple):
-    """The fields of a source. Version 1 had neither the job, nor the system, nor the stream's id: they are empty then."""
+    """The fields of a source. Version 1 had neither the job, nor the system, nor the stream's id: they are empty
+    then."""
 
     job: str
     job_id: str
@@ -170,7 +172,8 @@ class OutputId(NamedTuple):
 
     @classmethod
     def of(cls, headers: Headers | None) -> OutputId | None:
-        """The id in a message's headers, None if there is none. Raises ValueError for a malformed id or an unknown version."""
+        """The id in a message's headers, None if there is none. Raises ValueError for a malformed id or an unknown
+        version."""
         for name, value in headers or ():
             if name == ID_HEADER:
                 text = (value or b"").decode()

@@ -25,8 +25,9 @@ from samzapy.config.tasks.checkpoint import StateCheckpointConfig
 
 @dataclass(frozen=True)
 class PlacementConfig:
-    """`host_affinity`: containers return to the host that has their state. `copies`: number of copies of each task's logged
-    stores, the active one included. `orphan_ttl_ms`: age at which an unused local store is removed, -1 for never."""
+    """`host_affinity`: containers return to the host that has their state. `copies`: number of copies of each task's
+    logged stores, the active one included. `orphan_ttl_ms`: age at which an unused local store is removed, -1 for
+    never."""
 
     host_affinity: bool = False
     copies: int = 1
@@ -45,7 +46,7 @@ class PlacementConfig:
 
 @dataclass(frozen=True)
 class JobConfig:
-    """A checked job file, and the source of the values that constructors take.
+    """A checked job file: builders take the arguments of constructors from it.
 
     `streams` has an entry for every stream that the file mentions; `stream(...)` falls back to the system's defaults.
     `stream_ids` are the streams with keys `streams.ID.*`. `serdes` maps names to class paths, built-in ones included.
@@ -84,8 +85,8 @@ class JobConfig:
 
     @property
     def job_name(self) -> str:
-        """Name and id in one word, different for different jobs: the last hyphen stands between the two. Hyphens of the id
-        are spelled `~`, which neither of them may contain."""
+        """Name and id in one word, unique for each job. The last hyphen separates them: hyphens of the id are written
+        as `~`, which neither of them may contain."""
         return f"{self.name}-{self.id.replace('-', '~')}"
 
     def offset_default(self, ssp: SystemStreamPartition) -> str:

@@ -58,7 +58,7 @@ def _ignore(_: object) -> None:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a run is watched.
+    """How a run is watched. `on_page` gets the address of its status page, with the token that reads, if it has one.
 
     `on_status` gets the job's status a few times a second, `on_event` one line for each event that concerns an operator
     (`status page: ...`, `container 0 failed: ...`). Both are called on any thread, and neither may block. `verbose` lets
@@ -68,6 +68,7 @@ class RunOptions:
     on_status: Callable[[JobStatus], None] = _ignore
     on_event: Callable[[str], None] = _ignore
     verbose: bool = False
+    on_page: Callable[[str], None] = _ignore
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from samzapy.plugins import PluginError, split_path
 
 @dataclass(frozen=True)
 class ChooserConfig:
-    """`chooser_class`: class path of a MessageChooser, None for turns. `batch_size` 0: everything that a poll has brought."""
+    """`chooser_class`: class path of a MessageChooser, None for turns. `batch_size` 0: everything from one poll."""
 
     chooser_class: str | None = None
     batch_size: int = 0
@@ -26,8 +26,8 @@ class ChooserConfig:
 
 @dataclass(frozen=True)
 class TaskConfig:
-    """Class, inputs, guarantee and timing of the tasks. Durations are milliseconds. `window_ms` <= 0: never. `commit_ms` <= 0:
-    only on request and at the end. `same_failures`: attempts that may fail in the same way."""
+    """Class, inputs, guarantee and timing of the tasks. Durations are milliseconds. `window_ms` <= 0: never.
+    `commit_ms` <= 0: only on request and at the end. `same_failures`: attempts that may fail in the same way."""
 
     task_class: str
     inputs: tuple[SystemStream, ...]
@@ -136,7 +136,7 @@ _TRANSACTIONAL_COMMIT_MS = 10_000
 
 
 def _commit_ms(reader: Reader) -> int:
-    """The given interval, else a default for the guarantee: readers see the records of a transaction only at its end."""
+    """The given interval, else the guarantee's default: readers see the records of a transaction only at its end."""
     if COMMIT_MS.name not in reader.values and reader.get(GUARANTEE).transactional:
         return _TRANSACTIONAL_COMMIT_MS
     return reader.get(COMMIT_MS)

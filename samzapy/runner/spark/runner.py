@@ -156,6 +156,7 @@ class SparkRunner(Runner):
             service = serve(coordinator, token, host, port, second=config.page_port)
             stack.callback(service.close)
             options.on_event(f"status page: {service.page}")
+            options.on_page(service.page)
             spark = stack.enter_context(spark_application(config, master, token, verbose=options.verbose))
             locality = stack.enter_context(Locality(place_records(config)))
             placed = config.placement.chooses and not master.one_executor
