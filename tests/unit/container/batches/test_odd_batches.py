@@ -141,7 +141,7 @@ def test_a_table_with_nulls_dictionaries_and_times_is_sent():
     with driver_of(do) as driver:
         driver.send("in", 1, partition=0)
         found = {
-            each[2]["n"]: (each.key, each.message["key"], each.message["day"], each.event_time)
+            each.message["n"]: (each.key, each.message["key"], each.message["day"], each.event_time)
             for each in driver.outputs("out")
         }
         text = "2026-01-01T00:00:00+00:00"
