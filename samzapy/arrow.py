@@ -1,8 +1,8 @@
 """Batches of messages as Arrow tables, and tables as outputs. Needs `samzapy[arrow]`.
 
-The annotations of the messages' class give the type of a column, so that it is the same in every batch: int, float, bool,
-str and bytes, dates and times, lists of these, classes with fields, and `| None` of each. For any other annotation, and for
-dicts, the values give the type.
+The annotations of the messages' class give the type of a column, so that it is the same in every batch: int, float,
+bool, str and bytes, dates and times, lists of these, classes with fields, and `| None` of each. For any other
+annotation, and for dicts, the values give the type.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class Rows(typing.NamedTuple):
 def rows_of(table: Any, *, key: str | None, message: str | None, timestamp: str | None, inputs: str | None) -> Rows:
     """The rows of a Table or RecordBatch, or of a frame of pandas or polars. Each other argument names a column.
 
-    Without `message` a message is the dict of its row, without the columns `timestamp` and `inputs`. Raises TypeError for
-    a value that is no table, KeyError for a column that it does not have.
+    Without `message` a message is the dict of its row, without the columns `timestamp` and `inputs`. Raises TypeError
+    for a value that is no table, KeyError for a column that it does not have.
     """
     table = _table_of(table)
     missing = [

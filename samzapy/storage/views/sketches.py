@@ -198,7 +198,8 @@ class BloomFiltersFactory(SketchesFactory):
 
 
 class DistinctCounts:
-    """A count of different items (str, int of 64 bits, float) for each key; 1 and "1" are different ones, and so are 1 and 1.0."""
+    """A count of different items (str, int of 64 bits, float) for each key; 1 and "1" are different ones, and so are 1
+    and 1.0."""
 
     __slots__ = ("_lg_k", "_library", "_name", "_store")
 
