@@ -149,7 +149,7 @@ def _page(config: JobConfig, coordinator: Coordinator, options: RunOptions) -> I
         return
     from samzapy.runner.serving import run_token, serve  # noqa: PLC0415  # a server is needed by this job only
 
-    service = serve(coordinator, run_token(), "127.0.0.1", config.page_port, second=None)
+    service = serve(config, coordinator, run_token(), "127.0.0.1", config.page_port, second=None)
     try:
         options.on_event(f"status page: {service.page}")
         yield

@@ -10,6 +10,8 @@ import os
 import secrets
 from collections.abc import Callable, Mapping
 
+from samzapy.admin.inspection import JobInspector
+from samzapy.config.job import JobConfig
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.progress import JobStatus
 from samzapy.coordinator.scrape import job_snapshot
@@ -29,13 +31,22 @@ def run_token() -> str:
     return os.environ.get(TOKEN) or secrets.token_urlsafe(32)
 
 
-def serve(coordinator: Coordinator, token: str, host: str, port: int, *, second: int | None) -> CoordinatorService:
+def serve(
+    config: JobConfig, coordinator: Coordinator, token: str, host: str, port: int, *, second: int | None
+) -> CoordinatorService:
     """Serve the coordinator of a job at `host:port`, and on the loopback port `second` (None: nowhere else).
 
     Raises EnvironmentFailure when a port cannot be had.
     """
     return CoordinatorService(
-        coordinator, token, host, port, page_port=second, added=views_of(coordinator), open_to_all=PROBES
+        coordinator,
+        token,
+        host,
+        port,
+        page_port=second,
+        added=views_of(coordinator),
+        open_to_all=PROBES,
+        inspector=JobInspector(config),
     )
 
 

@@ -153,7 +153,7 @@ class SparkRunner(Runner):
         # so the handlers go last.
         with ExitStack() as handlers, ExitStack() as stack:
             port = config.spark.coordinator_port
-            service = serve(coordinator, token, host, port, second=config.page_port)
+            service = serve(config, coordinator, token, host, port, second=config.page_port)
             stack.callback(service.close)
             options.on_event(f"status page: {service.page}")
             options.on_page(service.page)
