@@ -1,4 +1,4 @@
-"""`python -m samzapy`: runs the command, and ends quietly when Ctrl-C comes while the command is imported."""
+"""`python -m samzapy`: runs the command. A Ctrl-C during its import ends the process quietly."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Batches of messages as Arrow tables, and tables as outputs. Needs `samzapy[arrow]`.
 
-The type of a column comes from the annotations of the messages' class, so that it is the same in every batch, whatever
-the batch holds: int, float, bool, str and bytes, dates and times, lists of these, and classes with fields, each of them
-or None. Any other annotation leaves the type to the values, as for dicts.
+The annotations of the messages' class give the type of a column, so that it is the same in every batch: int, float, bool,
+str and bytes, dates and times, lists of these, classes with fields, and `| None` of each. For any other annotation, and for
+dicts, the values give the type.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def to_polars(batch: Any) -> Any:
 
 
 class Rows(typing.NamedTuple):
-    """The rows of a table as columns of Python objects; None for what was not asked for."""
+    """The rows of a table as columns of Python objects; None for a column that was not requested."""
 
     keys: list[Any] | None
     messages: list[Any]
@@ -77,7 +77,7 @@ def rows_of(table: Any, *, key: str | None, message: str | None, timestamp: str 
     """The rows of a Table or RecordBatch, or of a frame of pandas or polars. Each other argument names a column.
 
     Without `message` a message is the dict of its row, without the columns `timestamp` and `inputs`. Raises TypeError for
-    something else than a table, KeyError for a column that it does not have.
+    a value that is no table, KeyError for a column that it does not have.
     """
     table = _table_of(table)
     missing = [

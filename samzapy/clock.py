@@ -1,4 +1,4 @@
-"""The clock that constructors take. Nothing in samzapy reads the time in another way."""
+"""The clock that constructors take. No other code of samzapy reads the time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SYSTEM_CLOCK: Clock = SystemClock()
 
 
 class Schedule:
-    """A period in seconds on the monotonic clock; a missed beat is not made up for. A period <= 0 is never due."""
+    """A period in seconds on the monotonic clock; missed beats are skipped. A period <= 0 is never due."""
 
     __slots__ = ("_period", "due_at")
 

@@ -77,7 +77,7 @@ class Unreachable(EnvironmentFailure):
 
 
 class TooFewFiles(EnvironmentFailure):
-    """Raised when a container needs more open files than its process may have; a restart does not help."""
+    """Raised when a container needs more open files than its process is allowed; a restart does not help."""
 
 
 class UnknownStream(EnvironmentFailure):
@@ -145,7 +145,7 @@ class TransactionsRefused(EnvironmentFailure):
 
 
 class StaleEpoch(RetriableError):
-    """Raised when something outside the job's systems has seen a greater epoch than this attempt's: `newest`."""
+    """Raised when a sink, outside the job's systems, has seen a greater epoch than this attempt's: `newest`."""
 
     def __init__(self, message: str, newest: int) -> None:
         self.newest = newest

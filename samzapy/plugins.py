@@ -1,4 +1,4 @@
-"""Imports what configuration names, as `package.module:Name` or `package.module.Name`."""
+"""Imports the classes that the configuration names, as `package.module:Name` or `package.module.Name`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PATH = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")
 
 
 class PluginError(Exception):
-    """Raised when a configured name does not lead to a class; the message is one line."""
+    """Raised when a configured name is not that of a class; the message is one line."""
 
 
 def split_path(path: str) -> tuple[str, str]:
@@ -31,7 +31,7 @@ def load_class(path: str) -> type:
 
 
 def load_name(path: str) -> Any:
-    """Import whatever `path` names, other than None. Raises PluginError as `load_class` does."""
+    """Import the object that `path` names, any but None. Raises PluginError as `load_class` does."""
     module_name, name = split_path(path)
     try:
         module = importlib.import_module(module_name)

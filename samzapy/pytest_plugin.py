@@ -5,8 +5,8 @@
     manual_clock      a `ManualClock`, for `task_driver(..., clock=manual_clock)`
     memory_cluster    an empty cluster of the memory system; its `name` is for `systems.X.cluster`
 
-Every test has its own, closed after the test. The imports are inside of the fixtures, and annotations avoid samzapy's
-types, so a test run without them is not slowed down.
+Every test gets new objects, closed after the test. The imports are inside the fixtures, and annotations avoid samzapy's
+types, so they do not slow down other test runs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def manual_clock() -> Any:
 
 @pytest.fixture
 def memory_cluster() -> Iterator[Any]:
-    """A `MemoryCluster` of the test's own."""
+    """A new `MemoryCluster` for the test."""
     from samzapy.system.memory.cluster import MemoryCluster
 
     cluster = MemoryCluster.named(f"pytest-{uuid4()}")

@@ -1,4 +1,4 @@
-"""The former name of `samzapy.dataframe`; programs that import it go on working."""
+"""The former name of `samzapy.dataframe`, for programs that still import it."""
 
 from samzapy.dataframe import StoreWritten, read_store, write_store
 

@@ -26,7 +26,8 @@ Time = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 def _plain(value: Any) -> Any:
-    """Subclasses of plain types, as a task's gauge may be a float of numpy; other mappings than dicts."""
+    """A plain value for a subclass of a plain type (a task's gauge may be a float of numpy) and for mappings other than
+    dicts."""
     for kind in (str, int, float):
         if isinstance(value, kind):
             return kind(value)
@@ -45,7 +46,7 @@ class _AnyFormat(msgspec.Struct):
 
 
 def decode(kind: type[T], data: bytes, known_format: int | None = None) -> T:
-    """`data` as a `kind`. With `known_format`, first see that its field `format` has that number. Raises ValueError."""
+    """`data` as a `kind`. With `known_format`, first check that its field `format` has that number. Raises ValueError."""
     try:
         if known_format is not None:
             _check(msgspec.json.decode(data, type=_AnyFormat).format, known_format)
@@ -57,7 +58,7 @@ def decode(kind: type[T], data: bytes, known_format: int | None = None) -> T:
 
 
 def convert(kind: type[T], value: object) -> T:
-    """Plain JSON values, read before, as a `kind`. Raises ValueError."""
+    """Decoded plain JSON values as a `kind`. Raises ValueError."""
     try:
         return msgspec.convert(value, kind, str_keys=True)
     except msgspec.ValidationError as cause:

@@ -1,3 +1,3 @@
-"""The version of samzapy, which the build reads from here."""
+"""The version of samzapy; the build reads it here."""
 
 VERSION = "0.1.0"

@@ -1,8 +1,7 @@
-"""How far event time has come: a mark per source, the least of them, and the sources that are idle.
+"""Computes the progress of event time: a mark per source, the least of them, and the sources that are idle.
 
-Gearpump's rule: a task's clock is the minimum over its inputs, the job's the minimum over its tasks. Three places count with
-it: a task's clock (sources are partitions and senders), the windows and joins of a store (partitions), and the coordinator
-(tasks).
+Gearpump's rule: a task's clock is the minimum over its inputs, the job's the minimum over its tasks. Three users: a task's
+clock (sources are partitions and senders), the windows and joins of a store (partitions), and the coordinator (tasks).
 """
 
 from __future__ import annotations
@@ -22,19 +21,21 @@ class Watermarks(Generic[S]):
     ever goes back.
     """
 
-    __slots__ = ("_aside", "_marks", "current")
+    __slots__ = ("_aside", "_marks", "_unmarked", "current")
 
     def __init__(self, sources: Iterable[S], marks: Mapping[S, int] | None = None) -> None:
-        """`marks`: those of an earlier life; marks of sources that are gone are left out."""
+        """`marks`: those from before a restart; marks of unknown sources are left out."""
         known = marks or {}
         self._marks: dict[S, int | None] = {source: known.get(source) for source in sources}
         self._aside: set[S] = set()
+        # How many that count have no mark: while there is one, nothing has to be compared.
+        self._unmarked = sum(mark is None for mark in self._marks.values())
         self.current: int | None = None
         self._recount()
 
     @property
     def marks(self) -> dict[S, int]:
-        """The mark of every source that has one: this has to be kept over a restart."""
+        """The mark of every source that has one; to be kept over a restart."""
         return {source: mark for source, mark in self._marks.items() if mark is not None}
 
     @property
@@ -44,8 +45,8 @@ class Watermarks(Generic[S]):
         return min(counting, key=lambda each: each[:2])[2] if counting else None
 
     def reach(self, source: S) -> float:
-        """How far `current` can come by `source` alone: the least mark of the others that count, -inf while one of them
-        has none, inf where there are no others."""
+        """The greatest `current` that `source` alone can reach: the least mark of the others that count, -inf while one of
+        them has none, inf if there are no others."""
         others = [mark for each, mark in self._counting() if each != source]
         marks = [mark for mark in others if mark is not None]
         return min(marks, default=inf) if len(marks) == len(others) else -inf
@@ -58,7 +59,9 @@ class Watermarks(Generic[S]):
         before = self._marks[source]
         if source in self._aside:
             self._aside.discard(source)
-        elif before is not None and time_ms <= before:
+        elif before is None:
+            self._unmarked -= 1
+        elif time_ms <= before:
             return False
         if before is None or time_ms > before:
             self._marks[source] = time_ms
@@ -69,6 +72,8 @@ class Watermarks(Generic[S]):
 
     def set_aside(self, source: S) -> bool:
         """`source` is idle or has ended, and does not count until it advances; returns whether `current` has moved."""
+        if source not in self._aside and self._marks.get(source) is None:
+            self._unmarked -= 1
         self._aside.add(source)
         return self._recount()
 
@@ -76,11 +81,13 @@ class Watermarks(Generic[S]):
         return [(source, mark) for source, mark in self._marks.items() if source not in self._aside]
 
     def _recount(self) -> bool:
-        counting = self._counting()
-        marks = [mark for _, mark in counting if mark is not None]
-        if len(marks) < len(counting) or not self.marks:
+        if self._unmarked:
             return False
-        least = min(marks) if marks else max(self.marks.values())
+        marks = [mark for _, mark in self._counting() if mark is not None]
+        known = marks or self.marks.values()
+        if not known:
+            return False
+        least = min(marks) if marks else max(known)
         if self.current is not None and least <= self.current:
             return False
         self.current = least
@@ -88,7 +95,7 @@ class Watermarks(Generic[S]):
 
 
 class IdleRule(Generic[S]):
-    """A source is idle once it has brought nothing for `idle_s` seconds, and no longer when it brings something.
+    """A source is idle once it has brought no message for `idle_s` seconds, until it brings one.
 
     Time is monotonic and comes in with each call. With `idle_s` <= 0 no source is ever idle. `idle` holds the idle
     sources as of the last `look`.
@@ -102,12 +109,12 @@ class IdleRule(Generic[S]):
         self.idle: set[S] = set()
 
     def heard(self, source: S, now: float) -> None:
-        """`source` has brought something."""
+        """`source` has brought a message."""
         self._heard_at[source] = now
         self.idle.discard(source)
 
     def forget(self, source: S) -> None:
-        """There is no such source any more."""
+        """Remove a source."""
         del self._heard_at[source]
         self.idle.discard(source)
 
@@ -120,5 +127,5 @@ class IdleRule(Generic[S]):
         return bool(silent)
 
     def all_silent_s(self, now: float) -> float:
-        """How long no source has brought anything, in seconds."""
+        """The seconds since any source has brought a message."""
         return now - max(self._heard_at.values())

@@ -81,7 +81,7 @@ class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
             column("_timestamps", -1),
             column("_headers"),
             values=column("_values"),
-            arrival_ms=first._arrival_ms,  # noqa: SLF001  # of its own class
+            arrival_ms=first._arrival_ms,  # noqa: SLF001  # the same class
         )
 
     @property
@@ -188,7 +188,7 @@ def _size(value: bytes | None) -> int:
 
 
 class _Chained(Sequence[Any]):
-    """Columns one after the other, which a system may not have made yet."""
+    """Several columns as one. A system may not have made their values yet, so a slice makes none either."""
 
     __slots__ = ("_parts",)
 
@@ -213,7 +213,7 @@ class _Chained(Sequence[Any]):
         raise IndexError(index)
 
     def _part(self, start: int, stop: int) -> Sequence[Any]:
-        """From `start` to before `stop`, still not made."""
+        """The values from `start` to before `stop`, without making them."""
         found, first = [], 0
         for part in self._parts:
             low, high = max(start - first, 0), min(stop - first, len(part))
@@ -232,13 +232,15 @@ class BatchTask(ABC, Generic[K, V]):
     ) -> None:
         """Process a run of messages of one partition, never an empty one.
 
-        1. The run is what a poll has brought of the partition, or as `task.batch.max.messages` and `task.batch.max.wait.ms`
-           say. It ends early where an event timer is due, so one that this call sets fires behind the run. Where it ends may
-           be elsewhere after a crash, when the messages come again.
+        1. The run holds the partition's messages of one poll, unless `task.batch.max.messages` and `task.batch.max.wait.ms`
+           say otherwise. It ends early where an event timer is due; a timer that this call sets fires after the run. After a
+           crash the same messages may come in other runs.
         2. Its messages are done when this returns. Requests to the coordinator take effect then.
-        3. An exception ends the attempt without a commit. Under another `task.error.process.policy` what the call did to
-           stores, outputs and sinks is undone, and each half of the run is processed by a call of its own, until the
-           message that fails stands alone. That one meets the policy; all others are processed once.
+        3. After an exception the changes to stores, outputs and sinks are undone, and each half of the run is processed by a
+           separate call, until the message that fails stands alone. `task.error.process.policy` applies to that message; all
+           others are processed once. Under the policy `fail` the error names that message, and the attempt ends without a
+           commit. A value that was changed in place is undone only with `stores.X.object.cache.mode=copy`, the default under
+           other policies than `fail`.
         4. In effectively-once each output needs the input that it comes from: `send_batch(..., inputs=batch.offsets)`. What
-           an input sends must not depend on where runs end. With `task.batch.max.messages=1` nothing need be said.
+           an input sends must not depend on where runs end. With `task.batch.max.messages=1` the input is known.
         """

@@ -1,4 +1,4 @@
-"""What a task may do during a call: send outputs, send control messages, and ask its container for a commit or a stop.
+"""The collector and the coordinator of a task: it sends outputs and control messages, and requests commits and stops.
 
 Control messages go from the tasks of one stage of a pipeline to those of the next, between the messages of an intermediate
 stream:

@@ -86,16 +86,16 @@ class TaskContext(ABC):
 
     @abstractmethod
     def replay_from(self, ssp: SystemStreamPartition, offset: int) -> int:
-        """Start this partition at `offset`, before the committed one, to rebuild a state of the task's own; only in `init`.
+        """Start this partition at `offset`, before the committed one, to rebuild the task's private state; only in `init`.
 
-        Returns the committed offset. The outputs of the messages before it are out, and commits do not go back. Has no
-        effect if a startpoint or `reset.offset` decides where the partition starts.
+        Returns the committed offset. The outputs of the messages before it were sent earlier, and commits do not go back.
+        Has no effect if a startpoint or `reset.offset` decides where the partition starts.
         """
 
     @property
     @abstractmethod
     def state_checkpoints(self) -> StateCheckpoints:
-        """The checkpoints of a StateCheckpointTask's own state. Raises RuntimeError for any other task."""
+        """The checkpoints of a StateCheckpointTask's private state. Raises RuntimeError for any other task."""
 
     @abstractmethod
     def register_sink(self, sink: Sink) -> None:

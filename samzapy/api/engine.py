@@ -5,8 +5,8 @@ data and its marker go in together, so a persistent engine always holds the stat
 instant the process dies.
 
 A view lies over the key-value store. Its entries take the same way as those of any store: object cache, uncommitted
-bytes, changelog, storage engine. A view adds the interface that the task calls and the layout in entries. It keeps nothing
-of its own between two calls, so commit, restore, rollback and the undo of a failed message need nothing from it.
+bytes, changelog, storage engine. A view adds the interface that the task calls and the layout in entries. It keeps no
+state between two calls, so commit, restore, rollback and the undo of a failed message need nothing from it.
 """
 
 from __future__ import annotations
@@ -60,6 +60,10 @@ class Load(ABC):
         """Put the last value of each key and the marker into the engine, atomically, and on disk when it returns. The load
         ends. Raises StoreError."""
 
+    def give_up(self) -> None:
+        """Make a `finish` that goes on in another thread end soon, with StoreError and without a change of the engine. A load
+        that finishes within a second has nothing to do."""
+
 
 class StorageEngine(ABC):
     """One task's part of one store."""
@@ -93,7 +97,7 @@ class StorageEngine(ABC):
 
     @abstractmethod
     def write(self, changes: Changes, marker: bytes) -> None:
-        """Apply `changes` and replace the marker, atomically: after a crash both are there or neither is."""
+        """Apply `changes` and replace the marker, atomically: after a crash both are present, or neither."""
 
     def load(self, changes: Changes, marker: bytes) -> None:
         """As `write` and `flush`, for the many changes that a restore has gathered, in any order.
@@ -169,7 +173,7 @@ class StorageEngineFactory(ABC):
     #: The files that an engine has open, at the least: a container checks its limit before it starts.
     open_files = 0
 
-    #: Whether tasks get a `view` of the store, with a query interface and an encoding of its own.
+    #: Whether tasks get a `view` of the store, with its own query interface and encoding.
     has_view = False
 
     #: Whether the view changes values in place, as `StoreViewFactory.changes_in_place` says.
@@ -179,7 +183,8 @@ class StorageEngineFactory(ABC):
     def open(self, directory: Path | None, settings: EngineSettings) -> StorageEngine:
         """Open, creating what is missing. `directory` is the task's own for a persistent engine, else None.
 
-        A persistent engine locks the file `LOCK` in its directory while it is open, so that others see who uses it. Raises StoreLocked (naming the holder if it can), StoreCorrupted, or StoreError with path and cause.
+        A persistent engine locks the file `LOCK` in its directory while it is open, so that others see the holder. Raises
+        StoreLocked (with the holder, if known), StoreCorrupted, or StoreError with path and cause.
         """
 
     def open_read_only(self, directory: Path, settings: EngineSettings) -> StorageEngine:

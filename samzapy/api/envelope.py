@@ -1,11 +1,11 @@
-"""Messages with what is known about them, and the id that an output of an effectively-once job carries.
+"""The envelopes of messages, and the id of an output in effectively-once.
 
 The header `samzapy-id` is text, eleven fields with colons between them:
 
     2:JOB:JOB-ID:SYSTEM:STREAM:STREAM-ID:PARTITION:TASK:KIND:OFFSET:NUMBER
 
     2          the version of the format
-    STREAM-ID  as the system gives it: a stream that is deleted and created again has another one
+    STREAM-ID  given by the system; it changes when the stream is deleted and created again
     TASK       empty; the name of the task for an output that came from a broadcast input, which every task reads
     KIND       `out` for an output, `letter` for a dead letter
     OFFSET     of the input that the output came from

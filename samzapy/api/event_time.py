@@ -1,4 +1,4 @@
-"""Event time as a task sees it: its clock, the timers that fire by it, and the checkpoints of a task's own state.
+"""Event time as a task sees it: its clock, its timers, and the checkpoints of its private state.
 
 The checkpoints follow Gearpump's model. All tasks take them at the same event times, so their checkpoints of one time make
 up the state of the whole job at that time. The greatest time for which every task has one is the job's checkpoint clock; a
@@ -29,7 +29,7 @@ class ClockListenerTask(ABC):
 
     @abstractmethod
     def on_clock(self, clock: TaskClock, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
-        """Called when the clock has moved, between messages: after a run of messages that the task has processed in one go."""
+        """Called when the clock has moved: between messages, after a run that the task has processed in one go."""
 
 
 class TimerClock(Enum):
@@ -110,7 +110,7 @@ class StateCheckpoints(ABC):
 
 
 class StateCheckpointTask(ABC):
-    """A task that keeps a state of its own by checkpoints that go with its commits."""
+    """A task that keeps a private state, by checkpoints that go with its commits."""
 
     @abstractmethod
     def take_checkpoint(self, clock: TaskClock, collector: MessageCollector) -> TimedState | None:

@@ -85,14 +85,15 @@ class KeyValueStore(ABC, Generic[K, V]):
     def merge_all(self, entries: Mapping[K, V], combine: Callable[[V, V], V]) -> None:
         """Set each key to `combine(held, given)`, or to the given value where the store holds none.
 
-        `store.merge_all(Counter(keys), operator.add)` counts a batch of keys. What is not cached is read in one go. Nothing
-        is written if an entry is refused or `combine` raises; `combine` returns a new value, since a `held` that it changes
-        in place stays changed. Keys that serialize alike must be one key of the mapping.
+        1. `store.merge_all(Counter(keys), operator.add)` counts a batch of keys. All misses of the cache are read in one go.
+        2. Nothing is written if an entry is refused or `combine` raises.
+        3. `combine` returns a new value: a `held` that it changes in place stays changed.
+        4. Keys that serialize alike must be one key of the mapping.
         """
         if not isinstance(entries, Mapping):
             raise StoreRefused(f"merge_all: expected a mapping, got {type(entries).__name__}")
         if any(given is None for given in entries.values()):
-            self.put_all(entries)  # which names it
+            self.put_all(entries)  # its error names the entry
         found = self.get_all(entries)
         merged: dict[K, V] = {}
         for key, given in entries.items():

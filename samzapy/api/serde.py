@@ -35,14 +35,19 @@ class Serde(ABC):
         """Deserialize. Raises SerdeError or ValueError if `to_bytes` cannot have written `data`."""
 
     def refusal(self, value: Any, cause: Exception) -> str:
-        """The reason why `to_bytes` refused `value`, for an error: `long serde takes an int, got str 'x'`.
+        """Why `to_bytes` refused `value`, for an error: `long serde takes an int, got str 'x'`.
 
         Overridden by serdes with a `to_bytes` from a C library, since its exception `cause` does not name the serde.
         """
         return str(cause) or type(cause).__name__
 
+    def wider(self) -> Serde | None:
+        """A serde of the same format that takes more values and costs more: a stream goes on with it when this one has
+        refused an output. None if there is none."""
+        return None
+
     def misfit(self, cause: Exception) -> str:
-        """The reason why `from_bytes` refused some bytes, for an error: `$.user: Expected str, got int`."""
+        """Why `from_bytes` refused some bytes, for an error: `$.user: Expected str, got int`."""
         return str(cause) or type(cause).__name__
 
 

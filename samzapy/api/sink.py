@@ -1,6 +1,6 @@
-"""The SPI of a sink: something outside the job's systems that a task writes to and that commits with it.
+"""The SPI of a sink: a store outside the job's systems that a task writes to, and that commits with the task.
 
-1. A sink keeps the input offsets beside its rows, in one transaction of its own.
+1. A sink keeps the input offsets beside its rows, in one transaction.
 2. It commits in step 3 of the task's commit, before the changelog and the checkpoint. So after a crash it may be ahead of
    the checkpoint, and is never behind.
 3. The inputs between the two are processed again, because the stores (and outputs in an aborted transaction) need them.
@@ -78,12 +78,12 @@ class Sink(ABC):
         """
 
     def forget(self, envelope: IncomingMessageEnvelope) -> None:
-        """Take back the rows of a failed message, which the job's error policy repeats, skips or turns into a dead letter. A
-        sink that does not override this keeps the rows."""
+        """Take back the rows of a failed message, before the job's error policy repeats it, skips it or writes its dead letter.
+        A sink that does not override this keeps the rows."""
 
     def mark(self) -> int | None:
-        """Where the rows of the next batch begin, for `back_to`. None, the default: the sink cannot say, so the rows of a
-        batch that failed are taken back by `forget`, message by message. Rows that come from no message stay then."""
+        """The place where the rows of the next batch begin, for `back_to`. None, the default: the sink keeps no such places.
+        Then `forget` takes back the rows of a failed batch, message by message, and rows without a message stay."""
         return None
 
     def back_to(self, mark: int) -> None:

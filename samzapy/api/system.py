@@ -11,8 +11,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import repeat
 from typing import NamedTuple
 
 from samzapy.api.context import JobContext
@@ -66,6 +68,33 @@ class OutgoingRecord(NamedTuple):
     partition_key: bytes | None = None
     headers: Headers | None = None
     timestamp: int | None = None
+
+
+# An OutgoingRecord without the Python frame of its constructor.
+_record = partial(tuple.__new__, OutgoingRecord)
+
+
+class OutgoingColumns(NamedTuple):
+    """Serialized outputs to one stream, in order and at least one: the columns of their `OutgoingRecord`s, of equal length.
+    An absent column is None in every record. The columns do not change any more."""
+
+    stream: str
+    keys: Sequence[bytes | None] | None
+    values: Sequence[bytes | None]
+    partitions: Sequence[int | None] | None = None
+    partition_keys: Sequence[bytes | None] | None = None
+    headers: Sequence[Headers | None] | None = None
+    timestamps: Sequence[int | None] | None = None
+
+    @property
+    def size(self) -> int:
+        """How many records they are."""
+        return len(self.values)
+
+    def records(self) -> Iterator[OutgoingRecord]:
+        """The same as records."""
+        columns = (repeat(None) if column is None else column for column in self[1:])
+        return map(_record, zip(repeat(self.stream), *columns, strict=False))
 
 
 @dataclass(frozen=True)
@@ -166,6 +195,10 @@ class SystemConsumer(ABC):
     def resume(self, ssps: Iterable[SystemStreamPartition]) -> None:
         """Undo `pause`."""
 
+    def metrics(self) -> Mapping[str, float]:
+        """The client's own numbers by name, also after `close`; counts only grow. From any thread, one at a time."""
+        return {}
+
     @abstractmethod
     def close(self) -> None:
         """Release the client; closing twice is allowed."""
@@ -187,6 +220,10 @@ class SystemProducer(ABC):
     def send(self, records: Sequence[OutgoingRecord]) -> None:
         """Queue records. Raises RecordTooLarge, UnknownStream or ProducerError; blocks when the queue is full."""
 
+    def send_columns(self, columns: OutgoingColumns) -> None:
+        """As `send` of their records. A system that works with columns anyway overrides this."""
+        self.send(list(columns.records()))
+
     @abstractmethod
     def send_changes(
         self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None = None
@@ -205,14 +242,18 @@ class SystemProducer(ABC):
         """
 
     def report_offsets(self) -> None:
-        """Called before the first record by a writer that will ask for `last_offset`. A system that knows offsets anyway has
-        nothing to do."""
+        """Called before the first record by a writer that will ask for `last_offset`. Default: nothing, for a system that
+        always knows offsets."""
 
     def purge(self) -> None:
         """Drop queued records that are not yet sent, after the lease is lost and a successor may write. From any thread.
 
         The producer cannot be used any more. A system without a queue has nothing to do.
         """
+
+    def metrics(self) -> Mapping[str, float]:
+        """As a consumer's."""
+        return {}
 
     @abstractmethod
     def close(self) -> None:
@@ -271,6 +312,17 @@ class SystemAdmin(ABC):
     def offsets(self, ssps: Iterable[SystemStreamPartition]) -> dict[SystemStreamPartition, OffsetRange]:
         """The current ranges; `upcoming` is the high watermark and includes open transactions. Raises UnknownStream."""
 
+    def ends(
+        self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
+    ) -> dict[SystemStreamPartition, int]:
+        """The offsets after the last records, open transactions included; with `committed` those up to which a reader of
+        committed records gets. Asked every few seconds while a job runs. Raises UnknownStream."""
+        return {ssp: found.upcoming for ssp, found in self.offsets(ssps).items()}
+
+    def mirror(self, group: str, positions: Mapping[SystemStreamPartition, int]) -> None:
+        """Copy committed positions to the consumer group of that name, for tools that show lag; nothing in samzapy reads
+        them. A system without consumer groups does nothing."""
+
     @abstractmethod
     def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
         """Per partition, the first offset whose record is not older than `time_ms`; `upcoming` if there is none."""
@@ -314,11 +366,11 @@ class SystemFactory(ABC):
     transactional = False
     #: Whether jobs can only read the streams.
     read_only = False
-    #: Whether a record may come too late to be read, or get another offset in another read. The streams' descriptions name
-    #: the column then that decides (`database.order.by`).
+    #: Whether a record may come too late to be read, or get another offset in another read. The description of a stream then
+    #: names the column that orders it (`database.order.by`).
     orders_by_time = False
-    #: Files, pipes and sockets that an admin, a consumer and a producer have open together, and a transactional producer
-    #: besides: the least, by which a container checks its limit before it starts.
+    #: The least number of files, pipes and sockets that an admin, a consumer, a producer and a transactional producer have
+    #: open together. A container compares it with its limit before it starts.
     open_files = 0
     transactional_open_files = 0
 

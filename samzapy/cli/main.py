@@ -21,6 +21,7 @@ _COMMANDS = {
     "init": "Create a project with a task, its job file, its tests and some input.",
     "run": "Run a job until it ends or is stopped.",
     "drain": "Let a running job finish what there is, and stop.",
+    "logs": "Print the log of a job, and follow it.",
     "check": "Show what a job file means, and everything that is wrong with it.",
     "keys": "List what may stand in a job file.",
     "topic": "Create, list, describe, read and write streams.",

@@ -41,7 +41,7 @@ class RunDisplay:
     """
 
     def __init__(self, console: Console) -> None:
-        self._console = console
+        self.console = console
         self._lock = threading.Lock()
         self._phases: dict[str, str] = {}
         self._attempts: dict[str, int] = {}
@@ -69,7 +69,7 @@ class RunDisplay:
     def event(self, line: str) -> None:
         """Print one line above the bars."""
         with self._lock:
-            line_on(self._console, line)
+            line_on(self.console, line)
 
     def status(self, status: JobStatus) -> None:
         """Show how the job stands now."""
@@ -84,13 +84,13 @@ class RunDisplay:
     def _attempt(self, container: ContainerStatus) -> None:
         if container.attempts > max(1, self._attempts.get(container.id, 1)):
             self._attempts[container.id] = container.attempts
-            line_on(self._console, f"container {container.id}: attempt {container.attempts}")
+            line_on(self.console, f"container {container.id}: attempt {container.attempts}")
 
     def _phase(self, container: ContainerStatus) -> None:
         if container.phase and self._phases.get(container.id) != container.phase:
             self._phases[container.id] = container.phase
-            if not self._console.is_terminal:
-                line_on(self._console, f"container {container.id}: {container.phase}")
+            if not self.console.is_terminal:
+                line_on(self.console, f"container {container.id}: {container.phase}")
 
     def _restores(self, container: ContainerStatus, restored: Iterable[RestoredStore]) -> None:
         """One line an attempt, when all its stores are there; nothing about stores that began empty."""
@@ -102,7 +102,7 @@ class RunDisplay:
             self._told.add(epoch)
         stores = [store for store in reported if store.source != "nothing"]
         if stores:
-            line_on(self._console, f"container {container.id}: restored {_restored(stores)}")
+            line_on(self.console, f"container {container.id}: restored {_restored(stores)}")
 
     def _restore_bar(self, container: ContainerStatus) -> None:
         name = f"restore {container.id}"

@@ -18,6 +18,7 @@ from samzapy.config.reading.reader import Reader
 from samzapy.config.spark import SparkConfig
 from samzapy.config.stores import StoreConfig
 from samzapy.config.streams import StreamConfig
+from samzapy.config.supervision import SupervisionConfig
 from samzapy.config.tasks import TaskConfig
 from samzapy.config.tasks.checkpoint import StateCheckpointConfig
 
@@ -74,6 +75,7 @@ class JobConfig:
     state_checkpoint: StateCheckpointConfig = field(default_factory=StateCheckpointConfig)
     startpoints: bool = True
     metrics_reporters: tuple[ReporterConfig, ...] = ()
+    supervision: SupervisionConfig = field(default_factory=SupervisionConfig)
     stream_ids: Mapping[str, SystemStream] = field(default_factory=dict)
     raw: Mapping[str, str] = field(default_factory=dict, repr=False)
     resolved: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -13,7 +13,7 @@ from string import Formatter
 from typing import Any, NamedTuple
 
 from samzapy.api.system import SystemSettings
-from samzapy.config import event_time, job, metrics, spark
+from samzapy.config import event_time, job, metrics, spark, supervision
 from samzapy.config.job import JobConfig
 from samzapy.config.reading.classes import ENGINES, SYSTEMS
 from samzapy.config.reading.keys import Key, split_list
@@ -43,6 +43,7 @@ ALL_KEYS: tuple[Key[Any], ...] = (
     *engines.ROCKSDB_KEYS,
     *engines.VIEW_KEYS,
     *metrics.KEYS,
+    *supervision.KEYS,
 )
 #: Keys with another first part belong to the user, unless they look like a slip.
 _OURS = frozenset({"app", "container", "job", "task", "systems", "streams", "serializers", "stores", "metrics"})

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from samzapy.api.stream import SystemStream
 from samzapy.api.system import SystemSettings
-from samzapy.config import event_time, job, metrics, own_streams, spark
+from samzapy.config import event_time, job, metrics, own_streams, spark, supervision
 from samzapy.config.job import JobConfig
 from samzapy.config.known_keys import check_keys
 from samzapy.config.reading import properties
@@ -227,6 +227,7 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
         ),
         state_checkpoint=_state_checkpoint(reader, found_task, default_system, found_systems),
         metrics_reporters=metrics.parse_metrics(reader, names),
+        supervision=supervision.parse_supervision(reader),
         stream_ids=ids,
         raw=Masked(raw, reader.secret),
         resolved=Masked(reader.values, reader.secret),

@@ -1,4 +1,4 @@
-"""Makes the parts of a container from the configuration of its job. `lifecycle` says in which order."""
+"""Makes the parts of a container from the configuration of its job. `lifecycle` has the order."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class ContainerBuilder:
         self._producers.take_over(must_own)
 
     def purge(self) -> None:
-        """Throw away unsent records, from any thread: the container is another attempt's."""
+        """Throw away unsent records, from any thread: another attempt owns the container."""
         self._clients.purge()
 
     def read_progress(self, ownership: Ownership) -> JobProgress:

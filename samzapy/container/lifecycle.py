@@ -30,9 +30,11 @@ from samzapy.container.run_loop import LoopControl, RunLoop
 from samzapy.container.side_inputs import NoSideInputs
 from samzapy.container.supervision.heartbeat import Heartbeat, keep_running
 from samzapy.container.supervision.job_records import Ownership
+from samzapy.container.supervision.lag import Progress
+from samzapy.container.supervision.watch import NoWatch, Watch
 from samzapy.container.supervision.worker_process import tuned_for_messages
 from samzapy.container.tasks.task_instance import TaskInstance
-from samzapy.errors import ForeignRecords
+from samzapy.errors import ForeignRecords, ProducerError, TaskMigrated
 from samzapy.failpoints import reach
 from samzapy.job.lease import ContainerLease, ContainerReport, TaskProgress
 from samzapy.storage.changelog.restore import RestoreStopped
@@ -42,7 +44,17 @@ logger = logging.getLogger(__name__)
 
 
 class _NotStarted:
-    """A container that has not begun to process: nothing is in flight, and nothing was committed."""
+    """The state of a container that has not begun to process: nothing is in flight, and nothing was committed."""
+
+    @property
+    def committed(self) -> Mapping[str, Mapping[SystemStreamPartition, int]]:
+        """By task, the positions of its last checkpoint."""
+        return {}
+
+    @property
+    def caught_up(self) -> Mapping[SystemStreamPartition, int]:
+        """Where the consumers stood when there was nothing to process."""
+        return {}
 
     @property
     def commits(self) -> int:
@@ -56,7 +68,7 @@ class _NotStarted:
 
 
 class _AtWork(_NotStarted):
-    """A container whose start is complete."""
+    """The state of a container after its start."""
 
     def __init__(self, loop: RunLoop, inputs: Inputs, side: NoSideInputs, committer: CommitProtocol) -> None:
         self._loop = loop
@@ -67,6 +79,15 @@ class _AtWork(_NotStarted):
     @property
     def commits(self) -> int:
         return self._committer.count
+
+    @property
+    def committed(self) -> Mapping[str, Mapping[SystemStreamPartition, int]]:
+        return self._committer.committed
+
+    @property
+    def caught_up(self) -> Mapping[SystemStreamPartition, int]:
+        self._loop.ask_where()
+        return self._loop.caught_up
 
     def stop(self, tasks: Sequence[TaskInstance]) -> None:
         """The last commit, and the end of the inputs."""
@@ -81,7 +102,7 @@ class _AtWork(_NotStarted):
 
 
 class Container:
-    """Runs the tasks of one container once: `run` starts, processes and stops; `stop` asks it to."""
+    """Runs the tasks of one container once: `run` starts, processes and stops; `stop` asks for the stop."""
 
     def __init__(
         self,
@@ -91,8 +112,12 @@ class Container:
         clock: Clock,
         ownership: Ownership,
         on_lost: Callable[[str], None] = keep_running,
+        watch: Watch | None = None,
     ) -> None:
-        """`ends`: the offset before which each partition ends in a bounded run, empty for an endless one."""
+        """`ends`: the offset before which each partition ends in a bounded run, empty for an endless one. `watch` says in the
+        reports what people look at."""
+        self._watch = watch or NoWatch()
+        self._watch.follow(self._progress)
         self._builder = builder
         self._lease = lease
         self._ends = ends
@@ -110,8 +135,8 @@ class Container:
         self._heartbeat.request_stop()
 
     def run(self) -> ContainerReport:
-        """Run until the inputs end, the tasks vote to stop, or a stop is asked for; returns the last report. A stop is
-        heard during a restore as well, which goes on at the next start.
+        """Run until the inputs end, the tasks vote to stop, or a stop is asked for; returns the last report. A stop also
+        interrupts a restore, which continues at the next start.
 
         Otherwise raises the error that ended the attempt (TaskFailed, TaskMigrated, StoreError, ProducerError, ...), after
         everything is closed; nothing is committed then.
@@ -125,20 +150,27 @@ class Container:
             logger.info("%s", stopped)
             self._close_all(self._closers())
             return self._heartbeat.finish("done")
+        except ProducerError as failure:
+            self.abandon()
+            lost = self._heartbeat.lost
+            if lost is not None:
+                # The queue was purged since a successor may write by now: the loss is the reason, not the purge.
+                raise TaskMigrated(lost) from failure
+            raise
         except BaseException:
             self.abandon()
             raise
 
     def start(self) -> RunLoop:
-        """The start alone; nothing is processed before the loop is turned. A caller that turns it instead of `run`
-        calls `finish` in the end, or `abandon` when anything raises, this call included."""
+        """Only start: nothing is processed before a turn of the loop. A caller that turns the loop itself calls `finish` at
+        the end, or `abandon` when anything raises, this call included."""
         self._heartbeat.start()
         loop = self._start()
         self._heartbeat.phase("running")
         return loop
 
     def finish(self) -> ContainerReport:
-        """The stop alone, with the last commit; returns the last report."""
+        """Only stop, with the last commit; returns the last report."""
         self._heartbeat.phase("stopping")
         self._stop()
         return self._heartbeat.finish("done")
@@ -248,7 +280,7 @@ class Container:
         return not task.offsets.keys() <= checkpoint.input_offsets.keys()
 
     def _first_offsets(self) -> dict[SystemStreamPartition, int]:
-        """Where to read from; a broadcast partition from the task that is furthest behind."""
+        """The offsets to read from; those of a broadcast partition are the least of its tasks."""
         first: dict[SystemStreamPartition, int] = {}
         for task in self._tasks:
             for ssp, offset in task.offsets.items():
@@ -260,17 +292,19 @@ class Container:
 
     @property
     def commits(self) -> int:
-        """How many commits this start has made, the one that says where it begins included."""
+        """The number of commits since the start, the first one included."""
         return self._at_work.commits
 
     def report(self, phase: str) -> ContainerReport:
-        """How things stand; may be called from any thread."""
+        """A report of the present state; may be called from any thread."""
         tasks = list(self._tasks)
+        processed = sum(task.processed for task in tasks)
+        done = (processed, self.commits, tuple(self._restoring.values()))
         return ContainerReport(
             container_id=self._builder.model.id,
             epoch=self._lease.epoch,
             phase=phase,
-            processed=sum(task.processed for task in tasks),
+            processed=processed,
             positions={str(ssp): offset for task in tasks for ssp, offset in task.offsets.items()},
             ends={str(ssp): end for ssp, end in self._ends.items()},
             restored={
@@ -282,6 +316,25 @@ class Container:
             metrics=self._builder.metrics.snapshot(),
             commits=self.commits,
             clocks={task.name: progress_of(task) for task in tasks},
+            facts=self._watch.facts(phase, done),
+        )
+
+    def _progress(self) -> Progress:
+        """How far the container is; called by the watch's thread."""
+        positions: dict[SystemStreamPartition, int] = {}
+        committed: dict[SystemStreamPartition, int] = {}
+        processed_ms: dict[SystemStreamPartition, int] = {}
+        caught_up = self._at_work.caught_up
+        for task in list(self._tasks):
+            for ssp, offset in list(task.offsets.items()):
+                # A broadcast partition is as far as the task that is furthest behind.
+                positions[ssp] = min(offset, positions.get(ssp, offset))
+            processed_ms.update(task.processed_ms)
+        for offsets in list(self._at_work.committed.values()):
+            for ssp, offset in offsets.items():
+                committed[ssp] = min(offset, committed.get(ssp, offset))
+        return Progress(
+            {ssp: max(at, caught_up.get(ssp, at)) for ssp, at in positions.items()}, committed, processed_ms
         )
 
 

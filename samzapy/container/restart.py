@@ -1,8 +1,8 @@
-"""Starts a container again where it is, when all that failed was a call that may succeed next time.
+"""Restarts a container in place after a failure that may pass.
 
 After an aborted transaction, or one with an unknown outcome, everything since the last commit is void: inputs, caches,
 uncommitted bytes, and the state of the user's object. So nothing is rewound piece by piece. The container is closed and
-started again, in the one order that is the guarantee. That takes about a second and none of Spark's retries.
+started again, in the order of `lifecycle`. That takes about a second and none of Spark's retries.
 
 This is the lowest rung of the ladder of retries. A rung retries what it can, then raises to the next one; it knows nothing
 of the rungs above that.
@@ -30,8 +30,8 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 
 from samzapy.api.stream import SystemStreamPartition
@@ -43,10 +43,12 @@ from samzapy.config.tasks.error_policy import ErrorPolicy, Stage
 from samzapy.container.builder import ContainerBuilder
 from samzapy.container.errors.user_failures import user_failure
 from samzapy.container.lifecycle import Container
-from samzapy.container.supervision.heartbeat import Heartbeat, keep_running
+from samzapy.container.supervision.heartbeat import Heartbeat
 from samzapy.container.supervision.job_records import Ownership
+from samzapy.container.supervision.lag import LagWatch
 from samzapy.container.supervision.reporting import Reporting
-from samzapy.container.supervision.worker_process import provide_descriptors
+from samzapy.container.supervision.watch import OWN_PROCESS, ContainerProcess, ContainerWatch
+from samzapy.container.supervision.worker_process import ProcessUsage, provide_descriptors
 from samzapy.container.tasks.task_builder import Plugins
 from samzapy.container.tasks.task_class import load_task_class
 from samzapy.errors import (
@@ -81,7 +83,7 @@ _PAUSES_S = (0.4, 0.8, 1.6, 3.2, 6.4)
 
 
 class RestartingContainer:
-    """Runs containers built by `build` until one ends as it should; `run` and `stop` are a container's own."""
+    """Runs containers built by `build` until one ends without a failure; `run` and `stop` are those of a container."""
 
     def __init__(
         self,
@@ -89,14 +91,13 @@ class RestartingContainer:
         lease: ContainerLease,
         ownership: Ownership,
         produce: ErrorPolicy | None = None,
-        reporting: AbstractContextManager[object] | None = None,
+        beside: AbstractContextManager[object] | None = None,
         transaction_timeout_ms: int = 60_000,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """`produce`: how often a send that failed is made again, which is the work since the last commit all over;
-        `reporting`: entered while containers run. `transaction_timeout_ms` is for the warning about transactions that
-        last longer."""
-        self._reporting = reporting or nullcontext()
+        """`produce`: how often a failed send is repeated, which repeats all work since the last commit. `beside`: entered while
+        containers run. `transaction_timeout_ms`: for the warning about longer transactions."""
+        self._beside = beside or nullcontext()
         self._build = build
         self._ownership = ownership
         self._clock = clock
@@ -114,10 +115,10 @@ class RestartingContainer:
             current.stop()
 
     def run(self) -> ContainerReport:
-        """Run to the end. Raises a container's error if another start is of no use or not this attempt's right; of a failure
-        of the user's code the log has the traceback."""
+        """Run to the end. Raises a container's error if a restart cannot help, or if another attempt owns the container. The
+        log has the traceback of a failure of the user's code."""
         try:
-            with self._reporting:
+            with self._beside:
                 return self._run()
         except SamzapyError as failure:
             found = user_failure(failure)
@@ -144,7 +145,7 @@ class RestartingContainer:
                 self._wait(container, failure, pauses[in_a_row - 1])
 
     def _pauses(self, failure: SamzapyError) -> Sequence[float]:
-        """The seconds before each start in a row; none if starting again is not for this failure."""
+        """The seconds before each start in a row; empty for a failure that no restart helps."""
         if isinstance(failure, RecordTooLarge):
             return ()
         if isinstance(failure, RESTARTABLE):
@@ -172,7 +173,7 @@ class RestartingContainer:
             raise TaskMigrated(f"a newer attempt runs this container ({failure})") from failure
 
     def _outgrow(self, failure: StaleEpoch) -> None:
-        """Go on under a greater epoch, if the job is this run's. If that is not known, the greater epoch owns it."""
+        """Continue under a greater epoch, if this run owns the job. If that is unknown, the greater epoch owns it."""
         try:
             if not self._ownership.known:
                 raise TaskMigrated(str(failure)) from failure
@@ -187,7 +188,7 @@ class RestartingContainer:
         except JobTakenOver:
             raise
         except SamzapyError as silence:
-            # Then the next start finds out, having fenced whoever owns the tasks: that one starts once more than needed.
+            # The next start finds out. It may fence the rightful owner, which then restarts once more.
             logger.warning("Whether another run has taken over is not known (%s)", silence)
         finally:
             self._ownership.close()
@@ -209,16 +210,15 @@ def build_container(
     *,
     ends: Mapping[SystemStreamPartition, int] | None = None,
     clock: Clock = SYSTEM_CLOCK,
-    on_lost: Callable[[str], None] = keep_running,
     run_id: str | None = None,
     transactions: bool = True,
+    process: ContainerProcess = OWN_PROCESS,
 ) -> RestartingContainer:
     """A container that is ready to `run`. It connects, opens and restores nothing before that.
 
-    `ends`: the offset before which each partition ends in a bounded run. `on_lost` is called, on the heartbeat's thread,
-    when the lease is lost and the run loop still runs one lease duration later (a stuck `process`). `run_id`: the run that
-    the container is part of; it gives way to a newer run. `transactions`: False if a system has refused the job's
-    transactional ids. Raises ConfigError, TooFewFiles.
+    `ends`: the offset before which each partition ends in a bounded run. `run_id`: the run that the container is part of; it
+    gives way to a newer run. `transactions`: False if a system has refused the job's transactional ids. `process`: the one
+    that it runs in. Raises ConfigError, TooFewFiles.
     """
     arm_from_environment(os.environ)
     engines = load_engines(config)
@@ -232,14 +232,35 @@ def build_container(
         len((*guarantee_warnings(config, load_factory, task_class), *weakened_state(config.stores, state)))
     )
 
+    metrics.watch("container", ProcessUsage())
+
     def build() -> Container:
+        metrics.counter("container", "starts").inc()
         clients = job_clients(config, model.id, config.task.transaction_timeout_ms)
+        metrics.watch("clients", clients.metrics)
         checkpoints = manager_for(config, clients)
         builder = ContainerBuilder(config, model, clients, checkpoints, plugins, metrics, state.system, clock)
-        return Container(builder, lease, ends or {}, clock, ownership, on_lost)
+        return Container(builder, lease, ends or {}, clock, ownership, process.on_lost, watch)
 
+    watch = _watch(config, model, clock, process)
     produce = config.task.errors.policies[Stage.PRODUCE]
     header = SnapshotHeader(config.name, config.id, model.id, socket.gethostname())
     new_clients = partial(job_clients, config, f"{model.id}-metrics")
     reporting = Reporting(config.metrics_reporters, header, metrics, new_clients, clock)
-    return RestartingContainer(build, lease, ownership, produce, reporting, config.task.transaction_timeout_ms, clock)
+    beside = _both(reporting, watch)
+    return RestartingContainer(build, lease, ownership, produce, beside, config.task.transaction_timeout_ms, clock)
+
+
+def _watch(config: JobConfig, model: ContainerModel, clock: Clock, process: ContainerProcess) -> ContainerWatch:
+    wanted = config.supervision
+    group = config.job_name if wanted.mirror else ""
+    lag = LagWatch(model.ssps, partial(job_clients, config, f"{model.id}-lag"), clock, wanted.lag_ms / 1000, group)
+    if not wanted.stall_fails:
+        process = ContainerProcess(process.lines)
+    return ContainerWatch(lag, clock, wanted.stall_ms / 1000, process)
+
+
+@contextmanager
+def _both(first: AbstractContextManager[object], second: AbstractContextManager[object]) -> Iterator[None]:
+    with first, second:
+        yield

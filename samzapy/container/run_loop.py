@@ -32,7 +32,7 @@ from samzapy.container.tasks.task_instance import TaskInstance
 
 _offset = attrgetter("offset")
 
-#: How long the loop waits for anything without looking at what else there is.
+#: The longest wait for anything, in seconds; then the loop looks at the clock and at requests.
 MAX_WAIT_S = 0.1
 
 
@@ -61,10 +61,10 @@ class LoopPeriods:
 
 
 class TaskExecutor(ABC):
-    """How the tasks of a run loop process messages: at once, or with several in flight.
+    """Processes the messages of a run loop's tasks: one at a time, or with several in flight.
 
-    The loop decides when: it polls, looks at the clock, commits and obeys the tasks' requests. It passes itself to the
-    calls that may have to do one of these in between.
+    The loop polls, looks at the clock, commits and obeys the tasks' requests. It passes itself to the calls that may have to
+    do one of these in between.
     """
 
     #: Whether messages of earlier turns may still end after a stop.
@@ -81,12 +81,12 @@ class TaskExecutor(ABC):
 
     @property
     def due_at(self) -> float:
-        """When accepted messages are to be processed at the latest, on the monotonic clock; infinity for never."""
+        """The monotonic time when accepted messages must be processed; infinity for never."""
         return inf
 
     @abstractmethod
     def polled(self, ends: dict[SystemStreamPartition, int]) -> Mapping[SystemStreamPartition, int]:
-        """Note the offsets after the last polled messages; returns those that a commit ahead of them has to name."""
+        """Note the offsets after the last polled messages; returns those for a commit ahead of the messages."""
 
     @abstractmethod
     def process(
@@ -104,11 +104,11 @@ class TaskExecutor(ABC):
 
     @abstractmethod
     def advance(self, loop: RunLoop) -> bool:
-        """Go on with accepted messages; whether there is more to do right now."""
+        """Continue with accepted messages; returns whether there is more to do right now."""
 
     @abstractmethod
     def finish(self, loop: RunLoop, task: TaskInstance) -> bool:
-        """Process what the task has accepted; False if the loop is to stop before that is done."""
+        """Process the accepted messages of a task; False if the loop must stop before that is done."""
 
     @abstractmethod
     def settle(self, loop: RunLoop, task: TaskInstance) -> None:
@@ -116,7 +116,7 @@ class TaskExecutor(ABC):
 
     @abstractmethod
     def busy_for_commit(self, loop: RunLoop) -> str:
-        """Wait until a commit has no gaps; the tasks that keep it from that for too long, empty if none does."""
+        """Wait until a commit has no gaps; returns the tasks that prevent it for too long, empty for none."""
 
     @abstractmethod
     def partition_ended(self, loop: RunLoop, task: TaskInstance, ssp: SystemStreamPartition) -> None:
@@ -137,7 +137,7 @@ class TaskExecutor(ABC):
 
 class RunLoop:
     """Runs the tasks of one container on the calling thread until a stop is requested, all tasks have voted for one, or all
-    inputs have ended. A drain makes the inputs end at their present ends."""
+    inputs have ended. A drain ends the inputs at their present ends."""
 
     def __init__(
         self,
@@ -172,6 +172,9 @@ class RunLoop:
         self._commit = Schedule(periods.commit_ms, now)
         self._idle = Schedule(min((task.event_clock.look_ms for task in tasks), default=0), now)
         self._announced_ends: set[str] = set()
+        self._asked_where = False
+        #: The positions of the consumers when there was nothing to process: past records that are no messages.
+        self.caught_up: Mapping[SystemStreamPartition, int] = {}
         self.stopping = False
 
     def run(self) -> None:
@@ -205,13 +208,12 @@ class RunLoop:
 
     @property
     def stopped(self) -> bool:
-        """Whether the tasks, or the ends of their inputs, have ended the loop, and a commit may stand here."""
+        """Whether the tasks, or the ends of their inputs, have ended the loop at a place where a commit is possible."""
         return self.stopping and self.commits.possible
 
     @property
     def due_at(self) -> float:
-        """When the next window, commit, wall-clock timer or gathered batch is due, on the monotonic clock; infinity for
-        never."""
+        """The monotonic time of the next window, commit, wall-clock timer or gathered batch; infinity for never."""
         due_at = min(self._window.due_at, self._commit.due_at, self._executor.due_at)
         for task in self._timed:
             due_at = min(due_at, self.clock.monotonic() + task.timers.wait_s())
@@ -235,7 +237,7 @@ class RunLoop:
         self._executor.wind_down(self)
 
     def close(self) -> None:
-        """Give up the messages that are in flight: before the tasks are closed."""
+        """Give up the messages that are in flight, before the tasks are closed."""
         self._executor.close()
 
     def _look_for_drain(self) -> None:
@@ -250,7 +252,14 @@ class RunLoop:
         polled = self.inputs.poll(min(self.wait_s(), longest_wait_s) if executor.idle else 0.0)
         if polled:
             self.commits.before(executor.polled({ssp: envelopes[-1].offset + 1 for ssp, envelopes in polled}))
+        elif self._asked_where and executor.idle:
+            self._asked_where = False
+            self.caught_up = {ssp: self.inputs.position(ssp) for ssp in self._by_ssp}
         return polled
+
+    def ask_where(self) -> None:
+        """Have `caught_up` brought up to date the next time there is nothing to process; from any thread."""
+        self._asked_where = True
 
     def _take(
         self, task: TaskInstance, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]
@@ -263,12 +272,12 @@ class RunLoop:
         self._executor.process(self, task, ssp, envelopes)
 
     def may_stop(self) -> bool:
-        """Whether the loop is to end, and a commit may stand here."""
+        """Whether the loop must end, at a place where a commit is possible."""
         return (self.stopping or self.should_stop()) and self.commits.possible
 
     def _hear(self, task: TaskInstance, ssp: SystemStreamPartition, run: Sequence[IncomingMessageEnvelope]) -> bool:
-        """Take a control message for the task's clock; False for messages, which are to be processed."""
-        # A control message is about everything before it, so that is processed first.
+        """Take a control message for the task's clock; False for messages of the user."""
+        # A control message applies to everything before it, so those messages are processed first.
         if isinstance(run, ControlRun) and not self._executor.finish(self, task):
             return True
         if task.event_clock.reopens(ssp):
@@ -284,7 +293,7 @@ class RunLoop:
         return True
 
     def follow(self, task: TaskInstance, *, moved: bool) -> None:
-        """Tell a task how far its clock has come: `on_clock` if it has `moved`, then due timers, then `on_watermark`."""
+        """Follow a task's clock: `on_clock` if it has `moved`, then due timers, then `on_watermark`."""
         if moved:
             task.tell_time()
             self.after_call(task)
@@ -312,7 +321,7 @@ class RunLoop:
             self.commit()
 
     def fire(self, task: TaskInstance) -> None:
-        """Fire the due timers in order of time, and those that become due by that."""
+        """Fire the due timers in order of time, and those that become due meanwhile."""
         if not task.timers.is_due():
             return
         self._executor.settle(self, task)
@@ -337,7 +346,7 @@ class RunLoop:
         self.after_call(task)
 
     def wait_s(self) -> float:
-        """How long the loop may wait for something else than the clock."""
+        """The seconds that the loop may wait without a look at the clock."""
         until = self.due_at - self.clock.monotonic()
         return min(max(until, 0.0), MAX_WAIT_S)
 

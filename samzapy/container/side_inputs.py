@@ -36,7 +36,7 @@ _offset = attrgetter("offset")
 
 
 class SideInputRestore:
-    """Lets the processor make entries of messages, and keeps the store and how far it is together.
+    """Turns messages into entries by the processor, and writes them together with the positions.
 
     A crash undoes the entries since the last `keep`; their messages are processed again.
     """
@@ -49,7 +49,7 @@ class SideInputRestore:
         decoders: Mapping[SystemStream, Decoder],
         clock: Clock,
     ) -> None:
-        """`store` stands at the starts of the spans that are left to read."""
+        """`store` is at the starts of the spans that remain to be read."""
         assert store.filling is not None
         self.label = f"{task}/{store.identity.store}"
         self.spans = store.filling.spans
@@ -78,8 +78,8 @@ class SideInputRestore:
             raise TaskFailed(f"{self.label}: init of its processor: {type(cause).__name__}: {cause}") from cause
 
     def take(self, batch: RecordBatch, bound: int | None = None) -> None:
-        """Process the batch's messages that were not processed yet, those below `bound` if there is one. Raises
-        TaskFailed or SerdeError naming the message's position."""
+        """Process the new messages of the batch, only those below `bound` if there is one. Raises TaskFailed or SerdeError
+        naming the message's position."""
         position = self.positions[batch.ssp]
         envelopes: Sequence[IncomingMessageEnvelope] = self._decoders[batch.ssp[:2]].decode(
             batch, self._clock.wall_ms()
@@ -102,19 +102,18 @@ class SideInputRestore:
         self.positions[ssp] = max(self.positions[ssp], position)
 
     def caught_up(self) -> None:
-        """Note that nothing is left to be read for now: only deletions from now on can be missed by a store that is not
-        read on for long."""
+        """Note that the streams are read to their present ends. The store has seen all deletions up to now."""
         self._as_of_ms = self._clock.wall_ms()
 
     def keep(self) -> None:
-        """Write the entries and how far the store is, together; nothing if it is no further than the last time."""
+        """Write the entries together with the positions, if the positions have moved since the last time."""
         if self.positions != self._kept:
             reach("fill.keep")
             self._store.keep(self.positions, self._as_of_ms)
             self._kept = dict(self.positions)
 
     def result(self, found: RestoreResult, seconds: float) -> RestoreResult:
-        """`found` at the store's opening, with the counts of the records read before the task starts."""
+        """`found`, the result of the store's opening, with the counts of the records read before the task starts."""
         streams = "side inputs" if self.followed else "inputs"
         if found.source == "local store":
             source = f"local store + {streams}" if self.records else "local store"
@@ -150,7 +149,7 @@ class SideInputRestore:
             raise TypeError("returned entries, but the engine has an interface of its own: write through that")
 
 
-#: How often the streams are looked at, and how much is taken then, so that the tasks get their turn.
+#: Milliseconds between two polls of the streams, and the most records of a poll, so that the tasks get their turn.
 LOOK_MS = 10
 _MOST_RECORDS = 2_000
 #: Where `task.commit.ms` says never.
@@ -171,7 +170,7 @@ class NoSideInputs:
 
 
 class SideInputs(NoSideInputs):
-    """The stores of a container that go on being filled. One thread: the run loop's."""
+    """The stores of a container that follow their streams. For the run loop's thread."""
 
     def __init__(
         self,
@@ -304,7 +303,7 @@ class _Reading:
                 self._tell(fillers)
             if all(position >= filler.spans[ssp].bound for filler in fillers):
                 for filler in fillers:
-                    # Between the last message and the bound there may be holes only: control records, compaction.
+                    # Only holes can lie between the last message and the bound: control records, compaction.
                     filler.pass_holes(ssp, filler.spans[ssp].bound)
                 self._consumer.pause([ssp])
                 del self._active[ssp]

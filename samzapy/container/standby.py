@@ -1,13 +1,13 @@
 """A standby container: reads the changelogs of a container's tasks into copies of their stores, and runs no task.
 
-A machine that takes a task over then reads only the changelog's tail. A copy is a store like the task's own: the same
-layout, the same marker, the same rules for its use. It lies beside the task's (`Partition_0.standby-1`), and is put in its
-place when the task starts on this machine and the copy is further.
+A machine that takes a task over then reads only the changelog's tail. A copy is a store like that of the task: the same
+layout, the same marker, the same rules for its use. It lies beside the task's store (`Partition_0.standby-1`), and replaces
+it when the task starts on this machine and the copy is further.
 
 start   1  the lease
         2  open the copies, or set them aside, as a task would
         3  follow the changelogs (committed records only) from where the copies are
-stop    1  write the records read, flush the copies to disk, close them: now an active container can take them over
+stop    1  write the records read, flush the copies to disk, close them: then an active container can use them
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class StandbyStores:
             store.write_gathered()
 
     def complete(self, ends: Mapping[SystemStreamPartition, int], now_ms: int) -> None:
-        """Note that everything before these ends was taken, and that they were the ends at `now_ms`: a changelog that is
-        silent for longer than it keeps deletions must not make its copy look old."""
+        """Note that everything before these ends was taken, and that they were the ends at `now_ms`. So the copy of a
+        changelog that is silent for longer than it keeps deletions does not look old."""
         for ssp, end in ends.items():
             self._following[ssp].complete(end - 1, now_ms)
 
@@ -80,7 +80,7 @@ class StandbyStores:
             store.flush()
 
     def close(self) -> None:
-        """Close the engines. The next attempt reads the records again that were not written."""
+        """Close the engines. The next attempt reads the unwritten records again."""
         self._opener.abandon()
 
 
@@ -137,7 +137,7 @@ class StandbyContainer:
         self._heartbeat = Heartbeat(lease, self.report, clock, on_lost)
 
     def stop(self) -> None:
-        """Ask it to end with complete copies; callable from any thread."""
+        """Ask for an end with complete copies; callable from any thread."""
         self._heartbeat.request_stop()
 
     def run(self) -> ContainerReport:
@@ -156,7 +156,7 @@ class StandbyContainer:
         return self._heartbeat.finish("done")
 
     def report(self, phase: str) -> ContainerReport:
-        """How things stand; positions and ends are those of the changelogs."""
+        """A report of the present state; positions and ends are those of the changelogs."""
         return ContainerReport(
             container_id=self._model.id,
             epoch=self._lease.epoch,
@@ -211,7 +211,7 @@ class StandbyContainer:
         self._metrics.gauge("standby", "lag").set(lag)
         self._goal = self._goal or ends
         if all(positions[ssp] >= end for ssp, end in self._goal.items()):
-            # Caught up once: from now on only the tail of the moment is missing, were it taken over.
+            # Caught up once: from now on a take-over misses only the newest records.
             self._heartbeat.phase("running")
         self._ends = {str(ssp): end for ssp, end in ends.items()}
         self._positions = {str(ssp): position for ssp, position in positions.items()}

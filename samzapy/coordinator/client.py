@@ -2,35 +2,49 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import urllib3
 
+from samzapy.clock import SYSTEM_CLOCK, Clock
+from samzapy.coordinator.changes import Changes
 from samzapy.coordinator.wire import (
     Answer,
     Attempt,
     AttemptProcess,
     Epochs,
     Failure,
+    Heartbeat,
     JobSpec,
     Outgrown,
+    Pace,
     Registration,
+    Taken,
     Verdict,
     Versioned,
     WireError,
+    pack,
     read,
 )
 from samzapy.errors import EnvironmentFailure, RetriableError, SamzapyError, TaskMigrated
-from samzapy.job.facts import UserFailure
+from samzapy.job.facts import NO_FACTS, UserFailure
 from samzapy.job.lease import ContainerLease, ContainerReport, Directive
 from samzapy.strict_json import encode
 from samzapy.version import VERSION
 
 M = TypeVar("M")
 
+logger = logging.getLogger(__name__)
+
 #: Seconds to wait for a connection and for an answer: well below a third of any sensible lease.
 CONNECT_S, ANSWER_S = 2.0, 5.0
+#: Seconds between two reports of metrics, unless the phase changes.
+METRICS_S = 10.0
+
+_PATIENCE = urllib3.Timeout(CONNECT_S, ANSWER_S)
 
 #: The service answers so to a container that does not, or no longer, belong to it.
 _NOT_OURS = {403, 404}
@@ -47,7 +61,6 @@ class CoordinatorClient:
         self._url = url
         self._pool = urllib3.PoolManager(
             headers={"authorization": f"Bearer {token}", "content-type": "application/json"},
-            timeout=urllib3.Timeout(connect=CONNECT_S, read=ANSWER_S),
             retries=False,
         )
 
@@ -93,14 +106,20 @@ class CoordinatorClient:
         """One request; returns the answer."""
         return self._read(kind, path, self._request(method, path, body))
 
+    def details(self, path: str, body: bytes, answer_s: float) -> Taken:
+        """Send packed details, and wait for the answer, at most `answer_s`."""
+        return self._read(Taken, path, self._send("POST", path, body, urllib3.Timeout(CONNECT_S, answer_s)))
+
     def close(self) -> None:
         """Drop the connections."""
         self._pool.clear()
 
     def _request(self, method: str, path: str, body: Any = None) -> bytes:
-        data = None if body is None else encode(body)
+        return self._send(method, path, None if body is None else encode(body), _PATIENCE)
+
+    def _send(self, method: str, path: str, data: bytes | None, patience: urllib3.Timeout) -> bytes:
         try:
-            answer = self._pool.request(method, self._url + path, body=data)
+            answer = self._pool.request(method, self._url + path, body=data, timeout=patience)
         except urllib3.exceptions.HTTPError as cause:
             raise RetriableError(f"coordinator {self._url} does not answer ({type(cause).__name__})") from cause
         if answer.status in _NOT_OURS:
@@ -128,14 +147,22 @@ class HttpLease(ContainerLease):
         epoch: int,
         duration_s: float,
         predecessor: AttemptProcess | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.predecessor = predecessor
         self._client = client
         container = f"/containers/{quote(container_id, safe='')}"
-        self._path, self._epoch_path = f"{container}/report", f"{container}/epoch"
+        self._path, self._details_path = f"{container}/heartbeat", f"{container}/details"
+        self._epoch_path = f"{container}/epoch"
         self._epoch = epoch
         self._duration_s = duration_s
         self._checkpoint_clock: int | None = None
+        self._clock = clock
+        self._pace = Pace()
+        self._changes = Changes()
+        self._phase = ""
+        self._details_due = self._metrics_due = -math.inf
+        self._failing = False
 
     @property
     def epoch(self) -> int:
@@ -146,6 +173,11 @@ class HttpLease(ContainerLease):
     def duration_s(self) -> float:
         """As the coordinator granted it."""
         return self._duration_s
+
+    @property
+    def pace_s(self) -> float:
+        """As of the newest answer."""
+        return self._pace.heartbeat_s
 
     @property
     def checkpoint_clock(self) -> int | None:
@@ -165,13 +197,54 @@ class HttpLease(ContainerLease):
             self._epoch = grown
 
     def report(self, report: ContainerReport) -> Directive:
-        """Send the report. Raises RetriableError when the coordinator does not answer."""
+        """Send a heartbeat. Raises RetriableError when the coordinator does not answer."""
+        if report.facts is not NO_FACTS:
+            self._changes.note(report.facts)
+        beat = Heartbeat(report.epoch, report.phase, report.processed, report.commits)
         try:
-            answer = self._client.call(Answer, "POST", self._path, report)
+            answer = self._client.call(Answer, "POST", self._path, beat)
         except TaskMigrated:
             return Directive.ABANDON
         self.hear(answer.checkpoint_clock)
+        self._pace = answer.pace
+        if answer.again:
+            self._changes.forget()
+            self._details_due = self._metrics_due = -math.inf
         return answer.directive
+
+    def details(self, report: ContainerReport) -> None:
+        """Send what has changed, if it is time: at each new phase, and else at the coordinator's pace."""
+        now = self._clock.monotonic()
+        new_phase = report.phase != self._phase
+        if not new_phase and now < self._details_due:
+            return
+        metrics = new_phase or now >= self._metrics_due
+        self._details_due = now + self._pace.details_s
+        try:
+            self._send(report, now, metrics=metrics)
+        except Exception as cause:  # noqa: BLE001  # the lease does not depend on details
+            self._changes.forget()
+            # As a warning once; it may go on for hours.
+            level = logging.DEBUG if self._failing else logging.WARNING
+            logger.log(level, "Details of container %s did not reach the coordinator: %s", report.container_id, cause)
+            self._failing = True
+        else:
+            self._failing = False
+            self._phase = report.phase
+            if metrics:
+                self._metrics_due = now + max(METRICS_S, self._pace.details_s)
+
+    def _send(self, report: ContainerReport, began: float, *, metrics: bool) -> None:
+        answer_s = min(ANSWER_S, self._duration_s / 3)
+        for piece in self._changes.pieces(report, metrics=metrics):
+            if self._client.details(self._details_path, pack(piece), answer_s).again:
+                self._changes.forget()
+                return
+            self._changes.acknowledge()
+            if self._clock.monotonic() - began > self._duration_s / 6:
+                # The rest is sent after the next heartbeat, which is due.
+                self._details_due = self._metrics_due = -math.inf
+                return
 
 
 def _line(data: bytes) -> str:

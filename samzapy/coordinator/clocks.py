@@ -64,10 +64,12 @@ class Clocks:
         self._moved_at = clock.monotonic()
         self._highest = self._highest_then = max(kept.tasks.values(), default=-1)
         self._told = False
+        self._recount = False
 
     @property
     def checkpoint(self) -> int | None:
         """The greatest time of which every task has had a checkpoint at once."""
+        self._settle()
         return self._checkpoint
 
     @property
@@ -81,16 +83,18 @@ class Clocks:
 
     def restart(self, tasks: Iterable[str]) -> None:
         """These tasks begin anew: their states are unknown until they report them."""
+        self._settle()
         self._progress.update(dict.fromkeys(tasks))
 
     def update(self, reported: Mapping[str, TaskProgress]) -> None:
         """Take the newest of some tasks; names that are not the job's do not count."""
         # The least first: who comes back behind the others is to count before they go on.
         for task, progress in sorted(reported.items(), key=lambda each: each[1].clock or 0):
-            if task in self._progress and self._progress[task] != progress:
+            before = self._progress.get(task, progress)
+            if before != progress:
                 self._progress[task] = progress
+                self._recount |= progress.checkpoints is not None
                 self._advance(task, progress)
-        self._checkpoint = max(self._common(), self._checkpoint, key=lambda time: -1 if time is None else time)
         stalled = self._stalled()
         if stalled is not None and not self._told:
             logger.warning("%s", stalled)
@@ -99,7 +103,7 @@ class Clocks:
     def status(self) -> ClockStatus:
         """Everything known now."""
         tasks = {task: progress for task, progress in self._progress.items() if progress is not None}
-        return ClockStatus(self._marks.current, self._checkpoint, tasks, self._stalled())
+        return ClockStatus(self._marks.current, self.checkpoint, tasks, self._stalled())
 
     def _advance(self, task: str, progress: TaskProgress) -> None:
         before = self._marks.current
@@ -112,10 +116,18 @@ class Clocks:
             self._moved_at = self._clock.monotonic()
             self._highest_then = self._highest
 
+    def _settle(self) -> None:
+        """Look for the checkpoint clock: when it is asked for, not once a report, since every task is looked at."""
+        if self._recount:
+            self._recount = False
+            self._checkpoint = max(self._common(), self._checkpoint, key=lambda time: -1 if time is None else time)
+
     def _stalled(self) -> Stall | None:
         seconds = self._clock.monotonic() - self._moved_at
+        if seconds < self._stall_s or self._highest <= self._highest_then:
+            return None
         task = self._marks.holding
-        if task is None or seconds < self._stall_s or self._highest <= self._highest_then:
+        if task is None:
             return None
         progress = self._progress[task]
         return Stall(task, "" if progress is None else progress.held_by, seconds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
@@ -12,10 +12,10 @@ from samzapy.coordinator.clocks import Clocks, KeptClocks
 from samzapy.coordinator.leases import ContainerState, Leases
 from samzapy.coordinator.progress import ContainerFailure, JobStatus, Progress
 from samzapy.coordinator.same_failures import SameFailures
-from samzapy.coordinator.wire import AttemptProcess, JobSpec, Overdue
+from samzapy.coordinator.wire import AttemptProcess, JobSpec, Overdue, Pace
 from samzapy.errors import JobTakenOver, RetriableError, SamzapyError
 from samzapy.job.facts import Facts
-from samzapy.job.lease import ContainerLease, ContainerReport, Directive
+from samzapy.job.lease import ContainerLease, ContainerReport, Directive, TaskProgress
 
 #: Phases after which no more reports come.
 _ENDS = {"done": ContainerState.DONE, "failed": ContainerState.LOST}
@@ -30,7 +30,7 @@ class Oversight:
     """How a driver watches its containers.
 
     `stall_s`: seconds that the job's clock may stand still before it is said what it waits for. `same_failures`: attempts
-    that may fail in the same way. `on_facts` gets the facts of each report, on any thread.
+    that may fail in the same way. `on_facts` gets the facts of each report, and each new failure that ended an attempt, on any thread.
     """
 
     stall_s: float = 120.0
@@ -66,9 +66,12 @@ class Coordinator:
         self._spec = spec
         self._ids = ids
         self._standbys = tuple(container.id for container in spec.model.standbys)
+        self._tasks = {each.id: tuple(task.name for task in each.tasks) for each in spec.model.containers}
+        self._pace = Pace.of(len(ids) + len(self._standbys), lease_s)
         self._leases = Leases((*ids, *self._standbys), lease_s, clock, epoch)
         self._progress = Progress((*ids, *self._standbys))
         self._clocks = Clocks((task.name for task in spec.model.tasks), clocks or KeptClocks(), over.stall_s, clock)
+        self._clocks_taken: dict[str, Mapping[str, TaskProgress]] = {}
         self._clock = clock
         self._same_failures = SameFailures(over.same_failures, clock)
         self._on_facts = over.on_facts
@@ -90,15 +93,20 @@ class Coordinator:
 
     def knows(self, container_id: str) -> bool:
         """Whether the job has a container of that id."""
-        return container_id in self._ids or container_id in self._standbys
+        return container_id in self._tasks or container_id in self._standbys
+
+    @property
+    def pace(self) -> Pace:
+        """How often the containers report."""
+        return self._pace
 
     def register(self, container_id: str, process: AttemptProcess | None = None) -> int:
         """Grant the container to a new attempt, which runs as `process`; returns its epoch."""
         with self._changed:
             self._processes[container_id] = process
             epoch = self._leases.grant(container_id)
-            if container_id in self._ids:
-                self._clocks.restart(task.name for task in self._spec.model.container(container_id).tasks)
+            if container_id in self._tasks:
+                self._clocks.restart(self._tasks[container_id])
             if self._started is None:
                 self._started = self._newest = self._clock.monotonic()
             self._changed.notify_all()
@@ -131,8 +139,7 @@ class Coordinator:
             directive = self._leases.renew(report.container_id, report.epoch)
             if directive is not Directive.ABANDON:
                 self._newest = self._clock.monotonic()
-                self._progress.update(report)
-                self._clocks.update(report.clocks)
+                self._take(report)
                 if report.phase in _ENDS:
                     self._leases.finish(report.container_id, report.epoch, _ENDS[report.phase])
                 self._changed.notify_all()
@@ -140,10 +147,28 @@ class Coordinator:
         self._on_facts(report.container_id, report.facts)
         return directive
 
+    def detail(self, report: ContainerReport) -> bool:
+        """Take the details of an attempt without renewing its lease; returns whether the container is still its."""
+        with self._changed:
+            if self._leases.epoch(report.container_id) != report.epoch or self._abandoned is not None:
+                return False
+            self._take(report)
+            self._changed.notify_all()
+        self._on_facts(report.container_id, report.facts)
+        return True
+
+    def _take(self, report: ContainerReport) -> None:
+        self._progress.update(report)
+        # A heartbeat has the same ones as the details before it.
+        if report.clocks is not self._clocks_taken.get(report.container_id):
+            self._clocks_taken[report.container_id] = report.clocks
+            self._clocks.update(report.clocks)
+
     def fail(self, failure: ContainerFailure) -> bool:
         """Take the reason an attempt ended; returns whether another attempt is of no use."""
         with self._changed:
-            if self._same_failures.is_last(failure.user):
+            times = 0 if failure.user is None else self._same_failures.times(failure.user)
+            if times >= self._same_failures.most:
                 same = f"; failed attempts of this kind: {self._same_failures.most} (task.failure.same.max)"
                 failure = replace(failure, message=failure.message + same, permanent=True)
             self._leases.finish(failure.container_id, failure.epoch, ContainerState.LOST)
@@ -153,7 +178,9 @@ class Coordinator:
             if failure.error == JobTakenOver.__name__:
                 self._abandon(failure.message)
             self._changed.notify_all()
-            return failure.permanent
+        if times == 1:
+            self._on_facts(failure.container_id, Facts(failure=failure.user))
+        return failure.permanent
 
     def release(self, container_id: str) -> None:
         """Answer STOP to the reports of this container's attempt from now on."""

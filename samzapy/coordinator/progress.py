@@ -160,17 +160,24 @@ class _Account:
     processed_before: int = 0
     commits_before: int = 0
     counts_before: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
     restored: dict[tuple[str, int], RestoredStore] = field(default_factory=dict)
     lags: Mapping[str, PartitionLag] = field(default_factory=dict)
     failure: UserFailure | None = None
+    status: ContainerStatus | None = None
 
 
 class Progress:
-    """The newest report of each container, and the sums of the attempts before. One caller at a time."""
+    """The newest report of each container, and the sums of the attempts before. One caller at a time.
+
+    A job may have a thousand containers and be looked at several times a second, so whatever has not changed since the last
+    look is not made again.
+    """
 
     def __init__(self, container_ids: tuple[str, ...]) -> None:
         self._accounts = {container_id: _Account() for container_id in container_ids}
         self._failures: list[ContainerFailure] = []
+        self._restored: tuple[RestoredStore, ...] | None = ()
         self.failed = 0
 
     def update(self, report: ContainerReport) -> None:
@@ -181,11 +188,21 @@ class Progress:
             account.processed_before += last.processed
             account.commits_before += last.commits
         if last is not None and last.epoch != report.epoch:
-            account.counts_before += _counts(last)
-        account.report = report
+            account.counts_before += account.counts
+            account.counts = Counter()
+        account.report, account.status = report, None
+        if last is None or report.metrics is not last.metrics:
+            account.counts = _counts(report)
         facts = report.facts
         account.lags = account.lags if facts.partitions is None else facts.partitions
         account.failure = facts.failure or account.failure
+        if last is None or last.epoch != report.epoch or report.restored is not last.restored:
+            self._take_restored(account, report)
+
+    def _take_restored(self, account: _Account, report: ContainerReport) -> None:
+        if not report.restored:
+            return
+        self._restored = None
         for name, (records, seconds, source) in report.restored.items():
             store = RestoredStore(report.container_id, name, report.epoch, records, seconds, source)
             account.restored[name, report.epoch] = store
@@ -196,7 +213,7 @@ class Progress:
         """Take the reason an attempt gave for its end."""
         self.failed += 1
         account = self._accounts[failure.container_id]
-        account.failure = failure.user or account.failure
+        account.failure, account.status = failure.user or account.failure, None
         self._failures.append(failure)
         del self._failures[:-HISTORY]
 
@@ -208,21 +225,29 @@ class Progress:
     @property
     def restored(self) -> tuple[RestoredStore, ...]:
         """All restores, by container and in order of time."""
-        return tuple(store for account in self._accounts.values() for store in account.restored.values())
+        if self._restored is None:
+            self._restored = tuple(store for account in self._accounts.values() for store in account.restored.values())
+        return self._restored
 
     @property
     def counts(self) -> dict[str, int]:
         """The counters of weakened guarantees, by `group.name`, over all containers and attempts; none that is 0."""
         found: Counter[str] = Counter()
         for account in self._accounts.values():
-            found += account.counts_before
-            if account.report is not None:
-                found += _counts(account.report)
+            if account.counts_before or account.counts:
+                found += account.counts_before + account.counts
         return dict(found)
 
     def status(self, container_id: str, state: str, attempts: int, epoch: int | None) -> ContainerStatus:
         """The container's sums, with what its lease says."""
         account = self._accounts[container_id]
+        known = account.status
+        if known is None or (known.state, known.attempts, known.epoch) != (state, attempts, epoch):
+            known = account.status = self._made(account, container_id, state, attempts, epoch)
+        return known
+
+    @staticmethod
+    def _made(account: _Account, container_id: str, state: str, attempts: int, epoch: int | None) -> ContainerStatus:
         report = account.report
         if report is None:
             return ContainerStatus(container_id, state, "", attempts, epoch, 0, 0, None, None)

@@ -36,15 +36,13 @@ class SameFailures:
         self._clock = clock
         self._seen: list[_Seen] = []
 
-    def is_last(self, failure: UserFailure | None) -> bool:
-        """Take the failure that ended an attempt; whether no further attempt is to be made."""
-        if failure is None:
-            return False
+    def times(self, failure: UserFailure) -> int:
+        """Take the failure that ended an attempt; returns how many attempts have failed so, this one included."""
         now = self._clock.monotonic()
         for seen in self._seen:
             if failure.is_again(seen.failure):
                 again = bool(failure.partition) or now - seen.at < SOUND_S
                 seen.times, seen.at, seen.failure = (seen.times + 1 if again else 1), now, failure
-                return seen.times >= self.most
+                return seen.times
         self._seen = [*self._seen[1 - MOST :], _Seen(failure, 1, now)]
-        return self.most <= 1
+        return 1

@@ -3,356 +3,256 @@
 ==============================  =================================================
 POST /containers/ID/attempts    register {process}: {version, epoch, lease_ms, spec, predecessor,
                                 checkpoint_clock}
-POST /containers/ID/report      a ContainerReport: {directive, checkpoint_clock}
+POST /containers/ID/heartbeat   {epoch, phase, processed, commits}: {directive, checkpoint_clock, pace, again}
+POST /containers/ID/details     Details, packed: {again}
 POST /containers/ID/epoch       have a greater epoch {epoch, newest}: {epoch}, null if superseded
 POST /containers/ID/failure     {epoch, error, message, exit_code, permanent, user}: {final}
 POST /stop                      stop everything: {}
-GET /status                     JobStatus as JSON
-GET /                           the same as a page
+GET ...                         samzapy.coordinator.web.views
 ==============================  =================================================
 
-Every request needs the right Host header (against DNS rebinding) and the token. The page is plain HTML without scripts,
-readable over any tunnel; it reloads itself.
+A POST needs the token that acts, a GET one that reads (`samzapy.coordinator.web.access`). uvicorn serves both, behind
+`samzapy.coordinator.web.admission`, which says why uvicorn, and why the calls have no framework between it and them.
 """
 
 from __future__ import annotations
 
-import hmac
+import logging
+import re
 import socket
 import threading
-from collections.abc import Callable, Collection, Coroutine, Iterable
-from html import escape
-from http.cookies import CookieError, SimpleCookie
-from typing import Any
-from urllib.parse import parse_qs
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
+from urllib.parse import unquote
 
 import uvicorn
-from starlette.applications import Starlette
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
-from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
-from samzapy.config.guarantee_warnings import COUNTS
-from samzapy.coordinator.clocks import ClockStatus, as_text
+from samzapy.coordinator.changes import Reported
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.progress import ContainerStatus, JobStatus
+from samzapy.coordinator.web.access import Guard, Tokens
+from samzapy.coordinator.web.admission import (
+    HEADER_LIMIT,
+    IDLE_S,
+    STRANGERS,
+    Admission,
+    WatchedServer,
+    connections,
+    provide_files,
+)
+from samzapy.coordinator.web.views import View, views
 from samzapy.coordinator.wire import (
+    PACKED_LIMIT,
     Answer,
     Attempt,
     Epochs,
+    Heartbeat,
     Outgrown,
+    Taken,
     Verdict,
     WireError,
     read,
     read_failure,
-    read_report,
     registration,
+    unpack,
 )
 from samzapy.errors import EnvironmentFailure
-from samzapy.job.lease import TaskProgress
+from samzapy.job.lease import Directive
 from samzapy.strict_json import encode
 from samzapy.version import VERSION
 
-#: Seconds between reloads.
-RELOAD_S = 2
+logger = logging.getLogger(__name__)
 
-STYLE = """
-:root { color-scheme: light dark; }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 64rem; padding: 0 1rem; }
-h1 { font-size: 1.4rem; margin: 0 0 .2rem; }
-h2 { font-size: 1.05rem; margin: 2rem 0 .4rem; }
-p { margin: .2rem 0; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid #8884; vertical-align: top; }
-th { font-weight: 600; }
-td.number, th.number { text-align: right; }
-.failed { color: #b3261e; }
-@media (prefers-color-scheme: dark) { .failed { color: #f2b8b5; } }
-"""
+#: Largest body of a call: pieces of details stay far below.
+BODY_LIMIT = PACKED_LIMIT
+
+_NO_VIEWS: Mapping[str, View] = MappingProxyType({})
 
 
-def render(status: JobStatus) -> str:
-    """The page for `status`; every text that came from outside is escaped."""
-    remaining = "" if status.remaining is None else f", {status.remaining:,} to go"
-    stopping = "<p>stopping</p>" if status.stopping else ""
-    return (
-        "<!doctype html><html lang=en><head><meta charset=utf-8>"
-        f'<meta http-equiv="refresh" content="{RELOAD_S}">'
-        '<meta name="viewport" content="width=device-width">'
-        f'<title>{escape(status.name)}</title><link rel="stylesheet" href="/style.css"></head><body>'
-        f"<h1>{escape(status.name)}</h1>"
-        f"<p>{status.processed:,} messages processed{remaining}, {status.commits:,} commits</p>{stopping}"
-        f"{_promises(status)}{_clocks(status.clocks)}{_containers(status.containers)}{_standbys(status.standbys)}{_partitions(status.containers)}{_restores(status)}{_failures(status)}"
-        "</body></html>"
-    )
+class Calls:
+    """What containers, and whoever may act, ask of the coordinator: an ASGI application, run by one event loop."""
 
-
-def _promises(status: JobStatus) -> str:
-    rows = [(downgrade.key, downgrade.message) for downgrade in status.downgrades]
-    counted = [(what, status.counts[name]) for name, what in COUNTS.items() if name in status.counts]
-    return _table("Weaker than the guarantee", ("key", "what it does"), rows) + _table(
-        "Counted", ("what", "how many"), counted
-    )
-
-
-def _clocks(clocks: ClockStatus) -> str:
-    if clocks.job is None and all(task_progress.clock is None for task_progress in clocks.tasks.values()):
-        return ""
-    stalled = f"<p class=failed>{escape(str(clocks.stalled))}</p>" if clocks.stalled else ""
-    own = f", all states of {as_text(clocks.checkpoint)}" if clocks.checkpoint is not None else ""
-    rows = [
-        (
-            task,
-            as_text(task_progress.clock),
-            "idle" if task_progress.idle else task_progress.held_by,
-            _newest(task_progress),
-        )
-        for task, task_progress in sorted(clocks.tasks.items())
-    ]
-    heads = ("task", "clock", "held by", "newest state")
-    return f"<h2>Event time</h2><p>{as_text(clocks.job)}{own}</p>{stalled}{_table('Clocks', heads, rows)}"
-
-
-def _newest(task_progress: TaskProgress) -> str:
-    return as_text(task_progress.checkpoints[-1]) if task_progress.checkpoints else ""
-
-
-def _containers(containers: Iterable[ContainerStatus]) -> str:
-    rows = ((c.id, c.state, c.phase, c.attempts, c.processed, c.commits, _restoring(c.restoring)) for c in containers)
-    return _table("Containers", ("container", "state", "phase", "attempts", "messages", "commits", "restoring"), rows)
-
-
-def _standbys(standbys: Iterable[ContainerStatus]) -> str:
-    rows = ((c.id, c.state, c.phase, c.attempts, "" if c.remaining is None else c.remaining) for c in standbys)
-    return _table("Standbys", ("container", "state", "phase", "attempts", "records to go"), rows)
-
-
-def _partitions(containers: Iterable[ContainerStatus]) -> str:
-    rows = [
-        (c.id, ssp, offset, max(0, c.ends[ssp] - offset) if ssp in c.ends else "")
-        for c in containers
-        for ssp, offset in sorted(c.positions.items())
-    ]
-    return _table("Partitions", ("container", "partition", "next offset", "to go"), rows)
-
-
-def _restores(status: JobStatus) -> str:
-    rows = [(r.container_id, r.store, r.records, f"{r.seconds:.2f}", r.source) for r in reversed(status.restored)]
-    return _table("Restores", ("container", "store", "records", "seconds", "from"), rows[:50])
-
-
-def _failures(status: JobStatus) -> str:
-    rows = [(f.container_id, f.epoch, f"{f.error}: {f.message}") for f in reversed(status.failures)]
-    return _table("Failures", ("container", "epoch", "reason"), rows[:50])
-
-
-def _restoring(progress: tuple[int, int] | None) -> str:
-    return "" if progress is None else f"{progress[0]:,} of {progress[1]:,}"
-
-
-def _table(title: str, heads: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
-    body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
-    if not body:
-        return ""
-    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
-    return f"<h2>{escape(title)}</h2><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, int):
-        return f'<td class="number">{value:,}</td>'
-    return f"<td>{escape(str(value))}</td>"
-
-
-_SECURITY = {
-    "content-security-policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-store",
-}
-
-
-class Guard:
-    """Wraps the application. A browser may bring the token once, as `/?token=...`, and gets a cookie that only
-    reads; everything else, and every change, needs `Authorization: Bearer`. Refusals are 403 and say which."""
-
-    def __init__(self, app: ASGIApp, token: str, hosts: Collection[str]) -> None:
-        self._app = app
-        self._token = token.encode()
-        self._hosts = frozenset(hosts)
-        self._cookie = f"samzapy-{next(iter(sorted(hosts))).rpartition(':')[2]}"
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self._reported: dict[str, Reported] = {}
+        self._counters: dict[str, Heartbeat] = {}
+        self._routes: dict[str, Callable[[str, bytes], bytes]] = {
+            "attempts": self._register,
+            "heartbeat": self._heartbeat,
+            "details": self._details,
+            "epoch": self._epoch,
+            "failure": self._failure,
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer or pass on one request."""
-        if scope["type"] != "http":
-            return
+        """Answer one POST."""
+        status, body = 413, b""
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            parts.append(message["body"])
+            size += len(message["body"])
+            if size > BODY_LIMIT:
+                body = f"body larger than {BODY_LIMIT:,} B\n".encode()
+                break
+            if not message["more_body"]:
+                status, body = self._answer(scope["path"], b"".join(parts))
+                break
+        kind = b"application/json" if status == 200 else b"text/plain; charset=utf-8"
+        headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
 
-        async def hardened(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(_SECURITY)
-            await send(message)
-
-        await self._choose(scope)(scope, receive, hardened)
-
-    def _choose(self, scope: Scope) -> ASGIApp:
-        headers = Headers(scope=scope)
-        if headers.get("host", "") not in self._hosts:
-            return PlainTextResponse("unknown host\n", 403)
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and self._matches(given):
-            return self._app
-        if scope["method"] in {"GET", "HEAD"}:
-            if self._matches(self._from_cookie(headers.get("cookie", ""))):
-                return self._app
-            if scope["path"] == "/" and self._matches(_from_query(scope)):
-                welcome = RedirectResponse("/", 303)
-                welcome.set_cookie(self._cookie, self._token.decode(), httponly=True, samesite="strict")
-                return welcome
-        return PlainTextResponse("token missing or wrong\n", 403)
-
-    def _matches(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode(), self._token)
-
-    def _from_cookie(self, header: str) -> str:
+    def _answer(self, path: str, body: bytes) -> tuple[int, bytes]:
         try:
-            morsel = SimpleCookie(header).get(self._cookie)
-        except CookieError:
-            return ""
-        return "" if morsel is None else str(morsel.value)
+            if path == "/stop":
+                self._coordinator.stop()
+                return 200, b"{}"
+            matched = _CONTAINER.fullmatch(path)
+            call = None if matched is None else self._routes.get(matched[2])
+            if matched is None or call is None:
+                return 404, b"no such call\n"
+            container_id = unquote(matched[1])
+            if not self._coordinator.knows(container_id):
+                return 404, b"unknown container\n"
+            return 200, call(container_id, body)
+        except WireError as error:
+            return 400, f"{error}\n".encode()
+        except Exception as error:
+            logger.exception("%s failed", path)
+            return 500, f"{type(error).__name__}\n".encode()
+
+    def _register(self, container_id: str, body: bytes) -> bytes:
+        coordinator = self._coordinator
+        process = read(Attempt, body).process
+        # Nothing else is handled between the two: there is one event loop.
+        predecessor = coordinator.process(container_id)
+        epoch = coordinator.register(container_id, process)
+        clock, lease_s = coordinator.checkpoint_clocks[1], coordinator.lease_s
+        return registration(coordinator.spec.of(container_id), VERSION, epoch, lease_s, clock, predecessor)
+
+    def _heartbeat(self, container_id: str, body: bytes) -> bytes:
+        beat = read(Heartbeat, body)
+        coordinator = self._coordinator
+        reported = self._reported.get(container_id)
+        again = reported is None or reported.epoch != beat.epoch
+        if reported is None or again:
+            reported = Reported(beat.epoch)
+        report = reported.report(container_id, beat.phase, beat.processed, beat.commits)
+        directive = coordinator.report(report)
+        if directive is not Directive.ABANDON:
+            self._counters[container_id] = beat
+            self._reported[container_id] = reported
+        return encode(Answer(directive, coordinator.checkpoint_clocks[1], coordinator.pace, again))
+
+    def _details(self, container_id: str, body: bytes) -> bytes:
+        piece = unpack(body)
+        known = self._reported.get(container_id)
+        if known is None or known.epoch != piece.epoch:
+            if not piece.first:
+                return _AGAIN
+            known = Reported(piece.epoch)
+        beat = self._counters.get(container_id)
+        if beat is None or beat.epoch != piece.epoch:
+            beat = Heartbeat(piece.epoch, "starting")
+        changed = known.changed(piece)
+        report = changed.report(container_id, beat.phase, beat.processed, beat.commits, piece)
+        if self._coordinator.detail(report):
+            self._reported[container_id] = changed
+        return _TAKEN
+
+    def _epoch(self, container_id: str, body: bytes) -> bytes:
+        asked = read(Epochs, body)
+        return encode(Outgrown(self._coordinator.outgrow(container_id, asked.epoch, asked.newest)))
+
+    def _failure(self, container_id: str, body: bytes) -> bytes:
+        return encode(Verdict(self._coordinator.fail(read_failure(container_id, body))))
 
 
-def _from_query(scope: Scope) -> str:
-    query: str = scope.get("query_string", b"").decode("latin-1")
-    return parse_qs(query).get("token", [""])[0]
-
-
-#: Largest body taken: a report of a container with thousands of partitions and metrics stays far below.
-BODY_LIMIT = 4_194_304
-
-Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+_CONTAINER = re.compile(r"/containers/([^/]+)/([a-z]+)")
+_AGAIN, _TAKEN = encode(Taken(again=True)), encode(Taken())
 
 
 class CoordinatorService:
-    """Serves one coordinator on `host:port` (0: any free port) until closed. Every request needs `token`.
+    """Serves one coordinator on `host:port` (0: any free port) until closed.
 
-    Raises EnvironmentFailure when the address cannot be had.
+    `url` is the address, and `page` that of the page, with the token that reads. Raises EnvironmentFailure when an address
+    cannot be had.
     """
 
-    def __init__(self, coordinator: Coordinator, token: str, host: str = "127.0.0.1", port: int = 0) -> None:
-        try:
-            self._socket = socket.create_server((host, port))
-        except OSError as cause:
-            raise EnvironmentFailure(f"coordinator: cannot listen on {host}:{port} ({cause.strerror})") from cause
-        self.url = f"http://{host}:{self._socket.getsockname()[1]}"
-        guarded = Guard(application(coordinator), token, _hosts(self.url))
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        token: str,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        page_port: int | None = None,
+        added: Mapping[str, View] = _NO_VIEWS,
+        open_to_all: Iterable[str] = (),
+    ) -> None:
+        """`token` is the one that acts. `page_port`: a second port, for people, on this machine's loopback address. `added`
+        are further views by path; those `open_to_all` need no token."""
+        self.tokens = Tokens(token)
+        self._sockets = [_listening(host, port)]
+        self.url = _url(host, self._sockets[0])
+        page = self.url
+        if page_port is not None:
+            try:
+                self._sockets.append(_listening("127.0.0.1", page_port))
+            except EnvironmentFailure:
+                self._sockets[0].close()
+                raise
+            page = _url("127.0.0.1", self._sockets[1])
+        self.page = f"{page}/?token={self.tokens.read}"
+        provide_files()
+        self._worker = ThreadPoolExecutor(1, "coordinator-views")
+        containers = len(coordinator.spec.model.containers) + len(coordinator.spec.model.standbys)
+        admission = Admission(STRANGERS + 2 * containers)
+        hosts = _hosts(self.url) | _hosts(page)
+        guard = Guard(
+            Calls(coordinator), views(coordinator, added, self._worker), self.tokens, hosts, frozenset(open_to_all)
+        )
         settings = uvicorn.Config(
-            guarded,
+            guard,
             log_config=None,
             access_log=False,
             lifespan="off",
+            loop="asyncio",
+            http=connections(admission),
             ws="none",
             server_header=False,
-            limit_concurrency=512,
+            proxy_headers=False,
+            timeout_keep_alive=int(IDLE_S),
             timeout_graceful_shutdown=1,
+            h11_max_incomplete_event_size=HEADER_LIMIT,
         )
-        self._server = uvicorn.Server(settings)
-        self._thread = threading.Thread(
-            target=self._server.run, args=([self._socket],), name="coordinator", daemon=True
-        )
+        self._server = WatchedServer(settings, admission)
+        self._thread = threading.Thread(target=self._server.run, args=(self._sockets,), name="coordinator", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Stop serving; closing twice is allowed."""
         self._server.should_exit = True
         self._thread.join()
-        self._socket.close()
+        self._worker.shutdown(wait=False, cancel_futures=True)
+        for each in self._sockets:
+            each.close()
 
 
-class _Handlers:
-    """One method a route."""
-
-    def __init__(self, coordinator: Coordinator) -> None:
-        self._coordinator = coordinator
-
-    async def register(self, request: Request) -> Response:
-        coordinator = self._coordinator
-        container = self._container(request)
-        process = read(Attempt, await _body(request)).process
-        # Nothing else is handled between the two: there is one event loop.
-        predecessor = coordinator.process(container)
-        epoch = coordinator.register(container, process)
-        clock, lease_s = coordinator.checkpoint_clocks[1], coordinator.lease_s
-        return _json(registration(coordinator.spec, VERSION, epoch, lease_s, clock, predecessor))
-
-    async def report(self, request: Request) -> Response:
-        report = read_report(self._container(request), await _body(request))
-        directive = self._coordinator.report(report)
-        return _json(encode(Answer(directive, self._coordinator.checkpoint_clocks[1])))
-
-    async def epoch(self, request: Request) -> Response:
-        asked = read(Epochs, await _body(request))
-        return _json(encode(Outgrown(self._coordinator.outgrow(self._container(request), asked.epoch, asked.newest))))
-
-    async def failure(self, request: Request) -> Response:
-        final = self._coordinator.fail(read_failure(self._container(request), await _body(request)))
-        return _json(encode(Verdict(final)))
-
-    async def stop(self, request: Request) -> Response:
-        self._coordinator.stop()
-        return _json(b"{}")
-
-    async def status(self, request: Request) -> Response:
-        return _json(encode(self._coordinator.status().to_json()))
-
-    async def page(self, request: Request) -> Response:
-        return HTMLResponse(render(self._coordinator.status()))
-
-    async def style(self, request: Request) -> Response:
-        return Response(STYLE, media_type="text/css")
-
-    async def malformed(self, request: Request, error: Exception) -> Response:
-        return PlainTextResponse(f"{error}\n", 400)
-
-    def _container(self, request: Request) -> str:
-        container_id: str = request.path_params["id"]
-        if not self._coordinator.knows(container_id):
-            raise HTTPException(404, "unknown container")
-        return container_id
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port))
+    except OSError as cause:
+        raise EnvironmentFailure(f"coordinator: cannot listen on {host}:{port} ({cause.strerror})") from cause
 
 
-def application(coordinator: Coordinator) -> Starlette:
-    """The routes, without the guard."""
-    handlers = _Handlers(coordinator)
-    posts: dict[str, Handler] = {
-        "/containers/{id}/attempts": handlers.register,
-        "/containers/{id}/report": handlers.report,
-        "/containers/{id}/failure": handlers.failure,
-        "/containers/{id}/epoch": handlers.epoch,
-        "/stop": handlers.stop,
-    }
-    gets: dict[str, Handler] = {"/status": handlers.status, "/": handlers.page, "/style.css": handlers.style}
-    return Starlette(
-        routes=[Route(path, handler, methods=["POST"]) for path, handler in posts.items()]
-        + [Route(path, handler, methods=["GET"]) for path, handler in gets.items()],
-        exception_handlers={WireError: handlers.malformed},
-    )
-
-
-def _json(body: bytes) -> Response:
-    return Response(body, media_type="application/json")
-
-
-async def _body(request: Request) -> bytes:
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > BODY_LIMIT:
-            raise HTTPException(413, f"body larger than {BODY_LIMIT:,} B")
-        parts.append(part)
-    return b"".join(parts)
+def _url(host: str, listening: socket.socket) -> str:
+    return f"http://{host}:{listening.getsockname()[1]}"
 
 
 def _hosts(url: str) -> set[str]:

@@ -1,22 +1,26 @@
 """The messages between the coordinator and its containers, as JSON.
 
+A container keeps its lease with a `Heartbeat`: some numbers, as small with a thousand tasks as with one. Everything else of
+its reports travels as `Details`: what has changed, compressed, in pieces of bounded size (`samzapy.coordinator.changes`).
+
 Driver and executors have the same version of samzapy, so msgspec writes and reads the classes themselves. The coordinator
 trusts no body: a field that does not fit its class is a WireError that names it.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import msgspec
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator.progress import ContainerFailure
-from samzapy.job.facts import NO_FACTS, Facts, UserFailure
-from samzapy.job.lease import ContainerReport, Directive, TaskProgress
-from samzapy.job.model import JobModel
+from samzapy.job.facts import Facts, PartitionLag, UserFailure
+from samzapy.job.lease import Directive, TaskProgress
+from samzapy.job.model import JobModel, replica_of
 from samzapy.strict_json import decode, encode
 
 M = TypeVar("M")
@@ -78,6 +82,18 @@ class JobSpec:
     directory: str | None = None
     run_id: str | None = None
     transactions: bool = True
+
+    def of(self, container_id: str) -> JobSpec:
+        """The part that concerns one container, or standby: a job of thousands of tasks is sent to each of its containers.
+
+        Raises StopIteration.
+        """
+        model = self.model.container(container_id)
+        only = JobModel((), (model,)) if replica_of(container_id) else JobModel((model,))
+        ends = self.ends
+        return replace(
+            self, model=only, ends=None if ends is None else {ssp: ends[ssp] for ssp in ends.keys() & model.ssps}
+        )
 
 
 class Versioned(msgspec.Struct):
@@ -153,11 +169,87 @@ class Outgrown(msgspec.Struct):
     epoch: int | None
 
 
+@dataclass(frozen=True)
+class Pace:
+    """How often a container reports, in seconds: its heartbeat, and the rest (metrics at most every ten seconds).
+
+    A job of up to 100 containers hears from each of them every second; a larger one less often, so that the coordinator
+    needs about the same CPU for it.
+    """
+
+    heartbeat_s: float = 1.0
+    details_s: float = 1.0
+
+    @classmethod
+    def of(cls, containers: int, lease_s: float) -> Pace:
+        """The pace of a job of so many containers. A lease has room for three heartbeats, whatever the job's size."""
+        return cls(min(lease_s / 3, max(1.0, containers / 250)), max(1.0, containers / 100))
+
+
+class Heartbeat(msgspec.Struct):
+    """The sign of life of an attempt. Its size does not depend on tasks, stores or metrics."""
+
+    epoch: int
+    phase: str
+    processed: int = 0
+    commits: int = 0
+
+
 class Answer(msgspec.Struct):
-    """The answer to a report."""
+    """The answer to a heartbeat. `again`: send all details, not only those that change."""
 
     directive: Directive
     checkpoint_clock: int | None
+    pace: Pace = Pace()
+    again: bool = False
+
+
+class Details(msgspec.Struct, omit_defaults=True):
+    """The details of an attempt that have changed, or the first of them (`first`: everything before is void).
+
+    `lags` are the `partitions` of facts; `facts` are the others since the details before. `names` are metrics that are new, by
+    group; in this order they get the next numbers, from 0. `numbers` are those of metrics with new `values`.
+    """
+
+    epoch: int
+    first: bool = False
+    positions: dict[str, int] = {}
+    ends: dict[str, int] = {}
+    restored: dict[str, tuple[int, float, str]] = {}
+    restoring: dict[str, tuple[int, int]] = {}
+    clocks: dict[str, TaskProgress] = {}
+    lags: dict[str, PartitionLag] = {}
+    facts: Facts | None = None
+    names: list[tuple[str, list[str]]] = []
+    numbers: list[int] = []
+    values: list[float] = []
+
+
+class Taken(msgspec.Struct):
+    """The answer to details. `again`: they do not follow those before; send all of them, beginning with a first."""
+
+    again: bool = False
+
+
+#: Bytes of details, compressed and not. A container makes pieces far below; a body beyond is not read.
+PACKED_LIMIT, DETAILS_LIMIT = 1_048_576, 4_194_304
+
+
+def pack(details: Details) -> bytes:
+    """Details as a body."""
+    return zlib.compress(encode(details), 1)
+
+
+def unpack(body: bytes) -> Details:
+    """The details of a body. Raises WireError."""
+    try:
+        opened = zlib.decompressobj()
+        plain = opened.decompress(body, DETAILS_LIMIT)
+    except zlib.error as cause:
+        raise WireError(f"body: not compressed by zlib ({cause})") from cause
+    if not opened.eof:
+        raise WireError(f"body: expected at most {DETAILS_LIMIT:,} B in one piece of zlib")
+    return read(Details, plain)
 
 
 class Failure(msgspec.Struct):
@@ -177,20 +269,6 @@ class Verdict(msgspec.Struct):
     final: bool
 
 
-class _Report(msgspec.Struct):
-    epoch: int
-    phase: str
-    processed: int = 0
-    positions: dict[str, int] = {}
-    ends: dict[str, int] = {}
-    restored: dict[str, tuple[int, float, str]] = {}
-    restoring: dict[str, tuple[int, int]] = {}
-    metrics: dict[str, dict[str, int | float | None]] = {}
-    commits: int = 0
-    clocks: dict[str, TaskProgress] = {}
-    facts: Facts = NO_FACTS
-
-
 def read(kind: type[M], body: bytes) -> M:
     """A body as one of the classes above. Raises WireError."""
     try:
@@ -199,32 +277,6 @@ def read(kind: type[M], body: bytes) -> M:
         raise WireError(f"body: not JSON ({cause})") from cause
     except ValueError as cause:
         raise WireError(str(cause)) from cause
-
-
-def read_report(container_id: str, body: bytes) -> ContainerReport:
-    """A report; the container is the one of the address. Raises WireError.
-
-    NaN and the infinities travel as null. Metrics with such a value are left out.
-    """
-    report = read(_Report, body)
-    metrics = {
-        group: {name: value for name, value in values.items() if value is not None}
-        for group, values in report.metrics.items()
-    }
-    return ContainerReport(
-        container_id,
-        report.epoch,
-        report.phase,
-        report.processed,
-        report.positions,
-        report.ends,
-        report.restored,
-        report.restoring,
-        metrics,
-        report.commits,
-        report.clocks,
-        report.facts,
-    )
 
 
 def read_failure(container_id: str, body: bytes) -> ContainerFailure:

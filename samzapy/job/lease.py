@@ -28,8 +28,8 @@ class TaskProgress:
     """The progress of a task in event time.
 
     `clock`: milliseconds since 1970, None before it has a value. `held_by`: the partition that holds the clock back, empty
-    if none does. `idle`: all its inputs are idle. `checkpoints`: the times of the checkpoints of its own state, ascending,
-    None if it keeps none. `open`: it has processed nothing since the last of them, which thus stands for every later time.
+    for none. `idle`: all its inputs are idle. `checkpoints`: the times of the checkpoints of its private state, ascending,
+    None if it keeps none. `open`: it has processed nothing since the last of them, so that one stands for every later time.
     """
 
     clock: int | None = None
@@ -81,12 +81,23 @@ class ContainerLease(ABC):
         return None
 
     def outgrow(self, newest: int) -> None:
-        """Take an epoch greater than `newest`, an epoch that something outside the job's systems has seen.
+        """Take an epoch greater than `newest`, an epoch that a sink outside the job's systems has seen.
 
         Raises TaskMigrated if another attempt has the container.
         """
         raise TaskMigrated(f"this attempt has epoch {self.epoch}, epoch {newest} was seen")
 
+    @property
+    def pace_s(self) -> float:
+        """Seconds between two reports, unless a third of the lease is shorter."""
+        return 1.0
+
     @abstractmethod
     def report(self, report: ContainerReport) -> Directive:
-        """Report, and return the directive. Raises RetriableError if the coordinator does not answer."""
+        """Renew the lease, and return the directive. Raises RetriableError if the coordinator does not answer.
+
+        A coordinator that is far away takes the phase and the counters only; the rest goes by `details`.
+        """
+
+    def details(self, report: ContainerReport) -> None:  # noqa: B027  # a lease in the same process has nothing to send
+        """Send the rest of the report, if it is time and anything has changed. Raises nothing: no lease depends on it."""

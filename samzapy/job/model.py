@@ -61,7 +61,7 @@ def standby_id(container_id: str, replica: int) -> str:
 
 
 def active_of(container_id: str) -> str:
-    """The container that the standby of that id stands by for; a container itself for any other."""
+    """The active container of the standby with that id; any other id is returned as it is."""
     return container_id.partition("-")[0]
 
 

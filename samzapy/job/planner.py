@@ -4,9 +4,9 @@
 2. Task names and changelog partitions depend on the inputs alone, never on the container count. So a job may get more
    or fewer containers, and every task finds its state again.
 3. Inputs may get more partitions while the job keeps state, by Samza's rule (SEP-5). A key's state lies with the task of
-   `hash(key) % count`. If the count becomes a multiple of the old one, the messages of partition `p` are those that
-   `p % old count` would have got: the new partitions go to the old tasks, and no state has to move. Any other count would
-   send keys to tasks that do not know them.
+   `hash(key) % count`. If the count becomes a multiple of the old one, the messages of partition `p` would have gone to
+   partition `p % old count`: the new partitions go to the old tasks, and no state has to move. Any other count would send
+   keys to tasks without their state.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class InputPartitions:
 
     @property
     def expanded(self) -> bool:
-        """Whether there are partitions that form no tasks of their own."""
+        """Whether there are partitions that form no separate tasks."""
         return self.last > self.grouped
 
 
 def follow_growth(
     known: Mapping[SystemStream, InputPartitions], counts: Mapping[SystemStream, int], *, keeps_state: bool
 ) -> dict[SystemStream, InputPartitions]:
-    """The partition counts of every input that the job ever had, now that its inputs have these `counts`.
+    """The partition counts of every input that the job has ever had, with the present `counts` of its inputs.
 
     A job that `keeps_state` keeps its tasks, and so does one that has expanded before. Raises EnvironmentFailure for a
     count that is no multiple of the one that the tasks are grouped by.
@@ -69,7 +69,7 @@ def follow_growth(
 
 
 def home(ssp: SystemStreamPartition, inputs: Mapping[SystemStream, InputPartitions]) -> SystemStreamPartition:
-    """The partition that shares its task with `ssp`: itself, unless it came with an expansion."""
+    """The partition with the task of `ssp`: itself, unless it came with an expansion."""
     known = inputs.get(ssp.system_stream)
     if known is None or ssp.partition < known.grouped:
         return ssp
@@ -216,7 +216,7 @@ def _standbys(config: JobConfig, containers: Sequence[ContainerModel]) -> tuple[
 def _grouped(
     grouper: str, inputs: Sequence[SystemStreamPartition], known: Mapping[SystemStream, InputPartitions]
 ) -> Groups:
-    """The grouper's tasks, and with each the partitions that came to its own by an expansion."""
+    """The grouper's tasks, each with the partitions that an expansion has added to it."""
     homes = {ssp: home(ssp, known) for ssp in inputs}
     groups = GROUPERS[grouper](ssp for ssp in inputs if homes[ssp] == ssp)
     task_of = {ssp: name for name, ssps in groups.items() for ssp in ssps}

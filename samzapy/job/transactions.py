@@ -1,8 +1,8 @@
 """Chooses the transactions that carry a job's state, and their transactional ids.
 
-A job's changelogs and checkpoints are written in one transaction a container, where one system has them all and has
-transactions. Then a successor that takes a container over fences its predecessor, and state, changelog and checkpoint never
-disagree. `task.guarantee` says what happens to outputs and positions, not whether state is kept so.
+If one system has all changelogs and checkpoints of a job, and supports transactions, each container writes them in one
+transaction. Then a successor that takes a container over fences its predecessor, and state, changelog and checkpoint always
+agree. `task.guarantee` affects outputs and positions, not these transactions.
 
 A transactional id is `<job name>-<job id>-<member>`: the member is the container's id, the same in every attempt and on
 every host, or a word for a tool that writes state. No member contains a hyphen, nor does the job's key after its last
@@ -51,12 +51,12 @@ def state_transactions(job: JobConfig, has_transactions: Callable[[SystemSetting
 
 
 def refused(system: str, detail: str) -> StateTransactions:
-    """None, since a system does not grant the transactional ids."""
+    """No transactions, since the system refuses the transactional ids."""
     return StateTransactions(None, f"systems.{system}.samza.factory", detail)
 
 
 def weakened_state(stores: Mapping[str, StoreConfig], state: StateTransactions) -> tuple[GuaranteeWarning, ...]:
-    """The warning for a job with state that no transaction carries; none without such state."""
+    """The warning for a job that keeps state without a transaction; empty for any other job."""
     if state.system is not None or not any(store.changelog for store in stores.values()):
         return ()
     message = (

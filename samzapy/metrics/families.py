@@ -124,8 +124,11 @@ _GROUPS: Mapping[str, Mapping[str, Named]] = {
     },
     "deduplication": {"dropped": Named(counter("duplicates_dropped", "Messages dropped as repeated."))},
     "container": {
-        "restarts-in-place": Named(
-            counter("container_restarts_in_place", "Starts from the last commit in the same process.")
+        "starts": Named(
+            counter(
+                "container_starts",
+                "Starts in the container's process; those after the first go on from the last commit.",
+            )
         ),
         "resident-bytes": Named(
             gauge("container_resident_memory_bytes", "Resident memory of the container's process.")
@@ -273,11 +276,11 @@ def container_metric(group: str, name: str) -> Named | None:
         if leaf in _WINDOWS:
             labels = (("operator", "windows"), ("store", store)) if leaf == "late" else (("store", store),)
             return Named(_WINDOWS[leaf], "", labels)
-    if group == "kafka":
+    if group == "clients":
         system, _, rest = name.partition("/")
         client, _, leaf = rest.partition("/")
-        if leaf in _KAFKA:
-            return Named(_KAFKA[leaf], "", (("system", system), ("client", client)))
+        family = _KAFKA.get(leaf) or Family(f"client_{sanitized(leaf)}", Kind.UNTYPED, f"Number '{leaf}' of a client.")
+        return Named(family, "", (("system", system), ("client", client)))
     return _users(group, name)
 
 

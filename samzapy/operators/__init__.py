@@ -1,12 +1,12 @@
-"""Building blocks for tasks, made of the task API and stores alone.
+"""Building blocks for tasks, built only on the task API and stores.
 
 windows        aggregations over windows of event time
 joins          joins of tables, of streams, and of both
 persistent     states kept by checkpoints at event times (Gearpump)
 deduplicate    drops repetitions
 columns        batches as columns
-event_time     how far event time has come in a store, by partition; durations such as "5m"
-expiry         an index of entries by the time they are due
+event_time     the progress of event time in a store, by partition; durations such as "5m"
+expiry         an index of entries by due time
 """
 
 from samzapy.operators.deduplicate import DeduplicatingTask, Deduplicator

@@ -1,4 +1,4 @@
-"""Takes batches apart for operators: into runs of messages of one partition, and those into columns."""
+"""Splits batches for operators: into runs of messages of one partition, and runs into columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from samzapy.api.envelope import IncomingMessageEnvelope
 
 Messages = Sequence[IncomingMessageEnvelope]
 
-#: A function of a message's content, a column as long as the batch, or None for what an operator takes by default.
+#: A function of a message's content, a column as long as the batch, or None for the operator's default.
 Column = Callable[[Any], Any] | Sequence[Any] | None
 
 _ssp = attrgetter("ssp")
@@ -32,8 +32,7 @@ def runs_of_partitions(batch: Messages) -> Iterator[tuple[Messages, int]]:
 
 
 def columns(run: Messages, first: int, given: tuple[Column, Column, Column]) -> tuple[Sequence[Any], ...]:
-    """The columns of a run, which begins at place `first` of its batch: keys, contents and event times, or what is given
-    instead."""
+    """The columns of a run, which begins at index `first` of its batch: keys, contents and event times, or the `given` ones."""
     if isinstance(run, MessageBatch):
         keys, messages = run.keys, run.messages
     else:

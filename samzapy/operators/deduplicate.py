@@ -2,14 +2,13 @@
 
 1. A store keeps the ids that were seen. It is restored with the task and committed with its offsets, so the receiver itself
    needs `task.guarantee=effectively-once` or `exactly-once`.
-2. By default a message is known by the id that an effectively-once job puts on its outputs. The store has, by source and
-   receiving partition, the greatest (offset, number) that came, and the last `window` ids one by one. A greater id is new.
-   So is a lower one that is not among the remembered ids, unless more than `window` messages of its source came after the
+2. By default the id that an effectively-once job puts on its outputs identifies a message. The store has, by source and
+   receiving partition, the greatest (offset, number) so far, and the last `window` ids one by one. A greater id is new. So
+   is a lower one that is not among the remembered ids, unless more than `window` messages of its source came after the
    first greater one. An id below all remembered ones is a repetition.
 3. A sender of this version sends in order, so the window matters only where order is lost: see
-   `samzapy.container.outputs.output_ids`. An input without outputs leaves a hole that costs nothing: the store remembers
-   the ids that came, not the missing ones.
-4. By a key of the user's own (a message's UUID) the last `capacity` keys are kept.
+   `samzapy.container.outputs.output_ids`. The store remembers received ids, so inputs without outputs cost nothing.
+4. With a key chosen by the user (a message's UUID) the last `capacity` keys are kept.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ _HEAD = 6
 class SeenIds:
     """The ids that came, by source: bounded for each.
 
-    The last up to 32 ids are in the source's own entry, earlier ones in numbered chunks. When a chunk is forgotten the
-    floor rises to its greatest id, and an id that is not above the floor counts as seen. Every change puts new objects,
-    so the store can take it back if the message fails.
+    The source's entry has the last 32 ids at most; numbered chunks have the earlier ones. When a chunk is dropped the floor
+    rises to its greatest id, and an id that is not above the floor counts as seen. Every change puts new objects, so the
+    store can undo it if the message fails.
     """
 
     def __init__(self, store: KeyValueStore[str, Any], window: int) -> None:
@@ -73,7 +72,7 @@ class SeenIds:
         return pair in _pairs(entry[_HEAD:]) or any(pair in _pairs(chunk) for chunk in chunks)
 
     def _sealed(self, source: str, entry: list[Any]) -> list[Any]:
-        """The entry with its ids moved into a chunk of their own, and chunks beyond the window forgotten."""
+        """The entry with its ids moved into a new chunk, and without the chunks beyond the window."""
         store, (first, end) = self._store, entry[4:_HEAD]
         floor = None if entry[2] is None else (entry[2], entry[3])
         store.put(_chunk(source, end), entry[_HEAD:])
@@ -131,11 +130,10 @@ class Deduplicator:
 
 
 class DeduplicatingTask(StreamTask, InitableTask):
-    """A task that sees every message once, in `process_new`; repetitions are dropped and counted.
+    """A task that gets every message once, in `process_new`; repetitions are dropped and counted.
 
-    By default a message is known by its output id; override `message_key` to know it by a key of your own. The job
-    needs the store named by `deduplication_store`, with string keys and json values. A subclass that has an `init` of
-    its own calls this one's.
+    By default the output id identifies a message; override `message_key` for another key. The job needs the store named by
+    `deduplication_store`, with string keys and json values. A subclass with an `init` calls that of this class.
     """
 
     deduplication_store = "deduplication"
@@ -149,7 +147,7 @@ class DeduplicatingTask(StreamTask, InitableTask):
         self._dropped = context.task.metrics.counter("deduplication", "dropped")
 
     def message_key(self, envelope: IncomingMessageEnvelope) -> str | None:
-        """The key by which repetitions are known; None (the default) for the output id."""
+        """The key that identifies repetitions; None (the default) for the output id."""
         return None
 
     def process(

@@ -1,15 +1,14 @@
-"""Keeps how far event time has come, by partition, in the store of a window or a join; reads durations.
+"""Keeps the progress of event time, by partition, in the store of a window or a join; reads durations.
 
-1. The mark of a partition is its newest event time. Each message reads it from the store and writes it there. So a commit
-   writes the mark together with its message, and a message that fails takes its mark back, in whatever order the partitions
-   take turns.
+1. The mark of a partition is its newest event time. Each message reads and writes it in the store. So a commit writes the
+   mark together with its message, and the undo of a failed message restores the mark, in any order of the partitions.
 2. A message is late by the mark of its own partition, or if its window was over before it came. The least of all marks
    decides which windows are over. It is never ahead of the message's own mark, unless an idle partition was left out.
-3. The idle rule is the one of a task's clock, with the idle time of the window or join. When all partitions are idle, event
-   time goes on as time does.
+3. The idle rule is that of a task's clock, with the idle time of the window or join. When all partitions are idle, event
+   time advances with processing time.
 
-The marks are not those of the task's clock: a window may take its times from the message's content, and read some of the
-inputs only.
+These are not the marks of the task's clock: a window may take its times from the message's content, and read only some of
+the inputs.
 
     m|<partition>    time    the newest event time of a partition, `system.stream[3]`
     clock            time    up to where event time has come
@@ -32,7 +31,7 @@ Duration = int | str
 
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _TEXT = re.compile(r"(\d+)\s*(ms|s|m|h|d)")
-#: Event times above are taken for micro- or nanoseconds.
+#: Event times above this are taken for micro- or nanoseconds.
 LATEST_MS = 9 * 10**13
 #: A hundred years. With the latest event time it stays below 10^14, see `windows.state`.
 LONGEST_MS = 36_525 * _UNITS["d"]
@@ -81,8 +80,8 @@ class EventTime:
         remedy: str = "",
     ) -> None:
         """`now` is the monotonic time, in seconds. A partition that is silent for `idle_s` does not hold the others back;
-        None: they wait for it however long. `users` (in the plural) and `remedy` go into the error for a message without
-        a proper event time: they need one, and this is the remedy."""
+        None: they always wait for it. `users` (who needs event times, in the plural) and `remedy` go into the error for a
+        message without a proper event time."""
         self._store = store
         self._get, self._put = store.get, store.put
         self._users, self._remedy = users, remedy
@@ -94,7 +93,7 @@ class EventTime:
         self.recall()
 
     def recall(self) -> None:
-        """Take `over` from the store: the message of the last look may have failed, and the store has taken it back."""
+        """Take `over` from the store: the message of the last look may have failed, and its change was undone."""
         self.over = self._get(_CLOCK) or 0
 
     def hear(self, envelope: IncomingMessageEnvelope, time: int) -> int:
@@ -137,12 +136,12 @@ class EventTime:
     def look(self, now: float) -> bool:
         """Bring `over` up to date; `now` is the monotonic time. Returns whether it has moved."""
         self.recall()
-        # Read anew, as the store may have taken a mark back, and all at once: a partition that is idle no longer has to
-        # count before any other moves on.
+        # Read again, since an undo may have restored a mark, and all at once: a partition that is no longer idle must count
+        # before any other moves.
         self._marks = self._kept()
         marks = self._marks.marks
         for source in self._sources.values():
-            # A partition without a mark has brought one message at most, and the store has taken it back.
+            # A partition without a mark has brought one message at most, and that was undone.
             if source.heard and source.ssp in marks:
                 source.heard = False
                 self._rule.heard(source.ssp, now)
@@ -163,7 +162,7 @@ class EventTime:
         return Watermarks(self._sources, {ssp: mark for ssp, mark in marks.items() if mark is not None})
 
     def end(self, time: int) -> bool:
-        """Declare everything that ends by `time` over; returns whether that is news."""
+        """Declare everything that ends by `time` over; returns whether that changes anything."""
         if time <= self.over:
             return False
         self.over = time

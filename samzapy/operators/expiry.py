@@ -1,6 +1,6 @@
-"""Finds due entries of a store without scanning it: an index in the order of their time, the first of it in memory.
+"""Finds due entries of a store without a scan: an index in the order of their time, its first keys in memory.
 
-Windows and joins need it. The time is at the front of the key, so the due entries are the first ones.
+Windows and joins use it. A key begins with the time, so the due entries come first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _DIGITS = 16
 #: Exclusive bound of the times an index takes, in milliseconds since 1970.
 END_OF_TIME_MS = 10**_DIGITS - 1
 
-#: Keys that are read from the store in one go, and how many may be in memory before the later half is left to the store.
+#: The number of keys read from the store in one go, and of keys in memory before the later half is dropped from it.
 READ = 4_096
 MOST = 50_000
 
@@ -31,13 +31,13 @@ class Due(NamedTuple):
 class FirstKeys:
     """The entries of a store with keys `<prefix><digits>...`, taken out of it in the order of their keys.
 
-    1. The keys from `lower` of the last `take` up to some place are in memory, at most `MOST` of them; the store has those
-       after it as well as all values. So an entry that comes and goes between two commits is never serialized.
-    2. A key here that the store does not have was deleted, or belongs to a message that was undone: it is passed over.
-    3. The store counts the calls that took something (`taken/<prefix>`). When the count in the store is another one, a call
-       was undone with its message, and the keys are read anew.
+    1. The first keys from `lower` of the last `take` on are in memory, at most `MOST` of them; the store has the later keys
+       and all values. So an entry that comes and goes between two commits is never serialized.
+    2. A key in memory that the store does not have was deleted, or its message was undone: it is skipped.
+    3. The store counts the calls that took entries (`taken/<prefix>`). If that count differs, a call was undone with its
+       message, and the keys are read again.
 
-    One object at a time for a prefix: another one does not see what this one adds.
+    Use one object at a time for a prefix: it does not see the entries that another one adds.
     """
 
     __slots__ = ("_count", "_counter", "_end", "_keys", "_start", "_store", "_until")
@@ -99,9 +99,9 @@ class FirstKeys:
 class ExpiryIndex:
     """Entries by (time, name), under the keys of a store that start with `prefix`.
 
-    The store has string keys, and a value serde that takes the values (json, msgpack). Everything is in the store, so
-    an index is committed, restored and undone with it, and may be constructed anew at any time; the one before must not be
-    used any more. The keys of the first entries are in memory, too (see `FirstKeys`).
+    The store has string keys, and a value serde that takes the values (json, msgpack). The whole index is in the store, so
+    it is committed, restored and undone with it. A new object may replace an old one at any time; do not use the old one
+    any more. The keys of the first entries are also in memory (see `FirstKeys`).
     """
 
     __slots__ = ("_first", "_prefix", "_put", "_store")
@@ -126,7 +126,7 @@ class ExpiryIndex:
         self._first.add(key)
 
     def key(self, time_ms: int, name: str) -> str:
-        """The key of an entry in the store: its value may be put there anew."""
+        """The key of an entry in the store, for a new value."""
         return f"{self._prefix}{time_ms:016d}/{name}"
 
     def remove(self, time_ms: int, name: str) -> None:

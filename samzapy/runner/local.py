@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import closing
 from types import TracebackType
@@ -11,10 +12,12 @@ from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import COPIES
 from samzapy.container.restart import RestartingContainer, build_container
 from samzapy.container.supervision.job_records import Ownership
+from samzapy.container.supervision.watch import ContainerProcess
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.progress import ContainerFailure, JobStatus
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import EnvironmentFailure, JobTakenOver, SamzapyError, TaskMigrated
+from samzapy.job.facts import Stall
 from samzapy.job.model import ContainerModel, JobModel
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
 from samzapy.runner.driver import STOPPING, Periodic, StopSignals, coordinator_of, watching
@@ -115,8 +118,19 @@ class LocalRunner(Runner):
             ownership.close()
             lease = LocalLease(coordinator, model.id, ownership.look)
             return build_container(
-                config, model, lease, ends=prepared.ends, run_id=prepared.run_id, transactions=prepared.transactions
+                config,
+                model,
+                lease,
+                ends=prepared.ends,
+                run_id=prepared.run_id,
+                transactions=prepared.transactions,
+                process=ContainerProcess(on_stalled=give_up),
             )
+
+        def give_up(stall: Stall) -> None:
+            """The user's code does not return, so nothing but the end of the process ends the run."""
+            options.on_event(f"error: container {model.id}: stalled: {stall} (task.stall.policy=fail)")
+            os._exit(1)
 
         def tell(failure: SamzapyError, next_start: str) -> None:
             epoch = coordinator.status().containers[0].epoch or 0

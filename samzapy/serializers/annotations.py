@@ -1,10 +1,10 @@
-"""The classes of keys and messages that a task's own code names: `StreamTask[str, PageView]`, or the annotation of the
-first parameter of `process`.
+"""Reads the classes of keys and messages from a task's code: `StreamTask[str, PageView]`, or the annotation of the first
+parameter of `process`.
 
 1. The brackets of the task's base count first, then those of the parameter: `IncomingMessageEnvelope[str, PageView]`, or
    `MessageBatch[str, PageView]` of `process_batch`.
-2. A class counts if it is more than built-in ones: `PageView`, `list[PageView]`, `PageView | Click`. For `str`,
-   `dict[str, int]`, `Any` and a type variable nothing changes: they are for the type checker.
+2. Only types with a class of the user count: `PageView`, `list[PageView]`, `PageView | Click`. `str`, `dict[str, int]`,
+   `Any` and type variables have no effect; they are for the type checker.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def message_types(task: type) -> MessageTypes:
 
 
 def _of_bases(task: type, kind: type) -> MessageTypes:
-    """What stands in the brackets of `kind` among the bases of `task`, through the classes between them."""
+    """The arguments in the brackets of `kind` among the bases of `task`, through the classes between them."""
     arguments = _arguments(task, kind)
     if arguments is None:
         return MessageTypes()
@@ -109,7 +109,7 @@ def _of_parameter(task: type, method: str) -> MessageTypes:
 
 
 def _resolved(annotation: Any, names: Mapping[str, Any]) -> Any:
-    """An annotation, or a class in brackets that is a text, as what it names."""
+    """The object that an annotation names, also one written as text."""
     holder = SimpleNamespace(__annotations__={"found": annotation})
     return get_type_hints(holder, globalns=dict(names), include_extras=True)["found"]
 

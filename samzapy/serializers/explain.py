@@ -1,4 +1,4 @@
-"""Words the errors of serdes: place, part, serde and reason."""
+"""Writes the error messages of serdes: place, part, serde and reason."""
 
 from __future__ import annotations
 

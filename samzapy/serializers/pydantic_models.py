@@ -14,7 +14,7 @@ from samzapy.serializers.typed import Codec, Format
 def pydantic_codec(name: Format, kind: Any, *, sort_keys: bool) -> Codec:
     """The codec of a model, or of a container of models. The models' own settings say how strict they are.
 
-    MessagePack, and JSON with sorted keys, take a step more: pydantic reads and writes plain JSON only.
+    MessagePack, and JSON with sorted keys, need another step, since pydantic reads and writes plain JSON only.
     """
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
     validate, dump = adapter.validator.validate_python, adapter.serializer.to_python

@@ -27,7 +27,7 @@ class UnknownSerde(ConfigError, KeyError):
 class SerdeRegistry(Mapping[str, Serde]):
     """Serdes by name. One instance a name, for the registry's life; not for several threads at once.
 
-    A name of a class as well (`typed_name`) gives the serde of plain values: a tool reads documents without the user's code.
+    A `typed_name` gives the serde of plain values, so that a tool reads documents without the user's code.
     """
 
     def __init__(self, classes: Mapping[str, str], settings: Mapping[str, Mapping[str, str]]) -> None:
@@ -83,7 +83,7 @@ class TaskSerdes(SerdeRegistry):
         return takes_types(name, self._classes)
 
     def of_type(self, name: str, kind: Any) -> TypedSerde:
-        """The serde `name` for objects of a class, made anew. Raises SerdeError for a class that it cannot decode to."""
+        """A new serde `name` for objects of a class. Raises SerdeError for a class that it cannot decode to."""
         serde = self[name]
         if not isinstance(serde, DocumentSerde):
             raise SerdeError(f"serde {name} has no classes")
@@ -120,7 +120,7 @@ def task_serdes(config: JobConfig) -> TaskSerdes:
 def _is_unhashable(kind: type) -> bool:
     if kind.__hash__ is None:
         return True
-    # The hash of a Struct that may change raises.
+    # A mutable Struct is unhashable.
     struct = getattr(kind, "__struct_config__", None)
     return struct is not None and struct.eq and not struct.frozen
 

@@ -124,7 +124,7 @@ def _reason(cause: Exception) -> str:
 
 
 def _parts(info: inspect.Type) -> Iterator[Any]:
-    """A class as msgspec sees it, and those of its fields and elements."""
+    """A type in msgspec's form, and the types of its fields and elements."""
     waiting: list[Any] = [info]
     seen: set[int] = set()
     while waiting:
@@ -155,7 +155,7 @@ _PLAIN: dict[type, tuple[type, ...]] = {
 
 
 def _classes(info: inspect.Type) -> frozenset[type] | None:
-    """The exact classes of the objects of a type, None where any may be."""
+    """The exact classes of the objects of a type, None for any class."""
     if isinstance(info, inspect.UnionType):
         each = list(map(_classes, info.types))
         return None if None in each else frozenset().union(*filter(None, each))

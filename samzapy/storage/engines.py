@@ -1,6 +1,6 @@
 """The engines of a job's stores, and the serdes that their entries are written with.
 
-A store keeps its serdes for life. Bytes of one serde may be read by another without an error, and wrongly: the long 10 is
+A store keeps its serdes for its whole life. Another serde may read its bytes without an error, but wrongly: the long 10 is
 the double 4.9e-323.
 """
 

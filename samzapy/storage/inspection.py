@@ -30,7 +30,7 @@ from samzapy.storage.local.directory import lies_beside, store_directory
 from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.rocksdb import RocksDbStorageEngineFactory
 
-#: A changelog that is so short is read into memory; of any other one its records' sizes are not known.
+#: A changelog of at most so many records is read into memory; longer ones may have records of any size.
 _FEW_RECORDS = 1_000
 
 
@@ -93,7 +93,7 @@ class Contents:
         expiry: Expiry | None,
         as_of: Mapping[int, Marker | None],
     ) -> None:
-        """`as_of`: how far each part is, by changelog partition."""
+        """`as_of`: the marker of each part, by changelog partition."""
         self.as_of = as_of
         self._parts = parts
         self._cleanup = cleanup
@@ -162,8 +162,8 @@ class _SelectiveRestore(StoreRestore):
 class ChangelogReader:
     """Reads stores back from their changelogs, into files below `folder`, or into memory for few keys or records.
 
-    A transaction that is open when the reading begins is waited for: `stall_s` seconds without any progress are an error,
-    so it should be more than a crashed writer's transaction takes to be aborted.
+    The reader waits for transactions that are open at its start: `stall_s` seconds without progress are an error, so it
+    should be longer than the time-out of a crashed writer's transaction.
     """
 
     admin_of: Callable[[str], SystemAdmin]

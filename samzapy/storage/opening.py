@@ -39,10 +39,10 @@ from samzapy.storage.side_inputs import SideInputPlan
 from samzapy.storage.task_store import OpenedStore, TaskStore
 from samzapy.storage.task_stores import TaskStores
 
-#: Of a changelog that is followed: larger than any offset.
+#: The bound of a changelog that is followed: larger than any offset.
 _NO_END = 2**63 - 1
 
-#: How much was read, by changelog partition.
+#: The amounts read, by changelog partition.
 Restored = Mapping[SystemStreamPartition, RestoreRead]
 
 
@@ -130,13 +130,13 @@ class StoreOpener:
     """Opens the stores of one task, and builds their stacks once they are restored.
 
     1. `begin` opens the files of each store, or an empty store, and takes the end of its changelog.
-    2. `settle` replaces the stores that turn out to be too old: `doubtful` gives the tails that decide it.
-    3. `behind` gives the parts of the changelogs that are left to read.
+    2. `settle` replaces stores that are too old; the tails that `doubtful` gives decide that.
+    3. `behind` gives the parts of the changelogs that remain to be read.
     4. `finish` builds the stores. `abandon` closes the open files instead.
     """
 
     def __init__(self, job: JobStores, task: TaskSettings, changelogs: Changelogs | None = None) -> None:
-        """`changelogs`: those of the container; without them the task asks for its own."""
+        """`changelogs`: those of the container; without them the task describes its changelogs itself."""
         self._job = job
         self._task = task
         self._changelogs = changelogs or Changelogs(job.admin_of, [task.changelog_partition])
@@ -159,13 +159,13 @@ class StoreOpener:
             self._opened.append(opened)
 
     def doubtful(self) -> list[Tail]:
-        """The changelogs' tails in which there must be no record, or a store is too old to be used."""
+        """The tails of changelogs that decide about doubtful stores: with any record there a store is too old."""
         return [
             Tail(store.changelog, store.start, store.bound) for store in self._opened if store.changelog and store.doubt
         ]
 
     def settle(self, changed: Collection[SystemStreamPartition]) -> None:
-        """There are records in the tails `changed`: set the doubtful stores of these aside, and go on with empty ones."""
+        """Set the doubtful stores of the tails `changed`, which have records, aside, and continue with empty ones."""
         for index, store in enumerate(self._opened):
             if store.doubt and store.changelog in changed:
                 store.engine.close()
@@ -173,7 +173,7 @@ class StoreOpener:
                 self._cleanup.callback(self._opened[index].engine.close)
 
     def behind(self) -> list[StoreRestore]:
-        """The restores that are left to do, up to the ends that the changelogs had at the opening."""
+        """The remaining restores, up to the ends that the changelogs had at the opening."""
         return [
             self._restore(store, store.changelog, store.bound)
             for store in self._opened
@@ -181,7 +181,7 @@ class StoreOpener:
         ]
 
     def following(self) -> list[StoreRestore]:
-        """Every store with a changelog, to be read from there without an end."""
+        """A restore without an end for every store with a changelog."""
         return [self._restore(store, store.changelog, _NO_END) for store in self._opened if store.changelog is not None]
 
     def _restore(self, store: OpenedStore, ssp: SystemStreamPartition, bound: int) -> StoreRestore:
@@ -197,11 +197,12 @@ class StoreOpener:
             task=self._task.name,
             expiry=expiry,
             known_end=store.known_end if bound == store.bound else None,
+            in_any_thread=self._job.engines[store.config.name].opens_in_any_thread,
         )
 
     def finish(self, read: Restored, consumer_of: Callable[[str], SystemConsumer]) -> TaskStores:
-        """The stores, now that everything `behind` was `read`. They keep `consumer_of`, to find records that cannot be
-        read. Raises ConfigError if the class of a store does not read what it holds."""
+        """The stores, after everything `behind` was `read`. They keep `consumer_of`, to find unreadable records. Raises
+        ConfigError if the class of a store cannot read its entries."""
         stores = {store.config.name: self._task_store(store, consumer_of) for store in self._opened}
         self._cleanup.pop_all()
         return TaskStores(stores, {store.config.name: _result(store, read) for store in self._opened})
@@ -263,7 +264,7 @@ class StoreOpener:
         local, taken_over = self._local(factory, settings, accepted, provisional=provisional)
         kept = local.marker is not None
         if not kept and config.ttl_ms is None:
-            # Where entries expire, the beginning of the changelog is deleted as they do.
+            # With expiring entries the beginning of the changelog is deleted as well.
             try:
                 check_beginning(ssp, log, committed)
             except EnvironmentFailure:
@@ -311,7 +312,7 @@ class StoreOpener:
         return local, taken_over
 
     def _task_store(self, store: OpenedStore, consumer_of: Callable[[str], SystemConsumer]) -> TaskStore:
-        """From the settings to the stack, and around it to the store."""
+        """Builds the stack from the settings, and the store around it."""
         job, config = self._job, store.config
         factory, settings = self._engine_of(config)
         directory = self._logged.directory(config.name)
@@ -340,8 +341,8 @@ class StoreOpener:
         )
 
     def _copying(self, config: StoreConfig, factory: StorageEngineFactory) -> StoreConfig:
-        """With a cache of copies where a view changes its values in place and failed messages are undone: an undo puts the
-        old value back, so the value must be as it was."""
+        """The settings with a cache of copies, if a view changes its values in place and failed messages are undone: an undo
+        restores the old value, which must be unchanged."""
         if self._job.undoes_messages and factory.changes_in_place:
             return replace(config, object_cache_mode="copy")
         return config

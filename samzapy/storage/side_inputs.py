@@ -1,4 +1,4 @@
-"""Plans how a store is filled from streams: the partitions, from where to where, and whether its files may be kept."""
+"""Plans how a store is filled from streams: the partitions with their offsets, and whether its files may be kept."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class SourceSpan:
 
 @dataclass(frozen=True)
 class StoreFilling:
-    """The work that is left for a store that is filled from streams. `spans`: the parts to read before the task starts;
-    `as_of_ms`: no record after their starts is older; `followed`: the streams are read on while the task runs, and the
-    task may not write."""
+    """The remaining work for a store that is filled from streams. `spans`: the parts to read before the task starts;
+    `as_of_ms`: no record after their starts is older; `followed`: the store follows the streams while the task runs, and is
+    read-only for the task."""
 
     spans: Mapping[SystemStreamPartition, SourceSpan]
     as_of_ms: int
@@ -34,7 +34,7 @@ class StoreFilling:
 
 
 class SideInputPlan:
-    """The partitions that fill one task's part of a store, as they are now.
+    """The partitions that fill one task's part of a store, with their present offsets.
 
     Raises UnknownStream, UnknownPartition, EnvironmentFailure if no partition of a stream
     belongs to the task.
@@ -90,7 +90,7 @@ class SideInputPlan:
         return f"{self._source.processor} {ids}"
 
     def filling(self, marker: Marker | None) -> StoreFilling:
-        """The work that is left for a store with this marker, None for an empty one."""
+        """The remaining work for a store with this marker, None for an empty one."""
         return StoreFilling(self._spans(marker), 0 if marker is None else marker.time_ms, not self._source.replayed)
 
     def _spans(self, marker: Marker | None) -> dict[SystemStreamPartition, SourceSpan]:

@@ -31,7 +31,7 @@ from samzapy.storage.changelog.topic import Changelogs
 from samzapy.storage.opening import StoreOpener, TaskSettings, job_stores
 from samzapy.storage.task_stores import TaskStores
 
-#: A store that is opened waits for the disk a dozen times.
+#: Stores are opened in parallel, since an open waits for the disk a dozen times.
 _MOST_OPENED_AT_ONCE = 8
 
 
@@ -87,7 +87,7 @@ def begin_all_stores(
 
 
 def _may_open_at_once(config: JobConfig, engines: Mapping[str, StorageEngineFactory]) -> bool:
-    """Whether nothing that opens the stores is bound to a thread: neither an engine, nor an admin of streams that fill one."""
+    """Whether other threads may open the stores: no engine, and no admin of streams that fill one, is bound to a thread."""
     return all(engines[name].opens_in_any_thread and store.source is None for name, store in config.stores.items())
 
 

@@ -23,7 +23,7 @@ from samzapy.storage.local.marker import Marker, StoreIdentity
 from samzapy.storage.side_inputs import StoreFilling
 from samzapy.storage.views.engine import View
 
-#: Seconds after which a commit without changes writes a marker nevertheless: it has to stay younger than the changelog's
+#: Seconds after which a commit without changes still writes a marker, which must stay younger than the changelog's
 #: delete.retention.ms.
 _MARKER_S = 600.0
 
@@ -83,10 +83,10 @@ class Flushing:
 class OpenedStore:
     """A store between the opening of its engine and the end of its restore.
 
-    `changelog`: the partition that the engine is restored from, from offset `start` to `bound`. `known_end`: from there on
-    no record of it is the task's own, None if that is not known. `kept`: the engine has files of an earlier attempt, of a
-    `snapshot` or of a standby (`taken_over`); `reason`: why earlier files were set aside. `doubt`: why the files must not be
-    used if any record follows them. `filling`: the streams that fill the store.
+    `changelog`: the partition that restores the engine, from offset `start` to `bound`. `known_end`: the end of the task's
+    records there, None if unknown. `kept`: the engine has files of an earlier attempt, of a `snapshot` or of a standby
+    (`taken_over`); `reason`: why earlier files were set aside. `doubt`: why the files must not be used if any record follows
+    them. `filling`: the streams that fill the store.
     """
 
     config: StoreConfig
@@ -106,7 +106,7 @@ class OpenedStore:
 
     @property
     def first(self) -> int:
-        """The offset at which the restore begins to read: a store that is further checks the records before, too."""
+        """The offset at which the restore begins to read; a store that is further checks the records before as well."""
         return self.start if self.known_end is None else min(self.start, self.known_end)
 
     @property
@@ -167,7 +167,7 @@ class TaskStore:
 
     @property
     def read_only(self) -> bool:
-        """Whether the task may only read it."""
+        """Whether it is read-only for the task."""
         return self.filling is not None and self.filling.followed
 
     @property
@@ -210,13 +210,13 @@ class TaskStore:
         return self._own
 
     def apply(self, offset: int, input_offsets: Mapping[SystemStreamPartition, int]) -> None:
-        """One write of the changes and their marker; nothing at all if there are none.
+        """One write of the changes and their marker; no write without changes.
 
-        So the marker's input offsets may be older than the checkpoint's, its changelog offset never is.
+        So the marker's input offsets may be older than the checkpoint's, but not its changelog offset.
         """
         changes = self._with_expired(self.stack.uncommitted.changes)
         if changes or self._clock.monotonic() - self._marked_s >= _MARKER_S:
-            # The end of the transaction is no change: a store that is there needs nothing more of the changelog.
+            # The transaction's control record is no change: the store is complete up to it.
             complete = offset if self.end is None else max(offset, self.end.end - 1)
             self._write(changes, complete, input_offsets, self._clock.wall_ms())
             if self.backup is not None:
@@ -224,8 +224,8 @@ class TaskStore:
         self.flush_if_due()
 
     def keep(self, input_offsets: Mapping[SystemStreamPartition, int], time_ms: int) -> None:
-        """Write the entries of a store that is filled from streams, with the positions in the streams: no record after
-        them is older than `time_ms`. Also when nothing has changed, so that the streams are not read again."""
+        """Write the entries of a store that is filled from streams, with the positions in the streams, also without changes,
+        so that the streams are not read again. No record after the positions is older than `time_ms`."""
         self.stack.store.flush()
         self._write(self.stack.uncommitted.changes, self.offset, input_offsets, time_ms)
         self.flush_if_due()
@@ -237,17 +237,18 @@ class TaskStore:
         self.engine.write(changes, Marker(self.identity, offset, time_ms, inputs).to_bytes())
         self.offset = offset
         self._marked_s = self._clock.monotonic()
-        # The marker counts, too.
+        # The marker counts as a change.
         self._flushing.written(len(changes) + 1, self._marked_s)
         self.stack.uncommitted.clear()
 
     def _with_expired(self, changes: Changes) -> Changes:
-        """The changes, and the removal of some expired entries. No changelog record says so: each reader knows the time."""
+        """The changes, and the removal of some expired entries. The changelog gets no records for these: each reader knows the
+        time."""
         expired = self.stack.store.sweep(len(changes))
         return {**expired, **changes} if expired else changes
 
     def flush_if_due(self) -> None:
-        """Flush the engine if so much, or so old, is unflushed that a restore after a kill would take long."""
+        """Flush the engine if the unflushed changes are so many, or so old, that a restore after a kill would take long."""
         self._flushing.flush_if_due()
 
     def flush_engine(self) -> None:
@@ -280,7 +281,7 @@ class TaskStore:
 
 
 def _timed_records(changelog: SystemStreamPartition, changes: Changes) -> list[OutgoingRecord]:
-    """The changes of an expiring store: the time of each put is its record's own, not part of the value."""
+    """The changes of an expiring store: the time of each put is the record's time stamp, not part of the value."""
     stream, partition = changelog.stream, changelog.partition
     return [
         OutgoingRecord(stream, key, None, partition)

@@ -29,7 +29,7 @@ class TaskStores:
     def __init__(self, stores: Mapping[str, TaskStore], restored: Mapping[str, RestoreResult]) -> None:
         self.stores: Mapping[str, StoreLayer[Any, Any]] = {name: _visible(held) for name, held in stores.items()}
         self.restored = dict(restored)
-        #: Those that are filled from streams, before the task starts and, if they are read-only, from then on.
+        #: The stores that streams fill: before the task starts and, if they are read-only, while it runs.
         self.sourced: Mapping[str, TaskStore] = {
             name: held for name, held in stores.items() if held.filling is not None
         }
@@ -40,7 +40,7 @@ class TaskStores:
         self._failure: BaseException | None = None
 
     def as_seen(self, stores: Mapping[str, KeyValueStore[Any, Any]]) -> dict[str, Any]:
-        """The stores as the task gets them: each of `stores` (these ones, or wrapped), or its engine's view of it."""
+        """The stores as the task gets them: each of `stores` (these, or wrapped ones), or its engine's view of it."""
         views = {name: held.view for name, held in self._held.items() if held.view is not None}
         return {name: views[name](store) if name in views else store for name, store in stores.items()}
 
@@ -104,7 +104,7 @@ class TaskStores:
             held.discard()
 
     def flush_if_due(self) -> None:
-        """Flush to disk the engines that have not been flushed for long. A commit does so itself, an idle task has none."""
+        """Flush engines that have not been flushed for long. A commit does so itself, but an idle task has no commits."""
         with self._poisoned_by_failure():
             for held in self._held.values():
                 held.flush_if_due()
@@ -119,13 +119,13 @@ class TaskStores:
                 held.backup.settle()
 
     def close(self) -> None:
-        """Close every store, also when one of them fails. Uncommitted changes are gone."""
+        """Close every store, also when one of them fails. Uncommitted changes are lost."""
         with ExitStack() as closing:
             for held in self._held.values():
                 closing.callback(held.close)
 
     def metrics(self) -> dict[str, float]:
-        """Every layer's counts and sizes, as `store.name`, and how much of the changelog was read at the start."""
+        """Every layer's counts and sizes, as `store.name`, and the amount of changelog read at the start."""
         found = {f"{name}.{key}": value for name, held in self._held.items() for key, value in held.metrics().items()}
         for name, result in self.restored.items():
             found[f"{name}.messages-restored"] = result.records

@@ -48,6 +48,7 @@ class SystemClients:
         self._admins: dict[str, SystemAdmin] = {}
         self._producers: dict[str, SystemProducer] = {}
         self._consumers: list[SystemConsumer] = []
+        self._measured: list[tuple[str, SystemConsumer | SystemProducer]] = []
         self._stream_ids: dict[SystemStream, str] = {}
 
     def admin(self, system: str) -> SystemAdmin:
@@ -58,11 +59,8 @@ class SystemClients:
 
     def offsets(self, ssps: Iterable[SystemStreamPartition]) -> dict[SystemStreamPartition, OffsetRange]:
         """The offsets that the partitions hold now, whichever systems they are on; one request a system."""
-        by_system: dict[str, list[SystemStreamPartition]] = {}
-        for ssp in sorted(set(ssps)):
-            by_system.setdefault(ssp.system, []).append(ssp)
         found: dict[SystemStreamPartition, OffsetRange] = {}
-        for system, wanted in by_system.items():
+        for system, wanted in _partitions_by_system(ssps).items():
             found.update(self.admin(system).offsets(wanted))
         return found
 
@@ -78,6 +76,20 @@ class SystemClients:
         """Create those that do not exist; one question a system."""
         for system, names in _by_system(specs).items():
             self.admin(system).create_all([specs[SystemStream(system, name)] for name in names])
+
+    def ends(
+        self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
+    ) -> dict[SystemStreamPartition, int]:
+        """As `SystemAdmin.ends`, whichever systems the partitions are on."""
+        found: dict[SystemStreamPartition, int] = {}
+        for system, wanted in _partitions_by_system(ssps).items():
+            found.update(self.admin(system).ends(wanted, committed=committed))
+        return found
+
+    def mirror(self, group: str, positions: Mapping[SystemStreamPartition, int]) -> None:
+        """As `SystemAdmin.mirror`, whichever systems the partitions are on."""
+        for system, wanted in _partitions_by_system(positions).items():
+            self.admin(system).mirror(group, {ssp: positions[ssp] for ssp in wanted})
 
     def max_record_bytes(self, system: str) -> int | None:
         """The largest record that the system's producer sends, in bytes; None if it sets no limit."""
@@ -98,6 +110,7 @@ class SystemClients:
         if system not in self._producers:
             made = self._factory(system).producer(self._settings[system], f"{self._client_id}-producer")
             self._producers[system] = made
+            self._measured.append((f"{system}/producer", made))
         return self._producers[system]
 
     def transactional(self, system: str, transactional_id: str) -> SystemProducer:
@@ -107,6 +120,7 @@ class SystemClients:
             settings, f"{self._client_id}-transactions", transactional_id, self._transaction_timeout_ms
         )
         self._transactional.append(made)
+        self._measured.append((f"{system}/transactions-{len(self._transactional) - 1}", made))
         return made
 
     @contextmanager
@@ -125,7 +139,16 @@ class SystemClients:
         """A new consumer of a system."""
         made = self._factory(system).consumer(self._settings[system], f"{self._client_id}-consumer")
         self._consumers.append(made)
+        self._measured.append((f"{system}/consumer-{len(self._consumers) - 1}", made))
         return made
+
+    def metrics(self) -> dict[str, float]:
+        """The numbers of all clients, closed ones included, as `SYSTEM/CLIENT/NAME`; from any thread, one at a time."""
+        return {
+            f"{place}/{name}": value
+            for place, client in list(self._measured)
+            for name, value in client.metrics().items()
+        }
 
     def close(self) -> None:
         """Close everything that was made; every client is closed, whatever another one's close raises."""
@@ -176,6 +199,13 @@ def _by_system(streams: Iterable[SystemStream]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for stream in sorted(set(streams)):
         found.setdefault(stream.system, []).append(stream.stream)
+    return found
+
+
+def _partitions_by_system(ssps: Iterable[SystemStreamPartition]) -> dict[str, list[SystemStreamPartition]]:
+    found: dict[str, list[SystemStreamPartition]] = {}
+    for ssp in sorted(set(ssps)):
+        found.setdefault(ssp.system, []).append(ssp)
     return found
 
 

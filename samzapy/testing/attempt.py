@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from samzapy.api.envelope import Headers
-from samzapy.api.system import OutgoingRecord, StreamSpec, SystemProducer, SystemSettings
+from samzapy.api.system import OutgoingColumns, OutgoingRecord, StreamSpec, SystemProducer, SystemSettings
 from samzapy.checkpoint import manager_for
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.container.asynchronous.event_loop import EventLoop
@@ -111,6 +111,10 @@ class _PromptProducer(LogProducer):
 
     def send(self, records: Sequence[OutgoingRecord]) -> None:
         super().send(records)
+        self.flush()
+
+    def send_columns(self, columns: OutgoingColumns) -> None:
+        super().send_columns(columns)
         self.flush()
 
     def send_changes(

@@ -3,8 +3,8 @@
 import pytest
 from system_under_test import polls
 
-from samzapy.api.system import OutgoingRecord
-from samzapy.errors import OffsetOutOfRange, ProducerError, RecordTooLarge, UnknownStream
+from samzapy.api.system import OutgoingColumns, OutgoingRecord
+from samzapy.errors import OffsetOutOfRange, ProducerError, RecordTooLarge, SamzapyError, UnknownStream
 from samzapy.system.partitioner import partition_of
 
 
@@ -129,6 +129,64 @@ def test_a_given_partition_decides_before_everything(system):
     producer.send([OutgoingRecord(stream, b"%d" % i, b"v", 3, partition_key=b"same") for i in range(20)])
     producer.flush()
     assert len(system.read(stream, 3)) == 20
+
+
+COLUMNS = {
+    "keys and values": {},
+    "tombstones, and keys of None": {
+        "keys": [b"a", None, b"", b"d"],
+        "values": [None, b"2", b"", None],
+        "partitions": [None, 1, None, None],
+    },
+    "partitions and partition keys": {"partitions": [2, None, None, 0], "partition_keys": [b"x", b"y", None, None]},
+    "headers and times": {
+        "headers": [None, [("h", b"1"), ("h", None)], [], None],
+        "timestamps": [None, 7000, 8000, 9000],
+    },
+}
+
+
+@pytest.mark.parametrize("case", COLUMNS)
+def test_columns_arrive_as_their_records_do(system, case):
+    parts = {"keys": [b"a", b"b", b"c", b"d"], "values": [b"1", b"2", b"3", b"4"]} | COLUMNS[case]
+    found = []
+    for by_columns in (True, False):
+        columns = OutgoingColumns(system.create(partitions=3), **parts)
+        producer = system.producer()
+        if by_columns:
+            producer.send_columns(columns)
+        else:
+            producer.send(list(columns.records()))
+        producer.flush()
+        timed = "timestamps" in parts
+        found.append(
+            [
+                (partition, key, value, list(headers or ()), time if timed and key != b"a" else None)
+                for partition in range(3)
+                for key, value, headers, time in whole(system, columns.stream, partition)
+            ]
+        )
+    assert found[0] == found[1]
+    assert len(found[0]) == 4
+
+
+def whole(system, stream, partition):
+    """(key, value, headers, timestamp) of each record."""
+    ssp = system.ssp(stream, partition)
+    bound, reader = system.upcoming(ssp), system.reader((ssp, 0))
+    for batches in polls(reader, lambda: reader.position(ssp) >= bound):
+        for batch in batches:
+            headers = batch.headers or [None] * len(batch.keys)
+            yield from zip(batch.keys, batch.values, headers, batch.timestamps, strict=True)
+
+
+def test_a_bad_column_poisons_the_producer_as_a_bad_record_does(system):
+    stream = system.create()
+    producer = system.producer()
+    with pytest.raises(SamzapyError, match=r"partition"):
+        producer.send_columns(OutgoingColumns(stream, None, [b"1", b"2"], [0, 5]))
+    with pytest.raises(SamzapyError):
+        producer.send([OutgoingRecord(stream, b"k", b"v")])
 
 
 def test_records_without_a_key_are_all_kept(system):

@@ -206,8 +206,8 @@ _STATE = (
     ),
     Mutant(
         "samzapy/storage/changelog/restore.py",
-        "        if active and now - moved > stall_s:\n",
-        "        if False:\n",
+        "            if active and now - moved > stall_s:\n",
+        "            if False:\n",
         (_RESTORE,),
     ),
     Mutant(
@@ -304,6 +304,18 @@ _LOOP = (
     Mutant(
         "samzapy/container/errors/halving.py",
         "        self._task.sinks.back_to(before.rows, part)\n",
+        "",
+        (_BATCHES + "/test_halving.py",),
+    ),
+    Mutant(
+        "samzapy/container/errors/halving.py",
+        "            self._undo(batch, before)\n",
+        "",
+        (_BATCHES + "/test_failing_batches.py",),
+    ),
+    Mutant(
+        "samzapy/container/errors/undo_journal.py",
+        "                store.delete_all([each for each, held in pairs if held is None])\n",
         "",
         (_BATCHES + "/test_halving.py",),
     ),
@@ -431,8 +443,8 @@ _COMMITS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "samzapy/storage/changelog/restore.py",
-        "            restore.finish(as_of_ms)\n",
-        "            restore.finish(clock.wall_ms())\n",
+        "                finishing.begin(restore, as_of_ms)\n",
+        "                finishing.begin(restore, clock.wall_ms())\n",
         ("tests/unit/storage/changelog/test_restore.py",),
     ),
     Mutant(

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -210,6 +211,7 @@ def test_a_process_without_memory_ends_and_its_successor_goes_on(job_on_disk, gu
     command = [sys.executable, "-c", LITTLE_MEMORY]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode != 0, done.stdout
-    assert "MemoryError" in done.stderr, done.stderr
+    # A thread of RocksDB that gets no memory first ends the process by itself.
+    assert "MemoryError" in done.stderr or done.returncode == -signal.SIGABRT, done.stderr
     assert not job.recover()
     outcome("no memory left", **job.numbers(faults=1))

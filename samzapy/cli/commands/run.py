@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +57,9 @@ def run(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
 def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
     """Load, prepare and run the job, showing how it goes; the outcome is printed on standard output."""
     from samzapy.admin.user_code import add_import_paths, check_task_class
+    from samzapy.cli.terminal_log import terminal_log
     from samzapy.config.loader import load_job
+    from samzapy.container.supervision.log_files import DRIVER, container_file, process_logging
     from samzapy.runner.base import RunOptions
     from samzapy.runner.local import runner_of
     from samzapy.runner.prepare import prepare
@@ -68,12 +71,16 @@ def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
     unfit = runner.check(config)
     prepared = prepare(config, until_end=flags.until_end)
     display = RunDisplay(Console(stderr=True))
+    log = config.supervision.log
     for warning in (*unfit, *prepared.warnings):
         display.event(f"warning: {warning}")
     for weaker in prepared.guarantee_warnings:
         if not weaker.durability:
             display.event(f"weaker than {config.task.guarantee.value}: {weaker}")
-    with display:
+    terminal = [] if logging.getLogger().handlers else [terminal_log(log, config.job_name, display.console)]
+    here = flags.runner == "local"
+    file, container = (container_file("0"), "0") if here else (DRIVER, "")
+    with display, process_logging(log, config.job_name, file, container, terminal):
         options = RunOptions(on_status=display.status, on_event=display.event, verbose=flags.verbose)
         outcome = runner.run(prepared, options)
     if flags.as_json:

@@ -1,4 +1,4 @@
-"""The messages of an asynchronous task: those it has accepted, those in flight, and up to where everything is done."""
+"""The messages of an asynchronous task: accepted, in flight, and done up to a position."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from samzapy.errors import SerdeError, TaskFailed
 
 logger = logging.getLogger(__name__)
 
-#: A task whose messages end as they start gets its turn back to the run loop after so many of them.
+#: Messages that end as they start: after so many of them the task returns to the run loop.
 _MOST_STARTS = 100
 
 
@@ -36,13 +36,13 @@ def _without_ids(envelope: IncomingMessageEnvelope) -> None:
 
 
 class AsyncMessages:
-    """The messages of one asynchronous task: `accept` takes them, `start` begins with as many as may be in flight,
-    `check` raises what went wrong.
+    """The messages of one asynchronous task: `accept` takes them, `start` starts as many as may be in flight, `check`
+    raises failures.
 
-    1. Everything happens on the run loop's thread; callbacks of other threads are handed over to it.
-    2. The task's `offsets` are the contiguous prefix of what is done, partition by partition. With ids outputs leave in
-       the order of it.
-    3. A message that failed has its outputs and its rows for sinks dropped. Its store changes are undone if no other
+    1. All calls run on the run loop's thread; callbacks of other threads are handed over to it.
+    2. The task's `offsets` are the contiguous prefix of completed messages, partition by partition. With ids outputs leave
+       in that order.
+    3. The outputs of a failed message, and its rows for sinks, are dropped. Its store changes are undone if no other
        message was in flight with it (`task.max.concurrency=1`), and stay otherwise.
     """
 
@@ -84,7 +84,8 @@ class AsyncMessages:
 
     @property
     def unsettled(self) -> bool:
-        """Whether a message that was started, or overtaken by a started one, is not done: a commit now would have a gap."""
+        """Whether some message is incomplete that has started, or that a started one has overtaken: a commit now would have
+        a gap."""
         return bool(self._in_flight) or self.waiting.overtaken
 
     @property
@@ -110,7 +111,7 @@ class AsyncMessages:
         self.task.touched = True
 
     def start(self, now: float, *, only_overtaken: bool = False) -> None:
-        """Begin with messages while there is room; with `only_overtaken`, just with those that a commit waits for."""
+        """Start messages while there is room; with `only_overtaken`, only those that a commit waits for."""
         for _ in range(max(self._config.max_concurrency, _MOST_STARTS)):
             if self._failure is not None or (self.task.requests.pending and not only_overtaken):
                 return
@@ -124,7 +125,7 @@ class AsyncMessages:
                 self._begin(work, now)
 
     def _next(self, only_overtaken: bool) -> Work | None:
-        """The message to begin with, None if there is no room: one that waits to be tried again holds its place."""
+        """The message to start, None if there is no room. A message that waits for its repetition takes up room."""
         if len(self._in_flight) + self.waiting.repeating >= self._config.max_concurrency:
             return None
         return self.waiting.released() if only_overtaken or self._order.full else self.waiting.next()
@@ -219,7 +220,7 @@ class AsyncMessages:
             self.task.raise_failure(work.envelope, failure)
 
     def _decode_again(self, work: Work, undecodable: Undecodable) -> None:
-        """The turn of a message that did not decode: a first time it is known to fail, later it is tried."""
+        """The turn of a message that did not decode: the first time its failure is known, later decoding is tried."""
         failure = undecodable.failure
         try:
             if work.tried:
@@ -234,7 +235,7 @@ class AsyncMessages:
             self._failure = failure
 
     def _dealt_with(self, stage: Stage, work: Work, failure: Exception) -> bool:
-        """Have the message tried again, skip it, or write its dead letter; False if the attempt is to end."""
+        """Schedule a repetition of the message, skip it, or write its dead letter; False if the attempt must end."""
         recovery, mark = self._recovery, self._order.mark()
         recovery.input = work.envelope
         pause_s = None if recovery.policy(stage).ignores(failure) else next(work.pauses, None)
@@ -252,7 +253,9 @@ class AsyncMessages:
         self._complete(work.envelope.ssp, work.envelope.offset, mark)
         task = self.task
         task.touched = True
-        task.processed += work.undecodable is None
+        if work.undecodable is None:
+            task.processed += 1
+            task.throughput.add(work.envelope.ssp, 1)
         self.waiting.done(work)
 
     def _complete(self, ssp: SystemStreamPartition, offset: int, mark: Mark) -> None:

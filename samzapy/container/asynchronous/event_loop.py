@@ -85,8 +85,8 @@ Store = KeyValueStore[Any, Any]
 
 
 class LoopThreadStore(KeyValueStore[Any, Any]):
-    """A store as an asynchronous task gets it: used from a thread of the task's own making it raises RuntimeError
-    instead of mixing up what a commit writes."""
+    """A store as an asynchronous task gets it. A call from any other thread raises RuntimeError, since it could come in the
+    middle of a commit."""
 
     __slots__ = ("_is_here", "_name", "_store")
 

@@ -13,7 +13,7 @@ from samzapy.container.run_loop import MAX_WAIT_S, RunLoop, TaskExecutor
 from samzapy.container.tasks.task_instance import TaskInstance
 from samzapy.errors import TaskFailed
 
-#: A task that has so many messages waiting gets no more; when it has but so few, it gets some again.
+#: A task with the first number of waiting messages gets no more until they are down to the second.
 _MOST_WAITING, _FEW_WAITING = 4_000, 1_000
 _BUSY_WAIT_S = 0.01
 
@@ -21,11 +21,11 @@ _BUSY_WAIT_S = 0.01
 class AsynchronousExecutor(TaskExecutor):
     """Keeps messages of the tasks in flight.
 
-    1. A window, a timer and the end of a stream wait until their task has nothing in flight.
-    2. A commit is the container's, so it waits for all tasks together: it holds the work of exactly the messages before
-       its offsets. After `commit_max_delay_ms` it is left out, and the next one tries again. With `task.async.commit` it
-       does not wait, and its offsets are those of the contiguous prefix.
-    3. A stop lets the messages in flight end, for `shutdown_ms` at most. After that the attempt ends without a commit.
+    1. A window, a timer and the end of a stream wait until their task has no message in flight.
+    2. A commit covers the whole container, so it waits for all tasks: it holds the work of exactly the messages before its
+       offsets. After `commit_max_delay_ms` it is skipped, and the next one tries again. With `task.async.commit` it does
+       not wait, and its offsets are those of the contiguous prefix.
+    3. A stop waits for the messages in flight, `shutdown_ms` at most. After that the attempt ends without a commit.
     """
 
     lingers = True
@@ -56,7 +56,7 @@ class AsynchronousExecutor(TaskExecutor):
         return True
 
     def polled(self, ends: dict[SystemStreamPartition, int]) -> Mapping[SystemStreamPartition, int]:
-        # All that was ever polled, not this poll alone: earlier messages may still be waiting.
+        # The ends of all polls, not of this one alone: earlier messages may still be waiting.
         self._polled_to.update(ends)
         return self._polled_to
 
@@ -86,7 +86,7 @@ class AsynchronousExecutor(TaskExecutor):
             loop.follow(each.task, moved=each.task.event_clock.done())
             if each.task.over_budget():
                 loop.commit()
-        # Asked before the wait: messages that end in it have outputs, which the next turn hands over.
+        # Before the wait: messages that end during it have outputs, which the next turn hands over.
         busy = any(each.in_flight or each.waiting.ready for each in self._all)
         if any(each.unsettled for each in self._all):
             self._events.run(min(_BUSY_WAIT_S, loop.wait_s()))
@@ -149,8 +149,7 @@ class AsynchronousExecutor(TaskExecutor):
             each.close()
 
     def _settle(self, loop: RunLoop, messages: Sequence[AsyncMessages], longest_s: float = math.inf) -> bool:
-        """Wait until none of `messages` is in flight or was overtaken by one that is done; False if that has lasted for
-        `longest_s`."""
+        """Wait until none of `messages` is in flight, and none was overtaken by a completed one; False after `longest_s`."""
         stop_asked_at: float | None = None
         began = loop.clock.monotonic()
         while any(each.unsettled for each in messages):

@@ -17,8 +17,11 @@ from samzapy.container.outputs.collector import no_envelope
 
 @dataclass
 class Work:
-    """A message that a task has accepted. `undecodable` until its bytes have been decoded; `key` is what keeps it behind
-    others of its key, None for nothing; `pauses` are those left before further tries; `tried`: decoding was."""
+    """A message that a task has accepted.
+
+    `undecodable`: set until its bytes are decoded. `key`: it starts only after the messages of this key before it, None for
+    no such order. `pauses`: the pauses left before further tries. `tried`: decoding was tried.
+    """
 
     envelope: IncomingMessageEnvelope
     undecodable: Undecodable | None = None

@@ -22,15 +22,15 @@ _OVERHEAD_BYTES = 200
 
 
 class OutputOrder(Protocol):
-    """Decides when the outputs of one task leave. They are serialized already: the policies deal with those that fail when
-    their message ends."""
+    """Decides when the outputs of one task leave. They are serialized already: when a message ends, the policies deal with
+    its outputs that do not serialize."""
 
     @property
     def full(self) -> bool:
         """Whether no new message may start."""
 
     def mark(self) -> Mark:
-        """A message ends; the records that the collector gathers from here on are its."""
+        """A message ends; the collector now gathers its records."""
 
     def done(self, ssp: SystemStreamPartition, offset: int, position: int, mark: Mark) -> None:
         """The message at `offset` is done, and with it everything before `position`."""

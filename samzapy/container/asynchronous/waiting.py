@@ -1,4 +1,4 @@
-"""Accepted messages: which of those that have not started comes next, and up to where a partition is done."""
+"""Accepted messages: chooses the next one to start, and keeps the position up to which a partition is done."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class WaitingMessages:
 
     @property
     def overtaken(self) -> bool:
-        """Whether one waits that later ones have been started before: for its key, or to be repeated."""
+        """Whether a later message has started before one that waits, for its key or for its repetition."""
         return bool(self._repetitions or self._released or any(self._behind.values()))
 
     @property
     def ready(self) -> bool:
-        """Whether one waits for nothing but its turn: not for a time, nor for another one of its key."""
+        """Whether a message waits only for its turn: neither for a time nor for another message of its key."""
         return bool(self._accepted or self._released)
 
     def accept(self, work: Work) -> None:
@@ -41,16 +41,16 @@ class WaitingMessages:
         self._accepted.append(work)
 
     def repeat(self, work: Work, at: float) -> None:
-        """A message is to be tried again at that time."""
+        """Repeat a message at that time."""
         self._repetitions.append((at, work))
 
     @property
     def repeating(self) -> int:
-        """How many are to be tried again."""
+        """The number of messages that wait for their repetition."""
         return len(self._repetitions)
 
     def due(self, now: float) -> Work | None:
-        """A message that it is time to try again, None if there is none."""
+        """A message that is due for its repetition, None if there is none."""
         for index, (at, work) in enumerate(self._repetitions):
             if now >= at:
                 del self._repetitions[index]
@@ -74,7 +74,7 @@ class WaitingMessages:
         return work
 
     def done(self, work: Work) -> None:
-        """A started message will not be tried again: the next one of its key may start."""
+        """A started message will not be repeated: the next one of its key may start."""
         if work.key is None:
             return
         behind = self._behind[work.key]

@@ -1,8 +1,8 @@
-"""Where a commit may stand: between the groups of records that a system reads again as a whole.
+"""Keeps commits out of the groups of records that a system reads again as a whole.
 
-The rows that a table has of one second are such a group: which they are is only known while they are read together. A
-commit in the middle of one would have a restart repeat its first part, or miss some of the rest, so a commit that comes
-due there waits for the end of the group. Meanwhile nothing else is polled, so that all inputs come to such a place together.
+The rows of one second of a table are such a group: only a read of the whole second finds all of them. After a commit inside
+a group a restart would repeat its first part, or miss some of the rest. So such a commit waits for the end of the group.
+Meanwhile no other partition is polled, so that all inputs reach a boundary together.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from samzapy.container.tasks.task_instance import TaskInstance
 
 
 class Boundaries:
-    """Knows which partitions are in the middle of a group; all the others, in nearly every job, cost it one call a batch."""
+    """Knows the partitions that are inside a group. A system without groups costs one call a batch."""
 
     def __init__(self, consumers: Mapping[str, SystemConsumer]) -> None:
         """`consumers` by system."""
@@ -25,12 +25,12 @@ class Boundaries:
         self._halved: set[SystemStreamPartition] = set()
 
     def start(self, offsets: Mapping[SystemStreamPartition, int]) -> None:
-        """A start in the middle of a group repeats it, however long it takes until it comes: nothing waits for that."""
+        """A start inside a group repeats the group. The first commit does not wait for that."""
         self._starts = dict(offsets)
 
     @property
     def halved(self) -> bool:
-        """Whether the polled messages end in the middle of a group."""
+        """Whether the polled messages end inside a group."""
         return bool(self._halved)
 
     def behind(self, ssp: SystemStreamPartition, offset: int) -> int:
@@ -38,7 +38,7 @@ class Boundaries:
         return self._consumers[ssp.system].boundary(ssp, offset)
 
     def polled(self, batches: Iterable[RecordBatch]) -> bool:
-        """Note where batches end; whether that changes which partitions wait."""
+        """Note where batches end; returns whether other partitions wait now."""
         changed = False
         for batch in batches:
             upcoming = batch.offsets[-1] + 1
@@ -49,17 +49,17 @@ class Boundaries:
         return changed
 
     def ended(self, ssp: SystemStreamPartition) -> bool:
-        """Note that a partition brings nothing more; whether that changes which partitions wait."""
+        """Note that a partition has ended; returns whether other partitions wait now."""
         changed = ssp in self._halved
         self._halved.discard(ssp)
         return changed
 
     def waiting(self) -> set[SystemStreamPartition]:
-        """The partitions that wait until the groups that were polled in part have come whole."""
+        """The partitions that wait until the groups that were polled in part are complete."""
         return set(self._starts) - self._halved if self._halved else set()
 
     def within(self, positions: Iterable[Mapping[SystemStreamPartition, int]]) -> bool:
-        """Whether one of these positions is in the middle of a group."""
+        """Whether one of these positions is inside a group."""
         return any(
             self.behind(ssp, offset) != offset and offset != self._starts.get(ssp)
             for offsets in positions
@@ -68,7 +68,7 @@ class Boundaries:
 
 
 class BoundedCommits:
-    """The commits of a run loop: one that may not stand where it comes due is made as soon as it may."""
+    """The commits of a run loop. A commit that comes due inside a group is made at the group's end."""
 
     def __init__(self, committer: CommitProtocol, boundaries: Boundaries, tasks: Sequence[TaskInstance]) -> None:
         self._committer = committer
@@ -78,11 +78,11 @@ class BoundedCommits:
 
     @property
     def possible(self) -> bool:
-        """Whether a commit of all tasks may stand where they are."""
+        """Whether all tasks are outside of groups, so that they can commit."""
         return not self._boundaries.within(task.offsets for task in self._tasks)
 
     def before(self, ends: Mapping[SystemStreamPartition, int]) -> None:
-        """As that of the protocol: a group of which a part has been polled counts as polled."""
+        """As the protocol's: a group that was polled in part counts as polled."""
         behind = self._boundaries.behind
         self._committer.before(self._tasks, {ssp: behind(ssp, end) for ssp, end in ends.items()})
 
@@ -94,7 +94,7 @@ class BoundedCommits:
             self.owed = True
 
     def leave_out(self, why: str) -> None:
-        """As that of the protocol."""
+        """As the protocol's."""
         self._committer.leave_out(why)
 
     def catch_up(self) -> None:

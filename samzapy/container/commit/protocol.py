@@ -10,8 +10,8 @@
     7  count it
 
 A commit is the container's: one transaction holds the state of all its tasks, whichever of them asked for it. The
-guarantee says where outputs (step 3) and positions are; `AtMostOnce` commits the positions of a poll first. Where no transaction carries
-the state, steps 4 and 5 are awaited one after the other (`state` has both ways).
+guarantee says where outputs (step 3) and positions are; `AtMostOnce` commits the positions of a poll first. Where no
+transaction carries the state, steps 4 and 5 are awaited one after the other (`state` has both ways).
 """
 
 from __future__ import annotations
@@ -51,6 +51,25 @@ class CommitSettings:
     outputs_inside: str | None = None
 
 
+class StepTimes:
+    """The time that each step takes, in the timers `commit.step.NAME`."""
+
+    def __init__(self, metrics: MetricsRegistry, clock: Clock) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self._since = 0.0
+
+    def begin(self) -> None:
+        """The first step begins."""
+        self._since = self._clock.monotonic()
+
+    def end(self, step: str) -> None:
+        """A step is over, and the next one begins."""
+        now = self._clock.monotonic()
+        self._metrics.timer("commit", f"step.{step}").update(now - self._since)
+        self._since = now
+
+
 class CommitProtocol:
     """Commits tasks of one container. Each step ends in the fail point `commit.N`.
 
@@ -62,7 +81,10 @@ class CommitProtocol:
         self._settings = settings
         self._commits = settings.metrics.counter("commit", "commits")
         self._commit_time = settings.metrics.timer("commit", "commit")
+        self._steps = StepTimes(settings.metrics, settings.clock)
         self.count = 0
+        #: By task, the positions of its last checkpoint.
+        self.committed: dict[str, Mapping[SystemStreamPartition, int]] = {}
 
     def commit(self, tasks: Iterable[TaskInstance], *, force: bool = False) -> None:
         """Commit the `tasks` that have run user code since their last commit; all of them with `force`."""
@@ -88,23 +110,28 @@ class CommitProtocol:
         self._settings.metrics.counter("commit", "commits-skipped").inc()
 
     def before(self, tasks: Sequence[TaskInstance], ends: Mapping[SystemStreamPartition, int]) -> None:
-        """Called with every poll before it is processed: `ends` are the offsets after its last messages."""
+        """Called before a poll is processed: `ends` are the offsets after its last messages."""
 
     def finish(self, tasks: Sequence[TaskInstance]) -> None:
         """The last commit of a graceful stop."""
         self.commit(tasks, force=True)
 
     def _run(self, tasks: Sequence[TaskInstance]) -> None:
-        state = self._settings.state
+        state, steps = self._settings.state, self._steps
+        steps.begin()
         # 1  input offsets
         offsets = self._take_offsets(tasks)
+        steps.end("offsets")
         # 2  object caches -> uncommitted stores
         self._serialize(tasks)
+        steps.end("serialize")
         # 3  outputs
         self._outputs(tasks, offsets)
+        steps.end("outputs")
         # 4  changelog records
         state.acknowledge_changes(tasks)
         reach("commit.4")
+        steps.end("changelog")
         # 5  checkpoint records, and commit
         checkpoints = self._checkpoints(tasks, self._positions(tasks, offsets))
         state.write_checkpoints(checkpoints)
@@ -112,11 +139,14 @@ class CommitProtocol:
         self._settings.must_own()
         state.commit(tasks)
         reach("commit.5")
+        steps.end("checkpoint")
         # 6  store engines
         for task in tasks:
             task.stores.apply(task.changelog_offsets, offsets[task.name])
         reach("commit.6")
+        steps.end("stores")
         # 7  count it
+        self.committed.update({name: checkpoint.input_offsets for name, checkpoint in checkpoints.items()})
         self._count(tasks)
 
     def _positions(self, tasks: Sequence[TaskInstance], offsets: Positions) -> Positions:
@@ -168,7 +198,7 @@ class AtMostOnce(CommitProtocol):
     """The offsets of a poll are committed before its messages are processed, so none is ever repeated.
 
     before a poll is processed
-        5  checkpoint records with the offsets after the poll, wait for the ack, see that the container is still its own
+        5  checkpoint records with the offsets after the poll, wait for the ack, check that it still owns the container
     at a commit
         1 to 7 as always; the checkpoint of step 5 keeps the positions that are ahead of the processed messages
 
@@ -202,7 +232,7 @@ class AtMostOnce(CommitProtocol):
         checkpoints = self._checkpoints(polled, self._ahead)
         reach("ahead.1")
         self._settings.state.write_ahead(checkpoints)
-        # Whoever has read the checkpoints before that begins at this poll as well.
+        # A successor that read the checkpoints before that ack begins at this poll as well.
         self._settings.must_own()
         self._see_owner()
         reach("commit.5")

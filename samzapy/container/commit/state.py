@@ -1,4 +1,4 @@
-"""How the state of a commit becomes durable: changelogs and checkpoints in one transaction, or one after the other."""
+"""Makes the state of a commit durable: changelogs and checkpoints in one transaction, or one after the other."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from samzapy.errors import ForeignRecords
 @dataclass(frozen=True)
 class StateRecords:
     """The places that state is written to. `producer_of` gives the producer of changelogs and checkpoints on a system;
-    `changelog_systems` hold the changelogs of the job's stores. `confirm` asks who owns the container, and raises when it
-    is another attempt."""
+    `changelog_systems` hold the changelogs of the job's stores. `confirm` asks the coordinator for the container's owner, and
+    raises if that is another attempt."""
 
     checkpoints: CheckpointManager
     producer_of: Callable[[str], SystemProducer]

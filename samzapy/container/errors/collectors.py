@@ -8,19 +8,19 @@ from typing import Any
 from samzapy.api.collector import MessageCollector, columns_of
 from samzapy.api.envelope import Headers, OutgoingMessageEnvelope
 from samzapy.api.stream import SystemStream
-from samzapy.api.system import OutgoingRecord, SystemProducer
+from samzapy.api.system import OutgoingColumns, SystemProducer
 from samzapy.config.tasks.error_policy import Stage
 from samzapy.container.errors.recovery import Recovery
 from samzapy.container.event_time.control_messages import ControlRecords
-from samzapy.container.outputs.collector import BufferingCollector, Mark, Outbox, SerdesOf, no_envelope
+from samzapy.container.outputs.collector import BufferingCollector, Mark, Outbox, Output, SerdesOf, no_envelope
 from samzapy.errors import RecordTooLarge, SerdeError
 
 
 class TolerantCollector(BufferingCollector):
     """Asks the policy about outputs that do not serialize.
 
-    A policy is about one input. While a run of several is processed, an output that fails is left out and `undecided` says
-    so: the run is to be undone then, and processed in smaller ones.
+    A policy applies to one input. In a run of several inputs an output that fails is left out, and `undecided` is set: the
+    run is then undone and processed in smaller ones.
     """
 
     __slots__ = ("_again", "_several", "recovery", "undecided")
@@ -44,7 +44,7 @@ class TolerantCollector(BufferingCollector):
 
     def back_to(self, mark: Mark) -> None:
         """Drop the records sent since `mark`."""
-        self.take_since(mark)
+        super().back_to(mark)
         self.recovery.taken_back()
 
     def _refuse(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> None:
@@ -87,7 +87,7 @@ class SizingCollector(TolerantCollector):
         recovery: Recovery,
         limit_of: Callable[[SystemStream], int | None],
     ) -> None:
-        """`limit_of` gives the largest record a stream takes, None if that is not known; asked once a stream."""
+        """`limit_of` gives the largest record a stream takes, None if unknown; called once a stream."""
         super().__init__(serdes_of, producer_of, control, outbox, recovery)
         self._limit_of = limit_of
         self._limits: dict[SystemStream, int | None] = {}
@@ -133,7 +133,9 @@ class SizingCollector(TolerantCollector):
         self._send_one_by_one(stream, columns_of(keys, messages, partition_keys, headers, timestamps, inputs))
 
 
-def size_of(record: OutgoingRecord) -> int:
-    """The bytes of a record's key, value and headers."""
+def size_of(record: Output) -> int:
+    """The bytes of a record's key, value and headers, or of those of columns."""
+    if isinstance(record, OutgoingColumns):
+        return sum(map(size_of, record.records()))
     size = len(record.key or b"") + len(record.value or b"")
     return size + sum(len(name.encode()) + len(held or b"") for name, held in record.headers or ())

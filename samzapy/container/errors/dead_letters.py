@@ -12,8 +12,8 @@ The record has the input's key and value bytes and headers, and on top, all as U
     samzapy-error-task        the task's name
     samzapy-error-time-ms     when, in milliseconds since 1970
 
-The letter about an output that does not serialize, or is too large, has the input of that output. Outputs of `window` or
-`on_end_of_stream` come from no input: their letters have neither key nor value, nor a position.
+The letter about an output that does not serialize, or is too large, carries the input of that output. Outputs of `window`
+or `on_end_of_stream` come from no input: their letters have no key, value or position.
 """
 
 from __future__ import annotations
@@ -56,8 +56,7 @@ class DeadLetters(NoDeadLetters):
         *,
         ids: OutputIds | None = None,
     ) -> None:
-        """`deliver` takes a letter for a system. With `ids` letters carry ids of their own kind, as the task's outputs do
-        of theirs."""
+        """`deliver` takes a letter for a system. With `ids` letters carry ids, of another kind than the task's outputs."""
         self._deliver = deliver
         self.stream = stream
         self._task_name = task_name
@@ -134,7 +133,7 @@ class RawRecords(NoRawRecords):
         self._batches: dict[SystemStreamPartition, list[RecordBatch]] = {}
 
     def follow(self, positions: Mapping[SystemStreamPartition, int]) -> None:
-        """Keep the batches that a task has not processed; `positions` is the task's own map."""
+        """Keep the batches that a task has not processed; `positions` is the task's live map."""
         for ssp in positions:
             self._positions.setdefault(ssp, []).append(positions)
 

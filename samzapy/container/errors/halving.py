@@ -1,24 +1,30 @@
 """Processes the batches of a task under its job's error policies: finds the message that fails, and undoes the rest.
 
-A batch that fails leaves nothing: its outputs and its rows for sinks are dropped, and the changes of stores and timers are
-undone. Its halves are processed then, one after the other, each by a call of its own, and so on until a message that fails
-stands alone. Only that one meets the policy. So all others are processed once, in order, and k messages that fail among n
-cost about 2 k log2(n) calls more.
+A batch that fails leaves no trace: its outputs and its rows for sinks are dropped, and the changes of stores and timers are
+undone. Then its halves are processed one after the other, each by a separate call, and so on until a message that fails
+stands alone. The policy applies to that message only. All others are processed once, in order; k failing messages among n
+cost about 2 k log2(n) more calls.
+
+If the policies only fail, the attempt ends anyway. The same search then finds the message that the error names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from samzapy.api.batch import MessageBatch
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.tasks.error_policy import Stage
-from samzapy.container.errors.processing import UndoingProcessing
+from samzapy.container.errors.collectors import TolerantCollector
 from samzapy.container.errors.recovery import RetryInterrupted, is_about_its_message
-from samzapy.container.outputs.collector import Mark
+from samzapy.container.errors.undo_journal import UndoJournal
+from samzapy.container.outputs.collector import BufferingCollector, Mark
 from samzapy.container.tasks.batches import ProcessBatch, as_batch
+from samzapy.container.tasks.synchronous import Processing
+from samzapy.container.tasks.task_instance import TaskInstance
+from samzapy.errors import SerdeError
 
 
 class _Before(NamedTuple):
@@ -28,10 +34,54 @@ class _Before(NamedTuple):
     rows: Sequence[int | None]
 
 
-class HalvingProcessing(UndoingProcessing[ProcessBatch]):
+class BatchProcessing(Processing):
+    """The parts of a processing that undoes calls of `process_batch`."""
+
+    __slots__ = ("_collector", "_journal", "_process", "_task")
+
+    _collector: BufferingCollector
+
+    def __init__(
+        self, task: TaskInstance, process: ProcessBatch, collector: BufferingCollector, journal: UndoJournal
+    ) -> None:
+        """`collector` is the task's, `journal` that of its stores."""
+        self._task = task
+        self._process = process
+        self._collector = collector
+        self._journal = journal
+
+    def _begin(self) -> _Before:
+        self._journal.begin()
+        return _Before(self._collector.mark(), self._task.sinks.marks())
+
+    def _call(self, part: MessageBatch[Any, Any]) -> BaseException | None:
+        task = self._task
+        try:
+            if (returned := self._process(part, self._collector, task.requests)) is not None:
+                task.refuse_awaitable(f"process_batch of {part.position}", returned)
+        except BaseException as failure:  # noqa: BLE001  # sorted out by kind
+            return failure
+        return None
+
+    def _undo(self, part: MessageBatch[Any, Any], before: _Before) -> None:
+        self._collector.back_to(before.outputs)
+        self._task.sinks.back_to(before.rows, part)
+        self._journal.undo()
+
+
+class HalvingProcessing(BatchProcessing):
     """Halves the batches that fail. Requests to the coordinator stay, also those of a call that was undone."""
 
-    __slots__ = ()
+    __slots__ = ("_recovery",)
+
+    _collector: TolerantCollector
+
+    def __init__(
+        self, task: TaskInstance, process: ProcessBatch, collector: TolerantCollector, journal: UndoJournal
+    ) -> None:
+        """`collector` is the task's, `journal` that of its stores."""
+        super().__init__(task, process, collector, journal)
+        self._recovery = collector.recovery
 
     def process(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
         self._task.touched = True
@@ -45,7 +95,8 @@ class HalvingProcessing(UndoingProcessing[ProcessBatch]):
         done, waiting = 0, [batch]
         while waiting:
             part = waiting.pop()
-            before = self._begin(part)
+            self._at_hand(part)
+            before = self._begin()
             try:
                 left = self._try(part, before)
             except RetryInterrupted:
@@ -76,21 +127,10 @@ class HalvingProcessing(UndoingProcessing[ProcessBatch]):
         self._recover(part, before, failure)
         return ()
 
-    def _begin(self, part: MessageBatch[Any, Any]) -> _Before:
+    def _at_hand(self, part: MessageBatch[Any, Any]) -> None:
         several = len(part) > 1
-        self._journal.begin()
         self._collector.begin_run(several=several)
         self._recovery.input = None if several else part[0]
-        return _Before(self._collector.mark(), self._task.sinks.marks())
-
-    def _call(self, part: MessageBatch[Any, Any]) -> BaseException | None:
-        task = self._task
-        try:
-            if (returned := self._process(part, self._collector, task.requests)) is not None:
-                task.refuse_awaitable(f"process_batch of {part.position}", returned)
-        except BaseException as failure:  # noqa: BLE001  # sorted out by kind
-            return failure
-        return None
 
     def _recover(self, part: MessageBatch[Any, Any], before: _Before, failure: Exception) -> None:
         """The one message of the part fails."""
@@ -108,7 +148,47 @@ class HalvingProcessing(UndoingProcessing[ProcessBatch]):
         if final is not None:
             self._task.raise_failure(part, final)
 
-    def _undo(self, part: MessageBatch[Any, Any], before: _Before) -> None:
-        self._collector.back_to(before.outputs)
-        self._task.sinks.back_to(before.rows, part)
-        self._journal.undo()
+
+class SearchingProcessing(BatchProcessing):
+    """The first batch that fails ends the attempt, over the message that fails alone.
+
+    1. The messages before it are processed once, as those of a StreamTask. No commit has them.
+    2. If no half of a batch fails where the whole did, the error names the whole.
+    3. What a store refuses and what does not serialize is about a message, too; other errors of ours end the attempt at once.
+    """
+
+    __slots__ = ()
+
+    def process(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
+        task, batch = self._task, as_batch(envelopes)
+        task.touched = True
+        before = self._begin()
+        failure = self._call(batch)
+        if failure is not None:
+            self._end(batch, failure, before)
+        task.passed(ssp, batch, len(batch))
+        return len(batch)
+
+    def _end(self, batch: MessageBatch[Any, Any], failure: BaseException, before: _Before) -> NoReturn:
+        """End the attempt over the smallest part that fails."""
+        part: MessageBatch[Any, Any] | None = batch
+        while part is not None:
+            batch, part = part, None
+            if len(batch) == 1 or not _may_be_about_one(failure):
+                break
+            self._undo(batch, before)
+            half = len(batch) // 2
+            for each in (batch[:half], batch[half:]):
+                before = self._begin()
+                found = self._call(each)
+                if found is not None:
+                    part, failure = each, found
+                    break
+        self._task.raise_failure(batch, failure)
+
+
+def _may_be_about_one(failure: BaseException) -> bool:
+    """Whether a failure of a batch may be about one message of it."""
+    if isinstance(failure, SerdeError):
+        return not failure.late
+    return is_about_its_message(failure)

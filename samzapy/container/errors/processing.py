@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Generic, TypeVar
 
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStreamPartition
@@ -15,28 +14,22 @@ from samzapy.container.outputs.collector import Mark
 from samzapy.container.tasks.synchronous import Process, Processing
 from samzapy.container.tasks.task_instance import TaskInstance
 
-P = TypeVar("P")
 
-
-class UndoingProcessing(Processing, Generic[P]):
-    """The parts of a processing that undoes calls of the user's `process`, a function of the type P."""
+class TolerantProcessing(Processing):
+    """Undoes a `process` that raised: drops its outputs and its rows for sinks, and restores the stores. Then the message is
+    repeated, skipped or made a dead letter. Requests to the coordinator stay."""
 
     __slots__ = ("_collector", "_journal", "_process", "_recovery", "_task")
 
-    def __init__(self, task: TaskInstance, process: P, collector: TolerantCollector, journal: UndoJournal) -> None:
+    def __init__(
+        self, task: TaskInstance, process: Process, collector: TolerantCollector, journal: UndoJournal
+    ) -> None:
         """`collector` is the task's, `journal` that of its stores."""
         self._task = task
         self._process = process
         self._collector = collector
         self._recovery = collector.recovery
         self._journal = journal
-
-
-class TolerantProcessing(UndoingProcessing[Process]):
-    """Leaves nothing of a `process` that raised: it drops the outputs and the rows for sinks and undoes the changes of
-    stores, before the message is repeated, skipped or made a dead letter. Requests to the coordinator stay."""
-
-    __slots__ = ()
 
     def process(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
         self._task.touched = True

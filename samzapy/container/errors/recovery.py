@@ -18,8 +18,8 @@ _DONE = {Action.SKIP: "skipped", Action.DEAD_LETTER: "dead-lettered"}
 
 
 def is_about_its_message(failure: BaseException) -> TypeGuard[Exception]:
-    """Whether a failure of `process` says something about the message. Stores and producers that fail, leases that are
-    lost and interpreters that exit do not: they end the attempt whatever the policy."""
+    """Whether the message is the cause of a failure of `process`. Failed stores and producers, a lost lease and an exit of
+    the interpreter have other causes: they end the attempt under every policy."""
     if isinstance(failure, SamzapyError):
         return isinstance(failure, StoreRefused)
     return isinstance(failure, Exception)
@@ -62,9 +62,9 @@ class Recovery:
     def recover(
         self, stage: Stage, failure: Exception, again: Callable[[], Exception | None] | None = None
     ) -> Exception | None:
-        """Deal with `failure` of the message at hand: None when that is done, else the failure to end the attempt with.
+        """Deal with `failure` of the message at hand; returns None, or the failure that ends the attempt.
 
-        `again` repeats what failed and returns how that failed, None if it did not; without it nothing is repeated.
+        `again` repeats the failed call and returns its failure, None if it succeeds; without it nothing is repeated.
         Raises RetryInterrupted.
         """
         policy = self.policy(stage)
@@ -95,7 +95,7 @@ class Recovery:
         return True
 
     def taken_back(self) -> None:
-        """The outputs of the message at hand are dropped, letters included: number those anew."""
+        """The outputs of the message at hand are dropped, dead letters included: number the letters from the start."""
         self._numbered = (None, 0)
 
     def _number(self) -> int:

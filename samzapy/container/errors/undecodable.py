@@ -1,4 +1,4 @@
-"""Deals with messages that do not decode, in their turn among the others, under the job's policy."""
+"""Applies the job's policy to messages that do not decode, in order with the other messages."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from samzapy.errors import SerdeError
 
 
 class UndecodableProcessing(Processing):
-    """Asks the policy about a message that does not decode; leaves the others, and one that decodes after all, to
-    `processing`."""
+    """Asks the policy about a message that does not decode. All others go to `processing`, also a message that decodes when
+    it is tried again."""
 
     __slots__ = ("_processing", "_recovery", "_task")
 

@@ -7,14 +7,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from samzapy.api.kv import KeyValueStore
-from samzapy.storage.kv.codec import entry_list, key_list
+from samzapy.storage.kv.codec import entry_list, entry_mapping, key_list
 from samzapy.storage.kv.forwarding import ForwardingStore, StoreLayer
 
 Store = KeyValueStore[Any, Any]
+
+#: In place of a key: the (key, value) pairs of many are noted.
+_MANY = object()
 
 
 class UndoJournal:
@@ -42,16 +45,24 @@ class UndoJournal:
         """`keys` are about to change."""
         found = store.get_all(keys)
         if len(found) == len(keys):
-            self._before += [(store, key, value) for key, value in found.items()]
+            self._before.append((store, _MANY, found.items()))
             return
-        # Some are repeated, or equal in Python and still different keys, such as 1 and True.
+        # Keys may be repeated, or equal in Python and still different keys of the store, such as 1 and True.
         for key in keys:
             self.note(store, key)
+
+    def note_changed(self, store: Store, keys: Sequence[Any], values: Sequence[Any]) -> None:
+        """`keys` were changed, and held `values` before."""
+        self._before.append((store, _MANY, zip(keys, values, strict=True)))
 
     def undo(self) -> None:
         """Put back the values from before the message."""
         for store, key, value in reversed(self._before):
-            if value is None:
+            if key is _MANY:
+                pairs = list(value)
+                store.put_all([pair for pair in pairs if pair[1] is not None])
+                store.delete_all([each for each, held in pairs if held is None])
+            elif value is None:
                 store.delete(key)
             else:
                 store.put(key, value)
@@ -73,9 +84,16 @@ class JournaledStore(ForwardingStore[Any, Any]):
         self._inner.put(key, value)
 
     def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
+        if isinstance(entries, Mapping):
+            self._journal.note_all(self._inner, list(entries))
+            self._inner.put_all(entries)
+            return
         pairs = entry_list(self._name, entries)
         self._journal.note_all(self._inner, [key for key, _ in pairs])
         self._inner.put_all(pairs)
+
+    def merge_all(self, entries: Mapping[Any, Any], combine: Callable[[Any, Any], Any]) -> None:
+        self._journal.note_changed(self._inner, *self._inner.exchange_all(entry_mapping(self._name, entries), combine))
 
     def delete(self, key: Any) -> None:
         self._journal.note(self._inner, key)

@@ -11,16 +11,16 @@ count, so look at the source that holds it back:
 3. While any source that counts has no mark, the clock has no time, and no event timer fires.
 4. A source is idle once it has brought nothing for `task.watermark.idle.timeout.ms`. It does not count then, nor after its
    end, until it brings something. The rule looks about once a second. A partition brings something when its position moves; a
-   sender, when it sends a control message. A partition of which all senders are idle is idle.
+   sender, when it sends a control message. A partition is idle when all of its senders are idle.
    When no source counts, the clock stands at the highest mark.
-5. The clock never goes back. A restart goes on with the committed marks and with what the senders had said; a partition that
-   starts before its committed offset starts without a mark. Idle partitions count again until they are idle again.
+5. The clock never goes back. A restart continues with the committed marks and the last messages of the senders; a partition
+   that starts before its committed offset starts without a mark. Idle partitions count again until they are idle again.
 6. An asynchronous task moves its marks when all messages of a poll are done.
 7. A task that neither has timers nor listens to its clock takes the last message of each run for the whole run, which costs
    nothing per message. Its marks may be a little behind.
 
 `samzapy checkpoint show` prints the task's time, the source that holds it back, and the idle sources, as of the last commit.
-The status page shows the same of now. Wall-clock timers do not go by this clock.
+The status page shows the present values. Wall-clock timers do not follow this clock.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def event_times(run: Sequence[IncomingMessageEnvelope]) -> Iterable[int]:
 class EventClock:
     """One task's clock. Feeding it costs a call per run of messages, never one per message.
 
-    `intermediate` are the partitions that go by their senders. `over` are those that had ended when the checkpoint was
-    written; they end again unless something more comes.
+    `intermediate`: the partitions that follow their senders. `over`: the partitions that had ended when the checkpoint was
+    written; they end again unless another message comes.
 
     For the thread that runs the task. Other threads may read `now`, `time_ms`, `idle` and `held_by`.
     """
@@ -91,8 +91,8 @@ class EventClock:
         intermediate: Collection[SystemStreamPartition] = (),
         exact: bool = False,
     ) -> None:
-        """`offsets` is the task's own map of positions, which the idle rule looks at. `clock` tells how long a source is
-        silent; `idle_ms` <= 0: none is ever idle. `exact`: the latest time of each run counts, not that of its last
+        """`offsets` is the task's live map of positions, which the idle rule reads. `clock` measures how long a source is
+        silent; `idle_ms` <= 0: no source is ever idle. `exact`: the latest time of each run counts, not that of its last
         message."""
         self._offsets = offsets
         self._clock = clock
@@ -196,8 +196,8 @@ class EventClock:
 
     @property
     def senders(self) -> Mapping[SystemStreamPartition, Mapping[str, SenderState]]:
-        """The last control message of each sender: it goes with the checkpoint, since a sender says some things only once
-        and a restart begins behind them."""
+        """The last control message of each sender. It goes with the checkpoint: a sender sends its end only once, and a
+        restart begins after that message."""
         return {ssp: dict(senders.known) for ssp, senders in self._senders.items() if senders.known}
 
     @property
@@ -223,7 +223,7 @@ class EventClock:
     # Messages
 
     def reach(self, ssp: SystemStreamPartition) -> float:
-        """How far the clock can come by this partition alone: -inf if another one that counts has no mark."""
+        """The furthest time that this partition alone can move the clock to; -inf if another one that counts has no mark."""
         return self._marks.reach(ssp)
 
     def latest(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> int:
@@ -238,7 +238,7 @@ class EventClock:
         return latest >= 0 and self._marks.advance(ssp, latest)
 
     def accepted(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope]) -> None:
-        """A run of messages will be processed some time; see `done`."""
+        """A run of messages will be processed later; see `done`."""
         self._accepted.append((ssp, envelopes[-1].offset, self.latest(ssp, envelopes)))
 
     def ends(self, ssp: SystemStreamPartition) -> None:
@@ -247,7 +247,7 @@ class EventClock:
         self._accepted.append((ssp, last, None))
 
     def done(self) -> bool:
-        """Take what the task's positions have passed of the accepted runs; returns whether the clock has moved."""
+        """Take the accepted runs that the task's positions have passed; returns whether the clock has moved."""
         accepted, offsets, moved = self._accepted, self._offsets, False
         while accepted and offsets[accepted[0][0]] > accepted[0][1]:
             ssp, _, latest = accepted.popleft()
@@ -268,7 +268,7 @@ class EventClock:
 
     @property
     def drained(self) -> bool:
-        """Whether some partition has come to its end because its senders are drained."""
+        """Whether some partition has ended because its senders are drained."""
         return any(senders.drained for senders in self._senders.values())
 
     def take(self, ssp: SystemStreamPartition, control: SentControl) -> bool:
@@ -280,7 +280,7 @@ class EventClock:
         return senders.ended and not before
 
     def reopens(self, ssp: SystemStreamPartition) -> bool:
-        """Something has come of a partition; returns whether it was over."""
+        """A message of a partition has come; returns whether the partition had ended."""
         if ssp not in self.over:
             return False
         self.over.discard(ssp)
@@ -289,7 +289,7 @@ class EventClock:
         return True
 
     def forget_drain(self) -> None:
-        """The task is drained: another run begins with senders that are not."""
+        """The task is drained: the next run begins with senders that are not drained."""
         for senders in self._senders.values():
             if senders.drained:
                 senders.begin_anew()

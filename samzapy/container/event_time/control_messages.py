@@ -1,10 +1,10 @@
-"""Writes control messages to intermediate streams as records, and finds them among the messages that were read.
+"""Writes control messages to intermediate streams as records, and finds them among polled messages.
 
 header  samzapy-control: watermark | end-of-stream | drain
 key     samzapy-control/<sender>     so that a compacted stream keeps every sender's last one
 value   {"sender": "shop-1/Partition 3", "senders": 8, "time-ms": 1700000000000}
 
-The sender is a task, `senders` how many tasks its job has; `time-ms` is a watermark's.
+The sender is a task, `senders` the number of tasks of its job; only a watermark has `time-ms`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ControlRecords = Callable[[SystemStream, ControlMessage], Sequence[OutgoingRecor
 
 
 class SentControl(NamedTuple):
-    """A control message, the task that has sent it, and the number of its job's tasks."""
+    """A control message, its sender, and the number of the sender's tasks in its job."""
 
     sender: str
     senders: int
@@ -114,7 +114,7 @@ class ControlDecoder(Decoder):
 
 
 class ControlSender:
-    """Makes the control messages of one container's tasks; `of_task` gives a task's collector the function it needs."""
+    """Makes the control messages of one container's tasks; `of_task` gives the function for a task's collector."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class ControlSender:
         admin_of: Callable[[str], SystemAdmin],
         takes_control: Callable[[SystemStream], bool],
     ) -> None:
-        """`job_tasks`: how many tasks the job has, in all containers. `takes_control`: whether the job declares a stream
+        """`job_tasks`: the number of tasks of the job, in all containers. `takes_control`: whether the job declares a stream
         intermediate."""
         self._job_name = job_name
         self._job_tasks = job_tasks

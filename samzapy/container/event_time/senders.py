@@ -1,4 +1,4 @@
-"""Adds up the watermarks and ends of the senders of one partition of an intermediate stream."""
+"""Combines the watermarks and ends of the senders of one partition of an intermediate stream."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from samzapy.api.collector import Drain, EndOfStream, Watermark
 from samzapy.container.event_time.control_messages import SentControl
 from samzapy.watermarks import IdleRule, Watermarks
 
-#: Stands for all senders that the others have announced and that have not been heard yet.
+#: Stands for all senders that others have announced and that have sent nothing yet.
 _MISSING = "?"
 
 
 class Senders:
     """The last control message of each sender, and the least of their watermarks.
 
-    1. Every control message says how many senders its job has. Until so many have been heard, the missing ones hold the
-       watermark back. Before the first control message at least one is missing.
+    1. Every control message has the number of senders of its job. Until so many senders have sent one, the missing ones hold
+       the watermark back. Before the first control message at least one is missing.
     2. A sender that is idle, has ended or is drained holds nothing back. The missing ones together count as one source of
        the idle rule.
-    3. When a job comes back with another number of tasks, what its tasks said before is void.
+    3. When a job comes back with another number of tasks, the earlier messages of its tasks are void.
     4. When no sender counts, the watermark is the highest there was. It never goes back.
     """
 
@@ -39,12 +39,12 @@ class Senders:
 
     @property
     def drained(self) -> bool:
-        """Whether all have ended, and one of them by being drained."""
+        """Whether all have ended, at least one of them by a drain."""
         return self.ended and any(state.drained for state in self.known.values())
 
     @property
     def idle(self) -> bool:
-        """Whether every sender that has not ended is idle, and there is one."""
+        """Whether some sender has not ended, and all such senders are idle."""
         return self._marks.holding is None and not self.ended
 
     @property
@@ -59,7 +59,7 @@ class Senders:
         return [name for name, state in self.known.items() if self._is_silent(name, state)]
 
     def take(self, control: SentControl, now: float) -> None:
-        """Take the next control message: a watermark is also a sign of life of a sender that had ended."""
+        """Take the next control message. A watermark revives a sender that had ended."""
         sender, senders, message = control
         job = _job(sender)
         before = self.known.get(sender)
@@ -82,12 +82,12 @@ class Senders:
             self._rebuild()
 
     def begin_anew(self) -> None:
-        """Messages have come after the end: the senders that had ended have not."""
+        """Messages have come after the end: no sender counts as ended any more."""
         self.known = {name: state._replace(ended=False, drained=False) for name, state in self.known.items()}
         self._rebuild()
 
     def look_for_idle(self, now: float) -> bool:
-        """Find senders that have fallen silent; returns whether there are new ones."""
+        """Find senders that have fallen silent; returns whether it found new ones."""
         found = self._rule.look(now)
         if found:
             self._rebuild()

@@ -1,11 +1,11 @@
-"""Fires a task's timers: says where to interrupt a run of messages for a timer, and which timers are due.
+"""Fires a task's timers: finds the place where a timer interrupts a run of messages, and the timers that are due.
 
-1. An event timer fires right after the first message that brings the task's clock to its time, wherever polls and commits
-   fall. In an asynchronous task it fires when all messages of the poll are done.
+1. An event timer fires right after the first message that brings the task's clock to its time, independent of polls and
+   commits. In an asynchronous task it fires when all messages of the poll are done.
 2. A wall-clock timer fires between slices of messages, and between polls.
 3. A timer is taken out of the store before it fires, so the commit that makes its outputs durable also removes it.
 
-`clock` says why an event timer does not fire.
+`clock` explains why an event timer does not fire.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _AT_ONCE = 256
 
 
 class NoTimers:
-    """The timers of a task that has none: no run is interrupted, and nothing is ever due."""
+    """For a task without timers: interrupts no run, and is never due."""
 
     __slots__ = ()
 
@@ -37,8 +37,8 @@ class NoTimers:
         """A run of messages of one partition comes next."""
 
     def until_due(self, envelopes: Sequence[IncomingMessageEnvelope]) -> Sequence[IncomingMessageEnvelope]:
-        """The messages of the run up to the first one after which an event timer may be due; all of them if none will be.
-        A timer that is set meanwhile for a time within these interrupts them."""
+        """The messages of the run up to the first one after which an event timer may be due, else all of them. A timer that
+        is set meanwhile, for a time within these messages, interrupts them."""
         return envelopes
 
     def is_due(self) -> bool:
@@ -50,8 +50,8 @@ class NoTimers:
         return inf
 
     def take_due(self) -> Iterator[Timer]:
-        """The due timers, in order of time within each clock, a few at a time. Each is taken out of the store before it is
-        given. A timer that is cancelled or set anew meanwhile is left out."""
+        """The due timers, in order of time within each clock, a few at a time. Each leaves the store before it is yielded. A
+        timer that is cancelled or set again meanwhile is left out."""
         return iter(())
 
     def publish(self, task_name: str, metrics: MetricsRegistry) -> None:

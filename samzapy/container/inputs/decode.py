@@ -1,8 +1,8 @@
 """Decodes raw records into envelopes, a batch at a time.
 
 1. The good path has no Python frame per record: the serde's function is mapped over a column, and the envelopes are made
-   from the columns in C. Nulls and bytes that do not decode cost time of their own, and none for the records beside them.
-2. Under an error policy a record that does not decode keeps its place among those that do, as a run of its own.
+   from the columns in C. Nulls and bytes that do not decode cost extra time, but not for the records beside them.
+2. Under an error policy a record that does not decode keeps its place among the others, as a separate run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _envelope = partial(tuple.__new__, IncomingMessageEnvelope)
 def decode_column(serde: Serde | None, column: Sequence[bytes | None], failures: dict[int, Exception]) -> Sequence[Any]:
     """The objects of a column of bytes, None where it has a null; the column itself without a serde.
 
-    What does not decode is None, too, and its exception goes to `failures`, by index. Each record is decoded once.
+    A record that does not decode gives None, and its exception goes to `failures`, by index. Each record is decoded once.
     """
     if serde is None:
         return column
@@ -107,8 +107,8 @@ class Decoder:
         batch: RecordBatch,
         arrival_ms: int,
     ) -> list[Sequence[IncomingMessageEnvelope]]:
-        """The messages between the `failures`, and each failure as a run of its own, in order. `whole` has a place for every
-        record of `batch`; it is returned itself where nothing failed."""
+        """The messages between the `failures`, and each failure as a separate run, in order. `whole` has a place for every
+        record of `batch`; it is returned itself if nothing failed."""
         runs: list[Sequence[IncomingMessageEnvelope]] = []
         start = 0
         for index in sorted(failures):
@@ -176,8 +176,8 @@ class Undecodable(list[IncomingMessageEnvelope]):
 
 
 class TolerantDecoder(Decoder):
-    """Cuts a batch at the messages that do not decode, so that the policy deals with them in their turn, and a commit has
-    both the outcome and their offsets."""
+    """Cuts a batch at the messages that do not decode, so that the policy is applied to them in order, and a commit has both
+    the outcome and their offsets."""
 
     __slots__ = ()
 

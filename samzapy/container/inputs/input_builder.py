@@ -23,8 +23,8 @@ from samzapy.system.choosers.consumer import Bootstrap, ChoosingConsumer, Portio
 from samzapy.system.choosers.stack import chooser_of, is_wanted
 from samzapy.system.clients import SystemClients
 
-#: What asynchronous tasks are given in one go, as a multiple of what they may have in flight: what was given to them
-#: goes before anything more urgent.
+#: The messages that asynchronous tasks get in one go, as a multiple of those that they may have in flight. Few, since they
+#: go before anything more urgent that comes later.
 _PORTIONS_IN_FLIGHT = 2
 
 
@@ -46,7 +46,7 @@ class InputBuilder:
         clock: Clock,
         metrics: MetricsRegistry,
     ) -> None:
-        """`metrics` tell how far bootstrap streams are from their heads."""
+        """`metrics` get the distance of bootstrap streams from their heads."""
         self._config = config
         self._ssps = ssps
         self._clients = clients
@@ -67,7 +67,7 @@ class InputBuilder:
         streams = {ssp.system_stream for ssp in self._ssps}
         over = {ssp for each in tasks for ssp in each.event_clock.over}
         own_ends = {ssp: end for ssp, end in ends.items() if ssp in self._ssps}
-        # Ended in an earlier life: over unless there is more by now.
+        # These had ended before the restart: they are over unless new messages have come.
         own_ends = {**heads_of(over - own_ends.keys(), self._clients), **own_ends}
         return Inputs(
             self._consumers(own_ends, tasks, asynchronous=issubclass(kind, (AsyncStreamTask, CoroutineTask))),
@@ -106,7 +106,7 @@ class InputBuilder:
         return dict.fromkeys(consumers, choosing)
 
     def _bootstrap(self, ends: Mapping[SystemStreamPartition, int], tasks: Sequence[TaskInstance]) -> Bootstrap | None:
-        """The gate before all other streams; a partition that ends sooner has its head there."""
+        """The gate before all other streams. The head of a partition that ends sooner is its end."""
         ssps = {ssp for ssp in self._ssps if self._config.stream(ssp.system_stream).bootstrap}
         if not ssps:
             return None

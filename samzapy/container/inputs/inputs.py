@@ -25,7 +25,7 @@ class Inputs:
     """Polls the consumers, decodes, and finds the partitions that have reached their ends.
 
     `ends` gives, for a bounded run, the offset before which each partition ends; partitions not in it are endless.
-    With several systems an idle poll waits on them in turn, so it is `max_idle_s` that bounds how late a message is seen.
+    With several systems an idle poll waits on them in turn, so `max_idle_s` bounds how late a message is seen.
     """
 
     def __init__(
@@ -83,6 +83,10 @@ class Inputs:
             polled += [(batch.ssp, run) for run in runs]
         return polled
 
+    def position(self, ssp: SystemStreamPartition) -> int:
+        """The next offset that a poll will look at, past known records that are no messages."""
+        return self._consumers[ssp.system].position(ssp)
+
     def hold(self, ssps: set[SystemStreamPartition]) -> None:
         """Return nothing of these partitions from now on, and go on with those that were held before and are not now."""
         self._asked = frozenset(ssps)
@@ -95,14 +99,14 @@ class Inputs:
             self._end(ssp)
 
     def end_at(self, ends: Mapping[SystemStreamPartition, int]) -> None:
-        """The partitions that have not ended end there, or sooner where an end was set already."""
+        """Set the ends of the partitions that have not ended; a smaller end that is already set stays."""
         for ssp, end in ends.items():
             if ssp not in self._finished:
                 self._ends[ssp] = min(end, self._ends.get(ssp, end))
         self._look_for_ends()
 
     def go_on(self, ssp: SystemStreamPartition) -> None:
-        """The partition has no end after all."""
+        """Remove the end of a partition."""
         self._ends.pop(ssp, None)
         self._ended.discard(ssp)
         if ssp in self._finished:

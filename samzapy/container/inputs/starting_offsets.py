@@ -37,7 +37,7 @@ def count_moves(
 
 def committed_changelogs(config: JobConfig, checkpoint: Checkpoint | None) -> Mapping[str, int]:
     """The changelog offsets that a task's state must reach, by store: none if its inputs are all reset, since then the
-    checkpoint says nothing about what the state is to be."""
+    checkpoint does not bind the state."""
     if checkpoint is None:
         return {}
     streams = {ssp.system_stream for ssp in checkpoint.input_offsets}
@@ -47,15 +47,15 @@ def committed_changelogs(config: JobConfig, checkpoint: Checkpoint | None) -> Ma
 
 
 def own_changelog_ends(config: JobConfig, checkpoint: Checkpoint | None) -> Mapping[str, int] | None:
-    """By store, the offset after the last changelog record that a task has written. None where that is not known: without
-    checkpoints, and where a crash may leave records that no checkpoint tells of."""
+    """By store, the offset after the last changelog record that a task has written. None where that is unknown: without
+    checkpoints, and where a crash may leave records that no checkpoint covers."""
     if config.task.checkpoint is None or (checkpoint is not None and not checkpoint.atomic):
         return None
     return {} if checkpoint is None else {store: last + 1 for store, last in checkpoint.changelog_offsets.items()}
 
 
 def of_inputs(config: JobConfig, task: str, checkpoint: Checkpoint | None) -> Checkpoint | None:
-    """The checkpoint without the positions in streams that are no inputs of the job any more, which a warning names."""
+    """The checkpoint without the positions of streams that are no longer inputs of the job; a warning names these."""
     if checkpoint is None:
         return None
     inputs = {*config.task.inputs, *(ssp.system_stream for ssp in config.task.broadcast_inputs)}
@@ -87,7 +87,7 @@ def follow(
     admin_of: Callable[[str], SystemAdmin],
     now_ms: int,
 ) -> dict[SystemStreamPartition, FollowedStartpoint]:
-    """The startpoints that the task follows. One that leads nowhere is logged and passed over, as in Samza."""
+    """The startpoints that the task follows. One without a valid offset is logged and skipped, as in Samza."""
     found = {}
     for ssp, startpoint in pending(startpoints, task.name, task.ssps, checkpoint, now_ms).items():
         try:

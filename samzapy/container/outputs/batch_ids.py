@@ -1,13 +1,13 @@
 """Ids for the outputs of a batch task.
 
-Where a batch ends is chance: after a crash its messages may come again in other batches. So the id of an output must not
-depend on that. It has the offset of one input, as the ids of `output_ids` do, and its number among the outputs of that input
-in this call:
+The end of a batch is arbitrary: after a crash its messages may come again in other batches. So the id of an output must not
+depend on it. The id holds the offset of one input, as the ids of `output_ids` do, and the output's number among the outputs
+of that input in this call:
 
 1. The task names the input of each output (`send_batch(..., inputs=...)`), and an output without one is refused. With
    `task.batch.max.messages=1` the input is the one of the batch.
-2. What an input sends is the same in every batch if the task makes it of that input and of what was there before. The task
-   promises that; a sum over a batch that is sent once a batch does not keep it.
+2. The outputs of an input are the same in every batch if they depend only on that input and on earlier ones. The task has to
+   ensure that; a sum that is sent once a batch violates it.
 3. The outputs of a call leave in the order of their inputs, so the ids of a partition go up as those of other tasks do.
 """
 
@@ -22,8 +22,8 @@ from samzapy.api.batch import BatchTask, MessageBatch
 from samzapy.api.collector import ControlMessage, MessageCollector, TaskCoordinator
 from samzapy.api.envelope import ID_HEADER, OUTPUT, Headers, OutgoingMessageEnvelope
 from samzapy.api.stream import SystemStream
-from samzapy.api.system import OutgoingRecord
-from samzapy.container.outputs.collector import BufferingCollector, EncodedKey, Mark, OwnHeaders, no_envelope
+from samzapy.api.system import OutgoingColumns, OutgoingRecord
+from samzapy.container.outputs.collector import BufferingCollector, EncodedKey, Mark, Output, OwnHeaders, no_envelope
 from samzapy.container.outputs.output_ids import OutputIds
 from samzapy.errors import TaskFailed
 
@@ -67,7 +67,7 @@ class BatchIdCollector(MessageCollector):
         self._in_order = True
 
     def end(self) -> None:
-        """All outputs of the batch are there: put them into the order of their inputs."""
+        """The outputs of the batch are complete: sort them by their inputs."""
         if not self._in_order:
             taken = self._collector.take_since(self._mark)
             self._collector.put_back([(system, _ordered(records)) for system, records in taken])
@@ -162,7 +162,8 @@ class BatchIdCollector(MessageCollector):
 def _places(
     keys: Sequence[Any] | None, partition_keys: Sequence[Any] | None, offsets: Sequence[int], numbers: Sequence[int]
 ) -> Sequence[Any] | None:
-    """The partition keys; for an output without any key its offset and number, so that it goes where it went before."""
+    """The partition keys; for an output without any key its offset and number, so that a repetition goes to the same
+    partition."""
     if partition_keys is None and keys is not None and all(map(is_not, keys, repeat(None))):
         return None
     given = zip(
@@ -178,17 +179,20 @@ def _places(
     ]
 
 
-def _ordered(records: list[OutgoingRecord]) -> list[OutgoingRecord]:
-    """The records by offset and number of their ids; one without an id stays where it is between the others."""
+def _ordered(outputs: list[Output]) -> list[Output]:
+    """The outputs, as records, by offset and number of their ids; a record without an id keeps its place."""
     sections: list[list[OutgoingRecord]] = [[]]
-    for record in records:
+    for record in chain.from_iterable(
+        each.records() if isinstance(each, OutgoingColumns) else (each,) for each in outputs
+    ):
         if record.headers and record.headers[0][0] == ID_HEADER:
             sections[-1].append(record)
         else:
             sections += [[record], []]
-    return list(
-        chain.from_iterable(sorted(section, key=_place) if len(section) > 1 else section for section in sections)
-    )
+    for section in sections:
+        if len(section) > 1:
+            section.sort(key=_place)
+    return list(chain.from_iterable(sections))
 
 
 def _place(record: OutgoingRecord) -> tuple[int, int]:
@@ -198,7 +202,7 @@ def _place(record: OutgoingRecord) -> tuple[int, int]:
 
 
 class IdentifiedBatches:
-    """Calls a task's `process_batch` with a collector that knows the batch it is called for."""
+    """Calls a task's `process_batch` with a collector that knows the batch at hand."""
 
     __slots__ = ("_collector", "_process")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import repeat, zip_longest
+from itertools import groupby, repeat, zip_longest
 from operator import is_not
 from typing import Any
 
@@ -12,15 +12,17 @@ from samzapy.api.collector import ControlMessage, MessageCollector, columns_of
 from samzapy.api.envelope import Headers, OutgoingMessageEnvelope, checked_headers, whole_ms
 from samzapy.api.serde import Serde
 from samzapy.api.stream import SystemStream
-from samzapy.api.system import OutgoingRecord, SystemProducer
+from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer
 from samzapy.container.event_time.control_messages import ControlRecords
 from samzapy.errors import SerdeError
 
 Encode = Callable[[Any], bytes]
 #: Gives a stream's key and message serde; None for bytes as they are.
 SerdesOf = Callable[[SystemStream], tuple[Serde | None, Serde | None]]
-#: A stream's name, its encoders of key and message, the list its records gather in, and what a message is kept as.
-Route = tuple[str, Encode, Encode, list[OutgoingRecord], Encode]
+#: A record, or the columns of one `send_batch`.
+Output = OutgoingRecord | OutgoingColumns
+#: A stream's name, its encoders of key and message, the list that gathers its outputs, and the copy of a message.
+Route = tuple[str, Encode, Encode, list[Output], Encode]
 
 # An OutgoingRecord without the Python frame of its constructor.
 _record = partial(tuple.__new__, OutgoingRecord)
@@ -36,12 +38,12 @@ _tight: Encode = b"%b".__mod__
 
 
 def no_envelope(given: object) -> TypeError:
-    """The error for something else than an envelope."""
+    """The error for a value that is no envelope."""
     return TypeError(f"expected an OutgoingMessageEnvelope to send, got {type(given).__name__} {given!r}")
 
 
 class EncodedKey(bytes):
-    """A partition key that no serde has to make bytes of."""
+    """A partition key that needs no serde."""
 
     __slots__ = ()
 
@@ -52,14 +54,14 @@ class OwnHeaders(list[Headers]):
     __slots__ = ()
 
 
-#: How many records had been gathered for each system.
+#: The number of gathered outputs of each system.
 Mark = tuple[int, ...]
-#: Records that were taken out again, by system.
-Taken = Sequence[tuple[str, list[OutgoingRecord]]]
+#: Outputs that were taken out again, by system.
+Taken = Sequence[tuple[str, list[Output]]]
 
 
-class Outbox(dict[str, list[OutgoingRecord]]):
-    """The serialized records of one task that no producer has yet, by system."""
+class Outbox(dict[str, list[Output]]):
+    """The serialized outputs of one task that are not yet handed to a producer, by system."""
 
     __slots__ = ()
 
@@ -71,7 +73,7 @@ class Outbox(dict[str, list[OutgoingRecord]]):
 class BufferingCollector(MessageCollector):
     """One task's collector. `hand_over` gives the gathered records to the producers, without waiting for their acks."""
 
-    __slots__ = ("_control", "_gathered", "_routes", "_serdes_of", "producer_of", "sent")
+    __slots__ = ("_by_columns", "_control", "_gathered", "_routes", "_serdes_of", "producer_of", "sent")
 
     def __init__(
         self,
@@ -84,11 +86,12 @@ class BufferingCollector(MessageCollector):
         self._serdes_of = serdes_of
         self.producer_of = producer_of
         self._routes: dict[SystemStream, Route] = {}
-        # A task mostly sends to the stream it sent to before, named by the same object.
+        # A task mostly sends to the same stream as before, named by the same object.
         self._stream: SystemStream | None = None
         self._route: Route | None = None
         self._gathered = outbox
         self._control = control
+        self._by_columns = False
         self.sent = 0
 
     @property
@@ -117,7 +120,7 @@ class BufferingCollector(MessageCollector):
                 elif type(partition_key) is not EncodedKey:
                     partition_key = encode_key(partition_key)
         except Exception as cause:  # noqa: BLE001  # whatever a serde raises is about this message
-            self._refuse(envelope, cause)
+            self._send_wider(envelope, cause)
             return
         records.append(_record((name, key, message, partition, partition_key, envelope.headers, envelope.timestamp)))
 
@@ -129,7 +132,7 @@ class BufferingCollector(MessageCollector):
             encoded_key = None if key is None else encode_key(key)
             encoded = None if message is None else tight(encode_message(message))
         except Exception as cause:  # noqa: BLE001  # whatever a serde raises is about this message
-            self._refuse(OutgoingMessageEnvelope(stream, message, key), cause)
+            self._send_wider(OutgoingMessageEnvelope(stream, message, key), cause)
             return
         records.append(_record((name, encoded_key, encoded, None, None, None, None)))
 
@@ -148,22 +151,26 @@ class BufferingCollector(MessageCollector):
             self._choose(stream)
         name, encode_key, encode_message, records, tight = self._route  # type: ignore[misc]
         rows = columns_of(keys, messages, partition_keys, headers, timestamps, inputs)
+        if len(messages) == 0:
+            return
         carried = headers if type(headers) is OwnHeaders else _column(headers, checked_headers)
         times = _column(timestamps, whole_ms)
         try:
             placed = _places(partition_keys, encode_key)
             values = _column(messages, encode_message, tight)
-            columns = (repeat(name), _column(keys, encode_key), values, *placed)
+            encoded_keys = _column(keys, encode_key)
         except Exception:  # noqa: BLE001  # one by one, so that the error is about the message that it is of
             self._send_one_by_one(stream, rows)
             return
-        records.extend(map(_record, zip(*columns, carried or repeat(None), times, strict=False)))
+        assert values is not None
+        self._by_columns = True
+        records.append(OutgoingColumns(name, encoded_keys, values, *placed, carried, times))
 
     def send_control(self, stream: SystemStream, message: ControlMessage) -> None:
         self._records_of(stream).extend(self._control(stream, message))
 
     def mark(self) -> Mark:
-        """Where the outputs of the next message begin; good until they are handed over."""
+        """The place where the outputs of the next message begin; valid until they are handed over."""
         return tuple(map(len, self._gathered.values()))
 
     def take_since(self, mark: Mark) -> Taken:
@@ -175,6 +182,10 @@ class BufferingCollector(MessageCollector):
                 del records[length:]
         return taken
 
+    def back_to(self, mark: Mark) -> None:
+        """Drop the records sent since `mark`."""
+        self.take_since(mark)
+
     def put_back(self, taken: Taken) -> None:
         """Send records that were taken out."""
         for system, records in taken:
@@ -183,10 +194,14 @@ class BufferingCollector(MessageCollector):
     def hand_over(self) -> None:
         """Queue the gathered records at the producers. Raises their errors."""
         for system, records in self._gathered.items():
-            if records:
+            if not records:
+                continue
+            if self._by_columns:
+                self._hand_over_columns(self.producer_of(system), records)
+            else:
                 self.sent += len(records)
-                self.producer_of(system).send(records)
-                records.clear()
+                self.producer_of(system).send(records)  # type: ignore[arg-type]  # nothing was sent as columns
+            records.clear()
 
     def discard(self) -> None:
         """Forget the gathered records that were not handed over."""
@@ -194,7 +209,7 @@ class BufferingCollector(MessageCollector):
             records.clear()
 
     def _choose(self, stream: SystemStream) -> None:
-        # A value that is no stream may not be hashable.
+        # A value that is no stream may be unhashable.
         route = self._routes.get(stream) if isinstance(stream, SystemStream) else None
         if route is None:
             key, message = self._serdes_of(stream)
@@ -204,8 +219,20 @@ class BufferingCollector(MessageCollector):
             route = self._routes[stream] = (stream.stream, *encoders, records, tight)
         self._stream, self._route = stream, route
 
-    def _records_of(self, stream: SystemStream) -> list[OutgoingRecord]:
-        """Where the records of a stream gather."""
+    def _hand_over_columns(self, producer: SystemProducer, outputs: list[Output]) -> None:
+        for kind, run in groupby(outputs, type):
+            if kind is OutgoingRecord:
+                records: list[Any] = list(run)
+                self.sent += len(records)
+                producer.send(records)
+                continue
+            for columns in run:
+                assert isinstance(columns, OutgoingColumns)
+                self.sent += columns.size
+                producer.send_columns(columns)
+
+    def _records_of(self, stream: SystemStream) -> list[Output]:
+        """The list that gathers the outputs of a stream."""
         self._choose(stream)
         assert self._route is not None
         return self._route[3]
@@ -218,6 +245,18 @@ class BufferingCollector(MessageCollector):
                 cause = "" if offset is None else f", from the input at offset {offset}"
                 raise SerdeError(f"{failure} (output {index} of a batch{cause})") from failure
 
+    def _send_wider(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> None:
+        """Send what the serde of messages has refused by its wider one, from now on for all messages of the stream."""
+        assert self._route is not None
+        stream, (name, encode_key, encode_message, records, tight) = envelope.system_stream, self._route
+        message = self._serdes_of(stream)[1]
+        wider = None if message is None or encode_message != message.to_bytes else message.wider()
+        if wider is None:
+            self._refuse(envelope, cause)
+            return
+        self._route = self._routes[stream] = (name, encode_key, wider.to_bytes, records, tight)
+        BufferingCollector.send(self, envelope)
+
     def _refuse(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> None:
         assert self._route is not None
         reason: object = cause
@@ -229,10 +268,10 @@ class BufferingCollector(MessageCollector):
 
 def _column(
     given: Sequence[Any] | None, convert: Callable[[Any], Any], keep: Callable[[Any], Any] | None = None
-) -> Iterable[Any]:
+) -> Sequence[Any] | None:
     """The converted values, each as `keep` gives it; None stays None."""
     if given is None:
-        return repeat(None)
+        return None
     if all(map(is_not, given, repeat(None))):
         found = map(convert, given)
         return list(found if keep is None else map(keep, found))
@@ -241,10 +280,12 @@ def _column(
     return [None if each is None else keep(convert(each)) for each in given]
 
 
-def _places(given: Sequence[Any] | None, encode_key: Encode) -> tuple[Iterable[int | None], Iterable[bytes | None]]:
+def _places(
+    given: Sequence[Any] | None, encode_key: Encode
+) -> tuple[Sequence[int | None] | None, Sequence[bytes | None] | None]:
     """Partition and encoded partition key of each record, as `send` makes them."""
     if given is None:
-        return repeat(None), repeat(None)
+        return None, None
     partitions = [each if type(each) is int else None for each in given]
     keys = [None if type(each) is int else each for each in given]
     return partitions, _column(keys, lambda key: key if type(key) is EncodedKey else encode_key(key))
@@ -252,7 +293,7 @@ def _places(given: Sequence[Any] | None, encode_key: Encode) -> tuple[Iterable[i
 
 def serdes_of_outputs(systems: Collection[str], own: Mapping[SystemStream, str], serdes_of: SerdesOf) -> SerdesOf:
     """`serdes_of` behind a check: a task may send to the streams of the job's `systems`, except to the job's `own`
-    streams, which the runtime keeps for itself (they are named by kind).
+    streams, which only the runtime writes to (each with its kind).
 
     Raises TypeError for a value that is no SystemStream, ValueError for an unknown system and for the job's own changelogs
     and checkpoints. The error comes out of the user's `send`, so it names the input at hand.

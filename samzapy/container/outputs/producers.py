@@ -1,4 +1,4 @@
-"""The producers of a container: by the guarantee, the one that a task's records go to.
+"""The producers of a container. The guarantee chooses the producer of a record.
 
 ==================  =========================================  ======================================
 guarantee           outputs                                    changelogs and checkpoints
@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from samzapy.api.metrics import Counter, MetricsRegistry
 from samzapy.api.stream import SystemStream
-from samzapy.api.system import OutgoingRecord, SystemProducer
+from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer
 from samzapy.config.guarantee_warnings import GUARANTEE
 from samzapy.container.outputs.transaction import ForwardingProducer, TransactionOnDemand
 from samzapy.errors import ConfigError, ConfigProblem
@@ -123,16 +123,20 @@ class CountingProducer(ForwardingProducer):
         super().send(records)
         self._counter.count += len(records)
 
+    def send_columns(self, columns: OutgoingColumns) -> None:
+        super().send_columns(columns)
+        self._counter.count += columns.size
+
 
 class RecordLimits:
-    """The largest record that a stream takes: the smaller of its own limit and its system's. Asks the system, so not for
-    every record."""
+    """The largest record that a stream takes: the smaller of its own limit and its system's. A call asks the system, so do
+    not call it for every record."""
 
     def __init__(self, clients: SystemClients) -> None:
         self._clients = clients
 
     def of(self, stream: SystemStream) -> int | None:
-        """In bytes; None for a stream that does not exist or does not say."""
+        """The limit in bytes; None for a stream that does not exist or sets none."""
         description = self._clients.admin(stream.system).describe(stream.stream)
         said = description.config.get("max.message.bytes", "") if description else ""
         limits = (self._clients.max_record_bytes(stream.system), int(said) if said.isdigit() else None)

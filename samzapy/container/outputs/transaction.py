@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from samzapy.api.envelope import Headers
-from samzapy.api.system import OutgoingRecord, SystemProducer
+from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer
 
 
 class ForwardingProducer(SystemProducer):
@@ -19,6 +19,9 @@ class ForwardingProducer(SystemProducer):
 
     def send(self, records: Sequence[OutgoingRecord]) -> None:
         self._producer.send(records)
+
+    def send_columns(self, columns: OutgoingColumns) -> None:
+        self._producer.send_columns(columns)
 
     def send_changes(
         self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None = None
@@ -56,9 +59,8 @@ class ForwardingProducer(SystemProducer):
 class TransactionOnDemand(ForwardingProducer):
     """Begins with the first record after a commit or an abort, so an idle task holds no transaction open.
 
-    A producer may have to take over from itself to begin. If a successor was started in between, that has fenced the
-    successor. So `must_own` is asked after the take-over, in this order: an attempt that is not the owner ends, and the
-    successor starts again in place.
+    A producer may have to take over from itself to begin. If a successor was started in between, that fences the successor.
+    So `must_own` is called after the take-over: an attempt that is not the owner ends, and the successor restarts in place.
     """
 
     __slots__ = ("_must_own", "_open")
@@ -72,6 +74,10 @@ class TransactionOnDemand(ForwardingProducer):
     def send(self, records: Sequence[OutgoingRecord]) -> None:
         self._begin()
         self._producer.send(records)
+
+    def send_columns(self, columns: OutgoingColumns) -> None:
+        self._begin()
+        self._producer.send_columns(columns)
 
     def send_changes(
         self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None = None

@@ -1,1 +1,1 @@
-"""The container as seen from outside: its lease, its job's owner, its metrics, its process."""
+"""The container's surroundings: its lease, the owner of its job, its metrics, its process."""

@@ -1,14 +1,17 @@
-"""Reports to the coordinator from a thread of its own, and takes its directives: this is what keeps the container's lease.
+"""Keeps the container's lease: a separate thread reports to the coordinator and takes its directives.
 
 The run loop never waits for the coordinator; it looks at two flags and the clock between slices. Without an answer for
 the length of the lease the container must stop without a commit, because another attempt may have been started by then.
 
-A process that is stopped and goes on after its lease has run out sees that by the clock, before its next slice and before
-any checkpoint: it asks, and writes nothing more once it knows of a successor. A lease cannot do more: records handed to the
-producer before the stop are sent by the producer's own thread the moment the process goes on, unless the loss of the lease is
-known first; then the queue is purged. The broker refuses state and checkpoints in every guarantee, since the
-successor has fenced the container's transactional producer, and outputs in exactly-once; the other guarantees may repeat one
-batch of outputs (effectively-once under the same ids). Without transactions changelog records may be repeated, too.
+A process may be stopped (SIGSTOP) and continue after its lease has expired:
+
+1. The clock shows that before the next slice and before any checkpoint. The container then asks the coordinator, and writes
+   nothing more once it knows of a successor.
+2. A lease cannot do more. The producer's thread sends queued records at once when the process continues, unless the loss of
+   the lease is known first; then the queue is purged.
+3. The successor has fenced the container's transactional producer. So the broker refuses state and checkpoints in every
+   guarantee, and outputs in exactly-once. The other guarantees may repeat one batch of outputs (effectively-once under the
+   same ids). Without transactions changelog records may be repeated, too.
 """
 
 from __future__ import annotations
@@ -16,15 +19,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 from samzapy.clock import Clock
-from samzapy.errors import RetriableError, TaskMigrated
+from samzapy.errors import RetriableError, SamzapyError, TaskMigrated
 from samzapy.job.lease import ContainerLease, ContainerReport, Directive
 
 logger = logging.getLogger(__name__)
-
-#: Seconds between reports at the most, however long the lease: a stop is heard, and progress seen, within them.
-LONGEST_SILENCE_S = 1.0
 
 
 def keep_running(why: str) -> None:
@@ -32,7 +33,11 @@ def keep_running(why: str) -> None:
 
 
 class Heartbeat:
-    """Reports three times a lease, and every second at least. The run loop asks `should_stop`."""
+    """Reports three times a lease, and as often as the lease's pace says. The run loop asks `should_stop`.
+
+    Nothing that a report fails of ends the thread: a report that cannot be made is the last one that could, with the phase of
+    now; one that is refused counts as unanswered.
+    """
 
     def __init__(
         self,
@@ -43,7 +48,7 @@ class Heartbeat:
         purge: Callable[[], None] = lambda: None,
     ) -> None:
         """`report` builds a report of the given phase. `on_lost` is called when the run loop has ignored a lost lease for
-        the length of another. `purge` throws away unsent records; it is called as soon as the loss is known. The heartbeat's
+        another lease duration. `purge` throws away unsent records; it is called as soon as the loss is known. The heartbeat's
         thread makes these calls."""
         self._purge = purge
         self._on_lost = on_lost
@@ -56,6 +61,8 @@ class Heartbeat:
         self._drain_requested = False
         self._lost: str | None = None
         self._answered_at = clock.monotonic()
+        self._newest: ContainerReport | None = None
+        self._failing = False
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="samzapy-heartbeat", daemon=True)
 
@@ -68,6 +75,11 @@ class Heartbeat:
         """Enter a phase; the next report says so."""
         self._phase = phase
 
+    @property
+    def lost(self) -> str | None:
+        """Why the container is not ours any more; None while it is."""
+        return self._lost
+
     def request_stop(self) -> None:
         """Make `should_stop` true; callable from signal handlers and other threads."""
         self._stop_requested = True
@@ -75,7 +87,7 @@ class Heartbeat:
     def should_stop(self) -> bool:
         """Whether to commit and stop. Raises TaskMigrated when the container must stop without a commit."""
         if self._lost is None and self._silent_s() > self._lease.duration_s:
-            # Stopped, or kept from reporting, for that long: another attempt may own the tasks by now, so ask first.
+            # No report for that long (a stop, a loaded machine): another attempt may own the tasks, so ask first.
             self._tell()
             if self._lost is None and self._silent_s() > self._lease.duration_s:
                 self._lose("the lease has run out before its renewal was heard of")
@@ -84,11 +96,11 @@ class Heartbeat:
         return self._stop_requested
 
     def should_drain(self) -> bool:
-        """Whether to process what there is, and stop."""
+        """Whether to process the inputs to their present ends, and stop."""
         return self._drain_requested
 
     def confirm(self) -> None:
-        """Ask now, and wait for the answer. Raises TaskMigrated if the container is another attempt's, or without an answer."""
+        """Ask now, and wait for the answer. Raises TaskMigrated without an answer, or if another attempt owns the container."""
         asked = self._clock.monotonic()
         self._tell()
         if self._answered_at < asked and self._lost is None:
@@ -102,16 +114,20 @@ class Heartbeat:
         if self._thread.is_alive():
             self._thread.join()
         report = self._build(phase)
+        # In this order: whoever waits for the end of the attempt finds everything there.
+        self._lease.details(report)
         try:
             self._lease.report(report)
-        except RetriableError as cause:
+        except SamzapyError as cause:
             logger.warning("The last report did not reach the coordinator: %s", cause)
         return report
 
     def _beat(self) -> None:
-        while not self._closed.wait(min(self._lease.duration_s / 3, LONGEST_SILENCE_S)):
+        while not self._closed.wait(min(self._lease.duration_s / 3, self._lease.pace_s)):
             if self._lost is None:
                 self._tell()
+                if self._lost is None and self._newest is not None:
+                    self._lease.details(self._newest)
             elif self._clock.monotonic() - self._lost_at > self._lease.duration_s:
                 self._on_lost(self._lost)
 
@@ -123,16 +139,31 @@ class Heartbeat:
         self._lost = why
         self._purge()
 
+    def _made(self) -> ContainerReport:
+        """The report of now. Raises what making the first one raises."""
+        try:
+            self._newest = self._build(self._phase)
+        except Exception as cause:
+            if self._newest is None:
+                raise
+            logger.warning("The last report is sent again, as a new one cannot be made: %s", cause, exc_info=True)
+            self._newest = replace(self._newest, phase=self._phase)
+        return self._newest
+
     def _tell(self) -> None:
         asked = self._clock.monotonic()
         try:
-            directive = self._lease.report(self._build(self._phase))
-        except RetriableError as cause:
+            directive = self._lease.report(self._made())
+        except Exception as cause:  # noqa: BLE001  # whatever it is, the lease runs out or the next report is answered
+            if not isinstance(cause, RetriableError) and not self._failing:
+                logger.warning("A report to the coordinator failed: %s: %s", type(cause).__name__, cause)
+                self._failing = True
             silent = self._silent_s()
             if silent > self._lease.duration_s:
                 self._lose(f"the coordinator has not answered for {silent:.0f} s ({cause}): the lease has run out")
             return
-        # A lease runs from when it was asked for: this process may have been stopped before it read the answer.
+        self._failing = False
+        # A lease begins with the request: this process may have been stopped before it read the answer.
         self._answered_at = max(asked, self._answered_at)
         if directive is Directive.STOP:
             self._stop_requested = True

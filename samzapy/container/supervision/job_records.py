@@ -1,14 +1,14 @@
 """Opens the records of a job beside its checkpoints, and checks there which run owns the job.
 
-Everything that reads or writes beside a job's checkpoints comes here: containers, the driver's threads, the tools of
-`samzapy.admin`, DataFrames.
+Containers, the driver's threads, the tools of `samzapy.admin` and DataFrames read and write these records here.
 
-Every start writes itself down as the owner before anything of an older run is fenced; the newest start is the owner.
+Every start writes an owner record before it fences an older run; the newest start is the owner.
 
-1. A run that is fenced by a newer one finds it there, lets go for good, and does not fence back. A run that its broker has
-   fenced (a transaction that took too long) finds itself.
-2. Without transactions no run is fenced. The driver looks at the record three times a lease, and the next run waits a lease
-   before it reads anything, unless this one is written down as ended. Outputs that an older run has queued may still arrive.
+1. A run that a newer one has fenced finds the newer one in the record, and ends for good. A run that the broker has fenced
+   (a transaction that took too long) finds itself there, and continues.
+2. Without transactions no run is fenced. The driver reads the record three times a lease, and the next run waits a lease
+   before it reads anything, unless the record of this one says that it has ended. Queued outputs of an older run may still
+   arrive.
 """
 
 from __future__ import annotations
@@ -41,14 +41,13 @@ def open_job(config: JobConfig, purpose: str) -> Iterator[tuple[SystemClients, C
 class JobRecords:
     """The checkpoint manager of a job, opened when it is first needed and kept until `close`.
 
-    For those that look again and again: after a failure they close it, and the next look opens it anew. One thread at a
-    time.
+    For periodic readers: after a failure they close it, and the next read opens it again. One thread at a time.
     """
 
     def __init__(
         self, opener: Callable[[], AbstractContextManager[tuple[SystemClients, CheckpointManager]]], *, kept: bool
     ) -> None:
-        """Opens nothing yet. `kept`: whether the job keeps checkpoints at all; what is written is lost otherwise."""
+        """Opens nothing yet. `kept`: whether the job keeps checkpoints; otherwise everything written is lost."""
         self.kept = kept
         self._open = opener
         self._opened = ExitStack()
@@ -78,31 +77,31 @@ class JobRecords:
 
 
 def this_run(clock: Clock = SYSTEM_CLOCK) -> JobRun:
-    """The owner record of a driver that starts now. No two are equal, even of the same process."""
+    """The owner record of a driver that starts now. Its id is unique, also within one process."""
     return JobRun(secrets.token_hex(8), clock.wall_ms(), socket.gethostname(), os.getpid())
 
 
 class Ownership:
-    """One run's claim to its job, as its containers and its driver check it. One thread at a time."""
+    """One run's claim to its job; its containers and its driver check it. One thread at a time."""
 
     def __init__(self, job_name: str, records: JobRecords, run_id: str | None) -> None:
-        """`run_id`: the run's `JobRun.id`; None for a container outside of any run."""
+        """`run_id`: the run's `JobRun.id`; None for a container without a run."""
         self._job_name = job_name
         self._run_id = run_id
         self._records = records
 
     @classmethod
     def of(cls, config: JobConfig, run_id: str | None) -> Ownership:
-        """The claim of a run to a job, with clients of its own."""
+        """The claim of a run to a job, with separate clients."""
         return cls(config.name, JobRecords.of(config, "owner"), run_id)
 
     @property
     def known(self) -> bool:
-        """Whether it is written down which run owns the job."""
+        """Whether the job has an owner record."""
         return self._run_id is not None and self._records.kept
 
     def check(self, checkpoints: CheckpointManager) -> None:
-        """Raise JobTakenOver if a newer run is written down there."""
+        """Raise JobTakenOver if the record names a newer run."""
         if self._run_id is None:
             return
         owner = checkpoints.read_owner()
@@ -110,19 +109,19 @@ class Ownership:
             raise JobTakenOver.by(self._job_name, owner.started_ms, owner.host, owner.pid)
 
     def look(self) -> None:
-        """As `check`, with clients of its own: made when first needed, kept until `close`."""
+        """As `check`, with separate clients: made when first needed, kept until `close`."""
         if self._run_id is not None:
             self.check(self._records.checkpoints)
 
     def asked_to_drain(self) -> bool:
-        """Whether this run was asked to; with the clients of `look`."""
+        """Whether this run was asked to drain; with the clients of `look`."""
         if self._run_id is None or not self._records.is_open:
             return False
         asked = self._records.checkpoints.read_record(JobRecord.DRAIN)
         return asked is not None and asked.get("run") == self._run_id
 
     def note_end(self) -> None:
-        """Write down that nothing of this run goes on. Raises JobTakenOver."""
+        """Record that this run has ended. Raises JobTakenOver."""
         self.look()
         if self._records.is_open:
             self._records.checkpoints.write_record(JobRecord.ENDED, {"run": self._run_id})

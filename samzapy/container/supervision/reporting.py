@@ -1,6 +1,6 @@
-"""Reports the metrics of one container from a thread of its own.
+"""Reports the metrics of one container from a separate thread.
 
-A report may wait for a broker. Neither the run loop nor the heartbeat may: the one has messages, the other a lease to keep.
+A report may wait for a broker. The run loop and the heartbeat must not wait.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between two looks at what is due: intervals are whole seconds.
 _PACE_S = 0.25
-#: Seconds to wait for the acknowledgement of a snapshot, and for the last reports before the container ends without.
+#: Seconds to wait for the acknowledgement of a snapshot, and for the last reports at the container's end.
 _ACK_S, _LAST_S = 5.0, 10.0
 
 
 @final
 class Reporting:
-    """Reports as often as the job file says while it is entered, and once more on leaving."""
+    """A context that reports as often as the job file says, and once more at its end."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ def _run(reporters_: list[SnapshotReporter], streams: _Streams, closed: threadin
 
 
 class _Streams:
-    """The ways to the reporters' streams, over clients that no other thread uses."""
+    """The reporters' streams, with clients that no other thread uses."""
 
     def __init__(self, clients: Callable[[], SystemClients], host: str) -> None:
         self._new_clients = clients
@@ -82,7 +82,7 @@ class _Streams:
         self._clients: SystemClients | None = None
 
     def publisher(self, stream: SystemStream) -> Publish:
-        """Takes snapshots to the stream, as Samza does: those of a host stay together. Raises SamzapyError."""
+        """Sends snapshots to the stream, those of a host to one partition, as Samza does. Raises SamzapyError."""
 
         def publish(snapshot: bytes) -> None:
             record = OutgoingRecord(stream.stream, None, snapshot, partition_key=self._host)
@@ -91,7 +91,7 @@ class _Streams:
                 producer.send([record])
                 producer.flush(_ACK_S)
             except SamzapyError:
-                # A producer that has failed is of no use any more; the next report makes another.
+                # A failed producer cannot be used again; the next report makes another.
                 self.close()
                 raise
 

@@ -1,11 +1,11 @@
 """Prepares the process that a container runs in: its open files, its garbage collector, its orphaned stores.
 
-1. RocksDB opens files as it needs them, and would find out in the middle of a write that none are left; librdkafka takes a
-   socket that it cannot open for a broker that does not answer. So a start that needs too many is refused.
-2. A poll makes thousands of objects that live for milliseconds. By default Python scans the young ones for cycles every
-   700 objects, and those scans add up to scans of everything: a quarter of the CPU time of the keyed count. So the young
-   are scanned every 100,000 objects, and what was loaded before the first message is left out.
-3. A thread looks for orphaned local stores once a start: deleting a large one takes its time.
+1. RocksDB opens files when it needs them, and would fail in the middle of a write without free descriptors; librdkafka
+   reports a socket that it cannot open as a broker that does not answer. So a start that needs too many is refused.
+2. A poll makes thousands of objects that live for milliseconds. By default Python scans young objects for cycles every 700
+   objects, and these scans lead to scans of all objects: a quarter of the CPU time of the keyed count. So young objects are
+   scanned every 100,000 objects, and those loaded before the first message are never scanned.
+3. A thread looks for orphaned local stores once a start, since deleting a large one takes long.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from samzapy.job.model import ContainerModel
 from samzapy.storage.local.orphans import sweep_orphans
 from samzapy.system.factories import load_factory
 
-#: More than this a process is not given, however much the system would grant: some programs walk through all of them.
+#: The highest limit that is set, even if the system grants more: some programs walk through all descriptors.
 MOST = 1_048_576
 
 
 def provide_descriptors(config: JobConfig, model: ContainerModel, engines: Mapping[str, StorageEngineFactory]) -> None:
-    """Raise the process's limit of open files as far as it may, and see that it is enough for the container's start.
+    """Raise the process's limit of open files as far as possible, and check that it suffices for the container's start.
 
-    The estimate is a floor: a store with many tables needs more. Raises TooFewFiles.
+    The estimate is a lower bound: a store with many tables needs more. Raises TooFewFiles.
     """
     limit = _raised()
     opened = psutil.Process().num_fds()
@@ -74,11 +74,30 @@ def _clients(config: JobConfig, tasks: int) -> int:
 _YOUNG, _MIDDLE, _OLD = 100_000, 20, 100
 
 
+class ProcessUsage:
+    """The memory, CPU time, threads and open files of this process, when it is called."""
+
+    def __init__(self) -> None:
+        self._process = psutil.Process()
+
+    def __call__(self) -> dict[str, float]:
+        """`resident-bytes`, `cpu-s`, `threads` and `open-files`."""
+        process = self._process
+        with process.oneshot():
+            times = process.cpu_times()
+            return {
+                "resident-bytes": process.memory_info().rss,
+                "cpu-s": times.user + times.system,
+                "threads": process.num_threads(),
+                "open-files": process.num_fds(),
+            }
+
+
 @contextmanager
 def tuned_for_messages() -> Iterator[None]:
-    """Collect seldom inside the context; the settings before come back after it."""
+    """Collect rarely inside the context; restore the settings after it."""
     before = gc.get_threshold()
-    if before[0] == 0:  # Switched off by the user's code, which decides.
+    if before[0] == 0:  # The user's code has switched the collector off.
         yield
         return
     gc.collect()

@@ -1,12 +1,12 @@
-"""Runs batch tasks: gathers the messages of a poll, or of a while, by partition, and gives the task a run at a time.
+"""Runs batch tasks: gathers the messages of a poll, or of some time, by partition, and gives the task one batch at a time.
 
-1. Polled messages are gathered until the poll is taken whole, so a partition that a poll brings in pieces is one batch.
-   With `task.batch.max.wait.ms` they are gathered until the first of them has waited so long, or until there are
+1. Messages are gathered until the whole poll is taken, so a partition that a poll brings in pieces is one batch. With
+   `task.batch.max.wait.ms` they are gathered until the first of them has waited so long, or until there are
    `task.batch.max.messages`.
-2. Nothing waits for gathered messages: windows, timers and commits come in between, with positions before them. A stop
-   leaves them to the next start, as messages that were never polled. The end of a partition, and a control message,
-   come behind them.
-3. A batch is never cut for the time that it takes: its size is what the task asks for.
+2. Windows, timers and commits do not wait for gathered messages: they run in between, with positions before them. A stop
+   leaves gathered messages to the next start, as if never polled. The end of a partition, and a control message, come after
+   them.
+3. A batch is never cut because it takes long: the task chooses its size.
 """
 
 from __future__ import annotations
@@ -31,33 +31,12 @@ Run = Sequence[IncomingMessageEnvelope]
 
 
 def as_batch(run: Run) -> MessageBatch[Any, Any]:
-    """The run as a batch: what comes again after it did not decode is a list."""
+    """The run as a batch; a message that was decoded again comes as a list."""
     return run if isinstance(run, MessageBatch) else MessageBatch.of(run)
 
 
-class BatchProcessing(Processing):
-    """Calls `process_batch`; the first batch that fails ends the attempt."""
-
-    __slots__ = ("_process", "_task")
-
-    def __init__(self, task: TaskInstance, process: ProcessBatch) -> None:
-        self._task = task
-        self._process = process
-
-    def process(self, ssp: SystemStreamPartition, envelopes: Run) -> int:
-        task, batch = self._task, as_batch(envelopes)
-        task.touched = True
-        try:
-            if (returned := self._process(batch, task.collector, task.requests)) is not None:
-                task.refuse_awaitable(f"process_batch of {batch.position}", returned)
-        except BaseException as cause:  # noqa: BLE001  # raised again with the position
-            task.raise_failure(batch, cause)
-        task.passed(ssp, batch, len(batch))
-        return len(batch)
-
-
 class GatheredMessages:
-    """The runs of one partition that a task has not been given yet."""
+    """The runs of one partition that wait for the task."""
 
     __slots__ = ("_count", "_last_at", "_runs", "_since")
 
@@ -79,15 +58,15 @@ class GatheredMessages:
 
     @property
     def since(self) -> float:
-        """When the first of them came; infinity if there are none."""
+        """The monotonic time when the first of them came; infinity if there are none."""
         return self._since if self._runs else inf
 
     def full(self, most: int) -> bool:
-        """Whether they have to wait no longer, whatever the time: there are `most`, or one that is no part of a batch."""
+        """Whether they are due before their time: there are `most`, or one that cannot be part of a batch."""
         return self._count >= most or any(not isinstance(run, MessageBatch) for run in self._runs)
 
     def take(self, multiple: int = 1) -> Iterator[Run]:
-        """Take them out as batches as long as can be. Of `multiple` only whole ones, if all of them can be of a batch."""
+        """Take them out, in batches as long as possible. If all are batches, only multiples of `multiple` are taken."""
         runs, self._runs, self._count = self._runs, [], 0
         for batches, group in groupby(runs, lambda run: isinstance(run, MessageBatch)):
             if not batches:
@@ -102,7 +81,7 @@ class GatheredMessages:
 
 
 class BatchExecutor(SynchronousExecutor):
-    """Gives each task batches of what it has accepted, when the run loop goes on behind a poll."""
+    """Gives each task batches of its accepted messages, after each poll."""
 
     def __init__(self, processing: Mapping[str, Processing], config: BatchConfig) -> None:
         """`processing` calls the user's `process_batch`, by task."""
@@ -123,7 +102,7 @@ class BatchExecutor(SynchronousExecutor):
             self._gathered.setdefault((task.name, ssp), GatheredMessages()).add(envelopes, loop.clock.monotonic())
 
     def advance(self, loop: RunLoop) -> bool:
-        """Process what has been gathered for long enough."""
+        """Process the messages that have been gathered for long enough."""
         now, waits = loop.clock.monotonic(), self._wait_s > 0
         for (name, ssp), gathered in self._gathered.items():
             if now >= gathered.since + self._wait_s:

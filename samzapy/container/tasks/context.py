@@ -15,10 +15,10 @@ from samzapy.errors import StoreError
 
 
 class ContainerTaskContext(TaskContext):
-    """Built for `init`; `offsets` is the task's own map of starting offsets, changed in place.
+    """The context for `init`; `offsets` is the task's live map of starting offsets, changed in place.
 
-    `moved` are the partitions whose offset was set, `replayed` the committed offsets of those that start before them for a
-    state of the task's own, `sinks` what was registered.
+    `moved`: the partitions with an offset that `init` has set. `replayed`: the committed offsets of partitions that start
+    before them, for a private state. `sinks`: the registered sinks.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class ContainerTaskContext(TaskContext):
         timers: Timers | None = None,
     ) -> None:
         """`checkpoints`: those of a StateCheckpointTask. `pinned`: the partitions that start at a startpoint, or are reset,
-        whatever state there is."""
+        independent of any state."""
         self._task_name = task_name
         self._stores = stores
         self._offsets = offsets
@@ -131,7 +131,7 @@ def _no_scope(given: object) -> TypeError:
 
 
 class CoordinatorRequests(TaskCoordinator):
-    """The requests of one task that the run loop has not carried out. It reads `pending` after every call into the task."""
+    """The open requests of one task. The run loop reads `pending` after every call into the task."""
 
     __slots__ = ("commit_asked", "pending", "shutdown_all", "shutdown_vote")
 
@@ -156,10 +156,10 @@ class CoordinatorRequests(TaskCoordinator):
             raise _no_scope(scope)
 
     def interrupt(self) -> None:
-        """Let the task return after the message at hand, for something else that is to be done first."""
+        """Make the task return after the message at hand, since something else must be done first."""
         self.pending = True
 
     def done(self) -> None:
-        """The loop has obeyed; a vote to shut down stays."""
+        """The loop has carried out the requests; a vote to shut down stays."""
         self.pending = False
         self.commit_asked = False

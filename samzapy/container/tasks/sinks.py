@@ -19,8 +19,8 @@ logger = logging.getLogger(__name__)
 
 
 class TaskSinks:
-    """The sinks of one task. Most tasks have none; then every call does nothing. An exception of a sink becomes TaskFailed,
-    unless it is one of samzapy's own."""
+    """The sinks of one task; without sinks every call does nothing. An exception of a sink becomes TaskFailed, unless it is
+    an error of samzapy."""
 
     __slots__ = ("_sinks", "_task_name")
 
@@ -50,11 +50,11 @@ class TaskSinks:
         `committed` offsets a sink lacks.
 
         1. A partition that is not committed starts at the least of the sinks' offsets, not at the configured default.
-        2. A committed one starts at its checkpoint, and no sink may be behind that, or rows would be missing. At most once
+        2. A committed one starts at its checkpoint, and no sink may be behind that, or rows would be missing. At-most-once
            is the exception (`may_be_behind`): its checkpoint goes first, so a crash loses messages for the sink as well.
-        3. The partitions `free` start where `init` or the configuration says, wherever the sinks are.
-        4. A sink commits before the checkpoint. So one without an offset where the checkpoint has one keeps none (and
-           repeats rows), or it is not the one that the earlier inputs went to.
+        3. The partitions `free` start where `init` or the configuration says, independent of the sinks.
+        4. A sink commits before the checkpoint. So a sink that lacks an offset of the checkpoint keeps no offsets (and
+           repeats rows), or it is another sink than the one of the earlier inputs.
 
         Raises EnvironmentFailure for a sink that is behind.
         """
@@ -84,7 +84,7 @@ class TaskSinks:
             sink.forget(envelope)
 
     def marks(self) -> Sequence[int | None]:
-        """Where the rows of the next batch begin in each sink; good until a commit."""
+        """The place in each sink where the rows of the next batch begin; valid until a commit."""
         return [sink.mark() for sink in self._sinks]
 
     def back_to(self, marks: Sequence[int | None], batch: Iterable[IncomingMessageEnvelope]) -> None:
@@ -97,7 +97,7 @@ class TaskSinks:
                 sink.forget(envelope)
 
     def full(self) -> bool:
-        """Whether one holds so much that the task should commit early."""
+        """Whether a sink holds so many rows that the task should commit early."""
         return bool(self._sinks) and any(sink.full() for sink in self._sinks)
 
     def publish(self, metrics: MetricsRegistry) -> None:
@@ -112,7 +112,7 @@ class TaskSinks:
         for sink in self._sinks:
             try:
                 sink.close()
-            except Exception as cause:  # noqa: BLE001  # the other sinks want to be closed as well
+            except Exception as cause:  # noqa: BLE001  # the other sinks must be closed as well
                 failures.append(task_failed(self._task_name, f"close of sink '{sink.name}'", cause))
         if failures:
             raise failures[0]

@@ -1,8 +1,8 @@
-"""Takes and persists the checkpoints of a task that keeps a state of its own, in step with its commits.
+"""Takes and persists the checkpoints of a task with a private state, in step with its commits.
 
     a commit begins         take the state; the task may send outputs with it
     the commit              offsets and outputs, see `commit`
-    the commit is durable   persist the state, so that it never holds a message with outputs that may have been lost
+    the commit is durable   persist the state, so that it never holds a message with lost outputs
 
 After a crash in between, the previous checkpoint is the last one; its positions are behind the committed ones.
 """
@@ -23,15 +23,15 @@ Offsets = Mapping[SystemStreamPartition, int]
 
 
 class KeptTimes(NamedTuple):
-    """The times of which the task has a checkpoint, ascending; `open`: it has processed nothing since the last of them,
-    which therefore stands for every later time."""
+    """The times of the task's checkpoints, ascending. `open`: the task has processed nothing since the last one, so that one
+    stands for every later time."""
 
     times: tuple[int, ...]
     open: bool
 
 
 class NoStateCheckpoints:
-    """The checkpoints of a task that keeps no state of its own: every call does nothing."""
+    """For a task without a private state: every call does nothing."""
 
     @property
     def given(self) -> StateCheckpoints | None:
@@ -40,12 +40,12 @@ class NoStateCheckpoints:
 
     @property
     def kept(self) -> KeptTimes | None:
-        """The times that the job may know; None before `init` has found, or made, the first. May be called from any
-        thread."""
+        """The times for the job's checkpoint clock; None before `init` has found or made the first checkpoint. May be called
+        from any thread."""
         return None
 
     def started(self) -> None:
-        """`init` is over: the task stands where the checkpoint was taken that it has recovered."""
+        """`init` has returned: the task is at the positions of the recovered checkpoint."""
 
     def take(self, task: object, clock: TaskClock, collector: MessageCollector) -> None:
         """A commit begins. Raises TaskFailed if the user's code does."""
@@ -54,7 +54,7 @@ class NoStateCheckpoints:
         """The commit is durable."""
 
     def metrics(self) -> Mapping[str, float]:
-        """How many were written since the start, how large the last one is, and the times of the first and last kept."""
+        """The number written since the start, the size of the last one, and the times of the first and last one kept."""
         return {}
 
     def close(self) -> None:
@@ -65,10 +65,10 @@ NO_STATE_CHECKPOINTS = NoStateCheckpoints()
 
 
 class KeptStateCheckpoints(NoStateCheckpoints, StateCheckpoints):
-    """`offsets` is the task's own map of positions; `job_clock` the job's checkpoint clock as the coordinator has kept it.
+    """`offsets` is the task's live map of positions; `job_clock` the job's checkpoint clock as the coordinator keeps it.
 
-    Which one a task starts with is right whatever the clock says: each holds exactly what its positions say. The
-    clock makes it the same moment in event time for all tasks.
+    A task can start with any of its checkpoints, since each one holds its own positions. The clock chooses the same moment
+    in event time for all tasks.
     """
 
     def __init__(
@@ -83,8 +83,8 @@ class KeptStateCheckpoints(NoStateCheckpoints, StateCheckpoints):
         committed: bool,
         reset: bool,
     ) -> None:
-        """`committed`: whether the task has ever committed, and so must have a state; `reset`: whether its inputs are all
-        reset, and its state with them."""
+        """`committed`: whether the task has ever committed, and so must have a state; `reset`: whether all its inputs are
+        reset, which resets the state as well."""
         self._task = task
         self._store = store
         self._interval_ms = interval_ms
@@ -179,6 +179,6 @@ class KeptStateCheckpoints(NoStateCheckpoints, StateCheckpoints):
         self._store.close()
 
     def _recoverable(self, times: list[int]) -> int:
-        """The greatest that is not past the job's clock; the oldest, if it knows of none."""
+        """The latest time up to the job's clock; the oldest time if the clock is unknown."""
         job_clock = self._job_clock()
         return max((time_ms for time_ms in times if job_clock is not None and time_ms <= job_clock), default=times[0])

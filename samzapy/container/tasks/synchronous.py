@@ -1,7 +1,7 @@
 """Runs synchronous tasks: a slice of messages at a time, and between slices a look at the clock and at requests.
 
-A slice is as many messages of one partition as a task has lately processed in about 50 ms. So the loop sees timers and
-stop requests in time whatever a message costs, and cheap messages pay for them once in thousands.
+A slice has as many messages of one partition as the task has recently processed in about 50 ms. So the loop sees timers and
+stop requests in time for messages of any cost, and the looks cost cheap messages little.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _offset = attrgetter("offset")
 
 _SLICE_SECONDS = 0.05
 _MIN_SLICE = 1
-#: The outputs of a slice wait in memory until its end: those of more messages no longer fit the processor's cache.
+#: The outputs of a slice wait in memory until its end; those of larger slices no longer fit the processor's cache.
 _MAX_SLICE = 256
 
 
@@ -101,7 +101,9 @@ class SynchronousExecutor(TaskExecutor):
             processed = process(ssp, part)
             done += processed
             task.collector.hand_over()
-            self._resize(processed, clock.monotonic() - started)
+            took = clock.monotonic() - started
+            task.throughput.seconds += took
+            self._resize(processed, took)
             if task.requests.pending:
                 loop.obey(task)
             loop.fire(task)

@@ -1,4 +1,4 @@
-"""Makes the tasks of a container: the user's object, its collector and stores, and what processes its messages."""
+"""Makes the tasks of a container: the user's object, its collector, its stores and the processing of its messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from samzapy.container.asynchronous.event_loop import EventLoop, LoopThreadStore
 from samzapy.container.asynchronous.executor import AsynchronousExecutor
 from samzapy.container.errors.collectors import SizingCollector, TolerantCollector
 from samzapy.container.errors.dead_letters import DeadLetters, NoDeadLetters, NoRawRecords, RawRecords
-from samzapy.container.errors.halving import HalvingProcessing
+from samzapy.container.errors.halving import HalvingProcessing, SearchingProcessing
 from samzapy.container.errors.processing import TolerantProcessing
 from samzapy.container.errors.recovery import InterruptiblePause, PolicyLog, Recovery
 from samzapy.container.errors.undecodable import UndecodableProcessing
@@ -43,7 +43,7 @@ from samzapy.container.outputs.collector import BufferingCollector, Outbox, Serd
 from samzapy.container.outputs.output_ids import IdentifiedProcess, OutputIds
 from samzapy.container.outputs.producers import RecordLimits, TaskProducers
 from samzapy.container.run_loop import TaskExecutor
-from samzapy.container.tasks.batches import BatchExecutor, BatchProcessing, ProcessBatch
+from samzapy.container.tasks.batches import BatchExecutor, ProcessBatch
 from samzapy.container.tasks.context import ContainerTaskContext
 from samzapy.container.tasks.state_checkpoints import NO_STATE_CHECKPOINTS, KeptStateCheckpoints, NoStateCheckpoints
 from samzapy.container.tasks.synchronous import Process, Processing, StrictProcessing, SynchronousExecutor
@@ -54,11 +54,14 @@ from samzapy.serializers import TaskSerdes
 from samzapy.storage.task_stores import TaskStores
 from samzapy.system.clients import SystemClients
 
+#: Where messages of a batch may fail.
+_OF_BATCHES = (Stage.PROCESS, Stage.SERIALIZE, Stage.PRODUCE)
+
 
 @dataclass(frozen=True)
 class Plugins:
     """The classes and objects that the job file names: the engine of each store, the serdes by name, and the task.
-    `events` makes what asynchronous tasks wait in; a test gives its own."""
+    `events` makes the event loop of asynchronous tasks; a test passes another one."""
 
     engines: Mapping[str, StorageEngineFactory]
     serdes: TaskSerdes
@@ -68,7 +71,7 @@ class Plugins:
 
 @dataclass(frozen=True)
 class TaskStart:
-    """Where a task starts: its `offsets`, which become its own map, its last checkpoint, and by partition the startpoints
+    """The start of a task: its `offsets`, which become its live map, its last checkpoint, and by partition the startpoints
     that it follows now."""
 
     offsets: Offsets
@@ -129,14 +132,14 @@ class TaskBuilder:
         Raises ConfigError, UnknownStream.
         """
         task, ids, errors = self._task_class(), self._output_ids(name), self._config.task.errors
-        in_turn = isinstance(task, (StreamTask, BatchTask))
+        in_turn, journal = isinstance(task, (StreamTask, BatchTask)), UndoJournal()
         if errors.only_fails and in_turn:
             control = self._control.of_task(name)
             collector = BufferingCollector(self._output_serdes, self._producers.outputs, control, Outbox())
-            made = self._instance(name, UserSide(task, collector, stores.stores), stores, start, lease)
-            self._processing[name] = self._strict(made, task, collector, ids)
+            visible = journal.watching(stores.stores) if self._undoes(task) else stores.stores
+            made = self._instance(name, UserSide(task, collector, visible), stores, start, lease)
+            self._processing[name] = self._strict(made, task, collector, ids, journal)
             return made
-        journal = UndoJournal()
         tolerant = self._tolerant_collector(name, start.offsets, should_stop)
         if in_turn:
             visible = journal.watching(stores.stores) if self._undoes(task) else stores.stores
@@ -204,16 +207,24 @@ class TaskBuilder:
             self._events.close()
 
     def _undoes(self, task: AnyTask) -> bool:
-        """Whether changes of stores may have to be undone. Which message an output of a batch is about is found that way."""
-        stages = Stage if isinstance(task, BatchTask) else (Stage.PROCESS,)
-        policies = self._config.task.errors.policies
-        return not all(policies[stage].only_fails for stage in stages if stage is not Stage.DESERIALIZE)
+        """Whether changes of stores may have to be undone. The message of a batch that fails is found that way."""
+        if isinstance(task, BatchTask):
+            return self._config.task.batch.max_messages != 1 or not self._only_fails(*_OF_BATCHES)
+        return not self._only_fails(Stage.PROCESS)
+
+    def _only_fails(self, *stages: Stage) -> bool:
+        return all(self._config.task.errors.policies[stage].only_fails for stage in stages)
 
     def _strict(
-        self, made: TaskInstance, task: AnyTask, collector: BufferingCollector, ids: OutputIds | None
+        self,
+        made: TaskInstance,
+        task: AnyTask,
+        collector: BufferingCollector,
+        ids: OutputIds | None,
+        journal: UndoJournal,
     ) -> Processing:
         if isinstance(task, BatchTask):
-            return BatchProcessing(made, self._batches_of(task, collector, ids))
+            return SearchingProcessing(made, self._batches_of(task, collector, ids), collector, journal)
         assert isinstance(task, StreamTask)
         return StrictProcessing(made, _process_of(task, collector, ids))
 
@@ -228,9 +239,9 @@ class TaskBuilder:
         if isinstance(task, StreamTask):
             return TolerantProcessing(made, _process_of(task, collector, ids), collector, journal)
         assert isinstance(task, BatchTask)
-        if self._undoes(task):
-            return HalvingProcessing(made, self._batches_of(task, collector, ids), collector, journal)
-        return self._strict(made, task, collector, ids)
+        if self._only_fails(*_OF_BATCHES):
+            return self._strict(made, task, collector, ids, journal)
+        return HalvingProcessing(made, self._batches_of(task, collector, ids), collector, journal)
 
     def _batches_of(
         self, task: BatchTask[Any, Any], collector: BufferingCollector, ids: OutputIds | None

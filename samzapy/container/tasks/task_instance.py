@@ -30,6 +30,7 @@ from samzapy.container.outputs.collector import BufferingCollector
 from samzapy.container.tasks.context import CoordinatorRequests
 from samzapy.container.tasks.sinks import TaskSinks
 from samzapy.container.tasks.state_checkpoints import NO_STATE_CHECKPOINTS, NoStateCheckpoints
+from samzapy.container.tasks.throughput import Throughput
 from samzapy.container.tasks.user_calls import Finish, UserCalls, as_returned
 from samzapy.errors import FailedCall, SerdeError
 from samzapy.storage.task_stores import TaskStores
@@ -50,7 +51,7 @@ class TaskPosition:
         self._serialized: Mapping[SystemStreamPartition, int] = dict(offsets)
 
     def committable(self) -> dict[SystemStreamPartition, int]:
-        """The offsets to commit: where the task stands, but nothing goes back while it replays."""
+        """The offsets to commit: the task's positions, or the committed ones while it replays messages before them."""
         return {ssp: max(offset, self._replayed.get(ssp, offset)) for ssp, offset in self.offsets.items()}
 
     def note_serialized(self) -> None:
@@ -58,7 +59,7 @@ class TaskPosition:
         self._serialized = dict(self.offsets)
 
     def _unserialized(self, envelope: IncomingMessageEnvelope | None) -> str:
-        """Between the last commit and here, the message at hand included: `kafka.in[3]@12 to 17`, offsets inclusive."""
+        """The messages since the last commit, the one at hand included: `kafka.in[3]@12 to 17`, offsets inclusive."""
         ends = dict(self.offsets)
         if envelope is not None:
             ends[envelope.ssp] = envelope.offset + 1
@@ -70,7 +71,7 @@ class TaskPosition:
         return "put since the last commit" + (f", at {', '.join(spans)}" if spans else "")
 
     def replay(self, committed: Mapping[SystemStreamPartition, int]) -> None:
-        """The task starts before these offsets, which were committed, for a state of its own."""
+        """The task starts before these committed offsets, for its private state."""
         self._replayed = dict(committed)
 
 
@@ -78,8 +79,8 @@ class TaskPosition:
 class UserSide:
     """The user's object, and the objects that its code works with.
 
-    `stores` are the stores as its code gets them, by name; `seen` are the same behind the views of their engines.
-    `finish` awaits the value that a call returns. `in_order`: whether it is done with each message before the next one begins.
+    `stores`: the stores as its code gets them, by name; `seen`: the same behind the views of their engines. `finish` awaits
+    the value that a call returns. `in_order`: whether each message is complete before the next one begins.
     """
 
     task: AnyTask
@@ -92,10 +93,10 @@ class UserSide:
 
 
 class TaskInstance(TaskPosition, UserCalls):
-    """One running task: calls the methods of the user's object, except for messages, and answers for it in commits.
+    """One running task: calls the methods of the user's object, except for messages, and represents it in commits.
 
-    It is complete when it is made. Timers, state checkpoints and sinks do nothing in a task that has none. `touched` says
-    whether the user's code has run since the last commit, so whether a commit would say anything new.
+    It is complete when it is made. Timers, state checkpoints and sinks do nothing in a task without them. `touched`: whether
+    the user's code has run since the last commit, so that a commit has something to write.
     """
 
     __slots__ = (
@@ -108,11 +109,13 @@ class TaskInstance(TaskPosition, UserCalls):
         "event_clock",
         "name",
         "processed",
+        "processed_ms",
         "requests",
         "seen_stores",
         "sinks",
         "stores",
         "task",
+        "throughput",
         "timers",
         "touched",
         "visible_stores",
@@ -130,7 +133,7 @@ class TaskInstance(TaskPosition, UserCalls):
         timers: NoTimers = NO_TIMERS,
         checkpoints: NoStateCheckpoints = NO_STATE_CHECKPOINTS,
     ) -> None:
-        """`offsets` is where it starts, and becomes its own map; `startpoints` are those that it has followed."""
+        """`offsets`: the starting offsets, which become its live map; `startpoints`: the ones that it has followed."""
         super().__init__(offsets, startpoints or {})
         self.name = name
         self._finish = user.finish
@@ -146,6 +149,9 @@ class TaskInstance(TaskPosition, UserCalls):
         self.sinks = TaskSinks(name)
         self.touched = False
         self.processed = 0
+        #: The times of the last processed messages, in milliseconds since 1970.
+        self.processed_ms: dict[SystemStreamPartition, int] = {}
+        self.throughput = Throughput()
         self.changelog_offsets: dict[str, int] = {}
         self._in_order = user.in_order
         self._listens = isinstance(user.task, ClockListenerTask)
@@ -157,8 +163,8 @@ class TaskInstance(TaskPosition, UserCalls):
             self.call("init", self.task.init, context)
 
     def started(self, replayed: Mapping[SystemStreamPartition, int], sinks: Iterable[Sink] = ()) -> None:
-        """`init` is over, and has registered `sinks`. For a state of its own the task starts before the offsets `replayed`,
-        which were committed."""
+        """`init` has returned and has registered `sinks`. For its private state the task starts before the committed offsets
+        `replayed`."""
         self.replay(replayed)
         self.note_serialized()
         self.checkpoints.started()
@@ -167,24 +173,27 @@ class TaskInstance(TaskPosition, UserCalls):
     def passed(self, ssp: SystemStreamPartition, envelopes: Sequence[IncomingMessageEnvelope], done: int) -> None:
         """The first `done` messages are processed."""
         self.processed += done
-        self.offsets[ssp] = envelopes[done - 1].offset + 1
+        self.throughput.add(ssp, done)
+        last = envelopes[done - 1]
+        self.offsets[ssp] = last.offset + 1
+        self.processed_ms[ssp] = last.event_time
         moved = self.event_clock.passed(ssp, envelopes if done == len(envelopes) else envelopes[:done])
         if moved and self._listens:
             self.tell_time()
 
     def tell_time(self) -> None:
-        """Tell a task that listens that its clock has moved."""
+        """Call `on_clock` of a task that has it."""
         if isinstance(self.task, ClockListenerTask):
             self.call("on_clock", self.task.on_clock, self.event_clock.reading, self.collector, self.requests)
 
     def take_checkpoint(self) -> None:
-        """A commit begins: have the task take a checkpoint of its state, if it has one."""
+        """A commit begins: let a task with a private state take a checkpoint."""
         sent = self.collector.sent
         self.checkpoints.take(self.task, self.event_clock.reading, self.collector)
         self.touched |= self.collector.sent != sent
 
     def serialize(self) -> None:
-        """Have the stores serialize their objects. Raises SerdeError, naming what messages may have put a bad one."""
+        """Let the stores serialize their objects. Raises SerdeError, which names the messages that may have put a bad one."""
         try:
             self.stores.flush()
         except SerdeError as failure:
@@ -235,13 +244,13 @@ class TaskInstance(TaskPosition, UserCalls):
         )
 
     def watermark(self, time_ms: int) -> None:
-        """Tell a task that listens how far event time has come in the stages before it."""
+        """Call `on_watermark` of a task that has it."""
         if isinstance(self.task, WatermarkListenerTask):
             self.touched = True
             self.call("on_watermark", self.task.on_watermark, time_ms, self.collector, self.requests)
 
     def drain(self) -> None:
-        """Tell a task that listens that it is drained."""
+        """Call `on_drain` of a task that has it."""
         if isinstance(self.task, DrainListenerTask):
             self.touched = True
             self.call("on_drain", self.task.on_drain, self.collector, self.requests)
@@ -250,29 +259,32 @@ class TaskInstance(TaskPosition, UserCalls):
             self.event_clock.forget_drain()
 
     def end_of_stream(self) -> None:
-        """Tell a task that listens that all its partitions have ended."""
+        """Call `on_end_of_stream` of a task that has it."""
         if isinstance(self.task, EndOfStreamListenerTask):
             self.touched = True
             self.call("on_end_of_stream", self.task.on_end_of_stream, self.collector, self.requests)
 
     def over_budget(self) -> bool:
-        """Whether the task should commit early, for what its stores or sinks hold."""
+        """Whether the task should commit early, because its stores or sinks hold too much."""
         return self.stores.over_budget() or self.sinks.full()
 
     def publish(self, metrics: MetricsRegistry) -> None:
         """Set the task's gauges: messages processed and sent, and those of its clock, timers, stores and sinks."""
         metrics.gauge(self.name, "processed").set(self.processed)
         metrics.gauge(self.name, "sent").set(self.collector.sent)
+        self.throughput.publish(self.name, metrics)
         self.event_clock.publish(self.name, metrics)
         self.timers.publish(self.name, metrics)
         for name, value in self.checkpoints.metrics().items():
             metrics.gauge(self.name, f"state.{name}").set(value)
         for name, value in self.stores.metrics().items():
             metrics.gauge(self.name, f"store.{name}").set(value)
+        for store, offset in self.changelog_offsets.items():
+            metrics.gauge(self.name, f"store.{store}.changelog-offset").set(offset)
         self.sinks.publish(metrics)
 
     def committed(self, metrics: MetricsRegistry) -> None:
-        """A commit has everything that the user's code has done so far."""
+        """A commit covers everything that the user's code has done so far."""
         self.touched = False
         self.publish(metrics)
 
@@ -285,7 +297,7 @@ class TaskInstance(TaskPosition, UserCalls):
     def _unserialized(self, envelope: IncomingMessageEnvelope | None) -> str:
         if self._in_order:
             return super()._unserialized(envelope)
-        # Messages end in any order, so the upper end is not known.
+        # Messages end in any order, so the upper end is unknown.
         return "put since the last commit, at " + ", ".join(
             f"{ssp}@{at} or later" for ssp, at in self._serialized.items()
         )

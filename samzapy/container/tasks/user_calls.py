@@ -34,7 +34,7 @@ def task_failed(
 
 
 class UserCalls:
-    """The calls of one task. An exception that is no error of samzapy's own becomes a TaskFailed."""
+    """The calls of one task. Any exception but samzapy's errors becomes a TaskFailed."""
 
     __slots__ = ()
 
@@ -43,7 +43,7 @@ class UserCalls:
     _finish: Finish
 
     def call(self, where: str, method: Callable[..., object], *arguments: object) -> None:
-        """Call a method of the user's. Raises TaskFailed naming it, unless samzapy raised something of its own."""
+        """Call a method of the user. Raises TaskFailed naming it, or samzapy's errors as they are."""
         try:
             returned = self._finish(method(*arguments))
         except SerdeError as failure:
@@ -57,8 +57,8 @@ class UserCalls:
         self.refuse_awaitable(where, returned)
 
     def refuse_awaitable(self, where: str, returned: object) -> None:
-        """Raise TaskFailed if the user's code returned an awaitable: it is never awaited, so its work would not be done. Any
-        other value is ignored."""
+        """Raise TaskFailed if the user's code returned an awaitable: it is never awaited, so its work would be lost. Any other
+        value is ignored."""
         if not isawaitable(returned):
             return
         if iscoroutine(returned):
@@ -84,7 +84,7 @@ class UserCalls:
         if isinstance(cause, SerdeError):
             failure = self._placed(cause, f"while processing {of.position}", last)
         elif isinstance(cause, StoreRefused):
-            # A store does not know which message it was.
+            # A store does not know the message at hand.
             cause.args = (f"{self.name}: {where}: {cause}",)
             cause.call = FailedCall(self.name, where, span)
             return cause
@@ -99,12 +99,12 @@ class UserCalls:
         return failure
 
     def _placed(self, failure: SerdeError, where: str, envelope: IncomingMessageEnvelope | None = None) -> SerdeError:
-        """The failure, with where the task was if it is about a key or value of a store: in the call that raises, or
-        somewhere since the objects of the stores were last serialized. `envelope`: the message at hand."""
+        """The failure; for a key or value of a store with the place: the call that raises, or the messages since the stores
+        last serialized their objects. `envelope`: the message at hand."""
         if not failure.store:
             return SerdeError(str(failure))
         return SerdeError(f"{failure} ({self._unserialized(envelope) if failure.late else where})")
 
     @abstractmethod
     def _unserialized(self, envelope: IncomingMessageEnvelope | None) -> str:
-        """Which messages an object may come from that a store has not serialized yet, for people."""
+        """The messages that may have put an object that no store has serialized yet, for people."""

@@ -1,4 +1,4 @@
-"""Joins of two inputs that are keyed alike and have the same number of partitions, as parts of a task.
+"""Joins of two inputs with the same keys and the same number of partitions, as parts of a task.
 
 ===================== ================================================ ===================================================
 join                  meets                                            returns
@@ -9,8 +9,8 @@ join                  meets                                            returns
 `AsOfJoin`            a message and the last one of its key before it  each message, once nothing can come before it
 ===================== ================================================ ===================================================
 
-The last two go by event time. Their results are a function of the contents of the partitions alone. The order in which the
-task reads different partitions, the moments at which `window` is called, and restarts make no difference.
+The last two use event time. Their results depend only on the contents of the partitions, not on the order in which the task
+reads different partitions, on the moments of `window`, or on restarts.
 """
 
 from samzapy.operators.joins.as_of import AsOfJoin

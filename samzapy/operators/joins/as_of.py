@@ -26,8 +26,8 @@ class AsOfJoin:
     The right side is None if there is no such message, if it is more than `tolerance` older, or if it is a tombstone. Of
     right messages of one key and time the last one counts.
 
-    1. Messages of both sides wait in the order of event time until nothing can come on time that belongs before them. Then
-       a right one becomes the newest of its key, and a left one is returned.
+    1. Messages of both sides wait, in the order of event time, until no earlier message can come on time. Then a right one
+       becomes the newest of its key, and a left one is returned.
     2. That happens in `advance` (call it in `window`); in `add` if `limit` messages have come since the last call, so that
        a backlog does not outrun `window`; and for all left ones in `finish`.
     3. Late messages of either side are dropped and counted.
@@ -64,7 +64,7 @@ class AsOfJoin:
         if not self._pending.on_time(envelope):
             return []
         kind, partition = self._names[ssp]
-        # The offset tells apart, and keeps in order, what one partition has of one time.
+        # The offset distinguishes and orders messages of one partition with equal times.
         self._pending.add(envelope, time_ms, f"{kind}{offset:019d}{partition}", [key, message])
         return self.advance() if self._pending.is_full() else []
 
@@ -94,7 +94,7 @@ class AsOfJoin:
         return self._in_order(*self._pending.take())
 
     def finish(self) -> Iterator[Joined]:
-        """Every left message that waits, as if nothing would come any more; for `on_end_of_stream`. A later message that is
+        """Every waiting left message, as at the end of the inputs; for `on_end_of_stream`. A message that comes later and is
         older than the last of them is late."""
         ahead: list[Due] = []
         since_ms = 0
@@ -133,20 +133,20 @@ class AsOfJoin:
             self._store.delete(_key(key))
             return
         place, tolerance_ms = _key(key), self._tolerance_ms
-        # The entry that forgets a key stays where it is while the key gets newer messages.
+        # The entry that drops a key stays in place while the key gets newer messages.
         if tolerance_ms is not None and self._store.get(place) is None:
             self._pending.keep(max(time_ms + tolerance_ms, passed), f"{_FORGET}{key}")
         self._store.put(place, [time_ms, value])
 
     def _forget(self, key: str, time_ms: int, passed: int) -> None:
-        """Drop the newest of a key if nothing after `time_ms` can meet it; look again when that is so."""
+        """Drop the newest message of a key if no left message after `time_ms` can meet it; else look again later."""
         newest = self._store.get(_key(key))
         if newest is None or self._tolerance_ms is None:
             return
         if (until_ms := newest[0] + self._tolerance_ms) <= time_ms:
             self._store.delete(_key(key))
         else:
-            # Not before what the next look begins with.
+            # Not before the start of the next look.
             self._pending.keep(max(until_ms, passed), f"{_FORGET}{key}")
 
 

@@ -1,4 +1,4 @@
-"""Keeps the messages that wait for event time in the store of a join, and finds those that come too late."""
+"""Keeps messages that wait for event time in the store of a join, and detects late ones."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _NO_RUN = (END_OF_TIME_MS, "")
 
 @dataclass(frozen=True)
 class TimeRules:
-    """How a join reads event time from messages. Durations are milliseconds or text such as "5m" (see `Duration`).
+    """The event-time settings of a join. Durations are milliseconds or text such as "5m" (see `Duration`).
 
     `lateness` (default 0): how far the messages of one partition may be out of order. A message is late if it is older
-    than the newest of its own partition by more than that. It does not matter how partitions take turns.
+    than the newest of its own partition by more than that. The order of different partitions does not matter.
 
-    `idle` (default None: never): for how long, in processing time, a partition may be silent before the others no longer
-    wait for it. When all partitions are idle, event time goes on with the clock. A partition that is only behind can look
-    idle: what expires in the meantime makes its older messages late, and the output depends on that moment. Set it
-    well above the longest backlog, or leave it out.
+    `idle` (default None: never): the silence, in processing time, after which the other partitions no longer wait for a
+    partition. When all partitions are idle, event time advances with the clock. A partition that is only behind can look
+    idle: entries that expire meanwhile make its older messages late, and the output depends on that moment. Set it well
+    above the longest backlog, or leave it out.
 
     Raises ValueError for anything that is no duration.
     """
@@ -57,12 +57,12 @@ class TimeRules:
         return None if self.idle is None else milliseconds(self.idle, "idle", 1) / 1000
 
 
-#: Each partition in the order of event time, and none of them ever left out.
+#: Each partition is in the order of event time, and no partition is ever idle.
 IN_ORDER = TimeRules()
 
 
 class PendingMessages:
-    """Entries of one join's store that wait until nothing can come on time that is older than they are.
+    """Entries of one join's store that wait until no older message can come on time.
 
     The store holds event time (see `EventTime`), `passed`, and the index. Before the time `passed` (exclusive) all due
     entries have been taken.
@@ -70,9 +70,9 @@ class PendingMessages:
         due/<time>/<name>                      value                        one entry
         due/<time>/r<offset>/<partition>       [[time, name, value], ...]   a run: entries that came from one partition
 
-    1. A run has up to 64 entries, so that an entry which comes and goes costs no record of the changelog. Its own time is
-       that of its first entry less the lateness: nothing that is on time later goes before it.
-    2. A run that is due in part goes back with the rest, under the time of the oldest that is left.
+    1. A run has up to 64 entries, so that an entry which comes and goes costs no record of the changelog. The run's time is
+       that of its first entry less the lateness: no message on time comes before it.
+    2. A run that is due in part is put back with the rest, under the time of the oldest remaining entry.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class PendingMessages:
         self._time = EventTime(self.store, partitions, clock.monotonic(), rules.idle_s, "joins")
         self._lateness_ms = rules.lateness_ms
         self._index = ExpiryIndex(self.store)
-        #: Lets an entry (time, name, value) wait without counting it as one that has come: no new message has brought it.
+        #: Lets an entry (time, name, value) wait without counting it: no new message has brought it.
         self.keep = self._index.add
         self._get, self._put, self._hear = self.store.get, self.store.put, self._time.hear
         self._limit = limit
@@ -120,7 +120,7 @@ class PendingMessages:
         return True
 
     def on_time_all(self, run: Messages, times: Sequence[int]) -> list[int]:
-        """As `on_time` of each of the messages of one partition, in order; returns the places of those that are on time."""
+        """As `on_time` of each message of one partition, in order; returns the indexes of those on time."""
         if not self._added:
             self._time.recall()
         lateness_ms = self._lateness_ms
@@ -145,13 +145,13 @@ class PendingMessages:
         begins, place = self._runs.get(envelope.ssp, _NO_RUN)
         run = self._get(place) if begins <= time_ms else None
         if run is not None and len(run) < self._longest:
-            # A new list: the old one is what a failed message goes back to.
+            # A new list: the undo of a failed message restores the old one.
             self._put(place, [*run, [time_ms, name, value]])
             return
         self._begin(envelope, 0, [[time_ms, name, value]])
 
     def is_full(self, messages: int = 1) -> bool:
-        """Messages have come; whether as many as one `take` takes have come since the last one."""
+        """Count messages; returns whether a whole `take` of them has come since the last one."""
         self._added += messages
         return self._added >= self._limit
 
@@ -173,12 +173,12 @@ class PendingMessages:
         return self._take(since_ms, END_OF_TIME_MS)[0]
 
     def end(self, time_ms: int) -> None:
-        """Everything before `time_ms` has been processed, whatever event time is: older messages are late from now on."""
+        """Everything before `time_ms` has been processed, independent of event time: older messages are late from now on."""
         self._time.end(time_ms + self._lateness_ms)
         self._pass_to(time_ms)
 
     def _begin(self, envelope: IncomingMessageEnvelope, number: int, run: list[Any]) -> None:
-        """Begin a run that grows; `number` tells those apart that begin with one call."""
+        """Begin a run that grows; `number` distinguishes runs that begin in one call."""
         slack_ms = self._lateness_ms if self._longest > 1 else 0
         begins = max(min([each[0] for each in run]) - slack_ms, self._get(_PASSED) or 0)
         name = f"{_RUN}{envelope.offset:019d}/{envelope.ssp}" + (f"/{number}" if number else "")

@@ -56,11 +56,12 @@ class StreamStreamJoin:
 
     1. `add` returns a pair with its second message.
     2. A message without a partner is returned when none can come on time any more: from `advance` (call it in `window`),
-       and from `add` if `limit` messages have come since the last call, so that a backlog does not outrun `window`. `finish` returns all that wait.
+       and from `add` if `limit` messages have come since the last call, so that a backlog does not outrun `window`.
+       `finish` returns all waiting messages.
     3. Late messages are dropped and counted.
     4. The waiting messages of a key are one value in the store for each interval of event time. A lookup reads two values,
-       however far one input is ahead of the other. The join is for keys with few messages in an interval. Each side of
-       such a value has an entry in the index that is due when the oldest of its messages is, or before.
+       also when one input is far ahead of the other. The join is for keys with few messages in an interval. Each side of
+       such a value has an entry in the index that is due no later than the oldest of its messages.
 
     Metrics: `join.late`, messages dropped because they came too late.
     """
@@ -106,8 +107,8 @@ class StreamStreamJoin:
         return [joined for envelope in batch for joined in add(envelope)]
 
     def advance(self) -> list[Joined]:
-        """The messages that found no partner and can find none any more, in the order of the time when that was sure; it
-        takes at most `limit` entries of the index."""
+        """The messages that can no longer find a partner, in the order of the time when that was certain; it takes at most
+        `limit` entries of the index."""
         due, passed = self._pending.take()
         lonely: list[tuple[int, Joined]] = []
         for time_ms, name, _ in due:
@@ -116,7 +117,7 @@ class StreamStreamJoin:
         return [joined for _, joined in lonely]
 
     def finish(self) -> Iterator[Joined]:
-        """All messages that wait, as if nothing would come any more; for `on_end_of_stream`."""
+        """All waiting messages, as at the end of the inputs; for `on_end_of_stream`."""
         while due := self._pending.take_any():
             for time_ms, name, _ in due:
                 for _, joined in self._drop(name, time_ms, time_ms):
@@ -144,7 +145,7 @@ class StreamStreamJoin:
             if bucket == home:
                 own = waiting
         others, mine = own[side], [*own[side], [time_ms, bool(found), value]]
-        # The index has the oldest one of a side. Messages mostly come in order, so the first one mostly is.
+        # The index has the oldest message of a side. Messages mostly come in order, so it is mostly the first one.
         if not others or (time_ms < others[0][0] and time_ms < min([other[0] for other in others])):
             self._pending.add(envelope, time_ms + self._waits_ms[side], f"{side}{key}")
         self._put(f"key/{home}/{key}", [mine, own[1]] if side == _LEFT else [own[0], mine])
@@ -178,7 +179,7 @@ def _pairs(key: str, side: int, message: Side, others: Sequence[Waiting]) -> lis
 
 
 def _matched(bucket: Bucket, side: int, first: int, last: int) -> Bucket:
-    """The bucket with the messages of `side` from `first` to `last` marked: they have a partner. New lists throughout: the
-    old ones are what a failed message goes back to."""
+    """The bucket with the messages of `side` from `first` to `last` marked: they have a partner. All lists are new: the undo
+    of a failed message restores the old ones."""
     marked = [[message[0], True, message[2]] if first <= message[0] <= last else message for message in bucket[side]]
     return [marked, bucket[1]] if side == _LEFT else [bucket[0], marked]

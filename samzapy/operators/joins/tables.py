@@ -1,4 +1,4 @@
-"""Joins with a table: a stream with the current row of its key, and tables with one another.
+"""Joins a stream with the current rows of a table, and tables with one another.
 
 The table-table join follows Samza's documentation (state management): one store, keyed like all inputs, holds the joined
 rows, a change of an input writes its part of the row, and "the changelog of the store doubles as the output stream".
@@ -88,7 +88,7 @@ class TableTableJoin:
     3. Rows are made of the newest messages alone, so a repetition changes nothing and `at-least-once` is enough.
     4. The record of a row is in the task's partition of the changelog. That is the partition of the key for up to ten
        tasks. With more tasks, changelog partitions follow the order of the tasks' names as text (Samza's rule: `Partition
-       10` comes before `Partition 2`), so to join the rows by key once more, write them to a stream of their own.
+       10` comes before `Partition 2`), so to join the rows by key once more, write them to a separate stream.
     """
 
     def __init__(self, context: Context, store: str, parts: Mapping[SystemStream, str]) -> None:
@@ -108,7 +108,7 @@ class TableTableJoin:
         row = self._rows.get(key) or {}
         if row.get(part) == value:
             return row or None
-        # A new dict: the old one is what a failed message goes back to.
+        # A new dict: the undo of a failed message restores the old one.
         changed = {name: kept for name, kept in row.items() if name != part}
         if value is not None:
             changed[part] = value

@@ -23,10 +23,9 @@ _BIG_INT = 1
 def next_time(last_ms: int, clock_ms: int, interval_ms: int) -> int | None:
     """The roundest multiple of the interval with last < multiple <= clock; None if there is none.
 
-    The roundest one is divisible by the largest power of two. A task that sees few messages passes many multiples at once
-    and cannot take a checkpoint at each. By this rule two tasks that never pass the same multiples still meet: at each
-    2**k-th one, as soon as neither passes so many at once. At a crash the job falls back by twice its longest gap between
-    messages at most.
+    The roundest one is divisible by the largest power of two. A task with few messages passes many multiples at once and
+    cannot take a checkpoint at each. By this rule two such tasks still share checkpoint times: every 2**k-th multiple, as
+    soon as neither passes so many at once. At a crash the job falls back by at most twice its longest gap between messages.
     """
     first, latest = last_ms // interval_ms + 1, clock_ms // interval_ms
     if latest < first:

@@ -4,8 +4,8 @@
     right    those of the cut and after, a total for each interval: {1_700_000_020_000: ...} has the messages of
              1_700_000_010_000 <= time < 1_700_000_020_000, with an interval of ten seconds
 
-Gearpump keeps one `right`, so its next cut has to be past every message it has seen. With the intervals apart any
-multiple of the interval may be the next cut, and a message with a clock that is wrong by a year holds back only itself.
+Gearpump keeps one `right`, so its next cut has to be past every message it has seen. With separate intervals any multiple
+of the interval may be the next cut, and a message with a time that is wrong by a year delays no other.
 """
 
 from __future__ import annotations
@@ -195,12 +195,12 @@ class NonWindowState(MonoidState[T, T]):
 
 
 class WindowState(MonoidState[T, dict[int, T]]):
-    """The total of the messages in the open time window, which slides with the task's clock: [start, start + size), where
-    start is the first multiple of `step_ms` for which the end is past the clock.
+    """The total of the messages in the open time window, which slides with the task's clock: [start, start + size). Its
+    start is the first multiple of `step_ms` with an end after the clock.
 
     1. Messages past its end wait for their windows. Those before its start are late, and counted in `late`.
-    2. The window only goes forward, so a message in the open window was never late. The value is the total of *every*
-       message with a `timestamp` in the window, in whatever order they came, and however often the task was restarted.
+    2. The window only moves forward, so a message in the open window was never late. The value is the total of *every*
+       message with a `timestamp` in the window, independent of their order and of restarts.
     3. With a Group a slide costs as much as leaves the window, with another monoid as much as stays in it.
     4. Totals are kept by interval of gcd(size, step), on either side of a checkpoint time.
     """

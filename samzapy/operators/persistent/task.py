@@ -1,4 +1,4 @@
-"""A task with a state that is a fold of its messages, kept by checkpoints at event times (Gearpump's Persistent API)."""
+"""A task that folds its messages into a state, kept by checkpoints at event times (Gearpump's Persistent API)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class _NoOutputs(MessageCollector):
-    """Takes the outputs of a message that is processed once more: they are out already."""
+    """Drops the outputs of a message that is processed again: they were sent the first time."""
 
     def send(self, envelope: OutgoingMessageEnvelope) -> None:
         """Drop it."""
@@ -33,26 +33,26 @@ _OUT_ALREADY = _NoOutputs()
 
 
 class PersistentTask(StreamTask, InitableTask, ClockListenerTask, StateCheckpointTask, Generic[T]):
-    """Each message updates the state exactly once, whatever crashes.
+    """Each message updates the state exactly once, also after a crash.
 
     As in Gearpump, a checkpoint has a time, a multiple of `state.checkpoint.interval.ms`; messages of an event time before
     it are on its left, others on its right. It is taken with the first commit after the task's clock has passed that
     time. A job that starts again recovers every task at the greatest time that all of them have.
 
-    Unlike Gearpump's, a checkpoint holds both sides, and the positions at which it was taken. So it says for every message
-    whether the state has it (by the offset) and on which side (by the time), and replay begins at the offsets:
+    Unlike Gearpump's, a checkpoint holds both sides, and the positions at which it was taken. So the offset of a message
+    says whether the state has it, its time says on which side, and replay begins at the offsets:
 
-    1. A message that is late for a cut is neither lost nor counted twice; it is in the cut after it.
+    1. A message that is late for a cut is neither lost nor counted twice; it is in the next cut.
     2. Messages right of a cut are not read again. They cost one total for each interval, not one for each message.
     3. A task without messages holds no other task back: its last checkpoint stands for every later time.
-    4. While the clock stands still, the last checkpoint is taken anew after as much processing time as an interval has
-       event time, so that either bounds the replay.
+    4. While the clock stands still, the last checkpoint is repeated after an interval of processing time, so that either
+       time bounds the replay.
 
-    Recovery begins behind the job's committed positions when the commit was later than the checkpoint. The outputs of
-    `process_message` for such messages are out already and are dropped, so that they are sent as often as `task.guarantee`
-    says, if the task is deterministic. The outputs of `on_checkpoint` may be repeated.
+    Recovery begins before the job's committed positions when the commit was later than the checkpoint. The outputs of
+    `process_message` for such messages were sent already and are dropped, so that `task.guarantee` holds for them, if the
+    task is deterministic. The outputs of `on_checkpoint` may be repeated.
 
-    The state is in memory and written as a whole: it is for totals, not for a table. Stores and sinks do not go back with
+    The state is in memory and written as a whole: it is for totals, not for a table. Stores and sinks cannot go back with
     it, so such a task has none. After a change of the interval, a total of an old interval stays right of the cuts in it.
     """
 
@@ -87,7 +87,7 @@ class PersistentTask(StreamTask, InitableTask, ClockListenerTask, StateCheckpoin
         self._checkpoints = context.task.state_checkpoints
         self._state = self.persistent_state()
         self._state.open(self._checkpoints.interval_ms)
-        #: The offsets before which outputs are out, of partitions that have not passed them yet.
+        #: The committed offsets of partitions that are still before them: outputs of earlier messages were sent already.
         self._out: dict[SystemStreamPartition, int] = {}
         found = self._checkpoints.recover()
         if found is None:
@@ -100,7 +100,7 @@ class PersistentTask(StreamTask, InitableTask, ClockListenerTask, StateCheckpoin
     def process(
         self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
     ) -> None:
-        """Have the message update the state, as a whole or not at all."""
+        """Let the message update the state, completely or not at all."""
         self.collector = collector
         if self._out and envelope.ssp in self._out:
             self._go_on(envelope)
@@ -119,8 +119,7 @@ class PersistentTask(StreamTask, InitableTask, ClockListenerTask, StateCheckpoin
             self._state.advance(clock.time_ms)
 
     def take_checkpoint(self, clock: TaskClock, collector: MessageCollector) -> TimedState | None:
-        """Take a checkpoint at the roundest time that the clock has passed. If the clock stands still, take the last one
-        anew."""
+        """Take a checkpoint at the roundest time that the clock has passed. If the clock stands still, repeat the last one."""
         time_ms = None
         if clock.time_ms is not None:
             time_ms = next_time(self._time, clock.time_ms, self._checkpoints.interval_ms)
@@ -150,7 +149,7 @@ class PersistentTask(StreamTask, InitableTask, ClockListenerTask, StateCheckpoin
             if self._context.positions[ssp] == offset < committed:
                 self._out[ssp] = committed
         if any(self._context.positions[ssp] != offset for ssp, offset in positions.items()):
-            # A startpoint leads elsewhere: from now on the state is that of these positions.
+            # A startpoint has moved the task: from now on the state belongs to these positions.
             self._checkpoints.persist(self._taken(self._time))
 
     def _go_on(self, envelope: IncomingMessageEnvelope) -> None:

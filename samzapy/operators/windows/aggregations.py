@@ -1,7 +1,7 @@
 """Folds the values of a window: counts, sums and so on, and the user's own folds.
 
 1. The store keeps the accumulated value between two messages, so the store's value serde has to write it and read it back
-   as it was (with json and msgpack, lists and not tuples).
+   unchanged (with json and msgpack, lists and not tuples).
 2. `add` and `merge` return the new accumulated value. They may change their first argument, unless the job undoes failed
    messages (`task.error.process.policy`): then they return a new object, or the store has `object.cache.mode=copy`.
 """
@@ -176,7 +176,7 @@ class Top(Aggregation):
 class Fold(Aggregation):
     """The user's own functions. Without `merge` it cannot be used for sessions.
 
-    A store remembers it as `name`, so that another fold does not go on with its accumulated values.
+    A store remembers the fold's `name`, so that no other fold continues with its accumulated values.
     """
 
     def __init__(

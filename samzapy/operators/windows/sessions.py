@@ -1,8 +1,8 @@
 """Session windows: values of a key that follow one another closely.
 
 The open sessions of a key are one entry, `k|<key>`: `[due, [first, last, accumulated], ...]`, in the order of time. `due` is
-the key's time in the index. It is no later than the end of the first session. It stays as it is when that session grows:
-a session that takes a thousand values moves it once each time it comes due, not a thousand times.
+the key's time in the index. It is no later than the end of the first session, and does not change when that session grows:
+it moves only when it comes due, not with each value.
 """
 
 from __future__ import annotations

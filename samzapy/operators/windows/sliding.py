@@ -2,7 +2,7 @@
 
 The recent values of a key are one entry, `k|<key>`: `[due, done, times, values]`, in the order of time, those of one time
 in the order of arrival. `due` is the key's time in the index, `done` the last time with a closed window. Values stay as
-long as a window needs them that is not closed, or may still come.
+long as an open or a future window needs them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Sliding(WindowDefinition):
     """A window of `size` ending with each value: of a value at T those with T - size < time <= T, so the window's end is
     T + 1 (ms). Values of the same time share a window.
 
-    A window is folded anew when it closes, from the values themselves, which are one entry of the store a key: for keys
-    with thousands of values in a window, `Hopping` is the better choice.
+    A window is folded from its values when it closes. The values of a key are one entry of the store: for keys with
+    thousands of values in a window, `Hopping` is the better choice.
     """
 
     def __init__(self, size: Duration, *, grace: Duration = 0) -> None:

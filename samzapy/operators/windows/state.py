@@ -23,7 +23,7 @@ from samzapy.operators.expiry import FirstKeys
 from samzapy.operators.windows.aggregations import Aggregation
 
 Store = KeyValueStore[str, Any]
-#: `WindowState.read` finds a window by it; its parts mean nothing elsewhere.
+#: The argument of `WindowState.read`; its parts have no other use.
 Handle = tuple[Any, ...]
 
 #: Later than the end of any window: closing up to here closes all.
@@ -79,7 +79,7 @@ class WindowState(ABC):
 
     @abstractmethod
     def read(self, handle: Handle) -> Window | None:
-        """A touched window as it is now, None if it is closed or has become part of another."""
+        """The present state of a touched window, None if it is closed or has become part of another."""
 
 
 class WindowDefinition(ABC):

@@ -33,13 +33,13 @@ _AT_THE_END = 10_000
 class WindowedAggregation:
     """The `aggregation` over each of the `windows` of a key, sent to `output`.
 
-    1. `late`: the stream that gets the messages that came too late for all of their windows, as they are. Without one they
-       are only counted.
+    1. `late`: the stream that gets the messages that came too late for all of their windows, unchanged. Without one they are
+       only counted.
     2. `emit`: OnClose(), OnChange() or Early("10s").
-    3. `idle`: for how long (processing time) a partition may be silent before the others no longer wait for it. When all
-       partitions are idle, event time goes on with the wall clock. Set it longer than any pause of the job's own: what a
-       partition brings later for a window that is over, is late. None (the default): a silent partition holds the windows
-       open, and results are a function of the inputs alone.
+    3. `idle`: the silence (processing time) after which the other partitions no longer wait for a partition. When all
+       partitions are idle, event time advances with the wall clock. Set it longer than any pause of the job: later messages
+       for a window that is over are late. None (the default): a silent partition holds the windows open, and results depend
+       only on the inputs.
     4. `inputs`: the streams that are aggregated; None: all inputs of the task.
     5. `max_closes`: the number of store entries that one `advance` closes, or twice as many as were opened since the last
        one, if that is more. The next one closes the rest.
@@ -60,13 +60,13 @@ class WindowedAggregation:
 
 
 class EventTimeWindows:
-    """The windows of one task, in a store of their own.
+    """The windows of one task, in a separate store.
 
     1. The store has string keys, and values in json or msgpack (or long, for tumbling and hopping counts and sums of whole
        numbers). It is restored with the task and committed with its offsets, so a restart at any message changes no result.
     2. A window is over when the event time of every partition has come to its end plus the grace. The next `advance` closes
        it; windows that end first are closed first.
-    3. Messages are late by the event time of their own partition. It does not matter how partitions take turns.
+    3. Messages are late by the event time of their own partition. The order of different partitions does not matter.
 
     Not for several threads, and not for an AsyncStreamTask with more than one message in flight.
     """
@@ -275,14 +275,14 @@ def _remember(store: Store, definition: str, where: str) -> None:
 
 
 class Windowed(InitableTask, WindowableTask, EndOfStreamListenerTask):
-    """A task that does little else than aggregate: a subclass defines `aggregation`, and adds messages to `windows`.
+    """A task that aggregates: a subclass defines `aggregation`, and adds messages to `windows`.
 
     1. The job needs the store named by `window_store`, with string keys and json or msgpack values, and `task.window.ms`,
        the period in which windows are closed.
     2. When all inputs have ended (`--until-end`), all windows are closed, and messages for them in a later run are late.
        With `close_at_end = False` they stay open, for jobs that run again and again over the same growing stream.
-    3. `clock` is for idle and early times; a test gives another one.
-    4. A subclass with an `init` of its own calls this one's.
+    3. `clock` is for idle and early times; a test passes another one.
+    4. A subclass with an `init` calls that of this class.
     """
 
     window_store = "windows"

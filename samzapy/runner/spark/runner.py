@@ -155,7 +155,7 @@ class SparkRunner(Runner):
         with ExitStack() as handlers, ExitStack() as stack:
             service = CoordinatorService(coordinator, token, host, config.spark.coordinator_port)
             stack.callback(service.close)
-            options.on_event(f"status page: {service.url}/?token={token}")
+            options.on_event(f"status page: {service.page}")
             spark = stack.enter_context(spark_application(config, master, token, verbose=options.verbose))
             locality = stack.enter_context(Locality(place_records(config)))
             placed = config.placement.chooses and not master.one_executor

@@ -31,6 +31,8 @@ from samzapy.config.loader import load_job
 from samzapy.container.errors.user_failures import one_line, user_failure, user_line
 from samzapy.container.restart import build_container
 from samzapy.container.standby import standby_container
+from samzapy.container.supervision.log_files import container_logging
+from samzapy.container.supervision.watch import ContainerProcess
 from samzapy.coordinator.client import CoordinatorClient, HttpLease
 from samzapy.coordinator.wire import AttemptProcess, JobSpec, Place
 from samzapy.errors import (
@@ -41,9 +43,11 @@ from samzapy.errors import (
     JobTakenOver,
     OffsetOutOfRange,
     SamzapyError,
+    TaskFailed,
     TooFewFiles,
     UnknownStream,
 )
+from samzapy.job.facts import Stall
 from samzapy.job.lease import ContainerReport
 from samzapy.job.model import replica_of
 from samzapy.runner.spark.master import TOKEN
@@ -199,17 +203,27 @@ def _run(client: CoordinatorClient, lease: HttpLease, spec: JobSpec, container_i
         config = load_job(spec.raw)
         model = spec.model.container(container_id)
         if replica_of(container_id):
-            return standby_container(config, model, lease, on_lost=_leave).run()
-        made = build_container(
-            config,
-            model,
-            lease,
-            ends=spec.ends,
-            on_lost=_leave,
-            run_id=spec.run_id,
-            transactions=spec.transactions,
-        )
-        return made.run()
+            with container_logging(config.supervision.log, config.job_name, container_id):
+                return standby_container(config, model, lease, on_lost=_leave).run()
+
+        def give_up(stall: Stall) -> None:
+            """The user's code does not return, so nothing but the end of the process ends the attempt."""
+            error = TaskFailed(f"stalled: {stall} (task.stall.policy=fail)")
+            _report(client, container_id, lease.epoch, error)
+            _leave(str(error))
+
+        with container_logging(config.supervision.log, config.job_name, container_id) as lines:
+            process = ContainerProcess(lines, give_up, _leave)
+            made = build_container(
+                config,
+                model,
+                lease,
+                ends=spec.ends,
+                run_id=spec.run_id,
+                transactions=spec.transactions,
+                process=process,
+            )
+            return made.run()
     except SamzapyError as error:
         if _report(client, container_id, lease.epoch, error, permanent=isinstance(error, PERMANENT)):
             return None

@@ -5,7 +5,7 @@ Below `<backup.path>/<job>/<store>/<task>`:
     files/<hash>-<size>          the files of all snapshots, named by their contents: each is uploaded once
     index/<time>-<offset>.json   one snapshot: its marker and the names of its files; written last
 
-The changelog stays the truth: a snapshot that is torn, damaged, foreign or too old is passed over.
+The changelog stays the source of truth: a snapshot that is torn, damaged, foreign or too old is skipped.
 """
 
 from samzapy.storage.backup.folder import BackupFolder, BackupUnavailable, check_folder, open_folder

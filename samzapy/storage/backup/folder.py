@@ -14,7 +14,7 @@ _FILES, _INDEXES, _UNFINISHED = "files", "index", ".part"
 
 
 class BackupUnavailable(StoreError):
-    """Raised when the place of the snapshots cannot be used: a library is missing, the network is down, a right is."""
+    """Raised when the place of the snapshots cannot be used: a library or a right is missing, or the network is down."""
 
 
 class BackupFolder:
@@ -48,7 +48,7 @@ class BackupFolder:
         self._remove(f"{self._root}/{_FILES}/{name}")
 
     def put_index(self, name: str, data: bytes) -> None:
-        """Add an index: there as a whole or not at all."""
+        """Add an index, atomically."""
         path = f"{self._root}/{_INDEXES}/{name}"
         with self._named("writing", path):
             self._fs.makedirs(f"{self._root}/{_INDEXES}", exist_ok=True)

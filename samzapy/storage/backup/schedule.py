@@ -21,17 +21,17 @@ from samzapy.storage.backup.snapshot import SnapshotUploader, UploadStopped, new
 from samzapy.storage.local.marker import Marker
 
 _LOG = logging.getLogger(__name__)
-#: A process has as many tasks as it likes, and one network.
+#: Limits the uploads of a process: it may have many tasks, but has one network.
 _UPLOADS_AT_ONCE = threading.Semaphore(2)
 _TURN_S = 0.2
 _CHECKPOINT = ".checkpoint-"
-#: How long a stop waits for an upload, and, in this process, whether one has taken longer: then no other is waited for.
+#: Seconds that a stop waits for an upload. After one that took longer, the process waits for no other.
 _PATIENCE_S = 10.0
 _HANGING = threading.Event()
 
 
 class StoreBackup:
-    """Makes snapshots of one store beside its task: the run loop only counts commits.
+    """Makes snapshots of one store in a thread: the run loop only counts commits.
 
     A snapshot that fails is logged, counted, and made again when the next one is due; it never ends the attempt.
     """
@@ -62,7 +62,7 @@ class StoreBackup:
         self._counts = {"snapshots": 0, "snapshot-failures": 0, "snapshot-files": 0, "snapshot-bytes": 0}
 
     def committed(self) -> None:
-        """Count a commit that changed the store; begins with a snapshot if one is due and none is being made."""
+        """Count a commit that changed the store; starts a snapshot if one is due and none is being made."""
         self._commits += 1
         every, interval_ms = self._config.every_commits, self._config.interval_ms
         due = 0 < every <= self._commits
@@ -82,7 +82,7 @@ class StoreBackup:
 
     def close(self) -> None:
         """End the snapshot that is being made, at its next file. Afterwards no thread uses the engine. An upload that hangs
-        is left to itself."""
+        is abandoned."""
         self._stopped.set()
         with self._engine_in_use:
             pass
@@ -126,8 +126,8 @@ class StoreBackup:
         self._counts["snapshot-bytes"] += made.bytes
 
     def _made(self, checkpoint: Path) -> bytes | None:
-        """The marker of a new checkpoint, None if the store was closed before. The task goes on committing meanwhile, so
-        the checkpoint's own marker says how far the checkpoint is."""
+        """The marker of a new checkpoint, None if the store was closed before. The task commits meanwhile, so the marker
+        inside the checkpoint gives its position."""
         with self._engine_in_use:
             if self._stopped.is_set():
                 return None

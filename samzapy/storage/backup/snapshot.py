@@ -67,7 +67,7 @@ class SnapshotIndex:
 
     @property
     def name(self) -> str:
-        """Names sort by time. Not by offset: a changelog that was made anew begins with small ones."""
+        """Names sort by time, not by offset, since the offsets of a recreated changelog begin at 0 again."""
         return f"{self.marker.time_ms:015d}-{self.marker.changelog_offset}.json"
 
     def to_bytes(self) -> bytes:
@@ -145,7 +145,7 @@ class SnapshotUploader:
         return Uploaded(index, count, size)
 
     def _described(self, directory: Path) -> dict[str, SnapshotFile]:
-        """The files by name; one that was there at the last upload, under whatever name, is not read again."""
+        """The files by name; a file of the last upload is not read again, even under another name."""
         files, hashed = {}, {}
         for path in sorted(directory.iterdir()):
             status = path.stat()
@@ -158,8 +158,8 @@ class SnapshotUploader:
     def _collect(self, newest: str, there: set[str]) -> None:
         """Remove the snapshots that are older than `newest` and the ones kept beside it, then the files of none.
 
-        A file that no index names may belong to a snapshot that a successor of this task is making: it is removed when
-        it was of no use at the last collection either.
+        A file that no index names may belong to a snapshot that a successor of this task is making: it is removed when no
+        index named it at the last collection either.
         """
         others = [name for name in self._folder.indexes() if name != newest]
         first_kept = max(len(others) - (self._kept - 1), 0)
@@ -183,11 +183,11 @@ class SnapshotUploader:
 
 
 def newest_snapshot(folder: BackupFolder, directory: Path, refuse: Callable[[Marker], str | None]) -> Marker | None:
-    """Download the newest snapshot that is whole and that `refuse` gives no reason against into `directory`.
+    """Download the newest complete snapshot that `refuse` accepts into `directory`.
 
     `directory` does not exist before, nor afterwards if there was no such snapshot: then None is returned, else its
     marker. A snapshot with a fault is logged, and the one before is tried. A folder that cannot be read counts as empty.
-    Raises StoreError for the directory's own sake.
+    Raises StoreError if the directory cannot be written.
     """
     for name, index in _usable(folder, refuse):
         try:
@@ -200,7 +200,7 @@ def newest_snapshot(folder: BackupFolder, directory: Path, refuse: Callable[[Mar
 
 
 def _usable(folder: BackupFolder, refuse: Callable[[Marker], str | None]) -> list[tuple[str, SnapshotIndex]]:
-    """The snapshots with nothing against them yet, those that are furthest first."""
+    """The snapshots that are not refused by their index, the furthest first."""
     found = []
     try:
         for name in folder.indexes():

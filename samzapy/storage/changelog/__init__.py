@@ -1,1 +1,1 @@
-"""The changelog of a store: its topic, its end, and the ways to read it."""
+"""The changelog of a store: its topic, its end, its readers."""

@@ -5,8 +5,8 @@ The records of a task follow one another without a gap, except for the control r
 1. before a commit sends anything, the partition ends where the task's own records ended;
 2. the first record of a commit stands at that end.
 
-The check reads anything between, as a reader of committed records does. If it finds a record, or stands still before an
-open transaction, another writer is at work, and its records would become state at the next restore.
+The check reads the offsets in between, as a reader of committed records. If it finds a record, or stops before an open
+transaction, another writer is at work, and its records would become state at the next restore.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STALL_S = 5.0
 
 
 class ChangelogEnd:
-    """The end of the own records of one changelog partition. One thread uses it."""
+    """The end of the task's records in one changelog partition. One thread."""
 
     __slots__ = ("_clock", "_consumer_of", "_own", "_sent", "_store", "end", "ssp")
 
@@ -39,7 +39,7 @@ class ChangelogEnd:
     ) -> None:
         """`end`: the partition's end at the start; everything before it was looked at."""
         self.ssp = ssp
-        #: Where the next own record is expected: behind the own records and the end of their transaction.
+        #: The expected offset of the task's next record: after its records and the end of their transaction.
         self.end = end
         self._own = end
         self._store = store
@@ -48,12 +48,12 @@ class ChangelogEnd:
         self._sent: int | None = None
 
     def check(self, log: OffsetRange) -> None:
-        """`log` is the partition as it is before a commit. Raises ForeignRecords."""
+        """Check the partition's range `log` before a commit. Raises ForeignRecords."""
         if log.upcoming > self.end:
             self._look(log.upcoming)
 
     def sent(self, last: int, count: int) -> None:
-        """`count` own records were acknowledged, the last of them at offset `last`. Raises ForeignRecords."""
+        """`count` records of the task were acknowledged, the last one at offset `last`. Raises ForeignRecords."""
         first = last - count + 1
         if first < self.end:
             raise StoreError(
@@ -72,8 +72,8 @@ class ChangelogEnd:
             self._sent = None
 
     def _look(self, until: int) -> None:
-        """Read between the own records and `until`, the place of the expected control record included: only control records
-        may lie there."""
+        """Read from the task's records up to `until`, the place of the expected control record included: only control records
+        may be there."""
         with closing(self._consumer_of(self.ssp.system)) as consumer:
             tail = Tail(self.ssp, self._own, until)
             found = first_records([tail], consumer, self._clock, STALL_S, open_counts=True)
@@ -83,7 +83,7 @@ class ChangelogEnd:
 
 
 def foreign_records(store: str, ssp: SystemStreamPartition, end: int, first: int) -> ForeignRecords:
-    """The error for records that the job has not written. Its own records end before `end`, the others begin at `first`."""
+    """The error for records that the job has not written. The job's records end before `end`, the others begin at `first`."""
     own = f"the job's own records end before offset {end}" if end else "the job has written nothing there"
     return ForeignRecords(
         f"{ssp}@{first}: the changelog of store '{store}' holds a record of another writer ({own}); it must not become "

@@ -1,7 +1,7 @@
 """Reads a changelog beside a restore.
 
-1. `scan` reads a partition from its beginning to an end that was taken before.
-2. `first_records` finds the first record in the tails of partitions, where there is one.
+1. `scan` reads a partition from its beginning to a given end.
+2. `first_records` finds the first record in the tail of each partition, if there is one.
 3. `ChangelogOrigin` finds the record of an entry that a store cannot read.
 """
 
@@ -23,7 +23,7 @@ _FEW_RECORDS = 1_000
 
 _LOG = logging.getLogger(__name__)
 
-#: Seconds that a store spends on looking for unreadable entries, all together: they are rare, or everything is broken.
+#: The total number of seconds that a store spends looking for unreadable entries: they are rare, or everything is broken.
 _PATIENCE_S = 20.0
 
 _STALL_S = 5.0
@@ -87,9 +87,9 @@ def first_records(
     """The offset of the first committed record of each tail that has one. The partitions are of one system, and the
     consumer was not started.
 
-    With transactions the last thing in a partition is a commit's control record, so an offset alone says nothing. The
-    reading stands still before a transaction that is open. After `stall_s` seconds without progress it counts as a record
-    if `open_counts`; else that is a RestoreError.
+    With transactions a partition ends with a commit's control record, so the end offset alone does not show a record. The
+    reading stops before an open transaction. After `stall_s` seconds without progress that transaction counts as a record
+    if `open_counts`; else it is a RestoreError.
     """
     left = {tail.ssp: tail for tail in tails}
     consumer.coarse = True
@@ -122,9 +122,9 @@ def first_records(
 class ChangelogOrigin:
     """Finds the changelog record of an entry that a store cannot read, as `stream[partition]@offset`.
 
-    An entry in a store has no offset, so its changelog partition is read for the last record that is the same. Without
-    such a record (the entry was changed since the last commit), and when the changelog cannot be read or is too long for
-    the time a store has for this, the partition alone is named.
+    An entry in a store has no offset, so its changelog partition is searched for the last equal record. If there is none
+    (the entry was changed since the last commit), or the changelog cannot be read or is too long for the time limit, only
+    the partition is named.
     """
 
     __slots__ = ("_admin_of", "_clock", "_consumer_of", "_left_s", "_ssp")
@@ -143,13 +143,13 @@ class ChangelogOrigin:
         self._left_s = _PATIENCE_S
 
     def __call__(self, key: bytes, value: bytes | None) -> str:
-        """Of the record with this key and, unless it is None, this value."""
+        """The position of the record with this key and, unless it is None, this value."""
         began = self._clock.monotonic()
         offset = None
         try:
             if self._left_s > 0:
                 offset = self._find(key, value, began + self._left_s)
-        except Exception as cause:  # noqa: BLE001 - it is for the text of an error, which must not be lost to another
+        except Exception as cause:  # noqa: BLE001 - this is for an error's text; another error must not replace that one
             _LOG.warning("%s was not searched for the entry that cannot be read: %s", self._ssp, cause)
         self._left_s -= self._clock.monotonic() - began
         return str(self._ssp) if offset is None else f"{self._ssp}@{offset}"

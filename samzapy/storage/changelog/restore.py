@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import NamedTuple
+from types import TracebackType
+from typing import NamedTuple, final
 
 from samzapy.api.engine import Load, StorageEngine
 from samzapy.api.stream import SystemStreamPartition
@@ -17,17 +19,17 @@ from samzapy.storage.changelog.end import foreign_records
 from samzapy.storage.kv.expiring import Expiry
 from samzapy.storage.local.marker import Marker, StoreIdentity
 
-#: Bytes of memory that an entry takes beside the bytes of its key and value: two objects' heads, rounded up, and its
-#: place in the dictionary and in the sorted list that it is written from.
+#: Bytes of memory of an entry beside the bytes of its key and value: the heads of two objects, rounded up, and its places in
+#: the dictionary and in the sorted list.
 _ENTRY_BYTES = 140
 
-#: An exact count must leave so much room, or the next one would come too soon.
+#: If an exact count leaves less room than this share, the buffer counts as full: the next count would come too soon.
 _ROOM = 0.75
 
 #: Called with (store as `task/store`, records read so far in offsets, offsets to read).
 ProgressCallback = Callable[[str, int, int], None]
 
-#: Asked between two polls; true to give a restore up, and it may raise a reason of its own.
+#: Called between two polls; returns True to give a restore up, or raises the reason.
 ShouldStop = Callable[[], bool]
 
 #: Bytes of memory in which a container gathers what it restores: enough for a million entries of 100 bytes in a
@@ -36,8 +38,10 @@ CHUNK_BYTES = 402_653_184
 #: Offsets to read from which on the engine gathers the records, if it has a way of its own: below it a dictionary is as
 #: fast, and needs no files.
 MANY_OFFSETS = 100_000
+#: How many stores finish their restores at once.
+_FINISHED_AT_ONCE = 4
 _POLL_S = 0.1
-#: So few that the records are still in the processor's cache when they are gathered.
+#: Few enough that the records are still in the processor's cache when they are gathered.
 _POLL_RECORDS = 5_000
 
 
@@ -49,12 +53,12 @@ class RestoreStopped(SamzapyError):
 
 
 def never() -> bool:
-    """A restore that goes on to its end."""
+    """The `ShouldStop` of a restore that is never given up."""
     return False
 
 
 class RestoreRead(NamedTuple):
-    """How much a restore has read of a changelog partition: records, seconds, bytes of keys and values."""
+    """The amount that a restore has read of a changelog partition: records, seconds, bytes of keys and values."""
 
     records: int
     seconds: float
@@ -85,7 +89,7 @@ class StoreRestore:
     """
 
     __slots__ = (
-        "_chunk_bytes", "_engine", "_expiry", "_gathered", "_identity", "_known_end", "_last", "_load", "_loaded_bytes", "_memory_bytes", "bound", "label", "needs_times", "records", "ssp", "start",
+        "_chunk_bytes", "_engine", "_expiry", "_gathered", "_identity", "_known_end", "_last", "_load", "_loaded_bytes", "_memory_bytes", "bound", "in_any_thread", "label", "needs_times", "records", "ssp", "start",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913  # a store, a range of offsets, and their meaning
@@ -100,10 +104,12 @@ class StoreRestore:
         task: str = "",
         expiry: Expiry | None = None,
         known_end: int | None = None,
+        in_any_thread: bool = False,
     ) -> None:
         """`task`: for the label in progress and errors, `task/store`. With an `expiry` the values get the times of their
         records, and expired ones are left out. From `known_end` on no record is the task's own: one that is there is
-        refused; None: any record may be."""
+        refused; None: any record may be. `in_any_thread`: the engine may be called by another thread than the one that has
+        opened it."""
         self.label = f"{task}/{identity.store}" if task else identity.store
         self.ssp = ssp
         self.start = start
@@ -111,6 +117,7 @@ class StoreRestore:
         self.records = 0
         self._loaded_bytes = 0
         self.needs_times = expiry is not None
+        self.in_any_thread = in_any_thread
         self._engine = engine
         self._expiry = expiry
         self._identity = identity
@@ -168,7 +175,7 @@ class StoreRestore:
 
     @property
     def bytes(self) -> int:
-        """Of the keys and values of all records that were added, once they are written."""
+        """The bytes of the keys and values of all records that were added, once they are written."""
         return self._loaded_bytes + self._gathered.taken_bytes
 
     def write_gathered(self) -> None:
@@ -183,6 +190,12 @@ class StoreRestore:
     def flush(self) -> None:
         """Flush the engine's memory to disk."""
         self._engine.flush()
+
+    def give_up(self) -> None:
+        """From another thread: make a `finish` that goes on end soon, with StoreError."""
+        load = self._load
+        if load is not None:
+            load.give_up()
 
     def finish(self, now_ms: int) -> None:
         """Write the gathered records. The store then has everything below the bound, as of `now_ms`."""
@@ -199,6 +212,51 @@ class StoreRestore:
             self._engine.load(self._gathered.take(), marker)  # type: ignore[arg-type]  # no key is None
 
 
+@final
+class _Finishing:
+    """Finishes restores while others are still read: sorting and writing a store wait for processor and disk.
+
+    Each store stays within its share of the memory until it is finished. At the end of the context, after a failure or a
+    stop, finishes that have not begun are dropped, and those that run are made to end and waited for: their engines are
+    closed next. A single store, and one of an engine that is bound to its thread, is finished by the caller.
+    """
+
+    def __init__(self, stores: int) -> None:
+        self._together = stores > 1
+        # It starts no thread before the first one is needed.
+        self._threads = ThreadPoolExecutor(min(_FINISHED_AT_ONCE, max(1, stores)), thread_name_prefix="samzapy-restore")
+        self._begun: dict[Future[None], StoreRestore] = {}
+
+    def __enter__(self) -> _Finishing:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        for restore in self.unfinished:
+            restore.give_up()
+        self._threads.shutdown(cancel_futures=True)
+
+    @property
+    def unfinished(self) -> Collection[StoreRestore]:
+        return self._begun.values()
+
+    def begin(self, restore: StoreRestore, as_of_ms: int) -> None:
+        """Finish a store that has everything below its bound, as of that time."""
+        if self._together and restore.in_any_thread:
+            ended = self._threads.submit(restore.finish, as_of_ms)
+        else:
+            restore.finish(as_of_ms)
+            ended = Future()
+            ended.set_result(None)
+        self._begun[ended] = restore
+
+    def take(self, timeout_s: float) -> list[StoreRestore]:
+        """Those that are finished by now; waits for the first one, at most so long. Raises the error of one that failed."""
+        ended, _ = wait(self._begun, timeout_s, FIRST_COMPLETED)
+        for each in ended:
+            each.result()
+        return [self._begun.pop(each) for each in ended]
+
+
 def run_restores(
     restores: Sequence[StoreRestore],
     consumer: SystemConsumer,
@@ -211,7 +269,8 @@ def run_restores(
     """Read the partitions of one system with a consumer that was not started yet, until each is at its bound.
 
     A partition is done when the consumer's position has reached the bound, since control records and holes have offsets,
-    too. Raises RestoreStalled when nothing moved for `stall_s` seconds, RestoreStopped once it `should_stop`.
+    too. Its store is finished while the others are read. If one fails, the others end before its error is raised. Raises
+    RestoreStalled when nothing moved for `stall_s` seconds, RestoreStopped once it `should_stop`.
     """
     began = moved = clock.monotonic()
     as_of_ms = clock.wall_ms()
@@ -224,22 +283,24 @@ def run_restores(
     consumer.start()
     results: dict[SystemStreamPartition, RestoreRead] = {}
     positions: dict[SystemStreamPartition, int] = {}
-    while active:
-        if should_stop():
-            raise RestoreStopped(", ".join(restore.label for restore in active.values()))
-        for batch in consumer.poll(_POLL_S, poll_records):
-            if batch.ssp in active:
-                active[batch.ssp].add(batch)
-        now = clock.monotonic()
-        if _advanced(active, consumer, positions, on_progress):
-            moved = now
-        for restore in [r for r in active.values() if positions[r.ssp] >= r.bound]:
-            restore.finish(as_of_ms)
-            consumer.pause([restore.ssp])
-            del active[restore.ssp]
-            results[restore.ssp] = RestoreRead(restore.records, clock.monotonic() - began, restore.bytes)
-        if active and now - moved > stall_s:
-            raise RestoreStalled(_stalled(active.values(), positions, stall_s))
+    with _Finishing(len(restores)) as finishing:
+        while len(results) < len(restores):
+            if should_stop():
+                raise RestoreStopped(", ".join(each.label for each in (*active.values(), *finishing.unfinished)))
+            for batch in consumer.poll(_POLL_S, poll_records) if active else ():
+                if batch.ssp in active:
+                    active[batch.ssp].add(batch)
+            now = clock.monotonic()
+            if _advanced(active, consumer, positions, on_progress):
+                moved = now
+            for restore in [r for r in active.values() if positions[r.ssp] >= r.bound]:
+                consumer.pause([restore.ssp])
+                del active[restore.ssp]
+                finishing.begin(restore, as_of_ms)
+            for restore in finishing.take(0.0 if active else _POLL_S):
+                results[restore.ssp] = RestoreRead(restore.records, clock.monotonic() - began, restore.bytes)
+            if active and now - moved > stall_s:
+                raise RestoreStalled(_stalled(active.values(), positions, stall_s))
     return results
 
 

@@ -14,7 +14,7 @@ from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, Unkno
 _SEGMENT_BYTES = 536_870_912
 _MAX_MESSAGE_BYTES = 1_000_012
 _START_AFRESH = "to start from nothing, delete the checkpoint topic, too"
-#: Of a topic that does not say.
+#: Kafka's default, for a topic without the setting.
 _KAFKAS_RETENTION_MS = 604_800_000
 
 
@@ -192,11 +192,11 @@ def check_beginning(ssp: SystemStreamPartition, log: OffsetRange, committed: int
 
 
 def delete_retention_ms(description: StreamDescription, config: StoreConfig) -> int:
-    """How long the topic keeps deletions: as the topic is configured, else as the job file asks."""
+    """The milliseconds for which the topic keeps deletions: by its configuration, else by the job file."""
     return int(description.config.get("delete.retention.ms", config.changelog_delete_retention_ms))
 
 
 def max_record_bytes(description: StreamDescription) -> int | None:
-    """The largest record (key and value) that the topic takes, None if it does not say."""
+    """The largest record (key and value) that the topic takes, None if unknown."""
     limit = description.config.get("max.message.bytes")
     return None if limit is None else int(limit)

@@ -1,4 +1,4 @@
-"""Checks the keys and values that a store is given, and converts them to bytes and back, in batches.
+"""Checks the keys and values of a store, and converts them to bytes and back, in batches.
 
 Errors name the store and the key.
 """
@@ -90,9 +90,9 @@ def _shown(given: object) -> str:
 class EntryCodec:
     """The key and value serdes of one store. The single conversions are the serdes' own functions, unwrapped.
 
-    `plain_types`: the key types whose objects equal each other exactly when their bytes do, and that the serde gives
-    back as they were. Keys of other types (a float, a bool, a tuple) may equal one another in Python, or a plain one,
-    and still differ in bytes: 1 == 1.0 == True.
+    `plain_types`: the key types with objects that are equal exactly when their bytes are, and that the serde returns
+    unchanged. Keys of other types (a float, a bool, a tuple) may equal one another in Python, or a plain one, and still
+    differ in bytes: 1 == 1.0 == True.
     """
 
     __slots__ = (
@@ -112,7 +112,7 @@ class EntryCodec:
     )
 
     def __init__(self, store: str, key_serde: Serde, value_serde: Serde, origin: Origin | None = None) -> None:
-        """`origin` is called for the text of an error: where in the changelog these bytes are."""
+        """`origin` is called for the text of an error: it finds the changelog record with these bytes."""
         self.store = store
         self._origin = origin
         self._key_serde, self._value_serde = key_serde, value_serde
@@ -171,8 +171,8 @@ class EntryCodec:
     def encode_values(self, keys: Collection[Any], values: Collection[Any], with_deletions: bool) -> list[bytes | None]:
         """The bytes of the `values` of `keys`; None stays None, and may occur only if `with_deletions`.
 
-        Copied unless the serde allocates exactly, because they are kept: orjson's took 4 KB for 60 B, and allocating
-        those anew costs ten times the copy.
+        The bytes are kept, so they are copied unless the serde allocates exactly: orjson takes 4 KB for 60 B, and new
+        buffers of that size cost ten times as much as the copy.
         """
         if self._values_stay and set(map(type, values)) <= _BYTES_OR_DELETED:
             return list(values)

@@ -1,4 +1,4 @@
-"""`object.cache.mode=copy`: every caller gets a value of its own."""
+"""`object.cache.mode=copy`: every caller gets a copy of the value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ V = TypeVar("V")
 
 
 class SerializedValues(Serde):
-    """The value serde of the store below a CopyingStore: its values are bytes already."""
+    """The value serde below a CopyingStore, where values are bytes already."""
 
     allocates_exactly = True
     keeps_bytes = True
@@ -32,9 +32,8 @@ class SerializedValues(Serde):
 class CopyingStore(ForwardingStore[K, V]):
     """Values as objects over a store that holds them as bytes.
 
-    A `put` serializes at once, so it also finds a value that does not serialize; a `get` deserializes each time.
-    One conversion a call is several times cheaper than a copy of an object, and gives exactly the value that a restored
-    store would give.
+    A `put` serializes at once, so it raises for a value that does not serialize; a `get` deserializes each time. One
+    conversion a call is several times cheaper than a copy of an object, and gives exactly the value of a restored store.
     """
 
     __slots__ = ("_codec",)

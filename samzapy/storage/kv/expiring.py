@@ -1,13 +1,15 @@
 """`rocksdb.ttl.ms`: hides entries a fixed time after their put, and removes them.
 
 The time of the put, 8 bytes of milliseconds since 1970 (big-endian, signed), stands before the value wherever the store
-keeps it: in the object cache as a pair, in the uncommitted bytes, in the engine. So every read can tell, at once, and no
-engine has to know. In the changelog it is the record's own time stamp and the value is the user's bytes alone: what JVM
-Samza writes there is read here and the reverse, a restored entry lives as long as it would have without the restart,
-and the topic's retention drops exactly what has expired.
+keeps it: in the object cache as a pair, in the uncommitted bytes, in the engine. So every read knows it at once, and
+engines need no support. In the changelog it is the time stamp of the record, and the value has only the user's bytes:
 
-Samza leaves this to RocksDB's TtlDB, which appends seconds, still shows an expired entry until a compaction meets it,
-begins anew at each restore, and would drop our marker, too.
+1. JVM Samza and samzapy can read each other's changelogs.
+2. A restart does not change the lifetime of an entry.
+3. The topic's retention drops exactly the expired records.
+
+Samza leaves this to RocksDB's TtlDB, which appends seconds, still shows an expired entry until a compaction drops it,
+restarts the lifetime at each restore, and would drop our marker, too.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ _LEAST_SWEPT = 1_000
 
 
 def put_time(data: bytes) -> int:
-    """When the stamped value `data` was put."""
+    """The time of the put of the stamped value `data`."""
     return int(_STAMP.unpack_from(data)[0])
 
 
@@ -74,13 +76,13 @@ class StampedSerde(Serde):
 
 @dataclass(frozen=True)
 class Expiry:
-    """How long entries live, in milliseconds."""
+    """The lifetime of entries, in milliseconds."""
 
     ttl_ms: int
     clock: Clock
 
     def horizon(self) -> int:
-        """Whatever was put at this time or before is gone now."""
+        """Entries with a put at this time or before have expired."""
         return self.clock.wall_ms() - self.ttl_ms
 
     def restored(self, values: Sequence[bytes | None], timestamps: Sequence[int]) -> list[bytes | None]:
@@ -192,7 +194,7 @@ class _LivingSnapshot(KeyValueSnapshot[K, V]):
 
 
 class ExpirySweep:
-    """Finds expired entries in an engine, a few at a time, round and round: that is how their space comes back.
+    """Finds expired entries in an engine, a few at a time, in an endless round, so that their space is freed.
 
     Each sweep looks at twice as many entries as were written meanwhile, so that it keeps up with any rate of writing.
     """

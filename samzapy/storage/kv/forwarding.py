@@ -1,7 +1,7 @@
 """The layers of a store's stack: their common interface, and the base of those that wrap another layer.
 
-1. `StoreLayer` is a key-value store with the calls of a commit on top: each layer does its own part of them.
-2. `ForwardingStore` passes every call to the layer below, but for `merge_all`: that is a `get_all` and a `put_all` of the
+1. `StoreLayer` is a key-value store with the additional calls of a commit.
+2. `ForwardingStore` passes every call to the layer below, except `merge_all`: that is a `get_all` and a `put_all` of the
    wrapper itself. A wrapper overrides the calls that it changes.
 3. `ReadOnlyStore` refuses the writes of a task.
 """
@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
@@ -23,6 +23,14 @@ class StoreLayer(KeyValueStore[K, V]):
     """A key-value store inside a stack."""
 
     __slots__ = ()
+
+    def exchange_all(
+        self, entries: Mapping[K, V], combine: Callable[[V, V], V]
+    ) -> tuple[Sequence[K], Sequence[V | None]]:
+        """As `merge_all`; returns the keys and what they held before."""
+        found = self.get_all(entries)
+        self.merge_all(entries, combine)
+        return list(found), list(found.values())
 
     @abstractmethod
     def discard(self) -> None:
@@ -115,7 +123,7 @@ class ForwardingStore(StoreLayer[K, V]):
 
 
 class ReadOnlyStore(ForwardingStore[Any, Any]):
-    """A store that its task may read only. A write raises StoreRefused with the reason `why`."""
+    """A store that is read-only for its task. A write raises StoreRefused with the reason `why`."""
 
     __slots__ = ("_why",)
 

@@ -94,7 +94,7 @@ class InMemoryStorageEngine(StorageEngine):
 
 
 class _View(EngineSnapshot):
-    """The dict as it was, with its keys in order; one that is closed reads nothing."""
+    """The dict as of the snapshot, with its keys in order; a closed one is empty."""
 
     __slots__ = ("_data", "_keys", "_store")
 

@@ -18,8 +18,8 @@ _FEW = 8
 class KeyOrder:
     """Sorted keys of `data`, a dict that its owner changes, brought up to date only when they are read.
 
-    A dict keeps the order of insertion, so the keys that are new since the last look are its last ones: writers pay
-    nothing. They report deletions (`forget`).
+    A dict keeps the order of insertion, so the keys that are new since the last read are its last ones, and writers have no
+    cost. They report deletions (`forget`).
     """
 
     __slots__ = ("_data", "_forgotten", "_sorted")
@@ -38,7 +38,7 @@ class KeyOrder:
         self._forgotten.update(keys)
 
     def between(self, lower: bytes | None, upper: bytes | None) -> list[bytes]:
-        """The keys with lower <= key < upper, in order, in a list of their own."""
+        """The keys with lower <= key < upper, in order, in a new list."""
         keys = self._fresh()
         start = 0 if lower is None else bisect_left(keys, lower)
         stop = len(keys) if upper is None else bisect_left(keys, upper)
@@ -61,7 +61,7 @@ class KeyOrder:
 
 
 def merged(overlay: Sequence[Change], below: Iterator[Pair]) -> Iterator[Pair]:
-    """`below` as it reads with `overlay` on top: a change replaces the pair of its key, None hides it.
+    """`below` with `overlay` on top: a change replaces the pair of its key, None hides it.
 
     Both are sorted by key, and each holds a key at most once.
     """

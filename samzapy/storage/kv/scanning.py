@@ -1,4 +1,4 @@
-"""The base of the stores over the uncommitted bytes: ranges, iterators and snapshots, and being closed."""
+"""The base of the stores over the uncommitted bytes: ranges, iterators, snapshots, and the check for a closed store."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class EntrySnapshot(KeyValueSnapshot[K, V]):
 
 
 class ScanningStore(StoreLayer[K, V]):
-    """Ranges read the merged bytes, after `flush` has brought them up to date; single keys are the subclass's."""
+    """Ranges read the merged bytes, after a `flush`; the subclass reads and writes single keys."""
 
     __slots__ = ("_closed", "_codec", "_open", "_scans", "_uncommitted")
 
@@ -172,6 +172,6 @@ class ScanningStore(StoreLayer[K, V]):
 
 
 def first_beyond(prefix: bytes) -> bytes | None:
-    """The smallest bytes above everything that starts with `prefix`; None if there are none such."""
+    """The smallest bytes above everything that starts with `prefix`; None if there are none."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else None

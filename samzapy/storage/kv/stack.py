@@ -1,15 +1,15 @@
-"""Builds the stack of a store; the order of its layers stands here only.
+"""Builds the stack of a store; no other module knows the order of its layers.
 
     what the task sees
       watched          object.cache.check: finds objects changed without a put
       access log       accesslog.enabled: records calls
       expiring         rocksdb.ttl.ms: hides entries after a time
       serializing      object.cache.mode=copy: objects over bytes; with limits for large values, if there are any
-      objects          cached: in the container's memory for caches, or so many; or direct
+      objects          cached: by the container's memory for caches, or by number; or direct
     uncommitted bytes
     engine
 
-A layer that the job file does not ask for is not there, so it costs nothing.
+A layer that the job file does not ask for is left out, so it costs nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class StoreStack:
         self.uncommitted.clear()
 
     def over_budget(self) -> bool:
-        """Whether the changes hold more bytes than they may, serialized or not, so that the task should commit."""
+        """Whether the changes, serialized or not, are over their budget, so that the task should commit."""
         return self.uncommitted.over_budget() or self.store.over_budget()
 
     def metrics(self) -> dict[str, float]:
@@ -81,7 +81,7 @@ def build_stack(
 
 
 class _Layers:
-    """Wraps a layer in the next one, or returns it as it is where the job file does not ask for the next one."""
+    """Wraps a layer in the next one, or returns it unchanged if the job file does not ask for the next one."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class _Layers:
         self._limit = ValueLimit(limits.max_bytes, max_record_bytes, limits.drop, overhead) if limits.limited else None
         # Without an object cache every get deserializes anyway.
         self._copies = config.object_cache_mode == "copy" and config.object_cache_size != 0
-        # Of the objects that the task sees, of those with a stamp, and of values that are bytes already.
+        # The codecs of the objects that the task sees, of stamped objects, and of values that are bytes already.
         self._codec = self._stamped = EntryCodec(config.name, key_serde, msg_serde, origin)
         if self._expiry is not None:
             self._stamped = EntryCodec(config.name, key_serde, StampedSerde(msg_serde), unstamped_origin(origin))

@@ -1,4 +1,4 @@
-"""Holds everything that changed since the last commit, as bytes."""
+"""Holds the changes since the last commit, as bytes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _UNCHANGED: bytes | None = bytes(bytearray(b"unchanged"))
 
 
 class UncommittedStore:
-    """One task's changes to one store, one entry a key, in the order of each key's last change, over an engine that holds
-    what is committed.
+    """One task's changes to one store, one entry a key, in the order of each key's last change, over an engine with the
+    committed entries.
 
-    `max_bytes` is the budget of `over_budget`: serialized keys and values, without Python's own overhead.
-    `max_record_bytes` is the largest record (key and value) of the changelog, None for no limit; `overhead` bytes of
-    each value do not go there. Called with batches, unless a store has no cache.
+    `max_bytes` is the budget of `over_budget`: serialized keys and values, without Python's overhead. `max_record_bytes` is
+    the largest record (key and value) of the changelog, None for no limit; the changelog does not get `overhead` bytes of
+    each value. Called with batches, unless a store has no cache.
     """
 
     __slots__ = (
@@ -52,8 +52,8 @@ class UncommittedStore:
         self._changes: dict[bytes, bytes | None] = {}
         self._order = KeyOrder(self._changes)
         self._bytes = 0
-        # The number of each key's last change; the last number that was given here, where no cache gives them; and whether
-        # the changes stand in that order.
+        # The number of each key's last change; the last number given here, if no cache gives them; and whether the changes
+        # are in that order.
         self._numbers: dict[bytes, int] = {}
         self._newest = 0
         self._in_order = True
@@ -91,7 +91,7 @@ class UncommittedStore:
         """
         size = sum(map(len, keys)) + sum(map(len, filter(None, values)))
         limit = self._max_record_bytes
-        # If all of them together fit, each does; so too if the longest key and the longest value do.
+        # If all of them together fit, each fits; also if the longest key and the longest value fit together.
         if limit is not None and size > limit and max(map(len, keys)) + _longest(values) > limit:
             self._refuse_larger_than(limit, keys, values)
         self._bytes += size
@@ -103,7 +103,7 @@ class UncommittedStore:
             self._newest += len(keys)
             self._in_order = self._in_order and len(changes) == together
         else:
-            # A cache gives its changes down when it has to, not in the order in which they were made.
+            # A cache passes its changes down when it has to, not in their order.
             self._in_order = False
         self._numbers.update(zip(keys, numbers, strict=True))
 
@@ -115,7 +115,7 @@ class UncommittedStore:
                 raise RecordTooLarge(where, size - self._overhead, limit - self._overhead)
 
     def get(self, key: bytes) -> bytes | None:
-        """The value with own changes, None if there is none."""
+        """The value including uncommitted changes, None if there is none."""
         value = self._changes.get(key, _UNCHANGED)
         return self._engine.get(key) if value is _UNCHANGED else value
 
@@ -144,16 +144,16 @@ class UncommittedStore:
         return [(key, changes[key]) for key in self._order.between(lower, upper)]
 
     def over_budget(self) -> bool:
-        """Whether the changes hold more bytes than they may, so that the task should commit."""
+        """Whether the changes are over their budget, so that the task should commit."""
         if self._bytes <= self._max_bytes:
             return False
-        # A rewritten key was counted again each time: count exactly before saying so.
+        # A rewritten key was counted each time: count exactly before the answer.
         values = filter(None, self._changes.values())
         self._bytes = sum(map(len, self._changes)) + sum(map(len, values))
         return self._bytes > self._max_bytes
 
     def clear(self) -> None:
-        """Forget the changes: they are committed, or thrown away."""
+        """Drop the changes after a commit or a rollback."""
         self._changes = {}
         self._numbers = {}
         self._in_order = True

@@ -1,4 +1,4 @@
-"""`object.cache.check`: finds objects that a task has changed and not put."""
+"""`object.cache.check`: finds objects that a task has changed without a put."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _IMMUTABLE = frozenset({str, bytes, int, float, bool})
 
 
 class WatchedStore(ForwardingStore[K, V]):
-    """Remembers a digest of each object that was handed out or taken, and compares at every `flush`, so at each commit.
+    """Remembers a digest of each object that was got or put, and compares it at every `flush`, so at each commit.
 
-    For debugging: it serializes every object once a call and once a commit. It remembers nothing of the objects that ranges
-    and snapshots give, since those are never the cache's own.
+    For debugging: it serializes every object once a call and once a commit. It ignores the objects of ranges and snapshots,
+    since those are copies.
     """
 
     __slots__ = ("_codec", "_most", "_seen")
@@ -67,7 +67,7 @@ class WatchedStore(ForwardingStore[K, V]):
             self._seen.pop((type(key), key), None)
 
     def flush(self) -> None:
-        """Raises StoreError with the first key that has an object other than the one that was got or put."""
+        """Raises StoreError with the first key that has a changed object."""
         for (_, key), (value, digest) in self._seen.items():
             if self._digest(key, value) != digest:
                 raise StoreError(

@@ -1,1 +1,1 @@
-"""The files of a store on this machine: where they are, whom they belong to, and whether they may be used."""
+"""The files of a store on this machine: their place, their owner, and the check whether they may be used."""

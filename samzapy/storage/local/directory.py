@@ -56,7 +56,7 @@ def set_aside(path: Path, kind: str, now_ms: int) -> Path:
 
 
 def lies_beside(path: Path) -> bool:
-    """Whether the directory is not a task's own store: it was set aside, or is a standby's copy."""
+    """Whether the directory is no active store: it was set aside, or is a standby's copy."""
     return any(f".{kind}-" in path.name for kind in ("corrupt", "stale", "orphaned", "standby"))
 
 
@@ -69,7 +69,7 @@ def standbys_beside(path: Path) -> list[Path]:
     """The copies of the store at `path` that standbys have left or keep on this machine. Raises StoreError."""
     beginning = f"{path.name}.standby-"
     try:
-        # Not a pattern: every task of a container looks through the names of all of them.
+        # No pattern: every task of a container goes through the names of all of them.
         with os.scandir(path.parent) as found:
             names = sorted(each.name for each in found if each.name.startswith(beginning))
     except (FileNotFoundError, NotADirectoryError):

@@ -1,7 +1,7 @@
 """Opens the files of a store on this machine.
 
-1. Where a standby has left a copy that is further than the store, the copy takes the store's place.
-2. Files that may be used are used. Others are set aside; none is deleted because it would not open.
+1. A copy that a standby has left, and that is further than the store, replaces the store.
+2. Other files are used if they pass the check, else set aside. None is deleted because it does not open.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LocalStore:
 
 @dataclass(frozen=True)
 class LocalStores:
-    """Where the stores of one task lie, below `base`. `lock_wait_s`: how long a locked store is waited for."""
+    """The stores of one task, below `base`. `lock_wait_s`: the longest wait for a locked store, in seconds."""
 
     base: Path
     job: str
@@ -113,7 +113,7 @@ class LocalStores:
         path = self.directory(settings.store)
         engine: StorageEngine | None = None
         try:
-            # Opened before it is wiped: another process that has it open holds its lock.
+            # Opened before it is deleted: another process that has it open holds its lock.
             engine = self._open(factory, path, settings)
             marked = engine.marker() is not None
             if not marked and engine.is_empty():
@@ -130,7 +130,7 @@ class LocalStores:
         return self._open(factory, path, settings)
 
     def directory(self, store: str) -> Path:
-        """Where the store of that name lies, whether it is there or not."""
+        """The directory of the store of that name, which need not exist."""
         return store_directory(self.base, self.job, store, self.task)
 
     def _open(self, factory: StorageEngineFactory, path: Path, settings: EngineSettings) -> StorageEngine:
@@ -156,7 +156,7 @@ def take_over_standby(
     refuse: Callable[[Marker], str | None],
     now_ms: int,
 ) -> bool:
-    """Put the furthest usable copy beside the store at `path` in its place, if it is further. Returns whether one was.
+    """Replace the store at `path` by the furthest usable copy beside it, if that is further. Returns whether it did.
 
     The store that was there is set aside. A copy or store that is open elsewhere is left alone. Raises StoreError.
     """
@@ -196,9 +196,9 @@ def _usable_offset(
 def _offset(
     path: Path, factory: StorageEngineFactory, settings: EngineSettings, refuse: Callable[[Marker], str | None]
 ) -> int:
-    """The changelog offset that the store there is at, -1 if it cannot be used. Raises StoreLocked."""
+    """The changelog offset of the store there, -1 if it cannot be used. Raises StoreLocked."""
     try:
-        # Damage may show when it is closed, too.
+        # A close may find damage as well.
         with closing(factory.open(path, settings)) as engine:
             data = engine.marker()
         marker = None if data is None else Marker.from_bytes(data)

@@ -1,6 +1,6 @@
-"""The marker of a local store: the identity of its state, how far it has got, and whether the store may be used.
+"""The marker of a local store: the identity of its state and its position. Decides whether a store may be used.
 
-It is written in the same write as the data.
+The engine writes it in the same write as the data.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from samzapy.config.stores import StoreConfig
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.strict_json import LastOffset, Natural, decode, encode
 
-#: The serdes of a store's keys and values, by their identities; empty where an older version has not written them down.
+#: The serdes of a store's keys and values, by their identities; empty in markers of older versions.
 SerdePair = tuple[str, str]
 
 FORMAT = 1
@@ -23,13 +23,13 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class StoreIdentity:
-    """The owner of a state and the form of its entries: the part of a store's marker that stays as the store moves on.
+    """The owner of a state and the form of its entries: the part of a store's marker that commits do not change.
 
     The job (`name-id`), the store, the changelog's partition, and the changelog topic's id (which changes when a topic is
     deleted and made again; empty without a changelog, the streams' ids and the processor's name where a store is filled
-    from streams). `stamped`: its values carry the time of their put (`rocksdb.ttl.ms`). `key_serde`, `msg_serde`: what its
-    entries are written with, as `serde_identity` says it. `deletions_kept_ms`: the lowest `delete.retention.ms` that its
-    changelog has had during its life. The last three are empty in markers of versions that did not write them.
+    from streams). `stamped`: its values carry the time of their put (`rocksdb.ttl.ms`). `key_serde`, `msg_serde`: the
+    identities (`serde_identity`) of the serdes of its entries. `deletions_kept_ms`: the lowest `delete.retention.ms` of its
+    changelog during its life. The last three are empty in markers of older versions.
     """
 
     job: str
@@ -66,7 +66,7 @@ class _Record(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True)
 class Marker:
-    """How far a local store has got.
+    """The position of a local store.
 
     `changelog_offset`: every changelog record up to it is in the store (-1: none). `input_offsets`: the inputs' next
     offsets at the commit that wrote it, by `system.stream[partition]`; empty after a restore. They may lag behind the
@@ -96,7 +96,7 @@ class Marker:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Marker:
-        """The inverse of `to_bytes`. Raises ValueError, and nothing else, for whatever is not that."""
+        """The inverse of `to_bytes`. Raises ValueError, and no other error, for any other bytes."""
         read = decode(_Record, data, FORMAT)
         identity = StoreIdentity(
             read.job,
@@ -120,7 +120,7 @@ def refusal(marker: Marker, identity: StoreIdentity, log: OffsetRange, retention
 
 
 def misfit(marker: Marker, identity: StoreIdentity, log: OffsetRange) -> str | None:
-    """Why a store with that marker is not the one that is wanted, or not one of this changelog; None if it is."""
+    """Why a store with that marker is not the expected one, or not one of this changelog; None if it is."""
     reason = of_another(marker.identity, identity)
     if reason:
         return reason
@@ -133,9 +133,9 @@ def misfit(marker: Marker, identity: StoreIdentity, log: OffsetRange) -> str | N
 
 
 def doubt(marker: Marker, log: OffsetRange, retention_ms: int, now_ms: int) -> str | None:
-    """Why a store with that marker must not be used if there is any record behind it; None if it may.
+    """Why a store with that marker must not be used if any record follows it in the changelog; None if it may.
 
-    The changelog forgets deletions after a time. A store that is older may hold deleted keys. The shortest retention since
+    The changelog drops deletions after its retention. An older store may hold deleted keys. The shortest retention since
     the store was made counts.
     """
     if marker.changelog_offset + 1 >= log.upcoming:
@@ -155,14 +155,14 @@ def lowest(identity: StoreIdentity, retention_ms: int) -> int:
 
 
 def of_another(found: StoreIdentity, wanted: StoreIdentity) -> str | None:
-    """Why the store of identity `found` is not of the changelog of the one that is wanted; None if it is."""
+    """Why the store of identity `found` belongs to another changelog than the `wanted` one; None if it does not."""
     return foreign(
         found, wanted, f"its changelog (id {found.topic_id}) was replaced by another one (id {wanted.topic_id})"
     )
 
 
 def foreign(found: StoreIdentity, wanted: StoreIdentity, other_log: str) -> str | None:
-    """Why a store of identity `found` is not the one that is wanted, `other_log` if it comes from elsewhere; None if it is."""
+    """Why a store of identity `found` is not the `wanted` one, `other_log` if it has another changelog; None if it is."""
     for what in ("job", "store", "partition"):
         if getattr(found, what) != getattr(wanted, what):
             return f"it belongs to {what} {getattr(found, what)!r}, not {getattr(wanted, what)!r}"
@@ -185,8 +185,8 @@ def serde_changes(store: StoreConfig, written: SerdePair, now: SerdePair) -> Ite
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Decides whether files of a store may be used, by the identity that the job file and the changelog give, the
-    changelog's range and `delete.retention.ms`, and the time."""
+    """Decides whether files of a store may be used: by the identity from the job file and the changelog, by the changelog's
+    range and `delete.retention.ms`, and by the time."""
 
     config: StoreConfig
     identity: StoreIdentity
@@ -199,8 +199,8 @@ class Acceptance:
         return self.misfit(marker) or self.doubt(marker)
 
     def misfit(self, marker: Marker) -> str | None:
-        """As `refusal`, but at any age. Raises ConfigError if they are of this very changelog, but were written with other
-        serdes: so was the changelog, and a store rebuilt from it would be the same."""
+        """As `refusal`, but at any age. Raises ConfigError for files of this changelog that were written with other serdes:
+        so was the changelog, and a store rebuilt from it would be no better."""
         if of_another(marker.identity, self.identity) is None:
             problems = list(serde_changes(self.config, marker.identity.serdes, self.identity.serdes))
             if problems:
@@ -212,6 +212,6 @@ class Acceptance:
         return doubt(marker, self.log, self.retention_ms, self.now_ms)
 
     def identity_from(self, marker: Marker | None) -> StoreIdentity:
-        """The identity of the store that goes on from these files, None for an empty one."""
+        """The identity of the store that continues from these files; `marker` None: from an empty one."""
         kept_ms = self.retention_ms if marker is None else lowest(marker.identity, self.retention_ms)
         return replace(self.identity, deletions_kept_ms=kept_ms)

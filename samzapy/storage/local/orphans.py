@@ -1,7 +1,7 @@
 """Removes local stores that no task here uses any more: sets them aside when they are old, deletes them at a later start.
 
-A task that has moved to another machine, or is gone with its partition, leaves its stores behind. They hold nothing that
-their changelogs do not. There are two steps, as in Samza's monitor, so that an operator can recover a store in between.
+A task that has moved to another machine, or has lost its partition, leaves its stores behind. Their changelogs hold the same
+entries. There are two steps, as in Samza's monitor, so that an operator can recover a store in between.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from samzapy.storage.local.directory import locking_pid
 
 _LOG = logging.getLogger(__name__)
 
-#: A store that was set aside as an orphan stays for so long at least, in milliseconds.
+#: The least time that an orphan stays after it was set aside, in milliseconds.
 GRACE_MS = 3_600_000
 
 _ORPHAN, _REFUSED = ".orphaned-", (".stale-", ".corrupt-")
 
 
 def sweep_orphans(base: Path, job: str, current: Collection[str], ttl_ms: int, now_ms: int) -> list[Path]:
-    """Look through the job's own folder below `base`; returns the stores that were set aside or deleted.
+    """Look through the job's folder below `base`; returns the stores that were set aside or deleted.
 
-    Never touched: the stores of the `current` tasks, whatever is locked by any process, whatever was written to less
-    than `ttl_ms` milliseconds ago. Nothing happens with a negative `ttl_ms`. A failure to rename or delete is logged.
+    Never touched: the stores of the `current` tasks, stores that any process has locked, and stores that were written to
+    less than `ttl_ms` milliseconds ago. A negative `ttl_ms` disables this. A failure to rename or delete is logged.
     """
     root = base.expanduser().resolve() / job
     if ttl_ms < 0 or not root.is_dir():

@@ -1,7 +1,7 @@
-"""Tries the classes that a job file names for a store on a sample of what the store holds, at its start.
+"""Checks at the start whether the classes that a job file names for a store can read a sample of its entries.
 
-The sample is the first entries of the store, and some after each byte in which its keys begin to differ: old entries and
-new ones, of whatever is in the keys. A class that cannot read them would fail in the middle of a run otherwise.
+The sample has the first entries of the store, and some after each byte in which its keys begin to differ, so old and new
+entries and all kinds of keys. Without the check a class that cannot read them would fail in the middle of a run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Keeps byte strings one behind the other in one piece of memory: their bytes, and four more each."""
+"""Keeps byte strings in one contiguous piece of memory, with four more bytes each."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ WORD = 8
 class Arena:
     """Strings as rows, in the order of their arrival.
 
-    As objects they would take twice the memory, and giving one up that is out of the processor's caches would cost
-    more than copying it here did while it was in them. `capacity` bytes are reserved; memory is taken as it fills.
+    Objects would take twice the memory. To free an object that has left the processor's caches costs more than to copy it
+    here while it is in them. `capacity` bytes are reserved; memory is used as it fills.
     """
 
     __slots__ = ("_lengths", "_memory", "used")
@@ -53,7 +53,7 @@ class Arena:
         return self._lengths[0]
 
     def starts(self) -> NDArray[np.int64]:
-        """Where in `memory` each row begins."""
+        """The index in `memory` where each row begins."""
         lengths = self.lengths()
         starts = np.zeros(len(lengths), np.int64)
         np.cumsum(lengths[:-1], out=starts[1:])
@@ -64,7 +64,7 @@ class Arena:
         return np.frombuffer(self._memory, np.uint8, self.used)
 
     def words(self) -> NDArray[np.uint64]:
-        """For every byte of `memory` a number made of it and the seven bytes after it, the first counting most."""
+        """For every byte of `memory` the number of it and the seven bytes after it, big-endian."""
         words: NDArray[np.uint64] = np.ndarray((self.used,), ">u8", self._memory, strides=(1,))
         return words
 
@@ -89,7 +89,7 @@ class Arena:
             first = starts[rows]
             end = first + lengths[rows]
             if len(memory):
-                # Fetches many rows into the processor's caches at a time; reading them one by one would wait for each.
+                # Fetches many rows into the processor's caches at a time; single reads would wait for each row.
                 memory.take(first, mode="clip")
                 memory.take(end - 1, mode="clip")
             return map(read, map(slice, first.tolist(), end.tolist()))

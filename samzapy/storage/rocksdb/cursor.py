@@ -1,4 +1,4 @@
-"""Reads ranges of RocksDB in such a way that damage never looks like the end."""
+"""Reads ranges of RocksDB; damage raises an error and never looks like the end."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rocksdict import Rdict, RdictIter, ReadOptions
 from samzapy.errors import StoreClosed
 from samzapy.storage.rocksdb.failures import translated
 
-#: One reserved key in the data's own column family: memtables of several families are flushed independently, so only
-#: there is a commit's marker on disk exactly when its data is.
+#: One reserved key in the column family of the data: memtables of several families are flushed independently, so only in the
+#: same family the marker of a commit is on disk exactly when its data is.
 MARKER_KEY = b"\x00samzapy\x00marker"
 
-#: Rows are read in chunks that grow, so that a short range stays cheap and a long one costs little a row.
+#: Rows are read in growing chunks, so that a short range is cheap and a long one costs little a row.
 _FIRST_CHUNK, _LARGEST_CHUNK = 16, 512
 _CHUNK_BYTES = 1 << 20
 
@@ -34,7 +34,7 @@ class RocksDbCursor:
         self._lower = b"" if lower is None else lower
         self._upper = upper
         self._shared = shared
-        # Nothing is below the empty key, but RocksDB takes an empty bound for none.
+        # No key is below the empty key, but RocksDB takes an empty bound for no bound.
         self._ended = upper == b""
 
     def __enter__(self) -> Iterator[tuple[bytes, bytes]]:
@@ -78,7 +78,7 @@ class RocksDbCursor:
         except Exception as cause:
             raise translated(cause, self._path, "reading a range") from cause
         finally:
-            # An error's traceback keeps this frame: it must not keep the iterator, and with it the store, open.
+            # An error's traceback keeps this frame, which must not keep the iterator and the store open.
             del rows, valid, key_of, value_of, advance
         return chunk
 

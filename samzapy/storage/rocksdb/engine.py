@@ -44,11 +44,11 @@ _GAUGES = {
 class RocksDbStorageEngine(StorageEngine):
     """Committed state in one directory, without a write-ahead log unless one is asked for.
 
-    RocksDB without WAL keeps a prefix of its batches: memtables are flushed in order, each with whole batches. The
-    marker is a key of the same column family and in the same batch as the data, so it always fits the prefix that
-    survives a kill. A kill loses the writes that `flush` has not moved to disk.
-
-    One process, and no child forked from it, may use it; every cursor and snapshot is released before it closes.
+    1. RocksDB without WAL keeps a prefix of its batches: memtables are flushed in order, each with whole batches. The marker
+       is a key of the same column family and in the same batch as the data, so it always belongs to the prefix that survives
+       a kill.
+    2. A kill loses the writes that `flush` has not moved to disk.
+    3. One process may use it, but none of its forked children. Every cursor and snapshot is released before it closes.
     """
 
     __slots__ = ("_db", "_gauges", "_load", "_open", "_options", "_ownership", "_path", "_write_options")
@@ -114,7 +114,7 @@ class RocksDbStorageEngine(StorageEngine):
         """One WriteBatch: `changes` and the marker. Raises StoreError for the one reserved key."""
         self._refuse_reserved(changes)
         if len(changes) >= _MANY:
-            # Its memtable takes neighbours one after the other the faster: more than sorting costs.
+            # The memtable takes sorted keys faster, by more than the sort costs.
             changes = {key: changes[key] for key in sorted(changes)}
         batch = WriteBatch(raw_mode=True)
         values = changes.values()
@@ -126,7 +126,7 @@ class RocksDbStorageEngine(StorageEngine):
                     else:
                         batch.put(key, value)
             else:
-                # A map that is drained runs without a Python frame a record.
+                # A drained map needs no Python frame per record.
                 deque(map(operator.setitem, repeat(batch), changes, values), maxlen=0)
             batch.put(MARKER_KEY, marker)
             self._db.write(batch, self._write_options)
@@ -140,12 +140,12 @@ class RocksDbStorageEngine(StorageEngine):
             return
         self._refuse_reserved(changes)
         if self.marker() is None:
-            # An empty store has nothing that a deletion could delete.
+            # Deletions have no effect on an empty store.
             changes = {key: value for key, value in changes.items() if value is not None}
         self._ingest(lambda writer: write_changes(writer, changes, marker))
 
     def begin_load(self, memory_bytes: int) -> Load | None:
-        """Records are gathered and sorted in memory, and go in as one file; not where so much cannot be reserved."""
+        """Records are gathered and sorted in memory, and loaded as one file. None if the memory cannot be reserved."""
         # Only a long restore needs numpy, and its import takes a tenth of a second.
         from samzapy.storage.rocksdb.loading import SortedLoad  # noqa: PLC0415
 
@@ -189,7 +189,7 @@ class RocksDbStorageEngine(StorageEngine):
             raise self._failure(cause, "flushing") from cause
 
     def begin_flush(self) -> bool:
-        """Let RocksDB's threads flush the memtable, unless there are others that they have not flushed yet."""
+        """Let RocksDB's threads flush the memtable, unless they are still flushing earlier ones."""
         try:
             if self._db.property_int_value("rocksdb.num-immutable-mem-table"):
                 return False
@@ -199,9 +199,9 @@ class RocksDbStorageEngine(StorageEngine):
         return True
 
     def checkpoint(self, directory: Path) -> None:
-        """Hard links to the files as they are after a flush; a prefix of the writes, as every crash leaves it."""
+        """Hard links to the files after a flush: a prefix of the writes, as after a crash."""
         try:
-            # Other threads run during a flush, not while the links are made, which then takes some milliseconds.
+            # Other threads run during a flush, but not while the links are made, which takes some milliseconds.
             self._db.flush(True)
             Checkpoint(self._opened()).create_checkpoint(str(directory))
         except Exception as cause:
@@ -233,7 +233,7 @@ class RocksDbStorageEngine(StorageEngine):
         return {name: float(value) for name, value in found.items() if value is not None}
 
     def disown(self) -> Any:
-        """In a forked child: give the handle up without closing it, and refuse every further call."""
+        """In a forked child: give the handle up without a close, and refuse every later call."""
         db, self._db = self._db, _Gone(StoreError(f"{self._path} was opened by the parent of this process"))
         return db, self._load
 
@@ -247,7 +247,7 @@ class RocksDbStorageEngine(StorageEngine):
 
 
 def _close_once_unused(db: Rdict) -> None:
-    """Close; another thread may be in a call that was begun before, and rocksdict refuses until it has ended."""
+    """Close. Another thread may still be in an earlier call; rocksdict refuses the close until that has ended."""
     pause = threading.Event()
     for _ in range(int(_LONGEST_CALL_S / _CLOSE_RETRY_S)):
         try:
@@ -262,7 +262,7 @@ def _close_once_unused(db: Rdict) -> None:
 
 
 class _Gone:
-    """Stands for the handle when that is gone. Any use of it raises, so no call has to ask first."""
+    """Replaces the handle after `close`. Any use of it raises, so no call has to check first."""
 
     def __init__(self, error: StoreError) -> None:
         self.error = error
@@ -274,8 +274,8 @@ class _Gone:
 class RocksDbSnapshot(EngineSnapshot):
     """The contents at one instant, until it or the engine is closed.
 
-    An iterator of RocksDB's, which is pinned to the instant it was made at, shared by every cursor: the iterators of
-    rocksdict's own snapshots read the present.
+    All cursors share one iterator of RocksDB, which is pinned to the instant when it was made: the iterators of rocksdict's
+    snapshots read the present.
     """
 
     __slots__ = ("_open", "_path", "_rows")

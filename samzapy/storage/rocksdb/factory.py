@@ -65,11 +65,11 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
         return RocksDbStorageEngine(db, path, wanted, ownership, [name for name in names if name], wal=options.wal)
 
     def open_read_only(self, directory: Path, settings: EngineSettings) -> StorageEngine:
-        """The directory as its last flush left it; its owner goes on undisturbed."""
+        """The directory as of its last flush; its owner is not disturbed."""
         path = directory.resolve()
         if not (path / "CURRENT").is_file():
             raise StoreError(f"{directory}: there is no RocksDB store here")
-        # All files are opened at once: the owner's compactions may delete them later, but not while they are open.
+        # All files are opened now: the owner's compactions may unlink them later, but open files stay readable.
         properties = {key: value for key, value in settings.properties.items() if key != "rocksdb.max.open.files"}
         options = RocksDbOptions.parse(properties).to_options(None)
         for attempts_left in range(_READING_ATTEMPTS, 0, -1):
@@ -88,7 +88,7 @@ class RocksDbStorageEngineFactory(StorageEngineFactory):
             return None
         key = (os.getpid(), store, options.cache_bytes)
         if key not in self._caches:
-            # Another thread may have made one meanwhile: the first stays.
+            # Another thread may have made one meanwhile; the first one stays.
             self._caches.setdefault(key, Cache(options.cache_bytes))
         return self._caches[key]
 

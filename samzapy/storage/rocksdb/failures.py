@@ -8,7 +8,7 @@ from pathlib import Path
 from samzapy.errors import StoreClosed, StoreCorrupted, StoreError, StoreLocked
 from samzapy.storage.rocksdb.ownership import CLAIMED, holder
 
-#: Left behind when damage was found, so that the next start does not trust the directory though it would open.
+#: Written when damage was found, so that the next start does not trust the directory although it opens.
 DAMAGE_FILE = "samzapy.damage"
 
 
@@ -22,7 +22,7 @@ OPENING = "opening"
 def translated(cause: Exception, path: Path, doing: str) -> StoreError:
     """`cause`, which rocksdict raised while `doing` something to the store at `path`, as one of our errors.
 
-    The owner of the directory also notes damage there. A mere reader does not: a compaction may have overtaken it.
+    The owner of the directory also notes damage there. A reader does not: a compaction may have deleted a file under it.
     """
     text = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
     if IN_USE in text:

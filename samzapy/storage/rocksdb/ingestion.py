@@ -1,4 +1,4 @@
-"""Loads many changes at once as a file that RocksDB takes over whole, past its memtables."""
+"""Loads many changes at once as a file, which RocksDB ingests past its memtables."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from samzapy.api.engine import Changes
 from samzapy.failpoints import reach
 from samzapy.storage.rocksdb.cursor import MARKER_KEY
 
-#: Below so many changes a batch is as fast: a file costs two syncs and a flush of the memtable.
+#: With fewer changes a batch is as fast: a file costs two syncs and a flush of the memtable.
 FEWEST = 20_000
-#: The file while it is written, in the store's own directory so that RocksDB can take it over by a link.
+#: The file while it is written, in the store's directory so that RocksDB can ingest it by a link.
 _FILE = "loading.sst"
-#: Records written without another thread's turn: the heartbeat must get one.
+#: Records written before other threads get a turn: the heartbeat needs one.
 _SLICE = 10_000
 
 
 def ingest(db: Rdict, path: Path, options: Options, fill: Callable[[SstFileWriter], None]) -> None:
     """Make one file with the `options` of the store at `path`, and load it. `fill` writes its entries in order, with a marker.
 
-    RocksDB takes a file in by one entry of its manifest, after it has flushed the memtable that holds the marker before.
-    So data and marker are in together or not at all, and survive a kill once they are in.
+    RocksDB ingests a file by one entry of its manifest, after it has flushed the memtable with the previous marker. So data
+    and marker are loaded together or not at all, and then survive a kill.
     """
     file = path / _FILE
     try:

@@ -1,6 +1,6 @@
-"""Finds equal strings among many byte strings, and sorts them, without an object for any of them.
+"""Finds equal strings among many byte strings, and sorts them, without an object for each.
 
-Strings are taken eight bytes at a time, as numbers.
+Strings are compared as numbers, eight bytes at a time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Marks = NDArray[np.bool_]
 
 
 class _Columns:
-    """The bytes of strings from 0, 8, 16 on as numbers, the first one counting most, zeros where a string has ended."""
+    """The bytes of strings from 0, 8, 16 on as big-endian numbers, padded with zeros."""
 
     __slots__ = ("_last", "_lengths", "_shortest", "_starts", "_words", "places")
 
@@ -43,12 +43,12 @@ class _Columns:
             return self._words[first].astype(np.uint64)
         np.minimum(first, self._last, out=first)
         left = np.clip(self._lengths[rows].astype(np.int64) - at, 0, WORD)
-        # A shift by all of the 64 bits leaves nothing.
+        # A shift by all 64 bits gives 0.
         beyond = (8 * (WORD - left)).astype(np.uint64)
         return self._words[first].astype(np.uint64) >> beyond << beyond
 
     def mixed(self, rows: Rows) -> Numbers:
-        """Of `rows`, numbers that are the same for the same strings, and seldom for others."""
+        """Hashes of `rows`: equal for equal strings, and rarely for others."""
         mixed: Numbers = self._lengths[rows].astype(np.uint64)
         for at in self.places:
             mixed ^= self.column(at, rows)
@@ -67,14 +67,14 @@ class _Columns:
 
 
 def unreplaced(arena: Arena) -> Rows:
-    """The rows in order, without most of those with a string that comes again later. The last row of each string always
-    stays."""
+    """The rows in order, without most of those with a string that comes again later. The last row of each string is always
+    kept."""
     columns, count = _Columns(arena), len(arena.lengths())
     bits = count.bit_length() + 1
     place = np.empty(count, np.uint32)
     for rows in _steps(count):
         place[rows] = columns.mixed(rows) >> np.uint64(64 - bits)
-    # Each place belongs to the last row that came. A row that finds another string at its place only stays longer.
+    # Each place belongs to the last row with its hash. A row with another string at its place is kept, which does no harm.
     last = np.zeros(1 << bits, np.int32)
     last[place] = np.arange(count, dtype=np.int32)
     kept = np.ones(count, np.bool_)
@@ -87,10 +87,10 @@ def unreplaced(arena: Arena) -> Rows:
 
 
 def key_order(arena: Arena, rows: Rows) -> tuple[Rows, Marks]:
-    """`rows`, which are in order, by their strings in unsigned byte order, those of equal strings in their own; and of
-    each place in that order whether another string begins there.
+    """The ascending `rows`, sorted by their strings in unsigned byte order, stable for equal strings; and for each place in
+    that order whether another string begins there.
 
-    The next column sorts the rows that one column leaves equal, so a common prefix costs no sort.
+    Each column sorts only the rows that the columns before leave equal, so a common prefix costs no sort.
     """
     order, new = rows.copy(), np.zeros(len(rows), np.bool_)
     new[:1] = True
@@ -103,7 +103,7 @@ def key_order(arena: Arena, rows: Rows) -> tuple[Rows, Marks]:
 
 
 def _refine(order: Rows, new: Marks, found: Numbers) -> None:
-    """Put the rows between two marks in the order of the numbers `found` for them, and mark where those change."""
+    """Sort the rows between two marks by their numbers `found`, and mark the places where these change."""
     mixed = (found[1:] != found[:-1]) & ~new[1:]
     if not mixed.any():
         return
@@ -124,7 +124,7 @@ def _refine(order: Rows, new: Marks, found: Numbers) -> None:
 
 
 def _ends(arena: Arena) -> Numbers:
-    """The length of each string that the columns hold whole, and more than that for others: by what they go on with."""
+    """The length of each string that fits into the columns, and for longer ones a larger number by their further bytes."""
     lengths = arena.lengths()
     ranks = lengths.astype(np.uint64)
     long = np.flatnonzero(lengths > _COLUMNS)

@@ -21,20 +21,20 @@ from samzapy.storage.rocksdb.key_order import key_order, unreplaced
 
 #: Bytes of memory that a record takes beside those of its key and value, while it is sorted.
 _ROW_BYTES = 48
-#: Forgetting overwritten records must leave so much of the memory free, or it would soon be due again.
+#: Dropping overwritten records must free so much of the memory, or it would soon be due again.
 _ROOM = 0.75
-#: So few records, of so few bytes, wait for others: packing costs some microseconds a call.
+#: Fewer records wait for others, since packing costs some microseconds a call.
 _FEW = 100
 _FEW_BYTES = 1_048_576
 
-#: Puts a file into the store that is made by the function it is given.
+#: Makes a file by the given function and loads it into the store.
 TakeIn = Callable[[Callable[[SstFileWriter], None]], None]
 
 
 class SortedLoad(Load):
-    """Records are appended, and when the memory is full those are forgotten that later ones of their keys replace.
+    """Appends records; when the memory is full it drops those that later ones of their keys replace.
 
-    A dictionary of a million entries costs a record several misses of the processor's caches, an append costs none.
+    A dictionary of a million entries costs several cache misses a record, an append costs none.
     """
 
     def __init__(self, path: Path, memory_bytes: int, take_in: TakeIn, *, over_others: bool) -> None:
@@ -47,6 +47,7 @@ class SortedLoad(Load):
         self._keys = Arena(memory_bytes)
         self._values = Arena(memory_bytes)
         self._deleted: list[NDArray[np.bool_]] = []
+        self._given_up = False
         self._few: tuple[list[bytes | None], list[bytes | None]] = [], []
 
     def add(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> bool:
@@ -68,7 +69,7 @@ class SortedLoad(Load):
         self._pack(*self._few)
         rows = self._last_in_order()
         keys_of = self._keys.reader()
-        # Keys are read where they lie: none of them is an object before it is written.
+        # Keys are read in place: no key becomes an object before it is written.
         before = bisect_left(rows, MARKER_KEY, key=lambda row: next(keys_of(np.array([row]))))
         if next(keys_of(rows[before : before + 1]), None) == MARKER_KEY:
             raise StoreError(f"{self._path}: key {MARKER_KEY!r} is reserved")
@@ -80,6 +81,9 @@ class SortedLoad(Load):
 
         self._take_in(fill)
         self.discard()
+
+    def give_up(self) -> None:
+        self._given_up = True
 
     def discard(self) -> None:
         """Forget everything; twice is allowed."""
@@ -129,6 +133,8 @@ class SortedLoad(Load):
             rows = rows[~deletions[rows]]
         part = min(self._keys.part(), self._values.part())
         for first in range(0, len(rows), part):
+            if self._given_up:
+                raise StoreError(f"{self._path}: the load was given up")
             some = rows[first : first + part]
             deleted = deletions[some]
             if deleted.any():

@@ -25,8 +25,8 @@ _COMPRESSIONS: Mapping[str, Callable[[], DBCompressionType]] = {
     "zstd": DBCompressionType.zstd,
     "none": DBCompressionType.none,
 }
-#: fifo drops the oldest files when a task's part of the store passes 1 GiB. A file is never older than one that holds what it
-#: deletes, and every batch brings the marker anew, so neither comes to harm; but the store forgets what the changelog keeps.
+#: fifo drops the oldest files when a task's part of the store exceeds 1 GiB. Deletions outlive the entries that they delete,
+#: and every batch writes the marker, so the store stays consistent; but it loses entries that the changelog keeps.
 _STYLES: Mapping[str, Callable[[], DBCompactionStyle]] = {
     "universal": DBCompactionStyle.universal,
     "level": DBCompactionStyle.level,
@@ -93,8 +93,8 @@ def _within(text: str, low: int, high: int) -> bool:
 
 @dataclass(frozen=True)
 class RocksDbOptions:
-    """How RocksDB is opened; sizes in bytes. `cache_bytes` and `write_buffer_bytes` are a container's for one store:
-    its tasks share the one and divide the other. `tuning` holds the integer keys that are set only when given."""
+    """RocksDB's settings; sizes in bytes. `cache_bytes` and `write_buffer_bytes` are for one store of a container: its tasks
+    share the cache and divide the buffer. `tuning` holds the integer keys that are set only when given."""
 
     cache_bytes: int = 104_857_600
     write_buffer_bytes: int = 33_554_432

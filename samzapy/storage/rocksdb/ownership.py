@@ -1,6 +1,6 @@
-"""Claims the directory of a store, and finds out who has it open.
+"""Claims the directory of a store, and finds the process that has it open.
 
-One process may use an open directory, once, and none of its children may.
+Only one process may have a directory open, once, and not its forked children.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Ownership:
 
 
 def holder(path: Path) -> str:
-    """Who has the store at `path` open, in words."""
+    """The process that has the store at `path` open, in words."""
     pid = locking_pid(path) or _written_pid(path)
     if pid is None:
         return "the store is locked by another process"
@@ -93,9 +93,9 @@ def _command(pid: int) -> str:
 
 
 def _disown_all() -> None:
-    """In a child: RocksDB's threads did not come along, and closing would write to the parent's files.
+    """In a forked child: RocksDB's threads do not exist there, and a close would write to the parent's files.
 
-    The handles are leaked on purpose, past the interpreter's end.
+    The handles are leaked on purpose, until after the interpreter's end.
     """
     for engine in list(_HELD):
         handle = engine.disown()

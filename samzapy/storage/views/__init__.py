@@ -1,4 +1,4 @@
-"""Engines with a query interface of their own, each a view over the key-value store.
+"""Engines with a query interface, each a view over the key-value store.
 
 engine          a view factory and the storage engine below it, as one engine; the keys that a view reads
 entry_keys      names as ordered bytes

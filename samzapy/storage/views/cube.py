@@ -1,7 +1,7 @@
-"""The cube store: facts are counted and their measures summed up as they come, over chosen dimensions.
+"""The cube store: counts facts and sums up their measures, over chosen dimensions.
 
 cell    c <roll-up's dimensions> <value> ...   the aggregate of the facts with these values
-design  d                                      measures and roll-ups, as they were when the first fact came
+design  d                                      the measures and roll-ups at the first fact
 
 An aggregate is `[facts, measure...]`, a measure `[values, sum, smallest, largest]`, or None without a value.
 """
@@ -35,7 +35,7 @@ Value = str | int | bool | None
 
 
 def to_name(value: Value, store: str) -> str:
-    """The value with a letter for its type in front. Raises StoreRefused for what is no value."""
+    """The value behind a letter for its type. Raises StoreRefused for anything that is no value."""
     if value is None:
         return "n"
     if type(value) is bool:
@@ -153,12 +153,12 @@ class CubeDesign:
         return cls(dimensions, value_of(settings, engines.CUBE_MEASURES), _rollups(text) if text else (dimensions,))
 
     def described(self) -> dict[str, Any]:
-        """As it is kept in the store: a cube that was kept otherwise cannot be continued."""
+        """The design as the store keeps it: a cube with another design cannot be continued."""
         return {"measures": list(self.measures), "rollups": sorted(map(list, self.rollups))}
 
     def covering(self, wanted: Collection[str], fixed: Collection[str]) -> tuple[str, ...] | None:
-        """The roll-up that answers a question about the dimensions `wanted`, `fixed` ones among them, with the fewest
-        cells: no other dimensions if possible, and fixed ones in front. None if there is none."""
+        """The roll-up that answers a query for the dimensions `wanted`, `fixed` ones among them, with the fewest cells: no
+        other dimensions if possible, and fixed ones in front. None if there is none."""
         able = [rollup for rollup in self.rollups if set(wanted) <= set(rollup)]
         return min(able, key=lambda rollup: (len(rollup), -leading(rollup, fixed)), default=None)
 
@@ -207,15 +207,15 @@ class Cell(NamedTuple):
 class CubeStore:
     """Counts facts and sums up their measures by the values of their dimensions, in every roll-up of the job file.
 
-    The value of a dimension is a str, an int, a bool or None. A question about dimensions that no roll-up has exactly is
-    answered from a finer one; one that no roll-up covers raises StoreRefused. Facts are only added: their maximum could
-    not be taken back.
+    The value of a dimension is a str, an int, a bool or None. A query for dimensions that no roll-up has exactly is answered
+    from a finer one; a query that no roll-up covers raises StoreRefused. Facts cannot be removed, since a maximum cannot be
+    undone.
     """
 
     __slots__ = ("_design", "_dimensions", "_encoded", "_name", "_rollups", "_store")
 
     def __init__(self, store: KeyValueStore[bytes, Any], name: str, design: CubeDesign) -> None:
-        """Raises ConfigError if the store's facts were rolled up otherwise."""
+        """Raises ConfigError if the store has another design."""
         self._store = store
         self._name = name
         self._design = design
@@ -261,7 +261,7 @@ class CubeStore:
         return part
 
     def cell(self, dimensions: Mapping[str, Value]) -> Aggregate | None:
-        """The facts with these values of these dimensions, whatever the others; None if there are none."""
+        """The facts with these values of these dimensions and any values of the others; None if there are none."""
         found = self.slice(dimensions, ())
         return found[0].aggregate if found else None
 

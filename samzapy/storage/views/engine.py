@@ -1,7 +1,4 @@
-"""Makes one engine of a view and the storage engine below it, and parses the keys that a view reads.
-
-Those keys stand below `stores.NAME.` in the job file.
-"""
+"""Combines a view and the storage engine below it into one engine, and parses the keys of views (below `stores.NAME.`)."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ View = Callable[[KeyValueStore[Any, Any]], Any]
 
 
 class ViewEngineFactory(StorageEngineFactory):
-    """Opens the engine below; everything that stores bytes sees only that."""
+    """Opens the engine below, which keeps the bytes."""
 
     has_view = True
 

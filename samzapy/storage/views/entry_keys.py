@@ -1,7 +1,7 @@
-"""Names as bytes that are in order, with a letter in front for the kind of entry.
+"""Encodes names as ordered bytes, behind a letter for the kind of entry.
 
-Each name is in UTF-8 and ended by a zero byte, which no name may contain. So the entries of one kind are together, those
-below the same first names too, and a key is the prefix of everything below it.
+Each name is in UTF-8 and ends with a zero byte, which no name may contain. So entries of one kind, and entries with the same
+first names, are neighbours, and a key is the prefix of everything below it.
 """
 
 from __future__ import annotations

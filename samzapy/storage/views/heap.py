@@ -5,11 +5,11 @@ score      i <group> <digest>  the score of an item, by a digest of its bytes
 directory  d <group>           [next block's number, numbers of the blocks in order, separators between them]
 block      b <group> <number>  up to `block_size` items in order
 
-1. A change rewrites one block. Both ends are at hand without a scan. The directory changes only when a block splits or
+1. A change rewrites one block. Both ends are available without a scan. The directory changes only when a block splits or
    becomes empty.
-2. A separator is no greater than the block that follows and greater than the one before, and as short as that allows, as
-   in a B-tree: the directory of a million items is about 500 KB.
-3. Lists that came from the store are never changed: a message that fails is undone by putting them back.
+2. A separator is greater than the block before and not greater than the block after it, and as short as possible, as in a
+   B-tree: the directory of a million items is about 500 KB.
+3. Lists from the store are never changed in place: the undo of a failed message puts them back.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ class HeapItem(NamedTuple):
 class HeapStore:
     """Items by score, in any number of groups (`group`, a str; the default is one of them).
 
-    - An item is whatever MessagePack writes (str, int, dict, ...; a tuple comes back as a list). It is in a group once:
-      pushing it again gives it the new score, so a repeated push changes nothing. Where equal events are to be kept
-      apart, make their position part of the item.
-    - The *best* score is the highest, or the lowest with `heap.order=lowest`. Items of equal score are in the order of
-      their bytes, so what a heap holds does not depend on the order of the pushes.
-    - A heap with a `size` drops its worst item when it has one more.
+    1. An item is any value that MessagePack writes (str, int, dict, ...; a tuple comes back as a list). It is in a group
+       once: another push gives it the new score, so a repeated push changes nothing. To keep equal events apart, make their
+       position part of the item.
+    2. The *best* score is the highest, or the lowest with `heap.order=lowest`. Items of equal score are in the order of their
+       bytes, so the contents of a heap do not depend on the order of the pushes.
+    3. A heap with a `size` drops its worst item when it has one more.
 
     A score is an int of 64 bits or a float, not NaN. A refused item or score raises StoreRefused and changes nothing.
     """

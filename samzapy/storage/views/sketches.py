@@ -1,4 +1,4 @@
-"""Sketches: close answers (was it added, how many different ones, which quantile) from a few kilobytes a key.
+"""Sketches: approximate membership, distinct counts and quantiles, in a few kilobytes a key.
 
 1. A sketch lives as an object in the store's cache and is serialized when the store is flushed. An item that does not
    change it costs no changelog record.
@@ -41,7 +41,7 @@ def library(name: str) -> Any:
 
 
 class SketchSerde(Serde):
-    """A sketch's own bytes. A sketch that is read and written again without a change has the same bytes."""
+    """The bytes of a sketch. A sketch that is read and written again without a change has the same bytes."""
 
     @abstractmethod
     def to_bytes(self, value: Any) -> bytes:
@@ -75,7 +75,7 @@ class DataSketchSerde(SketchSerde):
 class SketchesFactory(StoreViewFactory):
     """Keys are the job's (`key.serde`, string by default), values are sketches."""
 
-    #: They are updated where they are; copying one for each update would cost more than the update.
+    #: Sketches are updated in place; a copy for each update would cost more than the update.
     changes_in_place = True
 
     engine: ClassVar[str]
@@ -95,7 +95,7 @@ class SketchesFactory(StoreViewFactory):
         return EntrySerdes(None, self.serde())
 
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str, str]]:
-        """Problems of the kind's own keys, and a package that is missing."""
+        """Problems of the keys of this kind, and a missing package."""
         if find_spec(self.package) is None:
             yield "factory", self.engine, f"needs the package {self.package}, which is not installed; {_ADVICE}"
         yield from problems_of(settings, self.keys)
@@ -104,8 +104,8 @@ class SketchesFactory(StoreViewFactory):
 class BloomFilters:
     """A Bloom filter of str and bytes items for each key.
 
-    An item that was added is always found. Another is found by mistake with about the error rate, once as many items as
-    the capacity are in. A filter has its full size from its first item on.
+    An added item is always found. Another one is found by mistake, with about the error rate when the filter is full. A
+    filter has its full size from its first item on.
     """
 
     __slots__ = ("_capacity", "_error_rate", "_name", "_new", "_store")
@@ -118,7 +118,7 @@ class BloomFilters:
         self._new: Any = library("rbloom").Bloom
 
     def add(self, key: Any, item: str | bytes) -> bool:
-        """Add the item; returns whether it was certainly new. One that seems to be there changes nothing."""
+        """Add the item; returns whether it was certainly new. An item that seems to be present changes nothing."""
         data = self._bytes(item)
         found = self._store.get(key)
         if found is None:
@@ -134,7 +134,7 @@ class BloomFilters:
         return sum([self.add(key, item) for item in items])
 
     def might_contain(self, key: Any, item: str | bytes) -> bool:
-        """False: it was never added. True: it was, or this is one of the mistakes."""
+        """False: it was never added. True: it was, or this is a false positive."""
         data = self._bytes(item)
         found = self._store.get(key)
         return found is not None and data in found
@@ -263,9 +263,9 @@ class DistinctCountsFactory(SketchesFactory):
 class Quantiles:
     """The distribution of the numbers of each key.
 
-    The rank of an answer is off by no more than the sketch's error (1.33 % for `quantiles.k=200`) with a certainty of
-    99 %; up to `k` numbers all of them are kept and answers are exact. Which numbers are kept beyond that is drawn at random,
-    so two sketches of the same numbers may differ within the error; a restored one is the one that was committed.
+    1. The rank error of an answer is at most the sketch's error (1.33 % for `quantiles.k=200`), with a certainty of 99 %.
+    2. Up to `k` numbers are all kept, and answers are exact. Beyond that numbers are sampled at random, so two sketches of
+       the same numbers may differ within the error. A restored sketch is the committed one.
     """
 
     __slots__ = ("_k", "_name", "_new", "_store")

@@ -1,12 +1,12 @@
-"""The timer store: the timers that a task sets, by key, and the order they fire in.
+"""The timer store: a task's timers by key, and in the order of their times.
 
-time    k <clock> <key>          when a key fires
-due     t <clock> <time> <key>   when to look at the key, in order of time: 8 bytes, big-endian, 2^63 added
+time    k <clock> <key>          the time of a key's timer
+due     t <clock> <time> <key>   the time to look at the key, in order: 8 bytes, big-endian, 2^63 added
 
-A key is MessagePack's bytes, a clock one letter. A timer has a due entry for its time or before. One that is moved to a
-later time keeps the entry it has; when that comes due, the timer gets one for its time. So a timer that each message moves,
-such as a time-out, costs one put a message. A due entry of a timer that is gone, or that fires earlier, is dropped when it
-comes due.
+1. A key is MessagePack's bytes, a clock one letter. A timer has a due entry for its time or before.
+2. A timer that moves to a later time keeps its due entry; when that comes due, the timer gets one for its time. So a timer
+   that each message moves, such as a time-out, costs one put a message.
+3. The due entry of a timer that was cancelled, or that fires earlier, is dropped when it comes due.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ NEVER = 2**63 - 1
 
 Place = tuple[int, bytes]
 
-#: Timers that are read from the store in one go, and how many may be here before the later half is left to the store.
+#: The number of timers read from the store in one go, and of timers in memory before the later half is dropped from it.
 READ = 1_024
 _MOST = 4 * READ
 
 
 class FirstTimers:
-    """Every due entry up to some place in the order, as (time, key's bytes); the store has those after it.
+    """The first due entries in memory, as (time, key's bytes); the store has the later ones.
 
-    Only the first one is taken out. An entry that the store no longer has, or one of an undone message, stays here until its
-    turn comes, and the time of its key decides. So an undone message needs no report.
+    Only the first one is taken out. An entry that the store no longer has, or one of an undone message, stays in memory until
+    it is the first, and then the time of its key decides. So the undo of a message needs no call.
     """
 
     __slots__ = ("_heap", "_until", "due", "passed_ms", "times")
@@ -50,12 +50,12 @@ class FirstTimers:
         self.times, self.due = b"k" + letter, b"t" + letter
         self._heap: list[Place] = []
         self._until: Place | None = (-(2**63), b"")
-        #: The greatest time that was taken out: a timer for a later time still has its due entry.
+        #: The greatest time that was taken out: timers for later times still have their due entries.
         self.passed_ms: float = -inf
 
     @property
     def until(self) -> Place | None:
-        """The last place that is covered; None if all are."""
+        """The last place in memory; None if all are."""
         return self._until
 
     def earliest(self) -> int:
@@ -76,7 +76,7 @@ class FirstTimers:
             self._until = heap[-1]
 
     def read(self, places: list[Place]) -> None:
-        """The store's next ones, READ of them unless there are no more; nothing is left here when they come."""
+        """Take the store's next entries, READ of them unless there are no more; called when memory has none."""
         self._heap = places
         self._until = places[-1] if len(places) == READ else None
 
@@ -95,7 +95,7 @@ class FirstTimers:
 
 
 class Timer(NamedTuple):
-    """One that is set."""
+    """A timer that is set."""
 
     time_ms: int
     key: Any
@@ -160,8 +160,8 @@ class TimerStore(Timers):
         return (self._event if clock is TimerClock.EVENT else self._wall).earliest()
 
     def due(self, clock: TimerClock, now_ms: int, most: int = 1) -> list[Timer]:
-        """The first timers that are due at `now_ms`; another call does not give them again. For who runs the task, between
-        messages: what a message has cancelled or moved may still be undone before that."""
+        """The first timers that are due at `now_ms`; another call does not return them again. Called by the run loop between
+        messages, when changes of a message can no longer be undone."""
         first, found, last, get = self._of(clock), list[Timer](), None, self._store.get
         while len(found) < most:
             place = first.take(now_ms)
@@ -169,7 +169,7 @@ class TimerStore(Timers):
                 if not first.reads_on(now_ms):
                     break
                 self._read_on(first)
-            elif place != last:  # Set again for the time it had before, it is here twice.
+            elif place != last:  # A timer that was set again for its earlier time is in memory twice.
                 last = place
                 time_ms = get(first.times + place[1])
                 if time_ms == place[0]:
@@ -179,7 +179,7 @@ class TimerStore(Timers):
         return found
 
     def _pass_over(self, first: FirstTimers, place: Place, time_ms: int | None) -> None:
-        """Drop a due entry of a timer that does not fire then, but at `time_ms` (None: not at all)."""
+        """Drop a due entry of a timer that fires at `time_ms` instead (None: never)."""
         entry = first.due + _bytes(place[0]) + place[1]
         if self._store.get(entry) is not None:
             self._store.delete(entry)
@@ -195,7 +195,7 @@ class TimerStore(Timers):
 
     def _read_on(self, first: FirstTimers) -> None:
         if first.until is not None:
-            # From there on: fired timers lie below it, as tombstones that a scan would have to pass.
+            # Start there: below it are the tombstones of fired timers, which a scan would have to pass.
             time_ms, packed = first.until
             start = first.due + _bytes(time_ms) + packed
             first.read(self._places(first, start + b"\0" if packed else start, READ))
@@ -213,7 +213,7 @@ class TimerStore(Timers):
 
 
 def _nobody() -> None:
-    """Before a run loop takes the task over."""
+    """The default of `interrupt`, before a run loop runs the task."""
 
 
 def _bytes(time_ms: int) -> bytes:

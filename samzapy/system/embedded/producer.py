@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count, groupby
 from operator import add, itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from samzapy.api.envelope import Headers
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OutgoingRecord, SystemProducer
+from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer
 from samzapy.clock import Clock
 from samzapy.errors import ProducerError, RecordTooLarge, UnknownPartition
 from samzapy.system.embedded.topic import Topic
@@ -60,7 +60,9 @@ class PendingRecords:
         gathered: dict[tuple[str, int], list[OutgoingRecord]] = {}
         for stream, run in groupby(records, _stream):
             of_stream = list(run)
-            for record, partition in zip(of_stream, self._partitions(stream, of_stream), strict=True):
+            _, keys, _, partitions, partition_keys, _, _ = zip(*of_stream, strict=True)
+            chosen = self._partitions(stream, keys, partitions, partition_keys)
+            for record, partition in zip(of_stream, chosen, strict=True):
                 group = gathered.get((stream, partition))
                 if group is None:
                     group = gathered[stream, partition] = []
@@ -71,10 +73,29 @@ class PendingRecords:
             stamps = [now if time is None else time for time in times] if None in times else times
             self._extend(SystemStreamPartition(self._system, stream, partition), keys, values, stamps, headers)
 
-    def _partitions(self, stream: str, records: Sequence[OutgoingRecord]) -> Iterable[int]:
-        """The partition of each of the records, which are of one stream."""
+    def add_columns(self, columns: OutgoingColumns) -> None:
+        """As `add`."""
+        stream, none = columns.stream, (None,) * columns.size
+        others: list[Any] = [none if each is None else each for each in columns[1:]]
+        keys, values, partitions, partition_keys, headers, times = others
+        now = self._clock.wall_ms()
+        stamps = [now if time is None else time for time in times]
+        places: dict[int, list[int]] = {}
+        for place, partition in enumerate(self._partitions(stream, keys, partitions, partition_keys)):
+            places.setdefault(partition, []).append(place)
+        for partition, chosen in places.items():
+            parts: list[list[Any]] = [[column[place] for place in chosen] for column in (keys, values, stamps, headers)]
+            self._extend(SystemStreamPartition(self._system, stream, partition), *parts)
+
+    def _partitions(
+        self,
+        stream: str,
+        keys: Sequence[bytes | None],
+        partitions: Sequence[int | None],
+        partition_keys: Sequence[bytes | None],
+    ) -> Iterable[int]:
+        """The partition of each record of a stream."""
         count, hashes, spread = self._topic(stream).partitions, self._hashes, self._spread
-        _, keys, _, partitions, partition_keys, _, _ = zip(*records, strict=True)
         if partitions.count(None) == partition_keys.count(None) == len(keys):
             return [(next(spread) if key is None else hashes[key]) % count for key in keys]
         choosing = (key if chosen is None else chosen for key, chosen in zip(keys, partition_keys, strict=True))
@@ -232,6 +253,12 @@ class LogProducer(SystemProducer):
         with self._calls.guarded():
             self._calls.must_take_records()
             self._pending.add(records)
+            self._bound_memory()
+
+    def send_columns(self, columns: OutgoingColumns) -> None:
+        with self._calls.guarded():
+            self._calls.must_take_records()
+            self._pending.add_columns(columns)
             self._bound_memory()
 
     def send_changes(

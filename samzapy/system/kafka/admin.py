@@ -6,7 +6,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 
 from samzapy.api.stream import SystemStreamPartition
@@ -190,6 +197,21 @@ class KafkaAdmin(SystemAdmin):
         oldest, upcoming = self._list_offsets(chosen, OffsetSpec.earliest(), OffsetSpec.latest())
         return {ssp: OffsetRange(oldest[ssp], upcoming[ssp]) for ssp in chosen}
 
+    def ends(
+        self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
+    ) -> dict[SystemStreamPartition, int]:
+        (found,) = self._list_offsets(list(ssps), OffsetSpec.latest(), committed=committed)
+        return found
+
+    def mirror(self, group: str, positions: Mapping[SystemStreamPartition, int]) -> None:
+        """Raises EnvironmentFailure where the broker does not allow it, or where another consumer is a member."""
+        at = [TopicPartition(ssp.stream, ssp.partition, offset) for ssp, offset in positions.items()]
+        request = [ConsumerGroupTopicPartitions(group, at)]
+        answer = self._client.alter_consumer_group_offsets(request, request_timeout=_REQUEST_S)[group]
+        refused = [each for each in self._result(answer, f"group '{group}'").topic_partitions if each.error is not None]
+        if refused:
+            raise general_error(refused[0].error, self._client_errors.system, f"group '{group}'")
+
     def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
         chosen = list(ssps)
         (found,) = self._list_offsets(chosen, OffsetSpec.for_timestamp(int(time_ms)))
@@ -240,7 +262,9 @@ class KafkaAdmin(SystemAdmin):
             self._made = client
         return self._made
 
-    def _list_offsets(self, ssps: list[SystemStreamPartition], *specs: Any) -> list[dict[SystemStreamPartition, int]]:
+    def _list_offsets(
+        self, ssps: list[SystemStreamPartition], *specs: Any, committed: bool = False
+    ) -> list[dict[SystemStreamPartition, int]]:
         """The offsets, by each of `specs`; asks again while a leader is away or does not answer, 30 s at most.
 
         The partitions of the topics are asked for only when one is not known yet, or an answer casts doubt on what is.
@@ -252,7 +276,7 @@ class KafkaAdmin(SystemAdmin):
             if not known:
                 self._counts.update(partition_counts(self._client, self._client_errors, ssps, ask, self._clock))
             try:
-                return self._list_offsets_once(ssps, specs)
+                return self._list_offsets_once(ssps, specs, committed=committed)
             except KafkaException as cause:
                 self._counts = {}
                 # These metadata are the ones by which librdkafka learns of new leaders.
@@ -270,9 +294,9 @@ class KafkaAdmin(SystemAdmin):
         return counts, self._brokers
 
     def _list_offsets_once(
-        self, ssps: list[SystemStreamPartition], specs: Sequence[Any]
+        self, ssps: list[SystemStreamPartition], specs: Sequence[Any], *, committed: bool
     ) -> list[dict[SystemStreamPartition, int]]:
-        level = IsolationLevel.READ_UNCOMMITTED
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         asked = [
             self._client.list_offsets(
                 {TopicPartition(ssp.stream, ssp.partition): spec for ssp in ssps},

@@ -15,6 +15,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import ConfigError, ConfigProblem, SamzapyError, UnknownPartition, UnknownStream, Unreachable
 from samzapy.system.kafka.errors import error_of, general_error, is_failed_handshake, is_refused, one_line
+from samzapy.system.kafka.statistics import ClientStatistics
 
 #: mallopt's number for the greatest number of arenas.
 _M_ARENA_MAX = -8
@@ -55,7 +56,8 @@ _FIRST_WORD = "in state APIVERSION_QUERY"
 
 
 class ClientErrors:
-    """Collects the errors that a handle reports outside of its calls. `check` raises the permanent ones.
+    """Collects the errors that a handle reports outside of its calls, and keeps its `statistics`. `check` raises the
+    permanent errors.
 
     Messages name `system` and `servers`. `disturbed`: a connection was lost or a request was not answered in time, so
     librdkafka may have sent something twice.
@@ -68,6 +70,7 @@ class ClientErrors:
         self.handshake: KafkaError | None = None
         self.last = ""
         self.disturbed = False
+        self.statistics = ClientStatistics()
 
     def note(self, error: KafkaError) -> None:
         """Take an error: librdkafka's `error_cb`."""
@@ -111,7 +114,8 @@ def make_client(kind: type, properties: Mapping[str, str | bool], client_errors:
     """A Consumer, Producer or AdminClient. Raises ConfigError for what librdkafka does not take."""
     give_threads_arenas()
     try:
-        return kind({**properties, "error_cb": client_errors.note, "logger": client_errors})
+        callbacks = {"error_cb": client_errors.note, "stats_cb": client_errors.statistics.note, "logger": client_errors}
+        return kind({**properties, **callbacks})
     except KafkaException as cause:
         side = "producer" if kind.__name__ == "Producer" else "consumer"
         key = f"systems.{client_errors.system}.{side}"

@@ -205,6 +205,9 @@ class KafkaConsumer(SystemConsumer):
             self._client.close()
             self._client = None
 
+    def metrics(self) -> Mapping[str, float]:
+        return self._client_errors.statistics.metrics()
+
     def _first(self, timeout_s: float, max_records: int) -> list[Any]:
         """Wait for one record and take those that came with it. consume(n, t) would wait all of t for n records."""
         first = self._client.poll(timeout_s)

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer
 
 from samzapy.api.envelope import Headers
-from samzapy.api.system import OutgoingRecord, SystemProducer
+from samzapy.api.system import OutgoingColumns, OutgoingRecord, SystemProducer
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.errors import (
     ProducerError,
@@ -71,10 +71,12 @@ class KafkaProducer(SystemProducer):
         with self._calls.guarded(), self._abortable():
             self._calls.must_take_records()
             if records:
-                columns = RecordColumns.of(records)
-                if not columns.free:
-                    self.report_offsets()
-                self._queue.send(columns)
+                self._send(RecordColumns.of(records))
+
+    def send_columns(self, columns: OutgoingColumns) -> None:
+        with self._calls.guarded(), self._abortable():
+            self._calls.must_take_records()
+            self._send(RecordColumns.of_columns(columns))
 
     def send_changes(
         self, stream: str, partition: int, changes: Iterable[tuple[bytes, bytes | None]], headers: Headers | None = None
@@ -110,6 +112,9 @@ class KafkaProducer(SystemProducer):
             if client is not None:
                 client.purge()
 
+    def metrics(self) -> Mapping[str, float]:
+        return self._client_errors.statistics.metrics()
+
     def init_transactions(self) -> None:
         with self._calls.guarded():
             self._calls.must_be_new()
@@ -142,6 +147,11 @@ class KafkaProducer(SystemProducer):
         if self._refused:
             text = f"{self._calls.name}: the broker has refused a record of it; to go on, make a new producer"
             self._calls.error = TransactionIndeterminate(text)
+
+    def _send(self, columns: RecordColumns) -> None:
+        if not columns.free:
+            self.report_offsets()
+        self._queue.send(columns)
 
     def _take_over(self) -> None:
         """A new epoch for the transactional id: what earlier ones still ask for is refused from now on."""

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from samzapy.api.envelope import Headers
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.api.system import OutgoingRecord
+from samzapy.api.system import OutgoingColumns, OutgoingRecord
 from samzapy.clock import Clock
 from samzapy.errors import ProducerError, SamzapyError, UnknownPartition
 from samzapy.system.kafka.client import ClientErrors, all_counts, partition_counts
@@ -86,6 +86,13 @@ class RecordColumns(NamedTuple):
     def of(cls, records: Sequence[OutgoingRecord]) -> RecordColumns:
         """At least one record."""
         return cls(*zip(*records, strict=True))
+
+    @classmethod
+    def of_columns(cls, columns: OutgoingColumns) -> RecordColumns:
+        """Those that a task has sent as columns."""
+        none = (None,) * columns.size
+        others: list[Any] = [none if each is None else each for each in columns[1:]]
+        return cls((columns.stream,) * columns.size, *others)
 
     @property
     def free(self) -> bool:

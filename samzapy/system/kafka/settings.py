@@ -46,6 +46,8 @@ _CONSUMER = {
     "fetch.queue.backoff.ms": "5",
     "queued.min.messages": "200000",
     "queued.max.messages.kbytes": "65536",
+    # Consumers are polled all the time. A producer without work is not, and would keep its statistics until it is.
+    "statistics.interval.ms": "10000",
     **_CONNECTING,
 }
 _CONSUMER_FIXED = {

@@ -2,6 +2,7 @@
 
 import threading
 from collections import Counter
+from contextlib import suppress
 from typing import ClassVar
 
 import pytest
@@ -13,12 +14,14 @@ from samzapy.errors import (
     ConfigError,
     EnvironmentFailure,
     OffsetOutOfRange,
+    ProducerError,
     SerdeError,
     TaskFailed,
     TaskMigrated,
     UnknownStream,
 )
 from samzapy.job.lease import Directive
+from samzapy.system.embedded.producer import LogProducer
 
 
 def messages(n, keys=3, partitions=2):
@@ -195,6 +198,23 @@ def test_a_container_that_lost_its_lease_lets_go_without_a_commit(tmp_path):
     with pytest.raises(TaskMigrated, match="newer attempt"):
         container.run()
     assert job.changelog() == {}
+
+
+def test_records_that_were_purged_with_the_lease_are_reported_as_the_lost_lease(tmp_path, monkeypatch):
+    job = MemoryJob(tmp_path, partitions=1)
+    job.send(*messages(5, partitions=1))
+    container, coordinator = job.container()
+
+    def purged(producer):
+        coordinator.register("0")
+        with suppress(TaskMigrated):
+            container._current._heartbeat.confirm()
+        raise ProducerError("mem.out[0]: record of 9 B was not acknowledged: Local: Purged in queue")
+
+    monkeypatch.setattr(LogProducer, "flush", purged)
+    with pytest.raises(TaskMigrated, match="a newer attempt runs this container") as raised:
+        container.run()
+    assert isinstance(raised.value.__cause__, ProducerError)
 
 
 def test_the_first_start_commits_its_position_so_that_upcoming_means_the_first_start(tmp_path):

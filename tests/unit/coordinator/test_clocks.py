@@ -2,17 +2,17 @@
 
 import json
 import logging
+import zlib
 
 import pytest
 
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.coordinator.clocks import Clocks, KeptClocks
 from samzapy.coordinator.coordinator import Coordinator, LocalLease, Oversight
-from samzapy.coordinator.service import render
-from samzapy.coordinator.wire import JobSpec, WireError, read_report
+from samzapy.coordinator.web.views import render
+from samzapy.coordinator.wire import Details, JobSpec, WireError, pack, unpack
 from samzapy.job.lease import ContainerReport, TaskProgress
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
-from samzapy.strict_json import encode
 
 SSP = SystemStreamPartition("m", "in", 0)
 MODEL = JobModel(tuple(ContainerModel(i, (TaskModel(f"Partition {i}", frozenset({SSP}), int(i)),)) for i in "01"))
@@ -105,15 +105,12 @@ def test_a_stalled_clock_names_the_task_and_the_partition_once(clocks, hand, cap
     assert clocks.status().stalled is None
 
 
-def test_reports_carry_clocks_over_the_wire():
-    report = ContainerReport(
-        "0", 7, "running", clocks={"a": TaskProgress(50, "m.in[3]", True, (0, 20), True), "b": TaskProgress()}
-    )
-    body = json.loads(encode(report))
-    assert read_report("0", encode(report)) == report
+def test_details_carry_clocks_over_the_wire():
+    told = Details(7, clocks={"a": TaskProgress(50, "m.in[3]", True, (0, 20), True), "b": TaskProgress()})
+    assert unpack(pack(told)) == told
     for broken in ({"a": 1}, {"a": {"clock": "x"}}, {"a": {"checkpoints": 7}}, {"a": {"checkpoints": ["x"]}}):
         with pytest.raises(WireError, match=r"^clocks\[\.\.\.\]"):
-            read_report("0", json.dumps({**body, "clocks": broken}).encode())
+            unpack(zlib.compress(json.dumps({"epoch": 7, "clocks": broken}).encode()))
 
 
 def test_the_status_and_its_page_show_the_clocks(hand):

@@ -1,5 +1,7 @@
 import json
 import socket
+import time
+import zlib
 
 import numpy as np
 import pytest
@@ -10,7 +12,8 @@ from samzapy.coordinator import service as service_module
 from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import BODY_LIMIT, CoordinatorService
-from samzapy.coordinator.wire import AttemptProcess, JobSpec
+from samzapy.coordinator.web.views import Rendered
+from samzapy.coordinator.wire import DETAILS_LIMIT, AttemptProcess, JobSpec
 from samzapy.errors import EnvironmentFailure, RetriableError, TaskFailed, TaskMigrated
 from samzapy.job.lease import ContainerReport, Directive
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
@@ -64,6 +67,7 @@ def test_a_container_registers_reports_and_hears_what_to_do(client, coordinator)
         commits=1,
     )
     assert lease.report(told) is Directive.CONTINUE
+    lease.details(told)
     status = client.status()
     assert (status["processed"], status["commits"]) == (5, 1)
     assert status["restored"][0]["source"] == "changelog"
@@ -92,8 +96,8 @@ def test_the_reason_of_a_failure_reaches_the_driver(client, coordinator):
 def test_metrics_that_json_cannot_hold_are_left_out_and_numpys_are_numbers(client):
     lease, _ = client.register("0")
     metrics = {"g": {"nan": float("nan"), "inf": float("inf"), "n": 3, "x": np.float64(2.5)}}
-    assert lease.report(ContainerReport("0", lease.epoch, "running", metrics=metrics)) is Directive.CONTINUE
-    assert client.status()["containers"][0]["metrics"] == {"g": {"n": 3, "x": 2.5}}
+    lease.details(ContainerReport("0", lease.epoch, "running", metrics=metrics))
+    assert client.call(dict, "GET", "/containers/0/metrics") == {"g": {"n": 3, "x": 2.5}}
 
 
 def test_a_failure_that_quotes_a_lone_surrogate_reaches_the_driver(client, coordinator):
@@ -102,10 +106,14 @@ def test_a_failure_that_quotes_a_lone_surrogate_reaches_the_driver(client, coord
     assert coordinator.status().failures[0].message == r"no key \ud800"
 
 
-@pytest.mark.parametrize("path", ["/containers/0/attempts", "/containers/0/report", "/containers/0/failure", "/stop"])
+@pytest.mark.parametrize(
+    "path",
+    ["/containers/0/attempts", "/containers/0/heartbeat", "/containers/0/details", "/containers/0/failure", "/stop"],
+)
 def test_a_change_without_the_token_is_forbidden(service, coordinator, path):
     assert ask(service, "POST", path, token=None).status == 403
-    assert ask(service, "POST", path, token="wrong").status == 403
+    for token in ("wrong", service.tokens.read, service.tokens.cookie):
+        assert ask(service, "POST", path, token=token).status == 403
     assert not coordinator.stopping
     assert coordinator.status().containers[0].attempts == 0
 
@@ -135,13 +143,18 @@ def test_a_foreign_host_header_is_forbidden(service):
     assert ask(service, "GET", "/status", host="evil.example").status == 403
 
 
-def test_a_browser_brings_the_token_once_and_can_then_read_but_not_change(service, coordinator):
-    welcome = ask(service, "GET", f"/?token={TOKEN}", token=None)
+@pytest.mark.parametrize("name", ["act", "read"])
+def test_a_browser_brings_a_token_once_and_can_then_read_but_not_change(service, coordinator, name):
+    welcome = ask(service, "GET", f"/?token={getattr(service.tokens, name)}", token=None)
     assert (welcome.status, welcome.headers["location"]) == (303, "/")
     cookie = welcome.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
     pair = cookie.partition(";")[0]
+    assert TOKEN not in cookie
+    assert service.tokens.read not in cookie
+    assert ask(service, "GET", "/status", token=pair.partition("=")[2]).status == 403, "a cookie is no token"
+    assert ask(service, "GET", f"/?token={pair.partition('=')[2]}", token=None).status == 403
     page = ask(service, "GET", "/", token=None, cookie=pair)
     assert page.status == 200
     assert page.headers["content-security-policy"].startswith("default-src 'self'")
@@ -150,15 +163,84 @@ def test_a_browser_brings_the_token_once_and_can_then_read_but_not_change(servic
     assert not coordinator.stopping
 
 
+def test_the_address_that_is_printed_can_only_read(service, coordinator):
+    token = service.page.partition("?token=")[2]
+    assert TOKEN not in service.page
+    assert ask(service, "GET", "/status", token=token).status == 200
+    refused = ask(service, "POST", "/stop", token=token)
+    assert (refused.status, refused.data) == (403, b"this token may only read\n")
+    assert not coordinator.stopping
+
+
+def test_views_of_the_runner_are_served_and_those_open_to_all_need_no_token(coordinator):
+    def view(status):
+        return Rendered(f"{status.name}\n".encode(), "text/plain", 503)
+
+    service = CoordinatorService(
+        coordinator, TOKEN, added={"/metrics": view, "/readyz": view}, open_to_all=["/readyz"], page_port=0
+    )
+    try:
+        assert ask(service, "GET", "/metrics", token=None).status == 403
+        assert ask(service, "GET", "/metrics").data == b"job\n"
+        ready = ask(service, "GET", "/readyz", token=None, host="10.0.0.9:8080")
+        assert (ready.status, ready.headers["content-type"]) == (503, "text/plain; charset=utf-8")
+        assert ask(service, "POST", "/readyz", token=None).status == 403
+        page = urllib3.request("GET", service.page, redirect=False, retries=False)
+        assert page.status == 303
+        assert not service.page.startswith(service.url + "/"), "people have a port of their own"
+    finally:
+        service.close()
+
+
+def test_a_view_that_fails_is_an_error_and_the_next_look_makes_it_again(coordinator):
+    answers = iter([ValueError("a bug"), b"well"])
+
+    def view(status):
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return Rendered(answer, "text/plain")
+
+    service = CoordinatorService(coordinator, TOKEN, added={"/view": view})
+    try:
+        assert ask(service, "GET", "/view").status == 500
+        assert until(lambda: ask(service, "GET", "/view").status == 200)
+    finally:
+        service.close()
+
+
+def until(condition, patience_s=20.0):
+    """Whether it comes true; asks again and again."""
+    end = time.monotonic() + patience_s
+    while not (true := condition()) and time.monotonic() < end:
+        pass
+    return true
+
+
 def test_a_body_of_the_wrong_shape_is_refused_with_the_fields_name(service):
-    answer = ask(service, "POST", "/containers/0/report", body=json.dumps({"epoch": "1", "phase": "running"}))
+    answer = ask(service, "POST", "/containers/0/heartbeat", body=json.dumps({"epoch": "1", "phase": "running"}))
     assert (answer.status, answer.data) == (400, b"epoch: expected int, got str\n")
-    assert ask(service, "POST", "/containers/0/report", body=b"{").status == 400
-    assert ask(service, "POST", "/containers/0/report", body=b"[" * 100_000).status == 400
+    assert ask(service, "POST", "/containers/0/heartbeat", body=b"{").status == 400
+    assert ask(service, "POST", "/containers/0/heartbeat", body=b"[" * 100_000).status == 400
+
+
+def test_details_that_do_not_decompress_or_grow_beyond_all_bounds_are_refused(service):
+    for body in (b"{}", zlib.compress(b'{"epoch": 1}')[:-3], zlib.compress(b" " * (DETAILS_LIMIT + 1))):
+        assert ask(service, "POST", "/containers/0/details", body=body).status == 400
+
+
+def test_a_bug_in_the_coordinator_is_an_answer_and_the_next_report_is_heard(client, coordinator, monkeypatch):
+    lease, _ = client.register("0")
+    report = ContainerReport("0", lease.epoch, "running")
+    with monkeypatch.context() as broken:
+        broken.setattr(coordinator, "report", lambda report: 1 / 0)
+        with pytest.raises(RetriableError, match="ZeroDivisionError"):
+            lease.report(report)
+    assert lease.report(report) is Directive.CONTINUE
 
 
 def test_a_body_beyond_the_limit_is_refused(service):
-    assert ask(service, "POST", "/containers/0/report", body=b" " * (BODY_LIMIT + 1)).status == 413
+    assert ask(service, "POST", "/containers/0/heartbeat", body=b" " * (BODY_LIMIT + 1)).status == 413
 
 
 def test_a_container_the_job_does_not_have_is_not_known(client):

@@ -4,7 +4,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.progress import ContainerFailure
-from samzapy.coordinator.service import render
+from samzapy.coordinator.web.views import render
 from samzapy.coordinator.wire import JobSpec, Registration, read, registration
 from samzapy.job.facts import Facts, PartitionLag, Stall, UserFailure
 from samzapy.job.lease import ContainerReport, Directive

@@ -23,39 +23,46 @@ def at(first, last=None, exception="KeyError"):
     return UserFailure(exception, "", "T", f"process of m.in[0]@{first}", "", "", "m.in[0]", first, last or first)
 
 
-def test_the_same_exception_at_the_same_message_counts_up_to_the_limit_however_long_it_takes(failures, clock):
-    assert not failures.is_last(at(17))
+def test_the_same_exception_at_the_same_message_counts_however_long_it_takes(failures, clock):
+    assert failures.times(at(17)) == 1
     clock.advance(10 * SOUND_S)
-    assert not failures.is_last(at(17))
-    assert failures.is_last(at(17))
+    assert failures.times(at(17)) == 2
+    assert failures.times(at(17)) == 3
 
 
 def test_another_exception_or_another_message_is_counted_for_itself(failures):
-    for other in (at(17), at(18), at(17, exception="ValueError"), at(17), at(18)):
-        assert not failures.is_last(other)
-    assert failures.is_last(at(17))
-    assert failures.is_last(at(18))
+    others = (at(17), at(18), at(17, exception="ValueError"), at(17), at(18))
+    assert [failures.times(other) for other in others] == [1, 1, 1, 2, 2]
 
 
 def test_a_batch_that_is_cut_elsewhere_and_has_some_of_the_messages_fails_again(failures):
-    assert not failures.is_last(at(10, 20))
-    assert not failures.is_last(at(15, 30))
-    assert failures.is_last(at(17, 40))
+    assert [failures.times(batch) for batch in (at(10, 20), at(15, 30), at(17, 40), at(50, 60))] == [1, 2, 3, 1]
 
 
 def test_a_failure_without_a_message_counts_only_soon_after_the_one_before(failures, clock):
     init = UserFailure("OSError", "", "T", "init")
-    assert not failures.is_last(init)
+    assert failures.times(init) == 1
     clock.advance(SOUND_S)
-    assert not failures.is_last(init)
-    assert not failures.is_last(init)
-    assert failures.is_last(init)
+    assert [failures.times(init) for _ in range(3)] == [1, 2, 3]
+    assert failures.times(UserFailure("OSError", "", "T", "window")) == 1
 
 
 def test_what_says_nothing_about_the_users_code_is_not_counted():
-    failures = SameFailures(1, ManualClock())
-    assert not failures.is_last(None)
-    assert failures.is_last(at(3))
+    job = Coordinator(
+        "job", JobSpec(JobModel((ContainerModel("0", ()),)), {}), 15.0, oversight=Oversight(same_failures=1)
+    )
+    for _ in range(3):
+        lease = LocalLease(job, "0")
+        assert not job.fail(ContainerFailure("0", lease.epoch, "Unreachable", "no answer", 3))
+
+
+def test_the_traceback_of_a_failure_is_passed_on_the_first_time():
+    heard = []
+    oversight = Oversight(on_facts=lambda container, facts: heard.append((container, facts.failure)))
+    job = Coordinator("job", JobSpec(JobModel((ContainerModel("0", ()),)), {}), 15.0, oversight=oversight)
+    for _ in range(3):
+        job.fail(ContainerFailure("0", LocalLease(job, "0").epoch, "TaskFailed", "no", 1, user=at(3)))
+    assert heard == [("0", at(3))]
 
 
 def test_the_last_failure_of_a_kind_is_permanent_whichever_attempt_it_ended():

@@ -9,7 +9,7 @@ from typing import Protocol
 DEFAULT_BYTES = 268_435_456
 #: The part of the budget that is freed at once, and the part that a cache gives back at once.
 _FREED, _GIVEN = 256, 8
-#: What a use counts after the next time that memory was short.
+#: The weight of earlier uses each time that memory is short.
 _FADING = 0.875
 
 
@@ -49,7 +49,7 @@ class Account:
 
     @property
     def bytes_a_use(self) -> float:
-        """Largest where memory does least."""
+        """The bytes for each recent use; largest for the least useful memory."""
         return self.size / (self._lately + 1.0)
 
 
@@ -57,10 +57,10 @@ class CacheBudget:
     """At most `max_bytes` in all caches of one container.
 
     1. As long as there is room, each cache grows as its task uses it.
-    2. Then the caches give back, those with the most bytes a recent use first, and an eighth of theirs at most. So a cache
-       that is used more gets more, and one that is idle gives back.
-    3. To others a cache gives back clean entries only: serializing its changes may fail, and that would be the failure of
-       another task. What is lacking then, the cache that needs room frees itself, changes included.
+    2. Then the caches give back, those with the most bytes a recent use first, an eighth of their bytes at most. So a cache
+       that is used more gets more, and an idle one gives back.
+    3. For others a cache gives back clean entries only: serializing its changes may fail, and that would be the failure of
+       another task. The cache that needs room frees the rest itself, changes included.
 
     The caches of a container are used by one thread.
     """

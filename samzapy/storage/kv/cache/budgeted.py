@@ -15,7 +15,7 @@ from samzapy.storage.kv.uncommitted import UncommittedStore
 K = TypeVar("K")
 V = TypeVar("V")
 
-#: The most new entries between two looks at their sizes. A prime, so that no pattern of a task's puts hides the large ones.
+#: The most new entries between two measurements. A prime, so that no pattern of a task's puts hides the large ones.
 _STRIDE = 31
 #: Fewer if more than this part of the budget would not be noticed.
 _UNNOTICED = 256
@@ -43,14 +43,14 @@ class BudgetedStore(CachedStore[K, V]):
 
     The sizes are estimates of memory, so that a hit costs nothing:
 
-    1. A large value counts by its bytes, known when it is read or serialized, times the memory that large values of this
-       store were found to take a byte.
-    2. Small values count as their mean, to which one new entry in `_STRIDE` adds its part. It is taken anew, of entries all
-       over the cache, whenever the hand has been round: those that stay may be larger than those that come and go.
-    3. Dirty values count before they are serialized, by a look at one in `_STRIDE` of the new ones, more if those are large,
-       and at some of all of them now and then, since they may grow. Growth by a sixteenth of the budget serializes them.
+    1. A large value counts by its bytes, known when it is read or serialized, times the measured memory of this store's
+       large values per byte.
+    2. Small values count by their mean, to which one new entry in `_STRIDE` contributes. It is measured again, over the whole
+       cache, whenever the hand has gone round: entries that stay may be larger than those that come and go.
+    3. Dirty values count before they are serialized, by a sample: one in `_STRIDE` of the new ones, more if those are large,
+       and some of all of them now and then, since they may grow. Growth by a sixteenth of the budget serializes them.
 
-    Otherwise as a cache with room: nothing is evicted, nor serialized before the commit.
+    Otherwise it is a cache with room: nothing is evicted, or serialized before the commit.
     """
 
     __slots__ = (
@@ -62,12 +62,12 @@ class BudgetedStore(CachedStore[K, V]):
         self._budget = budget
         self._account = budget.open(self)
         self._large = _LARGE_BYTES
-        # The large entries with their sizes, and all of them; their memory a byte, and how many there were.
+        # The large entries with their sizes, and the sum of these; their memory per byte, and how many were measured.
         self._large_sizes: dict[Any, int] = {}
         self._large_bytes = 0
         self._factor = 1.0
         self._compared = 0
-        # The mean of the small ones; what dirty values seem to have grown.
+        # The mean of the small ones; the estimated growth of dirty values.
         self._mean = 0.0
         self._grown = 0.0
         self._looked = 0
@@ -159,7 +159,7 @@ class BudgetedStore(CachedStore[K, V]):
         self._expect_more(max(1, min(_STRIDE, room, budget.max_bytes // _UNNOTICED // max(1, largest))))
 
     def _look_at(self, entry: Any, stands_for: int) -> int:
-        """Learn from an entry that stands for so many; returns its memory."""
+        """Measure an entry that stands for so many; returns its memory."""
         size, known = self._memory(entry), self._large_sizes.get(entry)
         if known is None and (size <= _SMALL_MEMORY or entry not in self._dirty):
             small = len(self._held) - len(self._large_sizes)
@@ -170,7 +170,7 @@ class BudgetedStore(CachedStore[K, V]):
         return size
 
     def _look_at_dirty(self) -> None:
-        """Estimate anew what the dirty values have grown, by some of all of them."""
+        """Estimate the growth of the dirty values again, by a sample of all of them."""
         dirty, sizes, mean = len(self._dirty), self._large_sizes, self._mean
         some = islice(self._dirty, 0, None, dirty // _FEW + 1)
         differences = [self._memory(entry) - sizes.get(entry, mean) for entry in some]
@@ -199,7 +199,7 @@ class BudgetedStore(CachedStore[K, V]):
         return evicted
 
     def _round(self) -> list[Any]:
-        """The entries; what is left of them by now has another mean than the new ones had."""
+        """The entries of a new round; the mean is measured again, since the entries that stayed may have another one."""
         entries = super()._round()
         sizes = [self._memory(each) for each in entries[:: len(entries) // _MANY + 1] if each not in self._large_sizes]
         if small := [size for size in sizes if size <= _SMALL_MEMORY]:

@@ -1,4 +1,4 @@
-"""Deserialized values over the uncommitted bytes, at most so many."""
+"""Caches deserialized values over the uncommitted bytes, up to a number of entries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ V = TypeVar("V")
 MOST_DIRTY = 50_000
 #: The part of a cache that is evicted at once.
 _SHARE = 64
-#: How many changes of one call enter the cache before it makes room for them.
+#: The number of changes of one call that enter the cache before it makes room for them.
 _TOGETHER = 512
 
 _NONE = type(None)
@@ -30,26 +30,28 @@ _NONE = type(None)
 class CachedStore(ScanningStore[K, V]):
     """Deserialized values, some of them dirty, over the uncommitted bytes.
 
-    - A `get` or `put` of a held key touches dicts and nothing below.
-    - An entry is dirty from its `put` until it is serialized, and then clean. Only clean entries are evicted.
-    - A hand that goes round finds the entries to evict: an entry that was used since the hand passed it stays, another
-      goes (CLOCK, the second chance). That keeps as good entries as an LRU and costs a hit one assignment instead of a
-      move in the LRU's order; nothing as long as there is room.
-    - Dirty values are serialized together, and as late as possible: at `flush`, before a range is read, and where the
-      hand meets one that was not used while at least `batch_size` are dirty, or too few are clean to make room: then
-      up to `batch_size` such. So a dirty key is always held, and a key that is put again and again is serialized once.
-      `MOST_DIRTY` bounds what a commit finds unserialized.
-    - Changes are numbered, and the numbers go down with a batch. So the records of a commit are in the order of each key's
-      last change, whatever the sizes of cache and batch.
-    - An absent key is held as absent.
-    - A value that does not serialize is found when its batch is, not at its `put`; the error names its key.
-    - Values are handed out by reference: a change without `put` is seen by later gets until the value is evicted, and
-      is not saved (or is, if the key happened to be dirty).
+    1. A `get` or `put` of a held key touches dicts and no layer below.
+    2. An entry is dirty from its `put` until it is serialized, and then clean. Only clean entries are evicted.
+    3. A clock hand finds the entries to evict: an entry that was used since the hand passed it stays, any other goes (CLOCK,
+       the second chance). The hit ratio is that of an LRU. A hit costs one assignment instead of a move in the LRU's order,
+       and nothing as long as there is room.
+    4. Dirty values are serialized in batches, and as late as possible: at `flush`, before a range is read, and when the hand
+       meets an unused one while at least `batch_size` are dirty, or too few are clean to make room; then up to `batch_size`
+       unused ones. So a dirty key is always held, and a key that is put repeatedly is serialized once. `MOST_DIRTY` bounds
+       the unserialized values of a commit.
+    5. Changes are numbered, and the layer below gets the numbers with a batch. So the records of a commit are in the order
+       of each key's last change, for any size of cache and batch.
+    6. An absent key is cached as absent.
+    7. A value that does not serialize raises an error with its batch, not at its `put`; the error names its key.
+    8. Values are handed out by reference: later gets see a change without `put` until the value is evicted. It is not saved,
+       unless the key happened to be dirty.
 
-    Python finds 1, 1.0 and True equal, serdes do not. Only keys of the codec's plain types are their own cache
-    entries; every other key goes by its bytes, or by the plain key that those bytes stand for.
-    `cache_size` and `batch_size` are at least 1, and `cache_size >= batch_size`; both kinds of entries together are at
-    most `cache_size`.
+    Corner cases:
+
+    1. Python finds 1, 1.0 and True equal, serdes do not. Only keys of the codec's plain types are cache entries themselves;
+       every other key is held under its bytes, or under the plain key with those bytes.
+    2. `cache_size` and `batch_size` are at least 1, and `cache_size >= batch_size`; clean and dirty entries together are at
+       most `cache_size`.
     """
 
     __slots__ = (
@@ -58,8 +60,8 @@ class CachedStore(ScanningStore[K, V]):
 
     def __init__(self, codec: EntryCodec, uncommitted: UncommittedStore, cache_size: int, batch_size: int) -> None:
         super().__init__(codec, uncommitted)
-        # Every entry; the dirty ones among them, each with the number of its last change; those used again since the hand
-        # was there, None until it has moved.
+        # All entries; the dirty ones, each with the number of its last change; those used again since the hand passed, None
+        # until it has moved.
         self._held: dict[Any, V | None] = {}
         self._dirty: dict[Any, int] = {}
         self._used: dict[Any, None] | None = None
@@ -71,7 +73,7 @@ class CachedStore(ScanningStore[K, V]):
         self._batch_size = batch_size
         self._room = max(1, cache_size // _SHARE)
         self._most_dirty = max(batch_size, MOST_DIRTY)
-        # Larger ones are measured when they are read. Here entries count, whatever their sizes are.
+        # Values with more bytes are measured when they are read. This cache counts entries, not bytes.
         self._large = sys.maxsize
         self._deleted = False
         self._gets = self._misses = self._changed = self._deletes = self._flushes = 0
@@ -125,6 +127,12 @@ class CachedStore(ScanningStore[K, V]):
 
     def merge_all(self, entries: Mapping[K, V], combine: Callable[[V, V], V]) -> None:
         """Combine many with what is held; one call below reads those that are not cached."""
+        self.exchange_all(entries, combine)
+
+    def exchange_all(
+        self, entries: Mapping[K, V], combine: Callable[[V, V], V]
+    ) -> tuple[Sequence[K], Sequence[V | None]]:
+        """As `merge_all`; returns the keys and what they held before."""
         keys, given = entry_columns(self._codec.store, entry_mapping(self._codec.store, entries))
         held = self._entries(keys)
         self._codec.check_values(keys, given)
@@ -135,6 +143,7 @@ class CachedStore(ScanningStore[K, V]):
             after = list(map(combine, before, given))  # type: ignore[arg-type]
         self._codec.check_values(keys, after)
         self._change_all(held, after)
+        return keys, before
 
     def delete_all(self, keys: Iterable[K]) -> None:
         """Remove many, or none if one of them is refused."""
@@ -241,7 +250,7 @@ class CachedStore(ScanningStore[K, V]):
             self._limit_dirty()
 
     def _change_all(self, entries: list[Any], values: list[Any]) -> None:
-        """Change many, some at a time: what does not fit is evicted in between."""
+        """Change many entries, some at a time, and make room in between."""
         for start in range(0, len(entries), _TOGETHER):
             self._change_some(entries[start : start + _TOGETHER], values[start : start + _TOGETHER])
 
@@ -259,7 +268,7 @@ class CachedStore(ScanningStore[K, V]):
             self._limit_dirty()
 
     def _limit_dirty(self) -> None:
-        """The dirty values are as many as a commit may find."""
+        """Serialize the dirty values: there are as many as a commit may find."""
         self._serialize_all()
 
     def _make_room(self) -> None:
@@ -270,8 +279,7 @@ class CachedStore(ScanningStore[K, V]):
     def _evict(self, room: int, patience: int) -> list[Any]:
         """Evict `room` entries, and return them. Dirty ones are serialized once there are `patience` of them.
 
-        It ends: a dirty entry is passed over only while enough clean ones are left to take instead, and the hand takes every
-        mark away.
+        It terminates: a dirty entry is skipped only while enough clean ones are left, and the hand removes every mark of use.
         """
         held, dirty = self._held, self._dirty
         if self._used is None:
@@ -324,7 +332,7 @@ class CachedStore(ScanningStore[K, V]):
         self._measured(entries, data)
 
     def _measured(self, entries: Collection[Any], data: Sequence[bytes | None]) -> None:
-        """Entries were serialized, or some of them are large and were read: here are their bytes."""
+        """Called with the bytes of entries that were serialized, or that were read and are large."""
 
     def discard(self) -> None:
         """Forget every object."""

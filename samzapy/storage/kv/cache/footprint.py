@@ -1,4 +1,4 @@
-"""Estimates the memory of objects: what a deserialized value takes, in comparison with its bytes."""
+"""Estimates the memory of deserialized values."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any, Final
 
 #: Members of a container that are looked at; half as many of each of those, and so on.
 _WIDTH = 16
-#: Types without parts of their own.
+#: Types without parts.
 _FLAT: Final = frozenset({str, bytes, bytearray, int, float, complex})
-#: Their objects are there once for all, as are classes and the members of enumerations.
+#: Types with shared objects, like classes and the members of enumerations.
 _SHARED: Final = frozenset({bool, type(None)})
 _UNKNOWN_BYTES = 64
 
 
 def footprint(value: object, width: int = _WIDTH) -> int:
-    """Bytes of memory of `value` and of what it refers to. A container with more members than `width` is taken to be
-    like the first of them, or like some of them all over a list. Parts that several values share count each time."""
+    """Bytes of memory of `value` and of the objects that it refers to. Of a container with more members than `width` only
+    the first ones are measured, of a list some from all over it. Shared parts count each time."""
     kind = type(value)
     if kind in _FLAT:
         return getsizeof(value)

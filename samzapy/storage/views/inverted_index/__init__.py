@@ -1,4 +1,4 @@
-"""Text search: documents by the words, phrases and combinations they contain, the most relevant first."""
+"""Text search: finds documents by words, phrases and combinations, the most relevant first."""
 
 from samzapy.storage.views.inverted_index.index import InvertedIndex, InvertedIndexFactory
 from samzapy.storage.views.inverted_index.matching import Hit

@@ -16,9 +16,9 @@ from samzapy.storage.views.inverted_index.query import Tokenizer, WordTokenizer,
 
 
 class InvertedIndex:
-    """Documents by what they contain. A document's id is a str without a zero character; its text is not kept.
+    """Documents by their terms. A document's id is a str without a zero character; its text is not kept.
 
-    A document is found from its `add` on, before the commit.
+    A search finds a document right after its `add`, before the commit.
     """
 
     __slots__ = ("_name", "_postings", "_tokenizer")
@@ -75,7 +75,7 @@ class InvertedIndexFactory(StoreViewFactory):
         return InvertedIndex(store, settings.store, _tokenizer(settings))
 
     def check(self, settings: EngineSettings) -> Iterable[tuple[str, str, str]]:
-        """A tokenizer that cannot be made."""
+        """The problem of a tokenizer that cannot be made."""
         found = list(problems_of(settings, [engines.INDEX_TOKENIZER]))
         if not found:
             try:

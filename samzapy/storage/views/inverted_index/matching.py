@@ -5,7 +5,7 @@
     document   d <document>          its terms in order
     totals     n                     [documents, terms in all of them]
 
-1. A commit sends the postings of the documents that changed, and nothing else of a term, however common it is.
+1. A commit sends only the postings of the changed documents, also for common terms.
 2. The ranking is Okapi BM25, as Lucene computes it: k1 = 1.2, b = 0.75, and an idf that is never negative.
 """
 
@@ -24,7 +24,7 @@ _K1 = 1.2
 
 _B = 0.75
 
-#: From how many documents on the postings of a term are read one by one rather than in a scan of them all.
+#: If a term has more than so many times the documents at hand, their postings are read one by one instead of by a scan.
 _SCAN_FACTOR = 4
 
 Scores = dict[str, float]

@@ -63,7 +63,7 @@ Query = Phrase | AllOf | AnyOf
 
 
 def parse(text: str, tokenizer: Tokenizer) -> Query | None:
-    """The query that `text` writes, None if it has no term. Raises StoreRefused for what is no query."""
+    """The query of `text`, None if it has no term. Raises StoreRefused for a text that is no query."""
     reader = _Reader(text, tokenizer)
     found = reader.alternatives()
     if reader.rest:
@@ -102,7 +102,7 @@ class _Reader:
         parts = [self._single()]
         while self._skip("AND"):
             parts.append(self._single())
-        # A word that makes no term (punctuation) says nothing; it does not rule documents out.
+        # A word without a term (punctuation) is ignored; it excludes no documents.
         return _joined(AllOf, parts)
 
     def _single(self) -> Query | None:

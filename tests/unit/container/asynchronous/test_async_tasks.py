@@ -440,7 +440,7 @@ def test_a_second_callback_is_ignored_with_a_line_in_the_log(tmp_path, caplog):
 def test_a_failure_ends_the_attempt_wherever_it_comes_from(tmp_path, order, message):
     job = AsyncJob(tmp_path, task=PoolTask)
     job.send({"id": 0}, {"id": 1, "do": order})
-    with pytest.raises(TaskFailed, match=rf"^Partition 0: process of mem\.in\[0\]@1 failed: {message}$"):
+    with pytest.raises(TaskFailed, match=rf"^Partition 0: process of mem\.in\[0\]@1 failed: {message} "):
         job.run()
     assert job.changelog() == {}
 

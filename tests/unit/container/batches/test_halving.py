@@ -116,7 +116,7 @@ def test_what_a_store_refuses_is_about_its_message():
         assert driver.outputs("out").messages == [1, 3]
     with (
         TaskTestDriver(Refused, JOB) as driver,
-        pytest.raises(StoreRefused, match=r"process_batch of sys\.in\[0\]@0 to 2"),
+        pytest.raises(StoreRefused, match=r"process_batch of sys\.in\[0\]@1:"),
     ):
         driver.send_batch("in", ["a", "b", "c"], [1, -2, 3], partition=0)
 

@@ -110,11 +110,11 @@ def _received(outputs):
     return received
 
 
-def test_a_failure_without_a_policy_names_the_run_and_leaves_nothing():
+def test_a_failure_without_a_policy_names_the_message_and_leaves_nothing():
     with TaskTestDriver(BatchLedger, JOB) as driver:
         for i in range(6):
             driver.post("in", {"id": i} | ({"do": "fail"} if i == 3 else {}), "k")
-        with pytest.raises(TaskFailed, match=r"process_batch of sys\.in\[0\]@0 to 5 failed: ValueError: told to"):
+        with pytest.raises(TaskFailed, match=r"process_batch of sys\.in\[0\]@3 failed: ValueError: told to"):
             driver.run()
         assert not driver.running
         assert driver.outputs("out") == []

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 import urllib3
 import uvicorn
-from job_status import container, failed_job, job
+from jobs.job_status import container, failed_job, job
 from starlette.applications import Starlette
 
 from samzapy.coordinator.page.board import SECTIONS, Board

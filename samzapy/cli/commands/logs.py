@@ -1,0 +1,120 @@
+"""`samzapy logs`: print the log files of a job on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TextIO
+
+import click
+
+from samzapy.cli.options import JOB, OVERRIDES, pairs
+
+#: Seconds between two looks for new lines.
+_PACE_S = 0.25
+
+
+@click.command()
+@JOB
+@OVERRIDES
+@click.option("--container", metavar="N", help="Only the lines of this container: from its own file, if it runs here.")
+@click.option("--follow", "-f", is_flag=True, help="Go on with the lines that come, until Ctrl-C.")
+def logs(job: Path, overrides: tuple[str, ...], container: str | None, *, follow: bool) -> None:
+    """Print the log of a job: the driver's, which has lines of its containers; the containers' if there is no driver's.
+
+    The files are below job.log.dir on the machine that runs the driver or the container.
+    """
+    from samzapy.config.loader import load_job
+    from samzapy.container.supervision.log_files import log_folder
+    from samzapy.errors import EnvironmentFailure
+
+    config = load_job(job, pairs(overrides))
+    folder = log_folder(config.supervision.log, config.job_name)
+    files = _files(folder, container)
+    if not files:
+        what = f"no log of container {container}" if container is not None else "no log"
+        raise EnvironmentFailure(f"{folder}: {what}; the job has not run here, or job.log.dir is another folder")
+    own = container is not None and files[0].name == f"container-{container}.log"
+    wanted = (
+        None
+        if container is None or own
+        else (f"[container {container},", f"[container {container}]", f'"container":"{container}"')
+    )
+    with suppress(KeyboardInterrupt):
+        for line in _lines(files, follow=follow):
+            if wanted is None or any(mark in line for mark in wanted):
+                click.echo(line)
+
+
+def _files(folder: Path, container: str | None) -> list[Path]:
+    """The newest files that have what is wanted; the driver's have less of a container than its own."""
+    own = folder / f"container-{container}.log"
+    if container is not None and own.exists():
+        return [own]
+    driver = folder / "driver.log"
+    containers = [] if container is not None else sorted(folder.glob("container-*.log"))
+    if driver.exists() and all(driver.stat().st_mtime >= each.stat().st_mtime - 60 for each in containers):
+        return [driver]
+    return containers
+
+
+def _lines(files: list[Path], *, follow: bool) -> Iterator[str]:
+    """The lines of the files, those that were rotated first, then the new ones as they come."""
+    for path in files:
+        older = sorted(path.parent.glob(f"{path.name}.*"), key=lambda each: -int(each.suffix[1:]))
+        for each in older:
+            yield from each.read_text(encoding="utf-8", errors="replace").splitlines()
+    tails = [_Tail(path) for path in files]
+    while True:
+        for tail in tails:
+            yield from tail.new()
+        if not follow:
+            return
+        _wait()
+
+
+def _wait() -> None:
+    from threading import Event
+
+    Event().wait(_PACE_S)
+
+
+class _Tail:
+    """The lines of one file that were not read yet; goes on with the new file when it is rotated."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: TextIO | None = None
+
+    def new(self) -> Iterator[str]:
+        """The whole lines since the last call."""
+        if self._file is None:
+            with suppress(FileNotFoundError):
+                self._file = self._path.open(encoding="utf-8", errors="replace")
+        if self._file is None:
+            return
+        yield from self._rest(self._file)
+        if self._rotated(self._file):
+            yield from self._rest(self._file)
+            self._file.close()
+            self._file = None
+            yield from self.new()
+
+    @staticmethod
+    def _rest(file: TextIO) -> Iterator[str]:
+        while True:
+            at = file.tell()
+            line = file.readline()
+            if not line.endswith("\n"):
+                file.seek(at)
+                return
+            yield line.rstrip("\n")
+
+    def _rotated(self, file: TextIO) -> bool:
+        import os
+
+        try:
+            return os.fstat(file.fileno()).st_ino != self._path.stat().st_ino
+        except FileNotFoundError:
+            return False

@@ -1,0 +1,102 @@
+"""What people see of a running job: its logs, its stalls, its positions in a consumer group."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from samzapy.config.reading.keys import BOOLEAN, TEXT, Key, choice, collect, integer
+from samzapy.config.reading.reader import Reader
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """The log of a job: lines from `level` on (a number of Python's `logging`), as text or as JSON, on the terminal and in
+    files below `folder`, each up to `max_bytes` large, with `files` older ones."""
+
+    level: int = logging.INFO
+    as_json: bool = False
+    folder: Path = Path("logs")
+    max_bytes: int = 10_485_760
+    files: int = 5
+
+
+@dataclass(frozen=True)
+class SupervisionConfig:
+    """`stall_ms`: milliseconds without getting on after which a container says so, 0 for never. `stall_fails`: its attempt
+    ends then. `lag_ms`: milliseconds between two looks at the ends of the inputs. `mirror`: committed positions are written to a consumer group named after the job."""
+
+    log: LogConfig = field(default_factory=LogConfig)
+    stall_ms: int = 30_000
+    stall_fails: bool = False
+    lag_ms: int = 5_000
+    mirror: bool = True
+
+
+LOG_LEVEL = Key(
+    "job.log.level",
+    choice("debug", "info", "warning", "error"),
+    "info",
+    "The least level of log lines that are shown and kept, the user's own included.",
+)
+LOG_FORMAT = Key("job.log.format", choice("text", "json"), "text", "The form of a log line.")
+LOG_DIR = Key(
+    "job.log.dir",
+    TEXT,
+    "logs",
+    "Folder of the logs: a folder for the job, a file for the driver and one for each container, on its own machine.",
+)
+LOG_MAX_BYTES = Key(
+    "job.log.max.bytes",
+    integer(10_000, 2**40),
+    10_485_760,
+    "Bytes after which a log file is renamed and a new one begun.",
+)
+LOG_FILES = Key(
+    "job.log.files", integer(1, 1_000), 5, "Older log files that are kept of the driver and each container."
+)
+STALL_MS = Key(
+    "task.stall.ms",
+    integer(0, 86_400_000),
+    30_000,
+    "Milliseconds without getting on after which a container is shown as stalled, with the reason; 0: never.",
+)
+STALL_POLICY = Key(
+    "task.stall.policy",
+    choice("report", "fail"),
+    "report",
+    "What a container does that is stalled in the user's code: report it, or fail, so that another attempt begins. A local "
+    "run ends then.",
+)
+LAG_INTERVAL_MS = Key(
+    "job.lag.interval.ms",
+    integer(100, 3_600_000),
+    5_000,
+    "Milliseconds between two looks of a container at the ends of its inputs: one request a broker. Positions are copied to "
+    "the consumer group as often.",
+)
+MIRROR = Key(
+    "job.offsets.mirror",
+    BOOLEAN,
+    True,
+    "Whether committed positions are copied to a consumer group named after the job (NAME-ID), for tools that show lag. No "
+    "start reads them.",
+)
+KEYS = collect(globals())
+
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+def parse_supervision(reader: Reader) -> SupervisionConfig:
+    """Read the keys of this module."""
+    log = LogConfig(
+        _LEVELS[reader.get(LOG_LEVEL)],
+        reader.get(LOG_FORMAT) == "json",
+        Path(reader.get(LOG_DIR) or "logs"),
+        reader.get(LOG_MAX_BYTES),
+        reader.get(LOG_FILES),
+    )
+    return SupervisionConfig(
+        log, reader.get(STALL_MS), reader.get(STALL_POLICY) == "fail", reader.get(LAG_INTERVAL_MS), reader.get(MIRROR)
+    )

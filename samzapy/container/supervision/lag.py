@@ -1,0 +1,201 @@
+"""Looks every few seconds, in a thread of its own, where the inputs of a container end, and copies its committed positions to
+a consumer group.
+
+1. One request for all partitions of a system, which the client splits by broker. A broker that does not answer holds up
+   this thread alone; for how long is known from outside, so a container that cannot reach its broker says so.
+2. The age of the oldest unprocessed record: it is younger than the last processed one, and it came after the last look at
+   which the partition ended before it. The later of the two counts. Without either, its age since the first look.
+3. Records that are no messages (the ends of transactions) are passed by nothing that is processed. So the run loop says
+   where its consumers stand whenever it has nothing to do.
+4. The consumer group is for tools that show lag. It is a copy: nothing reads it, and a failure is one line in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import final
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.clock import Clock
+from samzapy.errors import SamzapyError
+from samzapy.job.facts import PartitionLag
+from samzapy.system.clients import SystemClients
+
+logger = logging.getLogger(__name__)
+
+#: Seconds that the end of a container waits for the last copy of its positions.
+LAST_S = 2.0
+#: Looks of one partition that are remembered; when there are more, every second one is dropped.
+_MOST_LOOKS = 64
+
+Positions = Mapping[SystemStreamPartition, int]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a container is, by partition: the next offsets to process, those that its checkpoints have, and the times of the
+    last processed records in milliseconds since 1970."""
+
+    positions: Positions = field(default_factory=dict)
+    committed: Positions = field(default_factory=dict)
+    processed_ms: Positions = field(default_factory=dict)
+
+
+class EndsSeen:
+    """The ends that one partition had, and when it still had them."""
+
+    __slots__ = ("_looks",)
+
+    def __init__(self) -> None:
+        self._looks: list[tuple[int, int]] = []
+
+    def add(self, now_ms: int, end: int) -> None:
+        """The partition ends at `end` now."""
+        looks = self._looks
+        if looks and looks[-1][1] == end:
+            looks[-1] = now_ms, end
+            return
+        looks.append((now_ms, end))
+        if len(looks) > _MOST_LOOKS:
+            del looks[1:-1:2]
+
+    def age_ms(self, position: int, now_ms: int, processed_ms: int) -> int:
+        """How long the record at `position` has waited at most, when the last processed record is of the time `processed_ms`
+        (-1: not known)."""
+        before = [at for at, end in self._looks if end <= position]
+        since = max([*before[-1:], processed_ms]) if before or processed_ms > 0 else self._looks[0][0]
+        return max(0, now_ms - since)
+
+
+@final
+class LagWatch:
+    """While entered, keeps the lag of each input partition of a container, and the copy of its positions."""
+
+    def __init__(
+        self,
+        ssps: Collection[SystemStreamPartition],
+        new_clients: Callable[[], SystemClients],
+        clock: Clock,
+        look_s: float = 5.0,
+        group: str = "",
+    ) -> None:
+        """Connects to nothing yet. `look_s`: seconds between two looks. `group`: the consumer group for the positions, empty for none."""
+        self._ssps = sorted(ssps)
+        self._new_clients = new_clients
+        self._clock = clock
+        self._group = group
+        self._look_s = look_s
+        self._clients: SystemClients | None = None
+        self._progress: Callable[[], Progress] = Progress
+        self._seen: dict[SystemStreamPartition, EndsSeen] = {ssp: EndsSeen() for ssp in self._ssps}
+        self._lags: dict[str, PartitionLag] | None = None
+        self._open: tuple[str, ...] = ()
+        self._mirrored: dict[SystemStreamPartition, int] = {}
+        self._warned = False
+        self._asked_at: float | None = None
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="samzapy-lag", daemon=True)
+
+    def follow(self, progress: Callable[[], Progress]) -> None:
+        """Ask this from now on how far the container is, on the watch's thread."""
+        self._progress = progress
+
+    def __enter__(self) -> LagWatch:
+        if self._ssps:
+            self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._closed.set()
+        if self._thread.ident is not None:
+            # A broker that does not answer is left to the thread, which ends with the process.
+            self._thread.join(LAST_S)
+
+    def take(self) -> dict[str, PartitionLag] | None:
+        """The lag of each partition; None if there was no look since the last call."""
+        lags, self._lags = self._lags, None
+        return lags
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since an unanswered look began; 0 if none is unanswered."""
+        asked_at = self._asked_at
+        return 0.0 if asked_at is None else self._clock.monotonic() - asked_at
+
+    @property
+    def held_by_transactions(self) -> tuple[str, ...]:
+        """The partitions, at the last look, of which nothing can be read before an open transaction ends."""
+        return self._open
+
+    def _run(self) -> None:
+        try:
+            while not self._closed.wait(self._look_s):
+                self.look()
+            with suppress(SamzapyError):
+                self._mirror(self._progress().committed)
+        finally:
+            self._close()
+
+    def look(self) -> None:
+        """One look; a failure is remembered, and the next one asks again."""
+        if self._asked_at is None:
+            self._asked_at = self._clock.monotonic()
+        try:
+            clients = self._clients = self._clients or self._new_clients()
+            ends = clients.ends(self._ssps)
+            progress = self._progress()
+            behind = [ssp for ssp, end in ends.items() if progress.positions.get(ssp, end) < end]
+            readable = clients.ends(behind, committed=True) if behind else {}
+        except SamzapyError as cause:
+            logger.debug("The ends of the inputs are not known: %s", cause)
+            return
+        self._asked_at = None
+        self._lags = self._measured(ends, progress)
+        self._open = tuple(
+            f"{ssp}@{progress.positions[ssp]}"
+            for ssp, end in readable.items()
+            if end <= progress.positions[ssp] < ends[ssp]
+        )
+        try:
+            self._mirror(progress.committed)
+        except SamzapyError as cause:
+            logger.log(
+                logging.DEBUG if self._warned else logging.WARNING,
+                "The positions were not copied to the consumer group '%s' (job.offsets.mirror): %s",
+                self._group,
+                cause,
+            )
+            self._warned = True
+
+    def _measured(self, ends: Positions, progress: Progress) -> dict[str, PartitionLag]:
+        now_ms = self._clock.wall_ms()
+        found: dict[str, PartitionLag] = {}
+        for ssp, end in ends.items():
+            seen = self._seen[ssp]
+            seen.add(now_ms, end)
+            position = progress.positions.get(ssp)
+            if position is not None:
+                lag = max(0, end - position)
+                age_ms = seen.age_ms(position, now_ms, progress.processed_ms.get(ssp, -1)) if lag else 0
+                found[str(ssp)] = PartitionLag(position, end, lag, age_ms)
+        return found
+
+    def _mirror(self, committed: Positions) -> None:
+        changed = {ssp: offset for ssp, offset in committed.items() if self._mirrored.get(ssp) != offset}
+        if not self._group or not changed:
+            return
+        clients = self._clients = self._clients or self._new_clients()
+        clients.mirror(self._group, changed)
+        self._mirrored.update(changed)
+
+    def _close(self) -> None:
+        if self._clients is not None:
+            try:
+                self._clients.close()
+            except Exception as cause:  # noqa: BLE001  # what only looks never ends a job
+                logger.warning("Closing the clients that look at lag: %s", cause)

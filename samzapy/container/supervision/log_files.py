@@ -1,0 +1,105 @@
+"""Sets the logging of a process up for a job, and puts it back: the terminal, a file that rotates, lines for the driver.
+
+    job.log.dir/JOB-ID/driver.log         the driver, with the lines that containers have sent it
+    job.log.dir/JOB-ID/container-0.log    a container, on the machine that runs it; .1 is the file before, and so on
+
+Only a process that belongs to the job is set up: `samzapy run`, and the workers of executors. A program that calls a
+runner keeps its own logging.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+from samzapy.config.supervision import LogConfig
+from samzapy.container.supervision.log_lines import CarriedLines, PlaceFilter, formatter
+
+logger = logging.getLogger(__name__)
+
+#: Libraries with a line at INFO for each of their own steps.
+_TALKATIVE = ("py4j", "urllib3", "asyncio", "uvicorn", "sqlalchemy", "fsspec", "botocore", "numexpr")
+#: The files of a driver and of a container.
+DRIVER = "driver"
+
+
+def container_file(container_id: str) -> str:
+    """The name of a container's log file, without its ending."""
+    return f"container-{container_id}"
+
+
+def log_folder(config: LogConfig, job_name: str) -> Path:
+    """The folder of a job's log files. `job_name` is `JobConfig.job_name`."""
+    return config.folder.expanduser() / job_name
+
+
+class PrivateFile(RotatingFileHandler):
+    """A log file that only its owner reads."""
+
+    def _open(self) -> TextIOWrapper:
+        # Never truncated: several attempts may write to it one after the other.
+        descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        return TextIOWrapper(os.fdopen(descriptor, "ab"), encoding="utf-8", errors="backslashreplace")
+
+
+@contextmanager
+def process_logging(
+    config: LogConfig, job_name: str, file: str, container: str = "", handlers: Sequence[logging.Handler] = ()
+) -> Iterator[None]:
+    """Send lines from `job.log.level` on to a log file and to `handlers`, as long as the context lasts.
+
+    `file`: the name of the file, without its ending. `container` is empty in a driver. Without a file that can be written
+    there is a warning, and the handlers alone.
+    """
+    root, place = logging.getLogger(), PlaceFilter(container)
+    kept = _file(config, job_name, file)
+    all_handlers = [*handlers, *([kept] if isinstance(kept, logging.Handler) else [])]
+    level, quiet = root.level, [logging.getLogger(name) for name in _TALKATIVE]
+    quiet = [each for each in quiet if each.level == logging.NOTSET]
+    for handler in all_handlers:
+        handler.addFilter(place)
+        handler.setLevel(config.level)
+        root.addHandler(handler)
+    for each in quiet:
+        each.setLevel(logging.WARNING)
+    root.setLevel(config.level)
+    if isinstance(kept, str):
+        logger.warning("No log file is written: %s", kept)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        for each in quiet:
+            each.setLevel(logging.NOTSET)
+        for handler in all_handlers:
+            root.removeHandler(handler)
+            handler.removeFilter(place)
+        if isinstance(kept, logging.Handler):
+            kept.close()
+
+
+@contextmanager
+def container_logging(config: LogConfig, job_name: str, container: str) -> Iterator[CarriedLines]:
+    """The logging of an executor's worker while it runs a container; yields the lines for the container's reports."""
+    carried = CarriedLines()
+    with process_logging(config, job_name, container_file(container), container, [carried]):
+        yield carried
+
+
+def _file(config: LogConfig, job_name: str, file: str) -> PrivateFile | str:
+    """The file's handler, or the reason why there is none."""
+    folder = log_folder(config, job_name)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        made = PrivateFile(
+            folder / f"{file}.log", maxBytes=config.max_bytes, backupCount=config.files, encoding="utf-8"
+        )
+    except OSError as cause:
+        return f"{folder}: {cause.strerror} (job.log.dir)"
+    made.setFormatter(formatter(job_name, as_json=config.as_json))
+    return made

@@ -1,0 +1,152 @@
+"""Says of a container what people look at: lag, stalls, log lines. Its reports carry it to the driver.
+
+A container is stalled when, for `task.stall.ms`,
+
+1. its broker has not answered a look at the ends of the inputs,
+2. the thread that runs the tasks has been in one call (the user's code, a commit, a transaction) and processed nothing, or
+3. it had nothing to process although there are records, behind a transaction of another producer that is still open.
+
+The look costs one walk up a stack, once a report.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Protocol, final
+
+from samzapy.clock import Clock
+from samzapy.container.supervision.activity import Activity, activity_of, stack_as_text, stack_of
+from samzapy.container.supervision.heartbeat import keep_running
+from samzapy.container.supervision.lag import LagWatch, Progress
+from samzapy.job.facts import NO_FACTS, Facts, LogLine, Stall
+
+logger = logging.getLogger(__name__)
+
+
+class Lines(Protocol):
+    """Log lines that wait for a report."""
+
+    def take(self) -> tuple[tuple[LogLine, ...], int]:
+        """The lines since the last call, and how many were left out."""
+        ...
+
+
+class NoLines:
+    """For a container in the driver's own process, which logs for itself."""
+
+    def take(self) -> tuple[tuple[LogLine, ...], int]:
+        """None."""
+        return (), 0
+
+
+class Watch(Protocol):
+    """What a container's reports say for people."""
+
+    def follow(self, progress: Callable[[], Progress]) -> None:
+        """Ask this from now on how far the container is; from any thread."""
+        ...
+
+    def facts(self, phase: str, progress: object) -> Facts:
+        """The facts for a report of that phase. `progress` is equal in two calls if nothing was done between them."""
+        ...
+
+
+class NoWatch:
+    """For a container that is not looked at."""
+
+    def follow(self, progress: Callable[[], Progress]) -> None:
+        """Nothing is asked."""
+
+    def facts(self, phase: str, progress: object) -> Facts:
+        """None."""
+        return NO_FACTS
+
+
+def _report(stall: Stall) -> None:
+    """The default of `on_stalled`: it is in the reports."""
+
+
+@dataclass(frozen=True)
+class ContainerProcess:
+    """The process around a container: where its log lines wait, and how it ends when the container cannot.
+
+    1. `on_stalled` is called once for each stall in the user's code, if the job file says that such a stall is a failure.
+    2. `on_lost` is called when the lease is lost and the run loop still runs one lease duration later (a stuck `process`).
+
+    Both are called on the thread that reports.
+    """
+
+    lines: Lines = field(default_factory=NoLines)
+    on_stalled: Callable[[Stall], None] = _report
+    on_lost: Callable[[str], None] = keep_running
+
+
+#: A process that is not there for the container alone.
+OWN_PROCESS = ContainerProcess()
+
+
+@final
+class ContainerWatch:
+    """Entered while containers run one after the other; `facts` is for their reports, and may be called from any thread."""
+
+    def __init__(self, lag: LagWatch, clock: Clock, stall_s: float, process: ContainerProcess) -> None:
+        """`stall_s` 0: no stall is looked for."""
+        self._lag = lag
+        self._clock = clock
+        self._stall_s = stall_s
+        self._process = process
+        self._opened = ExitStack()
+        self._thread_id = 0
+        self._doing: tuple[str, object] | None = None
+        self._since = clock.monotonic()
+        self._told: str | None = None
+        self._one_at_a_time = threading.Lock()
+
+    def __enter__(self) -> ContainerWatch:
+        self._thread_id = threading.get_ident()
+        self._opened.enter_context(self._lag)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._opened.close()
+
+    def follow(self, progress: Callable[[], Progress]) -> None:
+        """Ask this from now on how far the container is; from any thread."""
+        self._lag.follow(progress)
+
+    def facts(self, phase: str, progress: object) -> Facts:
+        """The facts for a report of that phase. `progress` is equal in two calls if nothing was done between them."""
+        with self._one_at_a_time:
+            lines, left_out = self._process.lines.take()
+            stalled, of_user = self._stalled(phase, progress) if self._stall_s else (None, False)
+            begun = stalled is not None and self._told != stalled.reason
+            self._told = None if stalled is None else stalled.reason
+        if stalled is not None and begun:
+            logger.warning("stalled: %s%s", stalled, f"\n{stalled.stack}" if stalled.stack else "")
+            if of_user:
+                self._process.on_stalled(stalled)
+        return Facts(self._lag.take(), stalled, None, lines, left_out)
+
+    def _stalled(self, phase: str, progress: object) -> tuple[Stall | None, bool]:
+        """The stall, and whether it is in the user's code."""
+        now = self._clock.monotonic()
+        frame = stack_of(self._thread_id) if phase in {"starting", "restoring", "running"} else None
+        activity = activity_of(frame)
+        doing = activity.doing if activity is not None else phase
+        if self._doing != (doing, progress):
+            self._doing, self._since = (doing, progress), now
+        seconds = now - self._since
+        if self._lag.silent_s >= self._stall_s:
+            return Stall("broker unreachable", self._lag.silent_s), False
+        if seconds < self._stall_s or frame is None:
+            return None, False
+        if activity is None and phase == "running":
+            held = self._lag.held_by_transactions
+            return (Stall(f"waits for a transaction to end in {', '.join(held[:3])}", seconds) if held else None), False
+        about = activity or Activity(f"{phase}, without progress", of_user=False)
+        return Stall(about.doing, seconds, stack_as_text(frame)), about.of_user

@@ -1,0 +1,42 @@
+"""Counts what a task processes: messages by partition, batches, and time in the user's code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from samzapy.api.metrics import MetricsRegistry
+from samzapy.api.stream import SystemStreamPartition
+
+
+class Throughput:
+    """The numbers of one task. `add` is called once a batch; `seconds` grows where the calls into the user's code are timed
+    together, so not for asynchronous tasks, which have several messages in flight."""
+
+    __slots__ = ("_batches", "_messages", "seconds")
+
+    def __init__(self) -> None:
+        self._messages: dict[SystemStreamPartition, int] = {}
+        self._batches = 0
+        self.seconds = 0.0
+
+    def add(self, ssp: SystemStreamPartition, messages: int) -> None:
+        """Count a batch of messages of one partition."""
+        self._messages[ssp] = self._messages.get(ssp, 0) + messages
+        self._batches += 1
+
+    def publish(self, task_name: str, metrics: MetricsRegistry) -> None:
+        """Set the task's gauges: `processed.STREAM`, `batch.count` and `.total` of messages, `process.count` and `.total-s`."""
+        values: dict[str, float] = {"batch.count": self._batches, "batch.total": sum(self._messages.values())}
+        for stream, count in self._by_stream().items():
+            values[f"processed.{stream}"] = count
+        if self.seconds:
+            values |= {"process.count": values["batch.total"], "process.total-s": self.seconds}
+        for name, value in values.items():
+            metrics.gauge(task_name, name).set(value)
+
+    def _by_stream(self) -> Mapping[str, int]:
+        found: dict[str, int] = {}
+        for ssp, count in self._messages.items():
+            stream = str(ssp.system_stream)
+            found[stream] = found.get(stream, 0) + count
+        return found

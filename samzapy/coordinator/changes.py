@@ -1,0 +1,288 @@
+"""Sends the details of a container's reports as changes, and puts them together again.
+
+`Changes` is the container's side, `Reported` the coordinator's. Both know what was sent:
+
+1. A detail travels when it differs from what was last acknowledged. Nothing travels twice for being there.
+2. Details that are gone void everything sent before: all of them travel again, beginning with a `first` piece.
+3. A piece is closed at `PIECE_B` bytes, so no size of a container makes one that is refused. A detail that alone would be
+   larger, or that is no number, is left out.
+4. A piece that was not acknowledged may have arrived, so the next one is a `first` again. The coordinator asks for that, too,
+   when a piece does not follow those before.
+
+A metric is named once and goes by a number from then on. The coordinator keeps a container's values in one array, and one copy
+of the lists of names that tasks have in common: five million values of a thousand containers take some 60 MB.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Callable, ItemsView, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from samzapy.config.guarantee_warnings import ERRORS, GUARANTEE
+from samzapy.coordinator.wire import Details, WireError
+from samzapy.job.facts import MOST_LINES, NO_FACTS, Facts, PartitionLag, Stall
+from samzapy.job.lease import ContainerReport, TaskProgress
+
+#: Bytes of a piece before it is compressed, roughly.
+PIECE_B = 131_072
+#: The parts of a report that are sent by key; `lags` are in its facts.
+_KEYED = ("positions", "ends", "restored", "restoring", "clocks", "lags")
+#: Bytes around a value, and of each of a task's checkpoints.
+_AROUND, _TIME = 48, 16
+#: Reports with facts that wait to be sent; the oldest is forgotten first.
+_MOST_NOTED = 600
+#: Integers of doubles.
+_EXACT = 2**53
+
+
+class Changes:
+    """What the coordinator has acknowledged of one attempt. One thread at a time."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[str, Any]] = {name: {} for name in _KEYED}
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._values: list[float] = []
+        self._first = True
+        self._lags: Mapping[str, PartitionLag] = {}
+        self._facts = self._sent = NO_FACTS
+        self._noted: deque[Facts] = deque(maxlen=_MOST_NOTED)
+
+    def forget(self) -> None:
+        """It is not known what has arrived: the next piece begins anew."""
+        self._known = {name: {} for name in _KEYED}
+        self._numbers.clear()
+        self._values.clear()
+        self._first = True
+        self._sent = NO_FACTS
+
+    def note(self, facts: Facts) -> None:
+        """Keep the facts of a report until they are sent: each report has those since the one before only. Any thread."""
+        self._noted.append(facts)
+
+    def pieces(self, report: ContainerReport, *, metrics: bool) -> Iterator[Details]:
+        """What has changed, and the facts noted. Each piece has to be acknowledged, or all forgotten, before the
+        next is asked for; the rest may be left for another call."""
+        self._merge_facts()
+        now = {name: self._lags if name == "lags" else getattr(report, name) for name in _KEYED}
+        if any(known.keys() - now[name].keys() for name, known in self._known.items()):
+            self.forget()
+        piece = _Piece(report.epoch, first=self._first)
+        if self._facts != self._sent:
+            piece.details.facts = self._facts
+            piece.size += _AROUND
+        for add in chain(self._keyed(now), self._metrics(report.metrics if metrics else _urgent(report.metrics))):
+            add(piece)
+            if piece.size >= PIECE_B:
+                yield piece.details
+                piece = _Piece(report.epoch)
+        if piece.size or self._first:
+            yield piece.details
+
+    def acknowledge(self) -> None:
+        """The last piece has arrived. Log lines and failures are sent once, a stall until it is over."""
+        self._first = False
+        self._facts = self._sent = Facts(None, self._facts.stalled)
+
+    def _merge_facts(self) -> None:
+        while self._noted:
+            before, new = self._facts, self._noted.popleft()
+            self._lags = self._lags if new.partitions is None else new.partitions
+            lines = (*before.lines, *new.lines)
+            left_out = before.lines_left_out + new.lines_left_out + max(0, len(lines) - MOST_LINES)
+            self._facts = Facts(None, new.stalled, new.failure or before.failure, lines[-MOST_LINES:], left_out)
+
+    def _keyed(self, now: Mapping[str, Mapping[str, Any]]) -> Iterator[Callable[[_Piece], None]]:
+        for name, known in self._known.items():
+            for key, value in now[name].items():
+                if known.get(key) != value and len(key) < PIECE_B:
+                    known[key] = value
+                    yield partial(_Piece.add, name=name, key=key, value=value)
+
+    def _metrics(self, metrics: Mapping[str, Mapping[str, object]]) -> Iterator[Callable[[_Piece], None]]:
+        numbers, values = self._numbers, self._values
+        for group, named in metrics.items():
+            for name, value in named.items():
+                number, made = numbers.get((group, name)), _number(value)
+                if made is None or len(group) + len(name) > PIECE_B:
+                    continue
+                if number is None:
+                    number = numbers[group, name] = len(values)
+                    values.append(made)
+                    yield partial(_Piece.begin, group=group, name=name, number=number, value=made)
+                elif values[number] != made:
+                    values[number] = made
+                    yield partial(_Piece.measure, number=number, value=made)
+
+
+def _urgent(metrics: Mapping[str, Mapping[str, object]]) -> Mapping[str, Mapping[str, object]]:
+    """Counts of what a guarantee does not cover: they are sent with all details, since an attempt may end without a word."""
+    return {group: metrics[group] for group in (GUARANTEE, ERRORS) if group in metrics}
+
+
+def _number(value: object) -> float | None:
+    """A metric's value as JSON can hold it; None for what is no number, whatever a task has set its gauge to."""
+    if type(value) is int and -_EXACT < value < _EXACT:
+        return value
+    try:
+        made = float(value)  # type: ignore[arg-type]
+    except Exception:  # noqa: BLE001  # any object of a task, with any bug
+        return None
+    return made if made - made == 0 else None
+
+
+class _Piece:
+    """Details that are being filled. `size` is about what they will have as JSON, in bytes."""
+
+    def __init__(self, epoch: int, *, first: bool = False) -> None:
+        self.details = Details(epoch, first, {}, {}, {}, {}, {}, {}, None, [], [], [])
+        self.size = 0
+
+    def add(self, name: str, key: str, value: Any) -> None:
+        """One detail by key."""
+        getattr(self.details, name)[key] = value
+        self.size += len(key) + _AROUND
+        if isinstance(value, TaskProgress) and value.checkpoints:
+            self.size += _TIME * len(value.checkpoints)
+
+    def begin(self, group: str, name: str, number: int, value: float) -> None:
+        """A metric that is new."""
+        names = self.details.names
+        if not names or names[-1][0] != group:
+            names.append((group, []))
+            self.size += len(group)
+        names[-1][1].append(name)
+        self.size += len(name)
+        self.measure(number, value)
+
+    def measure(self, number: int, value: float) -> None:
+        """A metric's value."""
+        self.details.numbers.append(number)
+        self.details.values.append(value)
+        self.size += _AROUND
+
+
+class MetricValues(Mapping[str, Mapping[str, float]]):
+    """The metrics of one container, by group and name, as of one moment. A group's mapping is made when it is asked for."""
+
+    __slots__ = ("_names", "_values")
+
+    def __init__(self, names: tuple[tuple[str, tuple[str, ...]], ...] = (), values: array[float] | None = None) -> None:
+        """`names`: by group, in the order of `values`; a group may come several times."""
+        self._names = names
+        self._values = array("d") if values is None else values
+
+    def __getitem__(self, group: str) -> Mapping[str, float]:
+        found: dict[str, float] = {}
+        at, known = 0, False
+        for each, names in self._names:
+            if each == group:
+                known = True
+                found.update(zip(names, self._values[at : at + len(names)], strict=True))
+            at += len(names)
+        if not known:
+            raise KeyError(group)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(group for group, _ in self._names))
+
+    def __len__(self) -> int:
+        return len({group for group, _ in self._names})
+
+    def items(self) -> ItemsView[str, Mapping[str, float]]:
+        """In one pass over the values."""
+        return self.groups().items()
+
+    def groups(self) -> dict[str, dict[str, float]]:
+        """Everything, in one pass."""
+        found: dict[str, dict[str, float]] = {}
+        at = 0
+        for group, names in self._names:
+            found.setdefault(group, {}).update(zip(names, self._values[at : at + len(names)], strict=True))
+            at += len(names)
+        return found
+
+    def changed(self, piece: Details) -> MetricValues:
+        """With the changes of a piece, which may name new metrics. Raises WireError for numbers that were not named."""
+        names, values = self._names, self._values[:]
+        if piece.names:
+            names += tuple((group, _shared(tuple(new))) for group, new in piece.names)
+            values.extend([0.0] * sum(len(new) for _, new in piece.names))
+        if len(piece.numbers) != len(piece.values):
+            raise WireError(f"values: expected {len(piece.numbers):,}, got {len(piece.values):,}")
+        try:
+            for number, value in zip(piece.numbers, piece.values, strict=True):
+                values[number] = value
+        except IndexError as cause:
+            raise WireError(f"numbers: expected numbers below {len(values):,}, the count of named metrics") from cause
+        return MetricValues(names, values)
+
+
+#: The lists of names that some container has sent. The tasks of a job have few different ones.
+_SHARED: dict[tuple[str, ...], tuple[str, ...]] = {}
+_MOST_SHARED = 10_000
+
+
+def _shared(names: tuple[str, ...]) -> tuple[str, ...]:
+    known = _SHARED.get(names)
+    if known is None:
+        if len(_SHARED) >= _MOST_SHARED:
+            _SHARED.clear()
+        known = _SHARED[names] = names
+    return known
+
+
+@dataclass(frozen=True)
+class Reported:
+    """The details of one attempt, put together. Nothing in it changes: readers of other threads hold on to it."""
+
+    epoch: int
+    positions: Mapping[str, int] = field(default_factory=dict)
+    ends: Mapping[str, int] = field(default_factory=dict)
+    restored: Mapping[str, tuple[int, float, str]] = field(default_factory=dict)
+    restoring: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    clocks: Mapping[str, TaskProgress] = field(default_factory=dict)
+    lags: Mapping[str, PartitionLag] = field(default_factory=dict)
+    metrics: MetricValues = field(default_factory=MetricValues)
+    stalled: Stall | None = None
+
+    def changed(self, piece: Details) -> Reported:
+        """With the changes of a piece. Raises WireError."""
+        before = Reported(self.epoch) if piece.first else self
+        new: dict[str, Any] = {
+            name: {**getattr(before, name), **sent} for name in _KEYED if (sent := getattr(piece, name))
+        }
+        if piece.names or piece.numbers or piece.values:
+            new["metrics"] = before.metrics.changed(piece)
+        if piece.facts is not None:
+            new["stalled"] = piece.facts.stalled
+        return replace(before, **new) if new else before
+
+    def report(
+        self, container_id: str, phase: str, processed: int, commits: int, piece: Details | None = None
+    ) -> ContainerReport:
+        """The report that has these details, and the facts of the piece that has just changed them."""
+        sent = NO_FACTS if piece is None or piece.facts is None else piece.facts
+        lags = dict(self.lags) if piece is not None and piece.lags else None
+        facts = NO_FACTS
+        if lags is not None or self.stalled is not None or sent is not NO_FACTS:
+            facts = Facts(lags, self.stalled, sent.failure, sent.lines, sent.lines_left_out)
+        return ContainerReport(
+            container_id,
+            self.epoch,
+            phase,
+            processed,
+            self.positions,
+            self.ends,
+            self.restored,
+            self.restoring,
+            self.metrics,
+            commits,
+            self.clocks,
+            facts,
+        )

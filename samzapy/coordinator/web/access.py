@@ -1,0 +1,145 @@
+"""Decides who may read and who may act: two tokens, and a cookie for browsers that only reads.
+
+1. The token that acts is the run's secret (`SAMZAPY_TOKEN`, else drawn). Containers send it; it may do everything.
+2. The token that reads is derived from it, so that it needs no place of its own, and leads back to nothing. The address
+   that a run prints holds this one.
+3. A browser that brings either as `/?token=...` gets a cookie, derived from the token that reads. The cookie is no token: it is
+   taken for GET and HEAD only, and not in an `Authorization` header.
+
+Every comparison takes the same time for any wrong value. A request also needs the right Host header, so that a page from
+elsewhere cannot reach the coordinator by a name that it makes lead here (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Collection, Iterable, Mapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qs
+
+from starlette.datastructures import MutableHeaders
+from starlette.responses import PlainTextResponse, RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+#: The key in a request's scope of the function that notes that its connection has shown a token.
+TRUST = "samzapy.trust"
+
+
+class Tokens:
+    """The tokens of one run. `act` may do everything, `read` looks at everything, `cookie` is a browser's."""
+
+    def __init__(self, act: str) -> None:
+        """`act`: the run's secret, of any text."""
+        self.act = act
+        self.read = _derived(act, "samzapy: read")
+        self.cookie = _derived(self.read, "samzapy: cookie")
+
+
+def _derived(secret: str, purpose: str) -> str:
+    made = hmac.digest(secret.encode("utf-8", "surrogateescape"), purpose.encode(), hashlib.sha256)
+    return base64.urlsafe_b64encode(made).decode().rstrip("=")
+
+
+_SECURITY = {
+    "content-security-policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+_READS = frozenset({"GET", "HEAD"})
+#: A connection that was refused is of no more use to anybody who has a token.
+_CLOSING = {"connection": "close"}
+
+
+class Guard:
+    """Wraps the applications: `calls` changes something, `views` only shows. Refusals are 403 and say which check failed.
+
+    `open_to_all` are the paths of views that need no token and say nothing but one word.
+    """
+
+    def __init__(
+        self,
+        calls: ASGIApp,
+        views: ASGIApp,
+        tokens: Tokens,
+        hosts: Collection[str],
+        open_to_all: Iterable[str] = (),
+    ) -> None:
+        """`hosts`: the values of the Host header that are right, with their ports."""
+        self._calls, self._views = calls, views
+        self._tokens = tokens
+        self._act, self._read = _header(tokens.act), _header(tokens.read)
+        self._hosts = frozenset(host.encode() for host in hosts)
+        self._open = frozenset(open_to_all)
+        self._cookie = f"samzapy-{min(hosts).rpartition(':')[2]}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer or pass on one request."""
+        if scope["type"] != "http":
+            return
+        headers: Mapping[bytes, bytes] = dict(scope["headers"])
+        given = headers.get(b"authorization", b"")
+        known = headers.get(b"host") in self._hosts
+        if known and scope["method"] == "POST" and hmac.compare_digest(given, self._act):
+            _trust(scope)
+            await self._calls(scope, receive, send)
+            return
+
+        async def hardened(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_SECURITY)
+            await send(message)
+
+        chosen = self._choose(scope, headers, given, known=known)
+        await chosen(scope, receive, hardened)
+
+    def _choose(self, scope: Scope, headers: Mapping[bytes, bytes], given: bytes, *, known: bool) -> ASGIApp:
+        reads = scope["method"] in _READS
+        if reads and scope["path"] in self._open:
+            return self._views
+        if not known:
+            return PlainTextResponse("unknown host\n", 403, _CLOSING)
+        may_read = hmac.compare_digest(given, self._read)
+        if may_read and not reads:
+            return PlainTextResponse("this token may only read\n", 403, _CLOSING)
+        if may_read or hmac.compare_digest(given, self._act) or (reads and self._has_cookie(headers)):
+            _trust(scope)
+            return self._views
+        if reads and scope["path"] == "/" and self._is_token(_from_query(scope)):
+            welcome = RedirectResponse("/", 303)
+            welcome.set_cookie(self._cookie, self._tokens.cookie, httponly=True, samesite="strict")
+            return welcome
+        return PlainTextResponse("token missing or wrong\n", 403, _CLOSING)
+
+    def _is_token(self, given: str) -> bool:
+        # Both are compared, whatever comes of the first.
+        return any([_same(given, self._tokens.read), _same(given, self._tokens.act)])
+
+    def _has_cookie(self, headers: Mapping[bytes, bytes]) -> bool:
+        try:
+            morsel = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(self._cookie)
+        except CookieError:
+            return False
+        return _same("" if morsel is None else str(morsel.value), self._tokens.cookie)
+
+
+def _header(token: str) -> bytes:
+    return b"Bearer " + token.encode("utf-8", "surrogateescape")
+
+
+def _same(given: str, token: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode("utf-8", "surrogateescape"))
+
+
+def _from_query(scope: Scope) -> str:
+    query: str = scope.get("query_string", b"").decode("latin-1")
+    return parse_qs(query).get("token", [""])[0]
+
+
+def _trust(scope: Scope) -> None:
+    trust: Any = scope.get(TRUST)
+    if trust is not None:
+        trust()

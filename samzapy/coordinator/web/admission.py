@@ -1,0 +1,182 @@
+"""Keeps strangers from using up the coordinator's connections, and slow ones from holding them.
+
+The coordinator has to answer its containers whatever any other process on the network does: a container that gets no answer
+for a lease stops. So a connection counts as a stranger's until one of its requests has shown a token:
+
+1. A stranger has `STRANGER_S` to show one; a connection that is silent, or sends its headers a byte at a time, is closed then.
+2. Strangers have a limit of their own. One more closes the oldest of them, so the newcomer, who may be a container, is heard.
+   The limit grows with the job: all its containers may connect at once. Connections that have shown a token have no limit.
+3. A connection that has shown a token is closed when a request has been under way for `REQUEST_S` and its answer has not
+   begun, and after `IDLE_S` without a request. An answer may go on for as long as the page that listens to it.
+
+uvicorn's own limits do not tell strangers from containers, and it waits for ever for a first request; so `connections` makes
+a class of its protocol that keeps the `Admission` informed. h11, in that protocol, bounds the headers. Measured on two busy
+cores with 800 reports a second over 32 connections: uvicorn and h11 need 135-180 us of CPU for a report, Starlette above
+them 40-80 us more, h11 alone 150-190 us, httptools half of h11. So the calls of containers have no Starlette above them,
+and the number of their reports a second is bounded (`Pace`); the views have it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from samzapy.coordinator.web.access import TRUST
+
+#: Seconds until a stranger has to have shown a token, a request has to be over, and an idle connection is closed.
+STRANGER_S, REQUEST_S, IDLE_S = 5.0, 15.0, 90.0
+#: Strangers at a time, besides two connections for each container.
+STRANGERS = 256
+#: Bytes of the headers of one request.
+HEADER_LIMIT = 16_384
+#: Seconds between two looks at the connections.
+_LOOK_S = 1.0
+#: Open files that the process is allowed, if the system lets it.
+_FILES = 65_536
+
+
+class Visit:
+    """One connection, as the admission sees it. Times are the event loop's, in seconds."""
+
+    __slots__ = ("close", "is_answered", "known", "since", "under_way")
+
+    def __init__(self, close: Callable[[], None], since: float, is_answered: Callable[[], bool] = bool) -> None:
+        """`close` ends the connection at once. `is_answered`: whether the answer to the request under way has begun."""
+        self.close = close
+        self.since = since
+        self.is_answered = is_answered
+        self.known = False
+        self.under_way = False
+
+
+class Admission:
+    """Knows every connection of one server. Used by the thread of its event loop only."""
+
+    def __init__(self, strangers: int = STRANGERS) -> None:
+        """`strangers`: how many connections may be open that have not shown a token."""
+        self._limit = strangers
+        # Oldest first: a dict keeps the order of arrival.
+        self._strangers: dict[Visit, None] = {}
+        self._known: set[Visit] = set()
+
+    def __len__(self) -> int:
+        return len(self._strangers) + len(self._known)
+
+    @property
+    def strangers(self) -> int:
+        """Connections that have not shown a token."""
+        return len(self._strangers)
+
+    def arrive(self, visit: Visit) -> None:
+        """A connection was opened."""
+        if len(self._strangers) >= self._limit:
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
+            oldest.close()
+        self._strangers[visit] = None
+
+    def trust(self, visit: Visit) -> None:
+        """It has shown a token."""
+        if visit in self._strangers:
+            del self._strangers[visit]
+            visit.known = True
+            self._known.add(visit)
+
+    def leave(self, visit: Visit) -> None:
+        """It was closed."""
+        self._strangers.pop(visit, None)
+        self._known.discard(visit)
+
+    def look(self, now: float) -> None:
+        """Close those that have had their time."""
+        overdue = [visit for visit in self._strangers if now - visit.since > STRANGER_S]
+        for visit in self._known:
+            allowed = REQUEST_S if visit.under_way else IDLE_S
+            if now - visit.since > allowed and not (visit.under_way and visit.is_answered()):
+                overdue.append(visit)
+        for visit in overdue:
+            self.leave(visit)
+            visit.close()
+
+    async def watch(self) -> None:
+        """Look for ever, at a steady pace."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            self.look(loop.time())
+
+
+def connections(admission: Admission) -> type[H11Protocol]:
+    """The protocol of uvicorn, with every connection known to `admission`."""
+
+    class Connection(H11Protocol):
+        """One connection."""
+
+        def __init__(self, *args: Any, **more: Any) -> None:
+            super().__init__(*args, **more)
+            application = self.app
+            visit = self._visit = Visit(self._abort, self.loop.time(), self._is_answered)
+
+            async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+                visit.since, visit.under_way = (self.loop.time() if visit.known else visit.since), True
+                scope[TRUST] = lambda: admission.trust(visit)
+                await application(scope, receive, send)
+
+            self.app = serve
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            admission.arrive(self._visit)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            admission.leave(self._visit)
+            super().connection_lost(exc)
+
+        def on_response_complete(self) -> None:
+            visit = self._visit
+            visit.under_way = False
+            if visit.known:
+                visit.since = self.loop.time()
+            super().on_response_complete()
+
+        def _is_answered(self) -> bool:
+            return self.cycle is not None and self.cycle.response_started
+
+        def _abort(self) -> None:
+            if self.transport is not None:
+                self.transport.abort()
+
+    return Connection
+
+
+class WatchedServer(uvicorn.Server):
+    """The server of uvicorn, with the admission's looks beside it."""
+
+    def __init__(self, config: uvicorn.Config, admission: Admission) -> None:
+        super().__init__(config)
+        self._admission = admission
+
+    async def main_loop(self) -> None:
+        """As uvicorn's, which returns when the server is asked to end."""
+        looks = asyncio.ensure_future(self._admission.watch())
+        try:
+            await super().main_loop()
+        finally:
+            looks.cancel()
+
+
+def provide_files() -> None:
+    """Raise the process's limit of open files: each container holds a connection, and so may strangers."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError):
+            return

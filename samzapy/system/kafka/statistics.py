@@ -1,0 +1,119 @@
+"""Keeps the newest statistics of one librdkafka handle, and reads them when metrics are wanted.
+
+librdkafka hands a JSON text to a callback every `statistics.interval.ms`, on the thread that polls. That thread only keeps the
+text; the thread that takes a snapshot of the metrics parses it. Fields that no metric needs are skipped by the parser, as
+are the partitions' of a producer, which make up most of the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from samzapy.strict_json import decode
+
+
+@dataclass
+class _Window:
+    avg: int = 0
+    p99: int = 0
+
+
+@dataclass
+class _Broker:
+    state: str = ""
+    nodeid: int = -1
+    txerrs: int = 0
+    rxerrs: int = 0
+    txretries: int = 0
+    req_timeouts: int = 0
+    disconnects: int = 0
+    rtt: _Window = field(default_factory=_Window)
+    throttle: _Window = field(default_factory=_Window)
+
+
+@dataclass
+class _Partition:
+    fetchq_cnt: int = 0
+    fetchq_size: int = 0
+
+
+@dataclass
+class _Topic:
+    partitions: dict[str, _Partition] = field(default_factory=dict)
+
+
+@dataclass
+class _Statistics:
+    name: str
+    type: str = ""
+    tx: int = 0
+    tx_bytes: int = 0
+    rx_bytes: int = 0
+    txmsgs: int = 0
+    rxmsgs: int = 0
+    msg_cnt: int = 0
+    msg_size: int = 0
+    brokers: dict[str, _Broker] = field(default_factory=dict)
+    topics: dict[str, _Topic] = field(default_factory=dict)
+
+
+def _counters(found: _Statistics) -> dict[str, float]:
+    brokers = found.brokers.values()
+    return {
+        "requests": found.tx,
+        "sent-bytes": found.tx_bytes,
+        "received-bytes": found.rx_bytes,
+        "messages-sent": found.txmsgs,
+        "messages-received": found.rxmsgs,
+        "request-errors": sum(broker.txerrs + broker.rxerrs for broker in brokers),
+        "request-retries": sum(broker.txretries for broker in brokers),
+        "request-timeouts": sum(broker.req_timeouts for broker in brokers),
+        "disconnects": sum(broker.disconnects for broker in brokers),
+    }
+
+
+def _gauges(found: _Statistics) -> dict[str, float]:
+    # Brokers with a number; librdkafka lists the addresses that it began with besides.
+    brokers = [broker for broker in found.brokers.values() if broker.nodeid >= 0]
+    partitions = [each for topic in found.topics.values() for each in topic.partitions.values()]
+    return {
+        "queued-messages": found.msg_cnt,
+        "queued-bytes": found.msg_size,
+        "fetched-messages": sum(each.fetchq_cnt for each in partitions),
+        "fetched-bytes": sum(each.fetchq_size for each in partitions),
+        "brokers-up": sum(broker.state == "UP" for broker in brokers),
+        "round-trip-p99-us": max((broker.rtt.p99 for broker in brokers), default=0),
+        "throttle-ms": max((broker.throttle.avg for broker in brokers), default=0),
+    }
+
+
+class ClientStatistics:
+    """`note` is librdkafka's `stats_cb`. Counters go on when another handle takes the place of one that was closed."""
+
+    def __init__(self) -> None:
+        self._newest = ""
+        self._read: tuple[str, dict[str, float]] = ("", {})
+        self._handle = ""
+        self._before: dict[str, float] = {}
+        self._counted: dict[str, float] = {}
+
+    def note(self, text: str) -> None:
+        """Keep the newest statistics."""
+        self._newest = text
+
+    def metrics(self) -> Mapping[str, float]:
+        """The numbers of the newest statistics by name, none before the first; one thread at a time."""
+        newest = self._newest
+        if newest != self._read[0]:
+            self._read = (newest, self._parsed(newest))
+        return self._read[1]
+
+    def _parsed(self, text: str) -> dict[str, float]:
+        found = decode(_Statistics, text.encode())
+        if found.name != self._handle:
+            self._handle = found.name
+            self._before = {name: self._before.get(name, 0) + count for name, count in self._counted.items()}
+        self._counted = _counters(found)
+        counters = {name: self._before.get(name, 0) + count for name, count in self._counted.items()}
+        return counters | _gauges(found)

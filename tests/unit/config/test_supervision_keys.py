@@ -1,0 +1,42 @@
+import logging
+from pathlib import Path
+
+import pytest
+
+from samzapy.config.supervision import LogConfig, SupervisionConfig
+from samzapy.errors import ConfigError
+
+
+def test_without_keys_a_job_logs_at_info_reports_stalls_and_mirrors_its_positions(load):
+    found = load().supervision
+    assert found == SupervisionConfig()
+    assert (found.stall_ms, found.stall_fails, found.mirror) == (30_000, False, True)
+    assert found.log == LogConfig(logging.INFO, False, Path("logs"), 10_485_760, 5)
+
+
+def test_every_key_is_read(load):
+    found = load(
+        {
+            "job.log.level": "debug",
+            "job.log.format": "json",
+            "job.log.dir": "/var/log/jobs",
+            "job.log.max.bytes": "20000",
+            "job.log.files": "2",
+            "task.stall.ms": "0",
+            "task.stall.policy": "fail",
+            "job.offsets.mirror": "false",
+            "job.lag.interval.ms": "700",
+        }
+    ).supervision
+    log = LogConfig(logging.DEBUG, True, Path("/var/log/jobs"), 20_000, 2)
+    assert found == SupervisionConfig(log, 0, True, 700, False)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("job.log.level", "loud"), ("job.log.format", "xml"), ("task.stall.ms", "-1"), ("task.stall.policy", "skip")],
+)
+def test_a_value_of_another_kind_is_refused_with_its_key(load, key, value):
+    with pytest.raises(ConfigError) as caught:
+        load({key: value})
+    assert str(caught.value).startswith(f"{key}: expected ")

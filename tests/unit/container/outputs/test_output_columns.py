@@ -1,0 +1,108 @@
+"""What a task sends as columns reaches the producer as columns, between the records before and after it."""
+
+import pytest
+
+from samzapy.api.envelope import OutgoingMessageEnvelope
+from samzapy.api.stream import SystemStream
+from samzapy.api.system import OutgoingColumns, OutgoingRecord, StreamSpec, SystemSettings
+from samzapy.container.outputs.collector import BufferingCollector, Outbox
+from samzapy.container.outputs.producers import CountingProducer
+from samzapy.container.outputs.transaction import ForwardingProducer, TransactionOnDemand
+from samzapy.metrics import Registry
+from samzapy.serializers import JsonSerde, StringSerde
+from samzapy.system.memory.cluster import MemoryCluster
+from samzapy.system.memory.factory import MemorySystemFactory
+
+OUT = SystemStream("memory", "out")
+
+
+class Noting(ForwardingProducer):
+    """Notes what it passes on."""
+
+    def __init__(self, producer):
+        super().__init__(producer)
+        self.passed = []
+
+    def send(self, records):
+        self.passed.append(list(records))
+        super().send(records)
+
+    def send_columns(self, columns):
+        self.passed.append(columns)
+        self._producer.send_columns(columns)
+
+
+@pytest.fixture
+def made():
+    """Makes a collector over a producer that notes, with something in between."""
+    settings = SystemSettings("memory", "samzapy.system.memory.factory:MemorySystemFactory")
+    factory = MemorySystemFactory()
+    factory.admin(settings, "admin").create(StreamSpec("out", 2))
+
+    def make(between=lambda producer: producer, transactional_id=None):
+        inner = factory.producer(settings, "test", transactional_id)
+        if transactional_id:
+            inner.init_transactions()
+        noting = Noting(inner)
+        producer = between(noting)
+        serdes = StringSerde(), JsonSerde()
+        return BufferingCollector(lambda stream: serdes, lambda system: producer, None, Outbox()), noting, producer
+
+    yield make
+    MemoryCluster.reset_all()
+
+
+def test_columns_and_records_reach_the_producer_in_the_order_they_were_sent(made):
+    collector, noting, _ = made()
+    collector.send_message(OUT, 1, "a")
+    collector.send(OutgoingMessageEnvelope(OUT, 2, "b"))
+    collector.send_batch(OUT, ["c", "d"], [3, None])
+    collector.send_batch(OUT, None, [5], partition_keys=[1])
+    collector.send_message(OUT, 6, "f")
+    collector.hand_over()
+    assert noting.passed == [
+        [OutgoingRecord("out", b"a", b"1"), OutgoingRecord("out", b"b", b"2")],
+        OutgoingColumns("out", [b"c", b"d"], [b"3", None]),
+        OutgoingColumns("out", None, [b"5"], [1], [None]),
+        [OutgoingRecord("out", b"f", b"6")],
+    ]
+    assert collector.sent == 6
+
+
+@pytest.mark.parametrize("kind", ["transaction", "outside of the transaction"])
+def test_no_layer_takes_columns_apart(made, kind):
+    metrics = Registry()
+    counter = metrics.counter("test", "outside")
+    if kind == "transaction":
+        collector, noting, producer = made(lambda inner: TransactionOnDemand(inner, lambda: None), "id")
+    else:
+        collector, noting, producer = made(lambda inner: CountingProducer(inner, counter))
+    collector.send_batch(OUT, ["a", "b"], [1, 2])
+    collector.hand_over()
+    producer.flush()
+    assert noting.passed == [OutgoingColumns("out", [b"a", b"b"], [b"1", b"2"])]
+    assert counter.count == (0 if kind == "transaction" else 2)
+
+
+def test_outputs_that_are_taken_back_were_columns_or_records(made):
+    collector, noting, _ = made()
+    collector.send_batch(OUT, ["a"], [1])
+    mark = collector.mark()
+    collector.send_batch(OUT, ["b", "c"], [2, 3])
+    collector.send_message(OUT, 4, "d")
+    taken = collector.take_since(mark)
+    collector.hand_over()
+    assert noting.passed == [OutgoingColumns("out", [b"a"], [b"1"])]
+    collector.put_back(taken)
+    collector.hand_over()
+    assert noting.passed[1:] == [
+        OutgoingColumns("out", [b"b", b"c"], [b"2", b"3"]),
+        [OutgoingRecord("out", b"d", b"4")],
+    ]
+
+
+def test_columns_of_no_length_are_nothing(made):
+    collector, noting, _ = made()
+    collector.send_batch(OUT, [], [])
+    collector.hand_over()
+    assert noting.passed == []

@@ -1,0 +1,107 @@
+import logging
+import sys
+import threading
+from typing import ClassVar
+
+import pytest
+
+from samzapy import BatchTask, CoroutineTask, InitableTask, StreamTask
+from samzapy.container.supervision.activity import activity_here, activity_of, stack_as_text, stack_of
+from samzapy.container.supervision.log_lines import PlaceFilter
+from tests.jobs.memory_job import MemoryJob
+
+LOG = logging.getLogger("tests.activity")
+
+
+class Logging(StreamTask, InitableTask):
+    def init(self, context):
+        LOG.info("init")
+
+    def process(self, envelope, collector, coordinator):
+        LOG.info("process")
+
+
+class LoggingBatch(BatchTask):
+    def process_batch(self, batch, collector, coordinator):
+        LOG.info("batch")
+
+
+class LoggingCoroutine(CoroutineTask):
+    async def process(self, envelope, collector, coordinator):
+        LOG.info("process")
+
+
+class Asking(StreamTask):
+    """Has another thread look at the stack of this one."""
+
+    found: ClassVar[list] = []
+
+    def process(self, envelope, collector, coordinator):
+        frame = stack_of(threading.get_ident())
+        self.found.append((activity_of(frame), stack_as_text(frame)))
+
+
+@pytest.fixture
+def places():
+    """The places of the lines that a task logs."""
+    found: ClassVar[list] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record):
+            found.append((record.samzapy_container, record.samzapy_task, record.samzapy_position))
+
+    handler = Keep()
+    handler.addFilter(PlaceFilter("7"))
+    LOG.addHandler(handler)
+    LOG.setLevel(logging.INFO)
+    yield found
+    LOG.removeHandler(handler)
+
+
+def run(tmp_path, task, **keys):
+    job = MemoryJob(tmp_path, partitions=1, task=task)
+    job.send(*((0, "a", {"id": n}) for n in range(3)))
+    job.run(**keys)
+
+
+def test_outside_of_a_job_there_is_no_activity():
+    assert activity_here() is None
+    assert activity_of(None) is None
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip"])
+def test_a_line_of_a_task_has_its_task_and_message(tmp_path, places, policy):
+    run(tmp_path, Logging, **{"task.error.process.policy": policy})
+    at = [("7", "Partition 0", f"mem.in[0]@{n}") for n in range(3)]
+    assert places == [("7", "Partition 0", ""), *at]
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip"])
+def test_a_line_of_a_batch_has_the_messages_of_the_batch(tmp_path, places, policy):
+    run(tmp_path, LoggingBatch, **{"task.error.process.policy": policy})
+    assert places == [("7", "Partition 0", "mem.in[0]@0 to 2")]
+
+
+def test_a_line_of_a_coroutine_has_its_own_message(tmp_path, places):
+    run(tmp_path, LoggingCoroutine)
+    assert places == [("7", "Partition 0", f"mem.in[0]@{n}") for n in range(3)]
+
+
+def test_a_line_from_no_task_says_so(places):
+    LOG.info("alone")
+    assert places == [("7", "", "")]
+
+
+def test_a_thread_in_process_is_seen_with_its_message_and_the_stack_from_there(tmp_path):
+    Asking.found.clear()
+    run(tmp_path, Asking)
+    activity, stack = Asking.found[1]
+    assert (activity.doing, activity.of_user) == ("in process of mem.in[0]@1", True)
+    assert stack.splitlines()[0].strip().startswith("File ")
+    assert "in process" in stack.splitlines()[0]
+    assert "test_activity.py" in stack
+    assert "run_loop.py" not in stack
+
+
+def test_the_stack_of_a_thread_that_does_nothing_of_ours_is_whole():
+    assert "test_activity.py" in stack_as_text(sys._getframe())

@@ -1,0 +1,143 @@
+import pytest
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.container.supervision.lag import EndsSeen, LagWatch, Progress
+from samzapy.errors import Unreachable
+from samzapy.job.facts import PartitionLag
+from samzapy.testing import ManualClock
+
+A, B = SystemStreamPartition("kafka", "in", 0), SystemStreamPartition("kafka", "in", 1)
+
+
+class Broker:
+    """The clients of a broker with these ends, which may be away."""
+
+    def __init__(self, **ends):
+        self.ends_now = {A: ends.get("a", 0), B: ends.get("b", 0)}
+        self.readable = {}
+        self.away = False
+        self.mirrored = []
+
+    def ends(self, ssps, *, committed=False):
+        if self.away:
+            raise Unreachable("kafka does not answer")
+        return {ssp: self.readable.get(ssp, self.ends_now[ssp]) if committed else self.ends_now[ssp] for ssp in ssps}
+
+    def mirror(self, group, positions):
+        if self.away:
+            raise Unreachable("kafka does not answer")
+        self.mirrored.append((group, dict(positions)))
+
+    def close(self):
+        self.away = True
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def broker():
+    return Broker(a=10, b=5)
+
+
+def watch(broker, clock, progress, **given):
+    made = LagWatch([A, B], lambda: broker, clock, **given)
+    made.follow(lambda: progress)
+    return made
+
+
+def test_each_partition_has_its_position_end_and_lag(broker, clock):
+    lag = watch(broker, clock, Progress({A: 7, B: 5}))
+    lag.look()
+    assert lag.take() == {str(A): PartitionLag(7, 10, 3, 0), str(B): PartitionLag(5, 5, 0, 0)}
+    assert lag.take() is None
+
+
+def test_a_partition_without_a_position_yet_is_left_out(broker, clock):
+    lag = watch(broker, clock, Progress({A: 10}))
+    lag.look()
+    assert lag.take() == {str(A): PartitionLag(10, 10, 0, 0)}
+
+
+def test_a_broker_that_does_not_answer_is_silent_for_as_long_as_that(broker, clock):
+    lag = watch(broker, clock, Progress({A: 7, B: 5}))
+    broker.away = True
+    lag.look()
+    clock.advance(45)
+    lag.look()
+    assert (lag.silent_s, lag.take()) == (45, None)
+    broker.away = False
+    lag.look()
+    assert lag.silent_s == 0
+
+
+def test_the_age_is_the_time_since_the_partition_still_ended_before_the_record():
+    seen = EndsSeen()
+    for now, end in ((0, 10), (5_000, 10), (10_000, 12), (15_000, 20)):
+        seen.add(now, end)
+    assert seen.age_ms(10, 20_000, -1) == 15_000
+    assert seen.age_ms(12, 20_000, -1) == 10_000
+    assert seen.age_ms(11, 20_000, -1) == 15_000
+
+
+def test_the_age_in_an_old_backlog_is_that_of_the_last_processed_record():
+    seen = EndsSeen()
+    seen.add(1_000_000, 500)
+    assert seen.age_ms(7, 1_000_000, 400_000) == 600_000
+
+
+def test_without_any_other_knowledge_the_age_counts_from_the_first_look():
+    seen = EndsSeen()
+    seen.add(1_000, 500)
+    seen.add(6_000, 600)
+    assert seen.age_ms(7, 9_000, -1) == 8_000
+
+
+def test_many_looks_at_one_partition_take_bounded_memory():
+    seen = EndsSeen()
+    for look in range(10_000):
+        seen.add(look, look)
+    assert len(seen._looks) <= 64
+    assert seen.age_ms(0, 10_000, -1) == 10_000
+
+
+def test_records_behind_an_open_transaction_of_another_are_named(broker, clock):
+    broker.readable = {A: 7}
+    lag = watch(broker, clock, Progress({A: 7, B: 5}))
+    lag.look()
+    assert lag.held_by_transactions == ("kafka.in[0]@7",)
+    broker.readable = {}
+    lag.look()
+    assert lag.held_by_transactions == ()
+
+
+def test_positions_are_copied_when_they_have_changed(broker, clock):
+    lag = watch(broker, clock, Progress({A: 7, B: 5}, {A: 6, B: 5}), group="counts-1")
+    lag.look()
+    lag.look()
+    assert broker.mirrored == [("counts-1", {A: 6, B: 5})]
+    lag.follow(lambda: Progress({A: 9, B: 5}, {A: 9, B: 5}))
+    lag.look()
+    assert broker.mirrored[1:] == [("counts-1", {A: 9})]
+
+
+def test_nothing_is_copied_without_a_group(broker, clock):
+    lag = watch(broker, clock, Progress({A: 7}, {A: 6}))
+    lag.look()
+    assert broker.mirrored == []
+
+
+def test_a_run_that_ends_before_the_first_look_leaves_its_positions_all_the_same(broker, clock):
+    with watch(broker, clock, Progress({A: 7}, {A: 7}), group="counts-1"):
+        pass
+    assert broker.mirrored == [("counts-1", {A: 7})]
+
+
+def test_a_container_without_inputs_asks_nothing(clock):
+    def clients():
+        raise AssertionError
+
+    with LagWatch([], clients, clock):
+        pass

@@ -1,0 +1,135 @@
+import logging
+import threading
+
+import pytest
+
+from samzapy.container.supervision.lag import LagWatch
+from samzapy.container.supervision.log_lines import CarriedLines
+from samzapy.container.supervision.watch import ContainerProcess, ContainerWatch, NoWatch
+from samzapy.container.tasks.user_calls import UserCalls, as_returned
+from samzapy.job.facts import NO_FACTS
+from samzapy.testing import ManualClock
+
+
+class Calls(UserCalls):
+    """A task whose calls may take long."""
+
+    name = "Partition 0"
+    _finish = staticmethod(as_returned)
+
+    def _unserialized(self, envelope):
+        return ""
+
+
+class Work:
+    """A thread in a call of the user's code until it is let go."""
+
+    def __init__(self, watch):
+        self._begun, self._end = threading.Event(), threading.Event()
+        self._watch = watch
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self):
+        with self._watch:
+            Calls().call("window", self._wait)
+
+    def _wait(self):
+        self._begun.set()
+        self._end.wait()
+
+    def __enter__(self):
+        self._thread.start()
+        self._begun.wait()
+
+    def __exit__(self, *_):
+        self._end.set()
+        self._thread.join()
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def stalls():
+    return []
+
+
+@pytest.fixture
+def lines():
+    return CarriedLines()
+
+
+@pytest.fixture
+def lag(clock):
+    return LagWatch([], lambda: None, clock)
+
+
+@pytest.fixture
+def watch(lag, clock, stalls, lines):
+    return ContainerWatch(lag, clock, 30.0, ContainerProcess(lines, stalls.append))
+
+
+def test_a_call_that_lasts_is_a_stall_with_its_stack_and_is_told_once(watch, clock, stalls):
+    with Work(watch):
+        assert watch.facts("running", 3).stalled is None
+        clock.advance(90)
+        stalled = watch.facts("running", 3).stalled
+        assert str(stalled) == "in window for 90 s"
+        assert "test_watch.py" in stalled.stack
+        assert "in _wait" in stalled.stack
+        clock.advance(1)
+        watch.facts("running", 3)
+        assert [str(stall) for stall in stalls] == ["in window for 90 s"]
+
+
+def test_a_call_that_gets_on_is_none(watch, clock):
+    with Work(watch):
+        watch.facts("running", 3)
+        clock.advance(90)
+        assert watch.facts("running", 4).stalled is None
+
+
+def test_a_container_that_waits_for_messages_is_none(watch, clock):
+    with watch:
+        watch.facts("running", 3)
+        clock.advance(1_000)
+        assert watch.facts("running", 3).stalled is None
+
+
+def test_a_start_that_takes_long_says_where_it_is(watch, clock, stalls):
+    with watch:
+        watch.facts("starting", 0)
+        clock.advance(31)
+        stalled = watch.facts("starting", 0).stalled
+    assert str(stalled) == "starting, without progress for 31 s"
+    assert stalls == []
+
+
+def test_a_stop_is_none(watch, clock):
+    with watch:
+        watch.facts("stopping", 0)
+        clock.advance(1_000)
+        assert watch.facts("stopping", 0).stalled is None
+
+
+def test_without_a_time_no_stall_is_looked_for(lag, clock):
+    watch = ContainerWatch(lag, clock, 0, ContainerProcess())
+    with Work(watch):
+        watch.facts("running", 3)
+        clock.advance(1_000)
+        assert watch.facts("running", 3).stalled is None
+
+
+def test_log_lines_go_with_the_next_report(watch, lines):
+    record = logging.getLogger("x").makeRecord("x", logging.INFO, "", 0, "hello", (), None)
+    lines.handle(record)
+    with watch:
+        assert [line.text for line in watch.facts("running", 0).lines] == ["hello"]
+        assert watch.facts("running", 0).lines == ()
+
+
+def test_a_container_that_is_not_looked_at_has_no_facts():
+    NoWatch().follow(None)
+    assert NoWatch().facts("running", 0) is NO_FACTS

@@ -1,0 +1,156 @@
+"""Strangers cannot keep containers from the coordinator, whatever they do with their connections."""
+
+import socket
+import time
+
+import pytest
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.coordinator.client import CoordinatorClient
+from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.service import CoordinatorService
+from samzapy.coordinator.web import admission as admission_module
+from samzapy.coordinator.web.admission import IDLE_S, REQUEST_S, STRANGER_S, Admission, Visit
+from samzapy.coordinator.wire import JobSpec
+from samzapy.job.lease import ContainerReport, Directive
+from samzapy.job.model import ContainerModel, JobModel, TaskModel
+
+MODEL = JobModel(
+    (ContainerModel("0", (TaskModel("Partition 0", frozenset({SystemStreamPartition("m", "in", 0)}), 0),)),)
+)
+
+
+class Rig:
+    def __init__(self, strangers=3):
+        self.admission = Admission(strangers)
+        self.closed: list[str] = []
+
+    def arrive(self, name, at=0.0):
+        visit = Visit(lambda: self.closed.append(name), at)
+        self.admission.arrive(visit)
+        return visit
+
+
+def test_a_stranger_beyond_the_limit_closes_the_oldest_one_and_no_container():
+    rig = Rig()
+    rig.admission.trust(rig.arrive("container"))
+    for name in "abcde":
+        rig.arrive(name)
+    assert rig.closed == ["a", "b"]
+    assert (len(rig.admission), rig.admission.strangers) == (4, 3)
+
+
+def test_a_connection_that_does_not_show_a_token_in_time_is_closed():
+    rig = Rig()
+    rig.admission.trust(rig.arrive("container"))
+    rig.arrive("silent")
+    rig.admission.look(STRANGER_S)
+    assert rig.closed == []
+    rig.admission.look(STRANGER_S + 0.1)
+    assert rig.closed == ["silent"]
+    assert len(rig.admission) == 1
+
+
+def test_a_token_that_was_shown_too_late_does_not_bring_a_connection_back():
+    rig = Rig()
+    late = rig.arrive("late")
+    rig.admission.look(STRANGER_S + 0.1)
+    rig.admission.trust(late)
+    assert len(rig.admission) == 0
+
+
+@pytest.mark.parametrize(("under_way", "allowed"), [(True, REQUEST_S), (False, IDLE_S)])
+def test_a_slow_request_and_an_idle_connection_are_closed_though_they_have_shown_a_token(under_way, allowed):
+    rig = Rig()
+    visit = rig.arrive("container")
+    rig.admission.trust(visit)
+    visit.under_way = under_way
+    rig.admission.look(allowed)
+    assert rig.closed == []
+    rig.admission.look(allowed + 0.1)
+    assert rig.closed == ["container"]
+
+
+def test_an_answer_that_goes_on_is_not_closed():
+    rig = Rig()
+    visit = rig.arrive("browser")
+    rig.admission.trust(visit)
+    visit.under_way, visit.is_answered = True, lambda: True
+    rig.admission.look(1_000_000.0)
+    assert rig.closed == []
+
+
+def is_closed(connection):
+    connection.settimeout(30)
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+@pytest.fixture
+def service():
+    running = CoordinatorService(Coordinator("job", JobSpec(MODEL, {}), 15.0), "token")
+    yield running
+    running.close()
+
+
+def connect(service):
+    host, _, port = service.url.removeprefix("http://").partition(":")
+    return socket.create_connection((host, int(port)))
+
+
+def test_a_thousand_silent_connections_do_not_keep_a_container_out_nor_one_that_is_in(service):
+    early = CoordinatorClient(service.url, "token")
+    lease, _ = early.register("0")
+    strangers = [connect(service) for _ in range(1_000)]
+    assert lease.report(ContainerReport("0", lease.epoch, "running")) is Directive.CONTINUE
+    late = CoordinatorClient(service.url, "token")
+    newest, _ = late.register("0")
+    assert newest.report(ContainerReport("0", newest.epoch, "running")) is Directive.CONTINUE
+    assert lease.report(ContainerReport("0", lease.epoch, "running")) is Directive.ABANDON
+    assert is_closed(strangers[0])
+    for each in strangers:
+        each.close()
+    for client in (early, late):
+        client.close()
+
+
+def test_headers_that_come_a_byte_at_a_time_end_with_the_connection(monkeypatch, service):
+    monkeypatch.setattr(admission_module, "STRANGER_S", 0.5)
+    began = time.monotonic()
+    with connect(service) as slow:
+        slow.sendall(b"GET / HTTP/1.1\r\n")
+        end = began + 60
+        try:
+            while time.monotonic() < end:
+                slow.sendall(b"x")
+                slow.settimeout(0.2)
+                try:
+                    if slow.recv(1) == b"":
+                        break
+                except TimeoutError:
+                    continue
+        except ConnectionError:
+            pass
+        assert time.monotonic() < end, "never closed"
+
+
+def test_headers_without_an_end_are_refused(service):
+    with connect(service) as endless:
+        try:
+            for _ in range(10_000):
+                endless.sendall(b"x" * 1_000)
+        except ConnectionError:
+            return
+        assert is_closed(endless) or endless.recv(100).startswith(b"HTTP/1.1 400")
+
+
+def test_a_refused_request_closes_its_connection(service):
+    with connect(service) as stranger:
+        stranger.sendall(b"GET /status HTTP/1.1\r\nhost: " + service.url.removeprefix("http://").encode() + b"\r\n\r\n")
+        answer = b""
+        while part := stranger.recv(4_096):
+            answer += part
+        assert answer.startswith(b"HTTP/1.1 403")
+        assert b"connection: close" in answer
