@@ -28,8 +28,8 @@ from datetime import datetime, timezone
 
 @dataclass(frozen=True)
 class FailedCall:
-    """The call of the user's code that failed: the task's name, the call in words (`process of kafka.in[3]@17`), and its
-    messages: the partition as text with the first and the last offset, None for a call without messages."""
+    """The call of the user's code that failed: the task's name, the call in words (`process of kafka.in[3]@17`), and
+    its messages: the partition as text with the first and the last offset, None for a call without messages."""
 
     task: str
     where: str
@@ -37,7 +37,8 @@ class FailedCall:
 
 
 class SamzapyError(Exception):
-    """The root of all errors that samzapy raises. `call`: the call of the user's code that the error is about, if any."""
+    """The root of all errors that samzapy raises. `call`: the call of the user's code that the error is about, if
+    any."""
 
     exit_code = 1
     call: FailedCall | None = None
@@ -163,8 +164,8 @@ class ForeignRecords(EnvironmentFailure):
 class SerdeError(SamzapyError):
     """Raised when bytes do not decode or an object does not encode; the message names serde and cause.
 
-    `store`: the store of the key or value, empty for a stream. `late`: the task put it at any time since its last commit,
-    since objects are serialized in batches; otherwise the error concerns the current call.
+    `store`: the store of the key or value, empty for a stream. `late`: the task put it at any time since its last
+    commit, since objects are serialized in batches; otherwise the error concerns the current call.
     """
 
     def __init__(self, message: str, *, store: str = "", late: bool = False) -> None:

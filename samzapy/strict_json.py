@@ -46,7 +46,8 @@ class _AnyFormat(msgspec.Struct):
 
 
 def decode(kind: type[T], data: bytes, known_format: int | None = None) -> T:
-    """`data` as a `kind`. With `known_format`, first check that its field `format` has that number. Raises ValueError."""
+    """`data` as a `kind`. With `known_format`, first check that its field `format` has that number. Raises
+    ValueError."""
     try:
         if known_format is not None:
             _check(msgspec.json.decode(data, type=_AnyFormat).format, known_format)

@@ -1,7 +1,8 @@
 """Computes the progress of event time: a mark per source, the least of them, and the sources that are idle.
 
-Gearpump's rule: a task's clock is the minimum over its inputs, the job's the minimum over its tasks. Three users: a task's
-clock (sources are partitions and senders), the windows and joins of a store (partitions), and the coordinator (tasks).
+Gearpump's rule: a task's clock is the minimum over its inputs, the job's the minimum over its tasks. Three users: a
+task's clock (sources are partitions and senders), the windows and joins of a store (partitions), and the coordinator
+(tasks).
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ S = TypeVar("S", bound=Hashable)
 class Watermarks(Generic[S]):
     """Marks in milliseconds since 1970; a mark T says that its source will bring nothing older than T on time.
 
-    `current` is the least mark of the sources that count, None while one of them has none yet. A source that is idle
-    or has ended does not count; when none is left, `current` is the highest mark there was. Neither a mark nor `current`
+    `current` is the least mark of the sources that count, None while one of them has none yet. A source that is idle or
+    has ended does not count; when none is left, `current` is the highest mark there was. Neither a mark nor `current`
     ever goes back.
     """
 
@@ -40,13 +41,14 @@ class Watermarks(Generic[S]):
 
     @property
     def holding(self) -> S | None:
-        """The source that holds `current` back: one without a mark, else the one with the least; None if none counts."""
+        """The source that holds `current` back: one without a mark, else the one with the least; None if none
+        counts."""
         counting = [(mark is not None, mark or 0, source) for source, mark in self._counting()]
         return min(counting, key=lambda each: each[:2])[2] if counting else None
 
     def reach(self, source: S) -> float:
-        """The greatest `current` that `source` alone can reach: the least mark of the others that count, -inf while one of
-        them has none, inf if there are no others."""
+        """The greatest `current` that `source` alone can reach: the least mark of the others that count, -inf while one
+        of them has none, inf if there are no others."""
         others = [mark for each, mark in self._counting() if each != source]
         marks = [mark for mark in others if mark is not None]
         return min(marks, default=inf) if len(marks) == len(others) else -inf

@@ -14,14 +14,14 @@ from samzapy.coordinator.page.inspector import Asked, Found, Inspector
 from samzapy.errors import ConfigError, ConfigProblem, OffsetOutOfRange
 from samzapy.serializers import serde_registry
 
-#: Characters of a key or a value that are shown.
+#: The most characters of a key or a value that are shown.
 _LONGEST = 65_536
 
 
 class JobInspector(Inspector):
-    """Looks into the changelogs and inputs of one job, each time with clients made for the question.
+    """Reads the changelogs and inputs of one job, with new clients for each question.
 
-    Stores without a changelog are left out: what they hold is on the hosts of their containers only.
+    Stores without a changelog are left out: their entries are only on the hosts of their containers.
     """
 
     def __init__(self, config: JobConfig) -> None:

@@ -1,4 +1,4 @@
-"""Looks at the surroundings of a job, changing nothing.
+"""Checks the surroundings of a job, and changes nothing.
 
 1. The inputs, changelogs and checkpoints.
 2. The copies of changelogs, of checkpoints and of Kafka's log of transactions.
@@ -45,14 +45,14 @@ from samzapy.storage.engines import check_checkpoints, load_engines
 from samzapy.system.clients import KnownStreams, SystemClients, job_clients
 from samzapy.system.factories import load_factory
 
-#: How long a look waits for a transaction that another process has open.
+#: Seconds that a check waits for an open transaction of another process.
 _PATIENCE_S = 2.0
 
 _PURPOSE = "check"
 
 #: Describes a stream; None if it does not exist.
 Describe = Callable[[SystemStream], StreamDescription | None]
-#: Hears one line about what could not be checked.
+#: Called with one line for each thing that could not be checked.
 Warn = Callable[[str], None]
 
 
@@ -96,12 +96,12 @@ def existing(stream: SystemStream, describe: Describe) -> StreamDescription:
 def look_around(
     config: JobConfig, warn: Warn, task_class: type[AnyTask] | None = None
 ) -> tuple[JobModel, tuple[GuaranteeWarning, ...]]:
-    """The model that the job would have today, were it new; and what the topics that its guarantee rests on do not survive.
+    """The model that the job would have if it were new, and the warnings about the topics that its guarantee needs.
 
-    `warn` hears what was left out because a transaction is open where it is written down. Raises UnknownStream for an
+    `warn` gets a line for each check that was left out because of an open transaction. Raises UnknownStream for an
     input or a stream of dead letters that does not exist, ConfigError for a broadcast partition that does not,
-    EnvironmentFailure for a changelog that could not hold the state and for inputs that a task could not join, NotReachable
-    when a system does not answer.
+    EnvironmentFailure for a changelog that could not hold the state and for inputs that a task could not join,
+    NotReachable if a system does not answer.
     """
     with closing(job_clients(config, _PURPOSE)) as clients:
         for system in config.systems:
@@ -130,22 +130,23 @@ def look_around(
 
 
 def check_serdes(config: JobConfig, model: JobModel, warn: Warn) -> None:
-    """Raise ConfigError if a store was written with other serdes, as the checkpoints of the tasks say; NotReachable when a
-    system does not answer."""
+    """Raise ConfigError if a store was written with other serdes, as the checkpoints of the tasks say; NotReachable
+    when a system does not answer."""
     with _records(config, "what stores were written with", warn) as (checkpoints, _):
         committed = [checkpoints.read(task.name) for task in model.tasks]
         check_checkpoints(config, load_engines(config), committed)
 
 
 def _known_inputs(config: JobConfig, warn: Warn) -> dict[SystemStream, InputPartitions]:
-    """The inputs as the runs of the job have written them down."""
+    """The inputs as earlier runs of the job have recorded them."""
     with _records(config, "what earlier runs knew of the inputs", warn) as (checkpoints, _):
         return from_json(checkpoints.read_record(JobRecord.INPUTS))
     return {}
 
 
 def _refuse_what_is_others(config: JobConfig, model: JobModel, warn: Warn, describe: Describe) -> None:
-    """Raise EnvironmentFailure for checkpoints of another job, ForeignRecords for changelogs with records of another."""
+    """Raise EnvironmentFailure for checkpoints of another job, ForeignRecords for changelogs with records of
+    another."""
     with _records(config, "who owns the checkpoints and changelogs", warn) as (checkpoints, clients):
         refuse_another_job(config, checkpoints.read_owner())
         committed = checkpoints.read_all(task.name for task in model.tasks)
@@ -154,7 +155,7 @@ def _refuse_what_is_others(config: JobConfig, model: JobModel, warn: Warn, descr
 
 @contextmanager
 def _records(config: JobConfig, sought: str, warn: Warn) -> Iterator[tuple[CheckpointManager, SystemClients]]:
-    """The job's records, to be read only, and clients. Warns that `sought` is left out where they cannot be read."""
+    """The job's records, for reading only, and clients. If they cannot be read, warns that `sought` is left out."""
     try:
         with open_job(config, _PURPOSE) as (clients, checkpoints):
             checkpoints.patience_s = _PATIENCE_S
@@ -181,7 +182,7 @@ def _check_changelogs(stores: Mapping[str, StoreConfig], describe: Describe, tas
         if description is None:
             continue  # the first run creates it
         check_changelog(description, store)
-        # More partitions may be right: a job that once had more tasks keeps theirs.
+        # More partitions are allowed: a job that once had more tasks keeps their partitions.
         if description.partitions < tasks:
             raise EnvironmentFailure(
                 f"changelog {description.stream} has {description.partitions} partitions, job has {tasks} tasks"
@@ -207,7 +208,7 @@ def weakly_kept(config: JobConfig, describe: Describe) -> tuple[GuaranteeWarning
 
 
 def check_copies(config: JobConfig, admin_of: Callable[[str], SystemAdmin], describe: Describe) -> None:
-    """Raise ConfigError for every stream that is still to be made with more copies than its system has brokers."""
+    """Raise ConfigError for every stream to be created with more copies than its system has brokers."""
     most: dict[str, int | None] = {}
     problems = []
     for key, stream, factor in _asked_for(config):

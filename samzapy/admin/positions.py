@@ -2,7 +2,7 @@
 
 1. `read_positions` gives the positions and clocks that the job has committed.
 2. `move_positions` moves a job that is not running.
-3. The functions of startpoints say where the next start begins; the job may be running.
+3. The functions for startpoints set, show and clear where the next start begins; the job may be running.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ CHECKPOINT_CLOCK = "checkpoint-clock"
 class JobPositions:
     """Where a job stands.
 
-    `checkpoints`: by task, None for one that has never committed. `logs`: the offsets that the inputs hold now. `owner`:
-    the run that was started last. `clocks`: how far the job has come in event time.
+    `checkpoints`: by task, None for one that has never committed. `logs`: the offsets that the inputs hold now.
+    `owner`: the run that was started last. `clocks`: how far the job has come in event time.
     """
 
     checkpoints: Mapping[str, Checkpoint | None]
@@ -53,7 +53,8 @@ class JobPositions:
 
 
 def read_positions(config: JobConfig, model: JobModel) -> JobPositions:
-    """The positions as they are committed now; the job may be running. Raises ConfigError for a job without checkpoints."""
+    """The positions as they are committed now; the job may be running. Raises ConfigError for a job without
+    checkpoints."""
     must_keep_checkpoints(config.task.checkpoint)
     with open_job(config, "checkpoint") as (clients, checkpoints):
         return _read(model, clients, checkpoints)
@@ -82,8 +83,8 @@ def kept_clocks(committed: Mapping[str, Checkpoint | None], record: Mapping[str,
 class Move:
     """A move of positions.
 
-    `inputs`: `system.stream` or `system.stream[partition]`, none for all. `take_over`: also while a run that cannot be seen
-    from here may be going on; it is made to let go. `dry_run`: change nothing, only return what would change.
+    `inputs`: `system.stream` or `system.stream[partition]`, none for all. `take_over`: move also if a run may be active
+    on another machine; that run is forced to let go. `dry_run`: change nothing, only return the changes.
     """
 
     target: Target
@@ -111,13 +112,13 @@ def move_positions(
 ) -> list[Moved]:
     """Commit other positions for a job that is not running.
 
-    1  look for a run; refuse if there is one, or may be one elsewhere (unless `take_over`)
-    2  become the job's owner, so that any run that goes on unseen lets go; with transactions, fence its containers as
-       well; without, `wait` as many seconds as an unseen run takes to notice
+    1  look for a run; refuse if there is one, or (unless `take_over`) may be one on another machine
+    2  become the job's owner, so that an unseen run lets go; with transactions, fence its containers as well; without,
+       `wait` as many seconds as an unseen run takes to notice
     3  read the checkpoints, and write them with the new offsets: all in one transaction, where there are transactions
 
     Changelog offsets and local stores stay as they are. Raises EnvironmentFailure when refused, and ConfigError if the
-    tasks keep positions together with a state of their own: a startpoint moves both.
+    tasks keep positions inside their own state: a startpoint moves both.
     """
     must_keep_checkpoints(config.task.checkpoint)
     _refuse_own_state(config.task.task_class)
@@ -148,7 +149,7 @@ def _refuse_own_state(path: str) -> None:
     try:
         task_class = load_task_class(path)
     except ConfigError:
-        # A class that cannot be imported here says nothing about its positions.
+        # If the class cannot be imported here, nothing is known about its positions.
         return
     if issubclass(task_class, StateCheckpointTask):
         message = "keeps its positions with a state of its own; use `samzapy startpoint set`, which moves both"
@@ -187,7 +188,7 @@ def _moved(before: JobPositions, after: Positions, model: JobModel, clock: Clock
             old,
             input_offsets={**old.input_offsets, **moved},
             time_ms=clock.wall_ms(),
-            # Event times and senders belong to the messages before the old position.
+            # Event times and senders describe the messages before the old position.
             event_times={ssp: each for ssp, each in old.event_times.items() if ssp not in moved},
             senders={ssp: each for ssp, each in old.senders.items() if ssp not in moved},
             held_by="",
@@ -238,8 +239,8 @@ def write_startpoints(
 ) -> list[Startpoint]:
     """Let the next start of the job begin at `position`, for `inputs` (none: all) and for one task or all tasks.
 
-    Startpoints that were followed, have expired, or are replaced are dropped. Raises ConfigError for a task or an input that
-    the job does not have.
+    Startpoints that were followed, have expired, or are replaced are dropped. Raises ConfigError for a task or an input
+    that the job does not have.
     """
     Target(position).check()
     names = [each.name for each in model.tasks]

@@ -1,10 +1,10 @@
 """Finds out whether a job is running, and asks a running job to drain.
 
-1. Every start writes its run down beside the checkpoints. If the driver of that run is a process of this machine, its
-   state is certain.
-2. A process of this machine that has a local store of the job open is certain as well: a container can outlive its
-   driver.
-3. A driver on another machine cannot be seen. Its record stays after its end, so it may be running or not.
+1. Every start records its run beside the checkpoints. If the driver of that run is a process of this machine, its state
+   is certain.
+2. A process of this machine that has a local store of the job open is certain evidence as well: a container can outlive
+   its driver.
+3. A driver on another machine cannot be seen. Its record stays after its end, so the run may be active or not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from samzapy.storage.local.directory import locking_pid, store_directory
 #: Stands in place of a driver's pid when a tool owns the job: nothing was started.
 NO_DRIVER = 0
 
-#: A run is written down a while after its process began; the two clocks differ by less than this.
+#: A run is recorded a while after its process began; the two clocks differ by less than this.
 _SLACK_S = 2.0
 #: Seconds between two looks at whether a run has ended.
 _PACE_S = 0.5
@@ -34,7 +34,8 @@ _PACE_S = 0.5
 
 @dataclass(frozen=True)
 class Running:
-    """`certain`: one line about a run that goes on. `unseen`: one line about a run that may go on elsewhere. Empty: none."""
+    """`certain`: one line about a run that goes on. `unseen`: one line about a run that may go on elsewhere. Empty:
+    none."""
 
     certain: str = ""
     unseen: str = ""

@@ -1,7 +1,8 @@
 """Reads, exports and rebuilds the stores of a job, beside a running job or without one.
 
 1. `store_entries` gives the committed entries of one store, as values and as text, and exports them to files. They come
-   from the changelog, on any machine, or from the files of local stores on this machine, as of their engine's last flush.
+   from the changelog, on any machine, or from the files of local stores on this machine, as of their engine's last
+   flush.
 2. `rebuild_store` restores local stores from their changelogs into a folder.
 """
 
@@ -44,7 +45,7 @@ from samzapy.storage.opening import TaskSettings
 from samzapy.storage.startup import begin_task_stores, restore_together
 from samzapy.system.clients import SystemClients, job_clients
 
-#: Entered while a changelog is read; hears how far the reading is.
+#: Entered while a changelog is read; the callback gets the progress.
 Progress = Callable[[], AbstractContextManager[ProgressCallback]]
 
 
@@ -72,13 +73,13 @@ class StoreEntries:
     def __init__(
         self, store: StoreConfig, key_serde: Serde, value_serde: Serde, contents: Callable[[Selection], Contents]
     ) -> None:
-        """`contents` reads the part of the store that is wanted, and keeps it open as long as the entries are read."""
+        """`contents` reads the wanted part of the store, and keeps it open as long as the entries are read."""
         self.key_serde_name = store.key_serde
         self.keeps_prefixes = key_serde.keeps_prefixes
         """Whether keys that start alike have bytes that start alike, so that `of_prefix` makes sense."""
         self._name = store.name
         self._contents = contents
-        # An engine with an interface of its own encodes its entries itself; they are shown as JSON.
+        # A view encodes its entries itself; they are shown as JSON.
         self._keys = Literal(store.key_serde or "bytes", key_serde)
         self._values = Literal(store.msg_serde or "json", value_serde)
 
@@ -119,8 +120,8 @@ class StoreEntries:
     def export(self, entries: Iterable[Entry], file: Path, kind: str) -> int:
         """Write the entries to `file` (`kind`: json or csv), and return their number.
 
-        They are written beside it first, and renamed at the end: the file is complete or absent. Raises
-        EnvironmentFailure when it cannot be written.
+        The entries go to a temporary file beside it, which is renamed at the end: the file is complete or absent.
+        Raises EnvironmentFailure if it cannot be written.
         """
         beside = file.with_name(f".{file.name}.{os.getpid()}.tmp")
         written = 0
@@ -155,7 +156,8 @@ def store_entries(
 ) -> Iterator[StoreEntries]:
     """The entries of a store, for as long as they are read; temporary files are removed at the end.
 
-    `say` hears how recent each local store is. Raises ConfigError for an unknown store, and what reading it raises.
+    `say` gets a line about the age of each local store. Raises ConfigError for an unknown store, and errors of reading
+    it.
     """
     config = question.config
     store = store_of(config.stores, question.store)
@@ -199,7 +201,8 @@ def rebuild_store(
 ) -> dict[str, tuple[RestoreResult, Path]]:
     """Restore the store of these tasks (none: of all) below `base`; returns the results and directories by task.
 
-    Raises ConfigError for a store that keeps no files or has no changelog, EnvironmentFailure for a directory that exists.
+    Raises ConfigError for a store that keeps no files or has no changelog, EnvironmentFailure for a directory that
+    exists.
     """
     store = store_of(config.stores, name)
     alone = replace(
@@ -236,7 +239,7 @@ def rebuild_store(
 
 
 def _owners(store: StoreConfig, clients: SystemClients, checkpoints: CheckpointManager) -> dict[str, int]:
-    """The changelog partition of each task: as written down beside the checkpoints, else as a first start numbers them."""
+    """The changelog partition of each task: as recorded beside the checkpoints, else as a first start numbers them."""
     stream = store.changelog
     if stream is None:
         raise ConfigError([ConfigProblem(f"stores.{store.name}.changelog", None, "is required to rebuild the store")])

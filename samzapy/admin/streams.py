@@ -1,4 +1,4 @@
-"""Reads the records of one stream, from any place to its end or beyond, and spells keys and messages as text."""
+"""Reads the records of one stream, from any offset to its end or beyond, and converts keys and messages to text."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _FROM_TEXT: dict[str, Callable[[str], Any]] = {
 
 
 class Literal:
-    """One serde between bytes and text: strings as they are, numbers in decimal, structured values as JSON."""
+    """One serde between bytes and text: strings unchanged, numbers in decimal, structured values as JSON."""
 
     def __init__(self, name: str, serde: Serde) -> None:
         self._name, self._serde = name, serde
         self._from_text = _FROM_TEXT.get(name, _json)
 
     def encode(self, text: str, where: str, part: str) -> bytes:
-        """The bytes of the value that `text` spells. Raises SerdeError that names `where` and `part`."""
+        """The bytes of the value in `text`. Raises SerdeError that names `where` and `part`."""
         try:
             return self._serde.to_bytes(self._from_text(text))
         except Exception as cause:
@@ -58,7 +58,7 @@ class Literal:
 
 
 def as_text(value: object) -> str:
-    """A string as it is, any other value as JSON, None as the empty text."""
+    """A string unchanged, any other value as JSON, None as the empty text."""
     if value is None:
         return ""
     return value if isinstance(value, str) else as_json(value)
@@ -66,7 +66,7 @@ def as_text(value: object) -> str:
 
 _CLIENT = "samzapy-topic"
 _BATCH = 1_000
-#: How long a read that follows waits for the next record; only the latency of Ctrl-C depends on it.
+#: Seconds that a following read waits for the next record; only the latency of Ctrl-C depends on it.
 _WAIT_S = 0.5
 
 

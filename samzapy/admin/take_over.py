@@ -13,7 +13,8 @@
 
 A broker may refuse the transactional ids. A guarantee that needs them is refused then; any other is kept without them.
 
-`refuse_foreign` refuses a changelog with records that the job has not written; `adopt` makes such records the job's own.
+`refuse_foreign` refuses a changelog with records that the job has not written; `adopt` makes such records the job's
+own.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ _MOST_LOOKS = 60
 
 @dataclass(frozen=True)
 class Claim:
-    """The run that owns the job now, the transactions that carry its state, and whether the run before was waited for."""
+    """The run that owns the job now, the transactions that carry its state, and whether the start waited for the run
+    before."""
 
     run: JobRun
     state: StateTransactions
@@ -74,9 +76,9 @@ def take_over(
 ) -> Claim:
     """Own the job; the topic of the checkpoints exists.
 
-    `members` write state under ids of their own: the containers of the run, or a tool. `tasks` are the names of the job's
-    tasks. `wait` waits for seconds. `run` is written down, else a new one. Raises EnvironmentFailure for checkpoints of
-    another job, TransactionsRefused.
+    `members` write state, each under a separate id: the containers of the run, or a tool. `tasks` are the names of the
+    job's tasks. `wait` waits for seconds. `run` is written down, else a new one. Raises EnvironmentFailure for
+    checkpoints of another job, TransactionsRefused.
     """
     # 1  the run before
     previous, complete = checkpoints.peek_owner()
@@ -87,7 +89,7 @@ def take_over(
     before = 0 if previous is None else previous.epoch
     mine = replace(run or this_run(), job=(config.name, config.id), epoch=before + _ATTEMPTS, transactional_ids=ids)
     mine = replace(mine, lease_ms=_lease_ms(config, state, mine))
-    # Until the run before has been waited for, whoever comes next has to wait for it as well.
+    # Until this wait is over, any later run has to wait for the run before as well.
     unsure = mine if previous is None else replace(mine, lease_ms=max(mine.lease_ms, previous.lease_ms))
     checkpoints.write_owner(unsure)
     # 4  fences
@@ -142,15 +144,15 @@ def take_over_by_tool(
 
 
 def _lease_ms(config: JobConfig, state: StateTransactions, run: JobRun) -> int:
-    """How long containers of a run may go on unseen. A fenced container does not, and a tool has none. The positions of
-    at-most-once are written ahead, outside the transaction that is fenced."""
+    """How long containers of a run may go on unseen: not at all if they are fenced, and a tool has none. At-most-once
+    writes its positions ahead, outside of the fenced transaction."""
     fenced = state.system is not None and config.task.guarantee is not Guarantee.AT_MOST_ONCE
     return 0 if fenced or run.pid == NO_DRIVER else config.spark.lease_ms
 
 
 def refuse_another_job(config: JobConfig, owner: JobRun | None) -> None:
-    """Raise EnvironmentFailure if the checkpoints belong to a job of another name or id: Samza spells `a_b` and `a-b`
-    alike in the name of their topic."""
+    """Raise EnvironmentFailure if the checkpoints belong to a job of another name or id: in the topic's name Samza
+    spells `a_b` and `a-b` alike."""
     if owner is not None and owner.job is not None and owner.job != (config.name, config.id):
         name, job_id = owner.job
         raise EnvironmentFailure(
@@ -160,7 +162,8 @@ def refuse_another_job(config: JobConfig, owner: JobRun | None) -> None:
 
 
 def _ids(config: JobConfig, previous: JobRun | None, tasks: Iterable[str]) -> Iterable[str]:
-    """The ids under which the run before may still write. A version that named none had an id for each task."""
+    """The ids under which the run before may still write. An older version recorded none and had an id for each
+    task."""
     if previous is None:
         return ()
     if previous.transactional_ids is None:
@@ -185,8 +188,9 @@ def refuse_foreign(
 ) -> None:
     """Raise ForeignRecords for a changelog that holds records of a task that has never committed.
 
-    Such a changelog was copied together with its job file. Tasks that have committed, as their checkpoints (`committed`)
-    say, look for themselves when they restore. `describe` gives a stream, None if it does not exist.
+    Such a changelog was copied together with its job file. Tasks that have committed, as their checkpoints
+    (`committed`) say, check their changelogs themselves when they restore. `describe` gives a stream, None if it does
+    not exist.
     """
     if config.task.checkpoint is None:
         return
@@ -212,7 +216,7 @@ def refuse_foreign(
 
 
 def _first_records(tails: Sequence[Tail], clients: SystemClients) -> dict[SystemStreamPartition, int]:
-    """With one consumer a system."""
+    """The first record behind each tail, read with one consumer for each system."""
     found: dict[SystemStreamPartition, int] = {}
     for system in dict.fromkeys(tail.ssp.system for tail in tails):
         of_system = [tail for tail in tails if tail.ssp.system == system]
@@ -222,7 +226,8 @@ def _first_records(tails: Sequence[Tail], clients: SystemClients) -> dict[System
 
 
 def adopt(config: JobConfig, store_names: Collection[str], *, take_over: bool = False) -> dict[str, Mapping[int, int]]:
-    """Make all records that the changelogs of the stores hold now the job's own; returns the ends by store and partition.
+    """Make all records that the changelogs of the stores hold now the job's own; returns the ends by store and
+    partition.
 
     Raises ConfigError for a store without a changelog, EnvironmentFailure for a job that runs.
     """

@@ -1,4 +1,4 @@
-"""Imports the user's code: the files that a job brings along, and its task class under a deadline."""
+"""Imports the user's code: the files that a job ships, and its task class within a deadline."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def add_import_paths(py_files: Iterable[str]) -> None:
 
 
 def check_task_class(path: str, timeout_s: float = 60.0) -> type[AnyTask]:
-    """Import the task class. What its module prints goes to standard error.
+    """Import the task class. Output of its module goes to standard error.
 
     Raises ConfigError if the import takes longer than `timeout_s`, if the class is no task, or if its constructor needs
     arguments.
@@ -49,7 +49,7 @@ def check_task_class(path: str, timeout_s: float = 60.0) -> type[AnyTask]:
         except BaseException as error:  # noqa: BLE001  # raised again by the thread that waits
             outcome.append(error)
 
-    # A daemon: Python cannot end an import that hangs, only leave it behind.
+    # A daemon thread: Python cannot end an import that hangs, only abandon it.
     thread = threading.Thread(target=load, name="samzapy-import", daemon=True)
     with contextlib.redirect_stdout(sys.stderr):
         thread.start()

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import chain, repeat
 from typing import Any, Generic, overload
 
 from samzapy.api.collector import MessageCollector, TaskCoordinator
-from samzapy.api.envelope import Headers, IncomingMessageEnvelope
+from samzapy.api.envelope import Headers, IncomingMessageEnvelope, envelope_of
 from samzapy.api.kv import K, V
 from samzapy.api.stream import SystemStreamPartition
-
-# An envelope without the Python frame of its constructor.
-_envelope = partial(tuple.__new__, IncomingMessageEnvelope)
 
 
 class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
@@ -119,7 +115,7 @@ class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
             repeat(self._arrival_ms),
             sizes,
         )
-        return map(_envelope, columns)
+        return map(envelope_of, columns)
 
     @overload
     def __getitem__(self, index: int) -> IncomingMessageEnvelope: ...
@@ -232,15 +228,15 @@ class BatchTask(ABC, Generic[K, V]):
     ) -> None:
         """Process a run of messages of one partition, never an empty one.
 
-        1. The run holds the partition's messages of one poll, unless `task.batch.max.messages` and `task.batch.max.wait.ms`
-           say otherwise. It ends early where an event timer is due; a timer that this call sets fires after the run. After a
-           crash the same messages may come in other runs.
+        1. The run holds the partition's messages of one poll, unless `task.batch.max.messages` and
+           `task.batch.max.wait.ms` say otherwise. It ends early where an event timer is due; a timer that this call
+           sets fires after the run. After a crash the same messages may come in other runs.
         2. Its messages are done when this returns. Requests to the coordinator take effect then.
-        3. After an exception the changes to stores, outputs and sinks are undone, and each half of the run is processed by a
-           separate call, until the message that fails stands alone. `task.error.process.policy` applies to that message; all
-           others are processed once. Under the policy `fail` the error names that message, and the attempt ends without a
-           commit. A value that was changed in place is undone only with `stores.X.object.cache.mode=copy`, the default under
-           other policies than `fail`.
-        4. In effectively-once each output needs the input that it comes from: `send_batch(..., inputs=batch.offsets)`. What
-           an input sends must not depend on where runs end. With `task.batch.max.messages=1` the input is known.
+        3. After an exception the changes to stores, outputs and sinks are undone, and each half of the run is processed
+           by a separate call, until the message that fails stands alone. `task.error.process.policy` applies to that
+           message; all others are processed once. Under the policy `fail` the error names that message, and the attempt
+           ends without a commit. A value that was changed in place is undone only with
+           `stores.X.object.cache.mode=copy`, the default under other policies than `fail`.
+        4. In effectively-once each output needs the input that it comes from: `send_batch(..., inputs=batch.offsets)`.
+           What an input sends must not depend on where runs end. With `task.batch.max.messages=1` the input is known.
         """

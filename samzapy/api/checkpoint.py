@@ -14,8 +14,8 @@ from samzapy.api.system import SystemProducer
 
 
 class SenderState(NamedTuple):
-    """The latest state of a task that writes to an intermediate stream: its watermark (None: none yet), the number of tasks
-    of its job, and whether it has ended or is drained."""
+    """The latest state of a task that writes to an intermediate stream: its watermark (None: none yet), the number of
+    tasks of its job, and whether it has ended or is drained."""
 
     time_ms: int | None
     senders: int
@@ -58,10 +58,10 @@ class Checkpoint:
 class JobRun:
     """One start of a job.
 
-    `id` is unique; `started_ms`, `host` and `pid` (the driver's) are for people. `job`: name and id of the job. `epoch`:
-    every attempt of the run has a greater epoch, every attempt of an earlier run a smaller one. `transactional_ids`: the
-    ids that the next run has to fence; None in records of older versions. `lease_ms`: how long unfenced containers may
-    continue without the driver; 0 if everything is fenced.
+    `id` is unique; `started_ms`, `host` and `pid` (the driver's) are for people. `job`: name and id of the job.
+    `epoch`: every attempt of the run has a greater epoch, every attempt of an earlier run a smaller one.
+    `transactional_ids`: the ids that the next run has to fence; None in records of older versions. `lease_ms`: how long
+    unfenced containers may continue without the driver; 0 if everything is fenced.
     """
 
     id: str
@@ -116,8 +116,8 @@ class CheckpointManager(ABC):
 
     @contextmanager
     def one_pass(self) -> Iterator[None]:
-        """Inside the context every read answers as of its beginning, so a manager that reads a log looks for its end once.
-        Nothing is written inside."""
+        """Inside the context every read answers as of its beginning, so a manager that reads a log looks for its end
+        once. Nothing is written inside."""
         yield
 
     @abstractmethod
@@ -146,7 +146,8 @@ class CheckpointManager(ABC):
 
     @abstractmethod
     def write_owner(self, run: JobRun) -> None:
-        """Make `run` the owner of the job, durably and outside of any transaction. Every other run has to let go from now on."""
+        """Make `run` the owner of the job, durably and outside of any transaction. Every other run has to let go from
+        now on."""
 
     @abstractmethod
     def read_record(self, record: JobRecord) -> Mapping[str, Any] | None:

@@ -1,13 +1,14 @@
 """The collector and the coordinator of a task: it sends outputs and control messages, and requests commits and stops.
 
-Control messages go from the tasks of one stage of a pipeline to those of the next, between the messages of an intermediate
-stream:
+Control messages go from the tasks of one stage of a pipeline to those of the next, between the messages of an
+intermediate stream:
 
 1. A task sends one with `collector.send_control(stream, message)`. It goes to every partition of the stream, behind
    everything that the task has sent before.
 2. The reading task never gets it in `process`. The container combines those of all senders of a partition: the least
    watermark counts, and the partition has ended when all of its senders have ended.
-3. A stream is intermediate if `streams.ID.samza.intermediate` is true. The sending and the reading job both have to set it.
+3. A stream is intermediate if `streams.ID.samza.intermediate` is true. The sending and the reading job both have to set
+   it.
 """
 
 from __future__ import annotations
@@ -94,11 +95,12 @@ class MessageCollector(ABC):
         timestamp: str | None = None,
         inputs: str | None = None,
     ) -> None:
-        """As `send_batch`, for the rows of a pyarrow Table or RecordBatch, or of a DataFrame of pandas or polars. `key`,
-        `message`, `timestamp` and `inputs` name columns.
+        """As `send_batch`, for the rows of a pyarrow Table or RecordBatch, or of a DataFrame of pandas or polars.
+        `key`, `message`, `timestamp` and `inputs` name columns.
 
-        Without `message` a message is the dict of its row, the key included, without the columns `timestamp` and `inputs`.
-        Needs `samzapy[arrow]`. Raises as `send_batch` does, KeyError for a column that the table does not have.
+        Without `message` a message is the dict of its row, the key included, without the columns `timestamp` and
+        `inputs`. Needs `samzapy[arrow]`. Raises as `send_batch` does, KeyError for a column that the table does not
+        have.
         """
         from samzapy import arrow  # noqa: PLC0415  # it needs an extra
 
@@ -116,6 +118,9 @@ class MessageCollector(ABC):
 def columns_of(keys: Sequence[Any] | None, messages: Sequence[Any], *others: Sequence[Any] | None) -> Iterator[Any]:
     """Rows of the columns of a `send_batch`, None for each absent column. Raises ValueError for other lengths."""
     columns = (keys, messages, *others)
+    for column in columns:
+        if column is not None and not hasattr(column, "__len__"):
+            raise TypeError(f"expected columns that have a length, such as lists, got {type(column).__name__}")
     lengths = {len(column) for column in columns if column is not None}
     if len(lengths) > 1:
         raise ValueError(f"expected columns of one length, got {len(messages)} messages beside {sorted(lengths)}")
@@ -136,8 +141,8 @@ class TaskCoordinator(ABC):
     def commit(self, scope: RequestScope = RequestScope.CURRENT_TASK) -> None:
         """Commit before the next message.
 
-        The state of all tasks in a container is one transaction, so both scopes commit all of them. The commit waits for
-        messages in flight of asynchronous tasks, at most `task.commit.max.delay.ms`.
+        The state of all tasks in a container is one transaction, so both scopes commit all of them. The commit waits
+        for messages in flight of asynchronous tasks, at most `task.commit.max.delay.ms`.
         """
 
     @abstractmethod

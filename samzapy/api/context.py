@@ -86,10 +86,11 @@ class TaskContext(ABC):
 
     @abstractmethod
     def replay_from(self, ssp: SystemStreamPartition, offset: int) -> int:
-        """Start this partition at `offset`, before the committed one, to rebuild the task's private state; only in `init`.
+        """Start this partition at `offset`, before the committed one, to rebuild the task's private state; only in
+        `init`.
 
-        Returns the committed offset. The outputs of the messages before it were sent earlier, and commits do not go back.
-        Has no effect if a startpoint or `reset.offset` decides where the partition starts.
+        Returns the committed offset. The outputs of the messages before it were sent earlier, and commits do not go
+        back. Has no effect if a startpoint or `reset.offset` decides where the partition starts.
         """
 
     @property

@@ -1,8 +1,8 @@
 """The SPI of a storage engine, and of a view that gives tasks another interface than get and put.
 
-A storage engine keeps bytes in order, and committed state only: a commit writes to it once, a restore loads it. A commit's
-data and its marker go in together, so a persistent engine always holds the state of some earlier commit, at whatever
-instant the process dies.
+A storage engine keeps bytes in order, and committed state only: a commit writes to it once, a restore loads it. A
+commit's data and its marker go in together, so a persistent engine always holds the state of some earlier commit, at
+whatever instant the process dies.
 
 A view lies over the key-value store. Its entries take the same way as those of any store: object cache, uncommitted
 bytes, changelog, storage engine. A view adds the interface that the task calls and the layout in entries. It keeps no
@@ -42,8 +42,8 @@ class EngineSnapshot(ABC):
 
 
 class Load(ABC):
-    """Loads changelog records into an engine, the last one of each key. An engine has one load at a time; closing the engine
-    discards it."""
+    """Loads changelog records into an engine, the last one of each key. An engine has one load at a time; closing the
+    engine discards it."""
 
     #: Bytes of the keys and values taken so far, complete after `finish`; 0 in loads that do not count them.
     taken_bytes = 0
@@ -57,12 +57,12 @@ class Load(ABC):
 
     @abstractmethod
     def finish(self, marker: bytes) -> None:
-        """Put the last value of each key and the marker into the engine, atomically, and on disk when it returns. The load
-        ends. Raises StoreError."""
+        """Put the last value of each key and the marker into the engine, atomically, and on disk when it returns. The
+        load ends. Raises StoreError."""
 
     def give_up(self) -> None:
-        """Make a `finish` that goes on in another thread end soon, with StoreError and without a change of the engine. A load
-        that finishes within a second has nothing to do."""
+        """Make a `finish` that goes on in another thread end soon, with StoreError and without a change of the engine.
+        A load that finishes within a second has nothing to do."""
 
 
 class StorageEngine(ABC):
@@ -104,14 +104,14 @@ class StorageEngine(ABC):
 
         An engine with a faster way overrides it; that has to be atomic as well.
         """
-        # RocksDB takes sorted keys ten times as fast. Sorting the keys alone compares only bytes; sorting the pairs takes
-        # five times as long.
+        # RocksDB takes sorted keys ten times as fast. Sorting the keys alone compares only bytes; sorting the pairs
+        # takes five times as long.
         self.write({key: changes[key] for key in sorted(changes)}, marker)
         self.flush()
 
     def begin_load(self, memory_bytes: int) -> Load | None:
-        """A load in about `memory_bytes` of memory, for more records than a dictionary of that size can hold; None if the
-        engine offers none."""
+        """A load in about `memory_bytes` of memory, for more records than a dictionary of that size can hold; None if
+        the engine offers none."""
         return None
 
     @abstractmethod
@@ -125,8 +125,8 @@ class StorageEngine(ABC):
     def begin_flush(self) -> bool:
         """Start a flush in the background; returns False, without an effect, while an earlier one is running.
 
-        Data arrives on disk in the order of its writes, and writes continue meanwhile. The first write after a failed flush
-        raises. Default: `flush`.
+        Data arrives on disk in the order of its writes, and writes continue meanwhile. The first write after a failed
+        flush raises. Default: `flush`.
         """
         self.flush()
         return True
@@ -183,8 +183,8 @@ class StorageEngineFactory(ABC):
     def open(self, directory: Path | None, settings: EngineSettings) -> StorageEngine:
         """Open, creating what is missing. `directory` is the task's own for a persistent engine, else None.
 
-        A persistent engine locks the file `LOCK` in its directory while it is open, so that others see the holder. Raises
-        StoreLocked (with the holder, if known), StoreCorrupted, or StoreError with path and cause.
+        A persistent engine locks the file `LOCK` in its directory while it is open, so that others see the holder.
+        Raises StoreLocked (with the holder, if known), StoreCorrupted, or StoreError with path and cause.
         """
 
     def open_read_only(self, directory: Path, settings: EngineSettings) -> StorageEngine:
@@ -219,8 +219,8 @@ class EntrySerdes:
 class StoreViewFactory(ABC):
     """Named by `stores.NAME.factory`; `stores.NAME.base` names the engine below. Made without arguments."""
 
-    #: Whether the view changes values from the store in place before it puts them back. If the job undoes failed messages
-    #: (`task.error.process.policy`), the store then hands out copies; a view that puts new objects is quicker.
+    #: Whether the view changes values from the store in place before it puts them back. If the job undoes failed
+    #: messages (`task.error.process.policy`), the store then hands out copies; a view that puts new objects is quicker.
     changes_in_place = False
 
     def entry_serdes(self, settings: EngineSettings) -> EntrySerdes:
@@ -229,7 +229,8 @@ class StoreViewFactory(ABC):
 
     @abstractmethod
     def view(self, store: KeyValueStore[Any, Any], settings: EngineSettings) -> Any:
-        """The object that `context.get_store(NAME)` returns to one task. Called once a task and attempt, after the restore.
+        """The object that `context.get_store(NAME)` returns to one task. Called once a task and attempt, after the
+        restore.
 
         `settings.properties` are the keys below `stores.NAME.` that samzapy does not read itself.
         """

@@ -19,7 +19,7 @@ The header `samzapy-id` is text, eleven fields with colons between them:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import index
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 from urllib.parse import quote, unquote
@@ -42,18 +42,35 @@ class _Fields(NamedTuple):
     size: int = 0
 
 
-class IncomingMessageEnvelope(_Fields, Generic[K, V]):
+if TYPE_CHECKING:
+    _Row = _Fields
+else:
+
+    class _TakesFields(type):
+        """Makes a call of a class take the fields. A constructor of its own in Python would cost the classes that have it
+        half as much again, even where it is passed over."""
+
+        def __call__(cls, *fields: Any, **named: Any) -> Any:
+            return tuple.__new__(cls, _Fields(*fields, **named))
+
+    # What a NamedTuple has, but for its constructor in Python.
+    _made = {name: each for name, each in vars(_Fields).items() if name not in {"__new__", "__getnewargs__"}}
+    _Row = _TakesFields("_Row", (tuple,), _made)
+
+
+class IncomingMessageEnvelope(_Row, Generic[K, V]):
     """One input message, deserialized. A tuple, so that a batch of them is built without a Python frame each.
 
-    `event_time` and `arrival_time` are milliseconds since 1970 (`event_time` is -1 if the system keeps none);
-    `size` is the serialized value's bytes; `offset` is the position in the partition; `headers` is None if there are none.
-    A null key or message (a tombstone) is None.
+    `event_time` and `arrival_time` are milliseconds since 1970 (`event_time` is -1 if the system keeps none); `size` is
+    the serialized value's bytes; `offset` is the position in the partition; `headers` is None if there are none. A null
+    key or message (a tombstone) is None.
 
     `IncomingMessageEnvelope[K, V]` gives type checkers the classes of key and message, `Any` without brackets. In the
     signature of a task's `process` it also names the class to decode to, if the job file names none.
     """
 
-    # Python 3.10 has no generic NamedTuple. A subclass without a dict has the fields' C getters and the size of its base.
+    # Python 3.10 has no generic NamedTuple. A subclass without a dict has the fields' C getters and the size of its
+    # base.
     __slots__ = ()
 
     if TYPE_CHECKING:
@@ -80,6 +97,12 @@ class IncomingMessageEnvelope(_Fields, Generic[K, V]):
     def position(self) -> str:
         """The position of this message, `system.stream[partition]@offset`, for error messages."""
         return f"{self.ssp}@{self.offset}"
+
+
+#: The envelope of a row with all of its fields, without a Python frame.
+envelope_of: Callable[[tuple[Any, ...]], IncomingMessageEnvelope[Any, Any]] = type.__call__.__get__(
+    IncomingMessageEnvelope
+)
 
 
 def checked_headers(headers: Headers) -> Headers:
@@ -144,7 +167,8 @@ _FIELDS = 8
 
 
 class Origin(NamedTuple):
-    """The fields of a source. Version 1 had neither the job, nor the system, nor the stream's id: they are empty then."""
+    """The fields of a source. Version 1 had neither the job, nor the system, nor the stream's id: they are empty
+    then."""
 
     job: str
     job_id: str
@@ -170,7 +194,8 @@ class OutputId(NamedTuple):
 
     @classmethod
     def of(cls, headers: Headers | None) -> OutputId | None:
-        """The id in a message's headers, None if there is none. Raises ValueError for a malformed id or an unknown version."""
+        """The id in a message's headers, None if there is none. Raises ValueError for a malformed id or an unknown
+        version."""
         for name, value in headers or ():
             if name == ID_HEADER:
                 text = (value or b"").decode()

@@ -1,8 +1,8 @@
 """Event time as a task sees it: its clock, its timers, and the checkpoints of its private state.
 
-The checkpoints follow Gearpump's model. All tasks take them at the same event times, so their checkpoints of one time make
-up the state of the whole job at that time. The greatest time for which every task has one is the job's checkpoint clock; a
-job that starts again starts there.
+The checkpoints follow Gearpump's model. All tasks take them at the same event times, so their checkpoints of one time
+make up the state of the whole job at that time. The greatest time for which every task has one is the job's checkpoint
+clock; a job that starts again starts there.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from samzapy.api.collector import MessageCollector, TaskCoordinator
 
 
 class TaskClock(NamedTuple):
-    """A task's clock: the least, over its inputs, of the event time processed; milliseconds since 1970, None until every
-    input has one. Watermarks of the senders tell the time of an intermediate stream. Partitions that are idle or have ended
-    do not count. `idle`: all of them are idle or have ended."""
+    """A task's clock: the least, over its inputs, of the event time processed; milliseconds since 1970, None until
+    every input has one. Watermarks of the senders tell the time of an intermediate stream. Partitions that are idle or
+    have ended do not count. `idle`: all of them are idle or have ended."""
 
     time_ms: int | None
     idle: bool = False
@@ -47,10 +47,10 @@ class Timers(ABC):
     """A task's timers: one per key and clock, in a store of the job (`stores.NAME.factory=timers`). They are committed,
     moved and restored with it.
 
-    1. MessagePack writes the key: str, int, bytes, lists and so on; a tuple comes back as a list. Times are milliseconds
-       since 1970.
-    2. Calls take effect at once, also inside `TimerTask.on_timer`. A timer for a time in the past fires after the current
-       call.
+    1. MessagePack writes the key: str, int, bytes, lists and so on; a tuple comes back as a list. Times are
+       milliseconds since 1970.
+    2. Calls take effect at once, also inside `TimerTask.on_timer`. A timer for a time in the past fires after the
+       current call.
     3. Calls that are not committed when the process dies have no effect.
     """
 
@@ -71,7 +71,8 @@ class Timers(ABC):
 
 
 class TimedState(NamedTuple):
-    """A state and its checkpoint time in milliseconds since 1970. `where` names its place in errors, once it is kept."""
+    """A state and its checkpoint time in milliseconds since 1970. `where` names its place in errors, once it is
+    kept."""
 
     time_ms: int
     value: bytes

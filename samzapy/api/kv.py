@@ -60,8 +60,8 @@ class KeyValueStore(ABC, Generic[K, V]):
     """A task's local map. Reads see the task's own writes at once; a crash takes it back to the last commit.
 
     1. None is neither a key nor a value (StoreError).
-    2. Values are handed out by reference: a change without a `put` is not saved. `stores.X.object.cache.mode=copy` hands
-       out copies.
+    2. Values are handed out by reference: a change without a `put` is not saved. `stores.X.object.cache.mode=copy`
+       hands out copies.
     3. Not thread-safe: a task has one thread.
     4. After `close` every call raises StoreClosed.
     """
@@ -85,7 +85,8 @@ class KeyValueStore(ABC, Generic[K, V]):
     def merge_all(self, entries: Mapping[K, V], combine: Callable[[V, V], V]) -> None:
         """Set each key to `combine(held, given)`, or to the given value where the store holds none.
 
-        1. `store.merge_all(Counter(keys), operator.add)` counts a batch of keys. All misses of the cache are read in one go.
+        1. `store.merge_all(Counter(keys), operator.add)` counts a batch of keys. All misses of the cache are read in
+           one go.
         2. Nothing is written if an entry is refused or `combine` raises.
         3. `combine` returns a new value: a `held` that it changes in place stays changed.
         4. Keys that serialize alike must be one key of the mapping.
@@ -115,7 +116,8 @@ class KeyValueStore(ABC, Generic[K, V]):
 
     @abstractmethod
     def prefix(self, prefix: K) -> KeyValueIterator[K, V]:
-        """Entries whose serialized key starts with the serialized `prefix`; for serdes that keep prefixes (string, bytes)."""
+        """Entries whose serialized key starts with the serialized `prefix`; for serdes that keep prefixes (string,
+        bytes)."""
 
     @abstractmethod
     def all(self) -> KeyValueIterator[K, V]:

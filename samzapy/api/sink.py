@@ -1,13 +1,13 @@
 """The SPI of a sink: a store outside the job's systems that a task writes to, and that commits with the task.
 
 1. A sink keeps the input offsets beside its rows, in one transaction.
-2. It commits in step 3 of the task's commit, before the changelog and the checkpoint. So after a crash it may be ahead of
-   the checkpoint, and is never behind.
+2. It commits in step 3 of the task's commit, before the changelog and the checkpoint. So after a crash it may be ahead
+   of the checkpoint, and is never behind.
 3. The inputs between the two are processed again, because the stores (and outputs in an aborted transaction) need them.
    Their rows are already in the sink. The sink knows from its own offsets which inputs it has, and drops those rows.
 
-So every row must come from an input. If an input always gives the same rows (a deterministic task), they are in the sink
-exactly once under every guarantee but at-most-once:
+So every row must come from an input. If an input always gives the same rows (a deterministic task), they are in the
+sink exactly once under every guarantee but at-most-once:
 
 ================  ==========================  ================================================================
 guarantee         rows of each input          content of rows that comes from a store
@@ -33,8 +33,8 @@ from samzapy.api.stream import SystemStreamPartition
 class TaskAttempt:
     """The task that opens a sink, with the attempt's fencing token.
 
-    `job` is `<job.name>-<job.id>`, `task` the task's name: together the same in every attempt. `epoch` only grows: a sink
-    that was opened under an epoch must refuse every smaller one. `ssps` are the task's inputs.
+    `job` is `<job.name>-<job.id>`, `task` the task's name: together the same in every attempt. `epoch` only grows: a
+    sink that was opened under an epoch must refuse every smaller one. `ssps` are the task's inputs.
     """
 
     job: str
@@ -64,8 +64,8 @@ class Sink(ABC):
 
         1. Called once, after `init` and before the first message.
         2. Read the offsets after earlier attempts are locked out, or a late commit of one of them would be missing.
-        3. Leave out partitions that the sink has never committed. A sink without offsets returns an empty mapping, and is
-           at-least-once.
+        3. Leave out partitions that the sink has never committed. A sink without offsets returns an empty mapping, and
+           is at-least-once.
         4. A partition without a checkpoint, for which `init` sets no offset, starts at the sink's offset.
         """
 
@@ -73,17 +73,18 @@ class Sink(ABC):
     def commit(self, offsets: Mapping[SystemStreamPartition, int]) -> None:
         """Make the written rows durable, and with them `offsets`, the next input of every partition; both or neither.
 
-        Only rows from inputs before `offsets` may become durable. While inputs are processed again, `offsets` are smaller
-        than those of the sink, which then keeps its own.
+        Only rows from inputs before `offsets` may become durable. While inputs are processed again, `offsets` are
+        smaller than those of the sink, which then keeps its own.
         """
 
     def forget(self, envelope: IncomingMessageEnvelope) -> None:
-        """Take back the rows of a failed message, before the job's error policy repeats it, skips it or writes its dead letter.
-        A sink that does not override this keeps the rows."""
+        """Take back the rows of a failed message, before the job's error policy repeats it, skips it or writes its dead
+        letter. A sink that does not override this keeps the rows."""
 
     def mark(self) -> int | None:
-        """The place where the rows of the next batch begin, for `back_to`. None, the default: the sink keeps no such places.
-        Then `forget` takes back the rows of a failed batch, message by message, and rows without a message stay."""
+        """The place where the rows of the next batch begin, for `back_to`. None, the default: the sink keeps no such
+        places. Then `forget` takes back the rows of a failed batch, message by message, and rows without a message
+        stay."""
         return None
 
     def back_to(self, mark: int) -> None:

@@ -1,11 +1,12 @@
 """The SPI of a messaging system: a factory that makes consumers, producers and admins. And the SPI of choosers.
 
-1. Logs are partitioned and addressed by offset. Offsets are ints that only grow; they may have holes (compaction, control
-   records).
+1. Logs are partitioned and addressed by offset. Offsets are ints that only grow; they may have holes (compaction,
+   control records).
 2. `oldest` is the first offset that can still be read. `upcoming` is the offset that the next record will get at the
    earliest. So a reader is at the end when its position is >= `upcoming`. Never `==`, never "last + 1".
-3. A chooser says which partition's messages come next. The container asks it a few times a poll, about partitions and how
-   much of each waits; never once a message. Within a partition the order is always kept: a choice takes from its front.
+3. A chooser says which partition's messages come next. The container asks it a few times a poll, about partitions and
+   how much of each waits; never once a message. Within a partition the order is always kept: a choice takes from its
+   front.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class OffsetRange(NamedTuple):
 
 
 class OutgoingRecord(NamedTuple):
-    """One serialized output. Without a `partition`, the murmur2 hash of `partition_key`, else of `key`, chooses it; records
-    without either are spread."""
+    """One serialized output. Without a `partition`, the murmur2 hash of `partition_key`, else of `key`, chooses it;
+    records without either are spread."""
 
     stream: str
     key: bytes | None
@@ -75,8 +76,8 @@ _record = partial(tuple.__new__, OutgoingRecord)
 
 
 class OutgoingColumns(NamedTuple):
-    """Serialized outputs to one stream, in order and at least one: the columns of their `OutgoingRecord`s, of equal length.
-    An absent column is None in every record. The columns do not change any more."""
+    """Serialized outputs to one stream, in order and at least one: the columns of their `OutgoingRecord`s, of equal
+    length. An absent column is None in every record. The columns do not change any more."""
 
     stream: str
     keys: Sequence[bytes | None] | None
@@ -152,9 +153,11 @@ class SystemConsumer(ABC):
     Use: `register` all partitions, `start`, `poll` until done, `close`. One thread.
     """
 
-    #: Set before `start` by a reader that needs neither exact times nor headers: a system may then give each record of a
-    #: batch the time of the last one, and no headers, if that is cheaper.
+    #: Set before `start` by a reader that needs neither exact times nor headers: a system may then give each record of
+    #: a batch the time of the last one, and no headers, if that is cheaper.
     coarse = False
+    #: Set before `start` by a reader that looks at the time of every record soon after it was polled.
+    prompt_times = False
 
     @abstractmethod
     def register(self, ssp: SystemStreamPartition, offset: int) -> None:
@@ -236,17 +239,19 @@ class SystemProducer(ABC):
 
     @abstractmethod
     def last_offset(self, stream: str, partition: int) -> int | None:
-        """The offset of the last record that was sent to exactly this partition and acknowledged by a flush; None if none.
+        """The offset of the last record that was sent to exactly this partition and acknowledged by a flush; None if
+        none.
 
         It need not include records for which the system chose the partition.
         """
 
     def report_offsets(self) -> None:
-        """Called before the first record by a writer that will ask for `last_offset`. Default: nothing, for a system that
-        always knows offsets."""
+        """Called before the first record by a writer that will ask for `last_offset`. Default: nothing, for a system
+        that always knows offsets."""
 
     def purge(self) -> None:
-        """Drop queued records that are not yet sent, after the lease is lost and a successor may write. From any thread.
+        """Drop queued records that are not yet sent, after the lease is lost and a successor may write. From any
+        thread.
 
         The producer cannot be used any more. A system without a queue has nothing to do.
         """
@@ -263,7 +268,8 @@ class SystemProducer(ABC):
 
     @abstractmethod
     def init_transactions(self) -> None:
-        """Abort the open transaction of a predecessor with the same transactional id, and fence it. Once, before `begin`."""
+        """Abort the open transaction of a predecessor with the same transactional id, and fence it. Once, before
+        `begin`."""
 
     @abstractmethod
     def begin(self) -> None:
@@ -315,13 +321,13 @@ class SystemAdmin(ABC):
     def ends(
         self, ssps: Iterable[SystemStreamPartition], *, committed: bool = False
     ) -> dict[SystemStreamPartition, int]:
-        """The offsets after the last records, open transactions included; with `committed` those up to which a reader of
-        committed records gets. Asked every few seconds while a job runs. Raises UnknownStream."""
+        """The offsets after the last records, open transactions included; with `committed` those up to which a reader
+        of committed records gets. Asked every few seconds while a job runs. Raises UnknownStream."""
         return {ssp: found.upcoming for ssp, found in self.offsets(ssps).items()}
 
     def mirror(self, group: str, positions: Mapping[SystemStreamPartition, int]) -> None:
-        """Copy committed positions to the consumer group of that name, for tools that show lag; nothing in samzapy reads
-        them. A system without consumer groups does nothing."""
+        """Copy committed positions to the consumer group of that name, for tools that show lag; nothing in samzapy
+        reads them. A system without consumer groups does nothing."""
 
     @abstractmethod
     def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
@@ -334,7 +340,8 @@ class SystemAdmin(ABC):
     def grow(self, stream: str, partitions: int) -> None:
         """Increase a stream to `partitions` partitions and wait until they are usable; existing records stay in place.
 
-        Raises UnknownStream, ConfigError for fewer partitions than it has, EnvironmentFailure if the system cannot do it.
+        Raises UnknownStream, ConfigError for fewer partitions than it has, EnvironmentFailure if the system cannot do
+        it.
         """
         raise EnvironmentFailure(f"stream '{stream}': this system cannot give it {partitions} partitions")
 
@@ -361,16 +368,16 @@ class SystemFactory(ABC):
     Raises ConfigError (with the full key) for settings it does not take.
     """
 
-    #: Whether `producer` accepts a transactional id. Without transactions a job's state may hold inputs twice after a crash,
-    #: and may go back while two runs overlap.
+    #: Whether `producer` accepts a transactional id. Without transactions a job's state may hold inputs twice after a
+    #: crash, and may go back while two runs overlap.
     transactional = False
     #: Whether jobs can only read the streams.
     read_only = False
-    #: Whether a record may come too late to be read, or get another offset in another read. The description of a stream then
-    #: names the column that orders it (`database.order.by`).
+    #: Whether a record may come too late to be read, or get another offset in another read. The description of a stream
+    #: then names the column that orders it (`database.order.by`).
     orders_by_time = False
-    #: The least number of files, pipes and sockets that an admin, a consumer, a producer and a transactional producer have
-    #: open together. A container compares it with its limit before it starts.
+    #: The least number of files, pipes and sockets that an admin, a consumer, a producer and a transactional producer
+    #: have open together. A container compares it with its limit before it starts.
     open_files = 0
     transactional_open_files = 0
 
@@ -393,8 +400,8 @@ class SystemFactory(ABC):
         return
 
     def max_record_bytes(self, settings: SystemSettings) -> int | None:
-        """The largest record that a producer of these settings sends, in bytes; None if it sets no limit. A stream may set a
-        lower one (`max.message.bytes` of its description). Default: the producer's `message.max.bytes`."""
+        """The largest record that a producer of these settings sends, in bytes; None if it sets no limit. A stream may
+        set a lower one (`max.message.bytes` of its description). Default: the producer's `message.max.bytes`."""
         said = settings.producer.get("message.max.bytes", "")
         return int(said) if said.isdigit() else None
 
@@ -404,7 +411,8 @@ class SystemFactory(ABC):
         return ()
 
     def kept_on_this_machine(self, settings: SystemSettings) -> str | None:
-        """The place on this machine that holds the streams, as `the file x.db`: executors on other machines cannot reach it.
+        """The place on this machine that holds the streams, as `the file x.db`: executors on other machines cannot
+        reach it.
 
         None, the default, for a system on the network.
         """

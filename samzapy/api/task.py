@@ -25,18 +25,18 @@ class StreamTask(ABC, Generic[K, V]):
 
 
 class TaskCallback(ABC):
-    """Ends one asynchronous message. May be called from any thread. The first call counts; a later one is ignored, with a
-    line in the log."""
+    """Ends one asynchronous message. May be called from any thread. The first call counts; a later one is ignored, with
+    a line in the log."""
 
     @abstractmethod
     def complete(self, then: Callable[[], object] | None = None) -> None:
-        """The message is processed. `then` is called first, on the task's own thread: change stores there. An exception of
-        `then` is the message's failure."""
+        """The message is processed. `then` is called first, on the task's own thread: change stores there. An exception
+        of `then` is the message's failure."""
 
     @abstractmethod
     def failure(self, error: BaseException) -> None:
-        """The message could not be processed. Its outputs are dropped, and `task.error.process.policy` applies; by default
-        the attempt ends."""
+        """The message could not be processed. Its outputs are dropped, and `task.error.process.policy` applies; by
+        default the attempt ends."""
 
 
 class AsyncStreamTask(ABC, Generic[K, V]):
@@ -44,10 +44,10 @@ class AsyncStreamTask(ABC, Generic[K, V]):
 
     1. Messages start in the order of each partition and may end in any.
     2. A commit covers a message if it and all before it in its partition are complete.
-    3. After a failure, or if a message is incomplete after `task.callback.timeout.ms`, the attempt ends. The next one starts
-       at the first message that no commit covers, as with Storm's acknowledgements.
-    4. One thread calls the task: `process_async`, and `then` of its callbacks. Stores may be used there and nowhere else
-       (RuntimeError).
+    3. After a failure, or if a message is incomplete after `task.callback.timeout.ms`, the attempt ends. The next one
+       starts at the first message that no commit covers, as with Storm's acknowledgements.
+    4. One thread calls the task: `process_async`, and `then` of its callbacks. Stores may be used there and nowhere
+       else (RuntimeError).
     5. The collector of a message takes outputs from any thread until the message is complete, and sends them then.
     """
 
@@ -65,8 +65,8 @@ class AsyncStreamTask(ABC, Generic[K, V]):
 class CoroutineTask(ABC, Generic[K, V]):
     """An AsyncStreamTask written as a coroutine: a message is complete when its `process` returns.
 
-    1. Coroutines run on the task's thread, so they may use stores and collector anywhere. Between two awaits nothing else
-       of the task runs.
+    1. Coroutines run on the task's thread, so they may use stores and collector anywhere. Between two awaits nothing
+       else of the task runs.
     2. `init`, `window`, `close` and the methods that begin with `on_` may be coroutine functions as well.
     3. Tasks that a coroutine leaves behind (`asyncio.create_task`) run only while messages are in flight.
     """
@@ -93,8 +93,9 @@ class InitableTask(ABC):
 class CopartitionedTask:
     """A task that joins its inputs, so messages with equal keys have to reach the same task.
 
-    A job with inputs of different partition counts is refused before it starts (EnvironmentFailure); for other tasks that is
-    a warning. samzapy cannot check how the writers of the inputs choose partitions: let them use the same partitioner.
+    A job with inputs of different partition counts is refused before it starts (EnvironmentFailure); for other tasks
+    that is a warning. samzapy cannot check how the writers of the inputs choose partitions: let them use the same
+    partitioner.
     """
 
 
@@ -111,7 +112,8 @@ class TimerTask(ABC):
 
     @abstractmethod
     def on_timer(self, key: Any, time_ms: int, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
-        """Called once for each timer when its time has come, in the order of their times, never at the same time as `process`.
+        """Called once for each timer when its time has come, in the order of their times, never at the same time as
+        `process`.
 
         The timer is removed by then. It comes back only if the call is not committed.
         """
@@ -126,8 +128,8 @@ class ClosableTask(ABC):
 
 
 class EndOfStreamListenerTask(ABC):
-    """A task that reacts to the end of its inputs: by `--until-end`, or because all senders of an intermediate stream have
-    ended."""
+    """A task that reacts to the end of its inputs: by `--until-end`, or because all senders of an intermediate stream
+    have ended."""
 
     @abstractmethod
     def on_end_of_stream(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
@@ -141,8 +143,8 @@ class WatermarkListenerTask(ABC):
     def on_watermark(self, time_ms: int, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
         """Called when the task's watermark has moved, after all messages before it are processed.
 
-        The watermark is the least one of all senders of the task's intermediate partitions. A task that sends on forwards
-        it with `collector.send_control(stream, Watermark(time_ms))`.
+        The watermark is the least one of all senders of the task's intermediate partitions. A task that sends on
+        forwards it with `collector.send_control(stream, Watermark(time_ms))`.
         """
 
 
@@ -151,8 +153,8 @@ class DrainListenerTask(ABC):
 
     @abstractmethod
     def on_drain(self, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
-        """Called once instead of `on_end_of_stream`, after all messages from before the request are processed. A commit and
-        the stop follow. A task that sends to an intermediate stream drains the next stage with
+        """Called once instead of `on_end_of_stream`, after all messages from before the request are processed. A commit
+        and the stop follow. A task that sends to an intermediate stream drains the next stage with
         `collector.send_control(stream, Drain())`."""
 
 
@@ -160,8 +162,8 @@ class SideInputsProcessor(ABC):
     """Named by `stores.NAME.side.inputs.processor.factory` or `stores.NAME.restore.inputs.processor.factory`; made
     without arguments, one for each store of a task.
 
-    The entries may depend only on the message and the store. After a crash messages are processed again, on the store as
-    it was before them.
+    The entries may depend only on the message and the store. After a crash messages are processed again, on the store
+    as it was before them.
     """
 
     def init(self, job: JobContext) -> None:  # not every processor has something to prepare
@@ -169,8 +171,9 @@ class SideInputsProcessor(ABC):
 
     @abstractmethod
     def process(self, message: IncomingMessageEnvelope, store: Any) -> Iterable[tuple[Any, Any]] | None:
-        """Return the entries to put into the store, in order; a value of None deletes its key, a key of None is ignored.
+        """Return the entries to put into the store, in order; a value of None deletes its key, a key of None is
+        ignored.
 
-        `store` is the store to fill, as a task gets it; the processor may read and write it. With a view it writes through
-        the interface of the view and returns nothing. An exception ends the attempt.
+        `store` is the store to fill, as a task gets it; the processor may read and write it. With a view it writes
+        through the interface of the view and returns nothing. An exception ends the attempt.
         """

@@ -1,4 +1,5 @@
-"""Makes JSON events of about 100 bytes with keys by Zipf's law, the same for the same seed, and writes them to a stream."""
+"""Makes JSON events of about 100 bytes with keys by Zipf's law, the same for the same seed, and writes them to a
+stream."""
 
 from __future__ import annotations
 

@@ -47,7 +47,8 @@ class ProcessTree:
         self._thread.join()
 
     def cpu_s(self, role: str | None = None, start: float | None = None, end: float | None = None) -> float:
-        """CPU seconds of a role's processes (None: of all) between two `time.monotonic` times (None: its whole life)."""
+        """CPU seconds of a role's processes (None: of all) between two `time.monotonic` times (None: its whole
+        life)."""
         return sum(_at(series, end, last=True) - _at(series, start, last=False) for series in self._of(role))
 
     def peak_rss(self, role: str | None = None) -> int:
@@ -111,7 +112,8 @@ class ProcessTree:
 
 
 def _most(series: _Series, values: Sequence[int], start: float, end: float) -> int:
-    """The largest value of the samples between two moments; of the nearest one if the stretch lies between two samples."""
+    """The largest value of the samples between two moments; of the nearest one if the stretch lies between two
+    samples."""
     inside = [value for at, value in zip(series.times, values, strict=True) if start <= at <= end]
     nearest = min(range(len(values)), key=lambda index: abs(series.times[index] - end))
     return max(inside, default=values[nearest])

@@ -1,4 +1,4 @@
-"""Keeps the progress of a job where it survives: in a topic or in files."""
+"""Keeps the checkpoints of a job: in a topic or in files."""
 
 from samzapy.checkpoint.factories import (
     CheckpointManagerFactory,

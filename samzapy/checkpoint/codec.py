@@ -1,4 +1,4 @@
-"""The values of the checkpoint topic's records, and of checkpoint files: JSON, one record a task; the newest counts.
+"""Encodes the values of checkpoint records and files: JSON, one record for each task; the newest counts.
 
 checkpoint  {"format": 1, "epoch": 7, "time-ms": 1700000000000, "clock": null,
              "inputs": {"kafka.orders[0]": 481}, "changelogs": {"counts": 92},
@@ -15,9 +15,10 @@ owner       {"format": 1, "run": "5f0c...", "started-ms": 1700000000000, "host":
 1. `inputs` are the next offsets to process, `changelogs` the last offsets of the commit's changelog records.
 2. `event-times` are the latest event times of the inputs. `senders` gives the watermark, number, end and drain of each
    sender of an intermediate input. `serdes` names the serdes of each store's keys and values.
-3. `held-by` names the source that held the task's clock back, `idle` those that were idle or had ended. No run reads them.
+3. `held-by` names the source that held the task's clock back, `idle` those that were idle or had ended. No run reads
+   them.
 4. The owner is the run that was started last.
-5. The other records of a job are JSON objects with a format and fields of their own.
+5. Every other record of a job is a JSON object with a format and its own fields.
 """
 
 from __future__ import annotations
@@ -177,7 +178,7 @@ def _by_partition(values: Mapping[str, T]) -> dict[SystemStreamPartition, T]:
 
 @contextmanager
 def _named(where: str, what: str, value: bytes) -> Iterator[None]:
-    """Raise a RestoreError with place and bytes for anything that is wrong with a record."""
+    """Raise a RestoreError with place and bytes for every defect of a record."""
     try:
         yield
     except ValueError as cause:

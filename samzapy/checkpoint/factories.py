@@ -1,6 +1,7 @@
 """Makes the checkpoint manager that `task.checkpoint.*` asks for, and keeps checkpoints in files.
 
-Files: one a task, written beside, synced, renamed over the old one, the folder synced.
+There is one file for each task. A write goes to a temporary file, which is synced and renamed over the old one; then
+the folder is synced.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class FileCheckpointManager(CheckpointManager):
 
 
 class NoCheckpointManager(CheckpointManager):
-    """Forgets. A job without checkpoints has no owner either: two copies of it run side by side."""
+    """Keeps nothing. A job without checkpoints has no owner either: two copies of it run side by side."""
 
     def start(self) -> None:
         """There is nothing to create."""
@@ -161,7 +162,7 @@ class Clients(Protocol):
 
 
 class CheckpointManagerFactory(ABC):
-    """Named by `task.checkpoint.factory`."""
+    """Makes the checkpoint manager of a job; `task.checkpoint.factory` names it."""
 
     @abstractmethod
     def manager(self, job: JobConfig, checkpoint: CheckpointConfig, clients: Clients) -> CheckpointManager:
@@ -197,7 +198,7 @@ class TopicCheckpointManagerFactory(CheckpointManagerFactory):
 
 
 class FileCheckpointManagerFactory(CheckpointManagerFactory):
-    """Files below `task.checkpoint.path`, in a folder of the job's own."""
+    """Files below `task.checkpoint.path`, in a folder for each job."""
 
     def manager(self, job: JobConfig, checkpoint: CheckpointConfig, clients: Clients) -> CheckpointManager:
         if checkpoint.path is None:
@@ -206,7 +207,7 @@ class FileCheckpointManagerFactory(CheckpointManagerFactory):
 
 
 def manager_for(job: JobConfig, clients: Clients) -> CheckpointManager:
-    """The manager that the job file asks for; one that forgets for `none`. Raises ConfigError."""
+    """The manager that the job file asks for; for `none` one that keeps nothing. Raises ConfigError."""
     checkpoint = job.task.checkpoint
     if checkpoint is None:
         return NoCheckpointManager()

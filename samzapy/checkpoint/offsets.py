@@ -1,4 +1,4 @@
-"""Finds where a partition starts: at its checkpoint, at the default of its stream, or where an operator sends it."""
+"""Finds the offset at which a partition starts: its checkpoint, the default of its stream, or an operator's choice."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ def starting_offset(
 ) -> int:
     """The first offset to process.
 
-    A partition that is `late` came after the job's first start: until it has a committed offset, it is read from its
-    oldest record, not from the stream's default: its records were meant for the job.
+    1. A `late` partition was added after the job's first start. Until it has a committed offset it is read from its
+       oldest record, not from the stream's default, because its records were meant for the job.
+    2. A committed offset is used unless `reset.offset` is set. It must lie in the log (its end included): otherwise
+       retention has deleted records, or the topic was created again, and the operator has to decide.
+    3. If the log's end `goes_back`, because its newest records can be deleted, a committed offset beyond the end is
+       used as well.
 
-    A committed offset is used unless `reset.offset` is set, and must lie in the log (its end included): otherwise
-    records were lost to retention, or the topic was made anew, and only the operator can say what to do. Where the log's
-    end `goes_back`, as newest records can be deleted, a committed offset beyond it is used as well.
     Raises OffsetOutOfRange with both numbers and the command that repairs it.
     """
     committed = None if checkpoint is None or stream.reset_offset else checkpoint.input_offsets.get(ssp)
@@ -46,7 +47,7 @@ def starting_offset(
 
 
 def default_offset(default: str, log: OffsetRange) -> int:
-    """`oldest`, `upcoming`, or `newest` (the last record that is there)."""
+    """The offset of `oldest`, `upcoming`, or `newest` (the last record in the log)."""
     if default == "oldest":
         return log.oldest
     if default == "newest":
@@ -61,8 +62,8 @@ _PLACES = ("oldest", "newest", "upcoming")
 
 @dataclass(frozen=True)
 class Target:
-    """A place in a partition: oldest, newest (the last record), upcoming, default (as a first start would), an offset, or the first
-    record that is not older than a time, written as ISO 8601 (UTC unless it says otherwise) or as @ and milliseconds."""
+    """A position as text: oldest, newest (the last record), upcoming, default (as at a first start), an offset, or a
+    time for the first record that is not older. A time is ISO 8601 (UTC by default), or @ and milliseconds."""
 
     text: str
 

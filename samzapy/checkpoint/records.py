@@ -1,6 +1,6 @@
-"""The records that a job keeps beside its checkpoints, written by tools: adopted changelog records, and startpoints.
+"""Defines the records that tools write beside a job's checkpoints: adopted changelog records, and startpoints.
 
-`Adopted`: the job takes changelog records for its own, although none of its tasks has written them. A tool that fills a
+`Adopted`: the job accepts changelog records as its own although none of its tasks has written them. A tool that fills a
 store, or an operator who accepts the contents of a changelog, records the ends:
 
 {"changelogs": {"kafka.orders-counts": {"id": "Xq3...", "ends": {"0": 481, "1": 92}}}}
@@ -14,8 +14,8 @@ store, or an operator who accepts the contents of a changelog, records the ends:
 
 1. An operator writes one at any time, also while the job runs. The next start follows it, once. It is void after twelve
    hours.
-2. Samza deletes a startpoint after a commit. Here that commit names the startpoints that it followed, so a crash neither
-   follows one twice nor loses it.
+2. Samza deletes a startpoint after a commit. Here that commit names the startpoints that it followed, so a crash
+   neither follows one twice nor loses it.
 """
 
 from __future__ import annotations
@@ -79,13 +79,13 @@ class Adopted:
         return cls({(name, entry.id): entry.ends for name, entry in changelogs.items()})
 
 
-#: How long one is good for, as in Samza.
+#: The lifetime of a startpoint, as in Samza.
 EXPIRY_MS = 12 * 3_600_000
 
 
 @dataclass(frozen=True)
 class Startpoint:
-    """`position` is what `Target` takes; `task` None: every task that reads the partition."""
+    """`position` is a text for `Target`; `task` None: every task that reads the partition."""
 
     id: str
     ssp: SystemStreamPartition
@@ -94,7 +94,7 @@ class Startpoint:
     task: str | None = None
 
     def expired(self, now_ms: int) -> bool:
-        """Whether it is void by now."""
+        """Whether it has expired."""
         return now_ms - self.created_ms >= EXPIRY_MS
 
 
@@ -144,7 +144,8 @@ def pending(
     checkpoint: Checkpoint | None,
     now_ms: int,
 ) -> dict[SystemStreamPartition, Startpoint]:
-    """The startpoints to follow at the task's start: of each partition the newest, one for this task before one for all."""
+    """The startpoints to follow at the task's start: of each partition the newest, one for this task before one for
+    all."""
     own = set(ssps)
     chosen: dict[SystemStreamPartition, Startpoint] = {}
     for each in sorted(startpoints, key=lambda each: (each.task is not None, each.created_ms)):

@@ -64,7 +64,7 @@ _KINDS = {kind.value: kind for kind in Kind}
 
 
 class RecordKey(NamedTuple):
-    """`task` is empty for what concerns the whole job."""
+    """`task` is empty for a record of the whole job."""
 
     kind: Kind
     task: str = ""
@@ -99,7 +99,8 @@ def decode_key(key: bytes | None, grouper: str, where: str) -> RecordKey | None:
 
 @dataclass(frozen=True)
 class SamzaRecords:
-    """The way a job shares its topic with JVM Samza: records name its `grouper`; with `write` it writes Samza's, too."""
+    """The way a job shares its topic with JVM Samza: records name its `grouper`; with `write` it writes Samza's,
+    too."""
 
     grouper: str = "partition"
     write: bool = False

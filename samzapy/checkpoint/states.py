@@ -1,7 +1,7 @@
 """Keeps the checkpoints of tasks' own states, in files or in a compacted topic.
 
-Files: `TASK/1700000010000.state` is the CRC-32 of the state (4 bytes, big-endian), then the state. It is written beside,
-synced and renamed, and the folder is synced: a file that has its name is whole.
+Files: `TASK/1700000010000.state` is the CRC-32 of the state (4 bytes, big-endian), then the state. It is written
+beside, synced and renamed, and the folder is synced: a file that has its name is whole.
 
 Topic: all states of a task are in one partition, chosen by the CRC-32 of its name. A state is cut to records of half a
 megabyte, because most brokers take no record above one megabyte. The head comes last and names the parts that count.
@@ -38,7 +38,7 @@ _SUFFIX = ".state"
 
 
 class FileCheckpointStore(CheckpointStore):
-    """Those of one task, in a folder of its own on a file system that every container sees."""
+    """The checkpoints of one task, in a separate folder on a file system that every container sees."""
 
     def __init__(self, folder: Path) -> None:
         """The folder is made with the first checkpoint."""
@@ -110,15 +110,16 @@ PART_BYTES = 524_288
 _POLL_RECORDS = 100
 _POLL_SECONDS = 0.2
 
-#: A part: which write it is of (by a number like no other's: two attempts may be at it), and its place; None: the head.
+#: A part: the unique number of its write (two attempts may write at the same time), and its index; None: the head.
 _Part = tuple[int, int] | None
 _HEAD: _Part = None
 
 
 class TopicCheckpointStore(CheckpointStore):
-    """Those of one task. Read once, when first asked for; the values are let go with the first `persist`."""
+    """The checkpoints of one task. They are read once, when first asked for; the first `persist` releases the
+    values."""
 
-    #: Seconds a read may wait without getting on; then RestoreError.
+    #: Seconds that a read may go without progress; then RestoreError.
     patience_s = 60.0
 
     def __init__(
@@ -132,7 +133,7 @@ class TopicCheckpointStore(CheckpointStore):
         *,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """Clients are made when first needed; the topic is made by `spec` if it is not there."""
+        """Clients are made when first needed; the topic is created by `spec` if it does not exist."""
         self._system, self._spec, self._task = system, spec, task
         self._admin, self._consumer, self._producer = admin, consumer, producer
         self._clock = clock
@@ -180,7 +181,7 @@ class TopicCheckpointStore(CheckpointStore):
         ssp = self._open()
         for time_ms in times:
             self._values.pop(time_ms, None)
-            # The head first: without it the parts are no state.
+            # The head goes first: without it the parts are no state.
             parts = sorted(self._parts.pop(time_ms, ()), key=lambda part: part is not _HEAD)
             self._producer().send([self._record(ssp, time_ms, part, None) for part in parts])
 
@@ -188,7 +189,7 @@ class TopicCheckpointStore(CheckpointStore):
         return f"{self._open()} {_key(self._task, time_ms, _HEAD).decode()}"
 
     def close(self) -> None:
-        """The clients are their maker's."""
+        """The maker of the clients closes them."""
 
     def _open(self) -> SystemStreamPartition:
         if self._ssp is None:
@@ -257,16 +258,16 @@ def _parsed(key: bytes | None) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-#: So many partitions the topic is made with: a container reads those of its tasks only.
+#: The number of partitions of a new topic: a container reads only those of its tasks.
 _PARTITIONS = 16
 
 
 class CheckpointStoreFactory(ABC):
-    """Named by `state.checkpoint.store.factory`."""
+    """Makes the state checkpoint stores; `state.checkpoint.store.factory` names it."""
 
     @abstractmethod
     def store(self, job: JobConfig, task_name: str, clients: Clients) -> CheckpointStore:
-        """A store for the task; connects to nothing yet. Raises ConfigError for settings it does not take."""
+        """A store for the task; connects to nothing yet. Raises ConfigError for invalid settings."""
 
 
 class TopicCheckpointStoreFactory(CheckpointStoreFactory):
@@ -290,7 +291,7 @@ class TopicCheckpointStoreFactory(CheckpointStoreFactory):
 
 
 class FileCheckpointStoreFactory(CheckpointStoreFactory):
-    """Files below `state.checkpoint.path`, in a folder of the job's own."""
+    """Files below `state.checkpoint.path`, in a folder for each job."""
 
     def store(self, job: JobConfig, task_name: str, clients: Clients) -> CheckpointStore:
         path = job.state_checkpoint.path

@@ -1,4 +1,4 @@
-"""Checkpoints in a compacted topic with one partition, on any system."""
+"""Keeps checkpoints in a compacted topic with one partition, on any system."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from samzapy.errors import EnvironmentFailure, RestoreStalled
 
 _POLL_RECORDS = 5_000
 _POLL_SECONDS = 0.2
-#: Without progress for so long a reader who does not want to wait stands before an open transaction.
+#: After this many seconds without progress, a reader that does not wait assumes an open transaction.
 _STALL_S = 1.0
 _UNSHARED = SamzaRecords()
 
@@ -37,7 +37,7 @@ class TopicCheckpointManager(CheckpointManager):
     ) -> None:
         """Clients are made when first needed. A read that makes no progress for `patience_s` seconds is an error.
 
-        Records of JVM Samza count like our own, the newer one of a task wins; `samza_records` says more.
+        Records of JVM Samza count like samzapy's: of each task the newer one wins. See `samza_records`.
         """
         self._ssp = SystemStreamPartition(system, spec.stream, 0)
         self._spec = spec
@@ -47,7 +47,7 @@ class TopicCheckpointManager(CheckpointManager):
         self._samza = samza_records
         self._clock = clock
         self._reader: SystemConsumer | None = None
-        #: Inside of `one_pass`: everything up to its beginning was read.
+        #: Inside `one_pass`: everything up to its beginning has been read.
         self._complete = False
         self._checkpoints: dict[str, Checkpoint] = {}
         self._partitions: dict[str, int] = {}
@@ -92,7 +92,7 @@ class TopicCheckpointManager(CheckpointManager):
         records = []
         for task, checkpoint in checkpoints.items():
             if self._samza.write:
-                # First, since of two records the later one is read again, and ours says more.
+                # Samza's record comes first: of the two the later one is read again, and samzapy's holds more.
                 records.append(self._record(RecordKey(Kind.SAMZA_CHECKPOINT, task), samza.encode(checkpoint)))
             records.append(self._record(RecordKey(Kind.CHECKPOINT, task), codec.encode(checkpoint)))
         if producer is not None:
@@ -136,7 +136,8 @@ class TopicCheckpointManager(CheckpointManager):
         producer.flush()
 
     def _catch_up(self) -> None:
-        """Read to the high watermark of this moment; committed records only, so an aborted tail moves the position."""
+        """Read up to the present high watermark. Only committed records count, so an aborted tail moves the
+        position."""
         if self._complete:
             return
         stuck = self._read_on(self.patience_s)
@@ -145,7 +146,7 @@ class TopicCheckpointManager(CheckpointManager):
             raise RestoreStalled(f"{self._ssp}@{position}: no record for {self.patience_s:.0f} s before the end {end}")
 
     def _read_on(self, patience_s: float) -> tuple[int, int] | None:
-        """As `_catch_up`; position and end of a reading that has made no progress for so long, None at the end."""
+        """As `_catch_up`; returns None at the end, or position and end if it has made no progress for that long."""
         if self._reader is None and self._admin().describe(self._spec.stream) is None:
             return None
         bound = self._admin().offsets([self._ssp])[self._ssp]
@@ -190,7 +191,7 @@ class TopicCheckpointManager(CheckpointManager):
                 self._records[kind] = codec.decode_record(value, where)
 
     def _take(self, task: str, checkpoint: Checkpoint) -> None:
-        """The newest wins, unless an attempt wrote it that had been superseded: its epoch is lower."""
+        """The newest record wins, unless a superseded attempt wrote it: then its epoch is lower."""
         known = self._checkpoints.get(task)
         if known is None or checkpoint.epoch >= known.epoch:
             self._checkpoints[task] = checkpoint

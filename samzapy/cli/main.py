@@ -22,6 +22,7 @@ _COMMANDS = {
     "run": "Run a job until it ends or is stopped.",
     "drain": "Let a running job finish what there is, and stop.",
     "logs": "Print the log of a job, and follow it.",
+    "status": "Show lag, stalls and failures of a running job.",
     "check": "Show what a job file means, and everything that is wrong with it.",
     "keys": "List what may stand in a job file.",
     "topic": "Create, list, describe, read and write streams.",
@@ -33,16 +34,23 @@ _COMMANDS = {
     "bench": "Measure jobs over their input.",
     "verify": "Prove a delivery guarantee under kills, pauses and bounces.",
 }
+#: Commands that are in the module of another one.
+_TOGETHER = {"status": "logs"}
 #: The exit codes that a shell reports of a process that SIGINT or SIGPIPE ended.
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
 
 
 class _Log(logging.Handler):
-    """To whatever standard error is at that moment."""
+    """Writes to the standard error of the moment."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one line."""
         click.echo(self.format(record), err=True)
+
+
+def _module(command: str) -> str:
+    """The module of a command."""
+    return f"samzapy.cli.commands.{_TOGETHER.get(command, command)}"
 
 
 class Commands(click.Group):
@@ -51,7 +59,7 @@ class Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands whose module is installed."""
-        return [name for name in _COMMANDS if importlib.util.find_spec(f"samzapy.cli.commands.{name}")]
+        return [name for name in _COMMANDS if importlib.util.find_spec(_module(name))]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, imported; a typing error ends in a usage error that suggests a command."""
@@ -61,7 +69,7 @@ class Commands(click.Group):
             if near:
                 ctx.fail(f"No such command {cmd_name!r}; did you mean {near[0]}?")
             return None
-        command = getattr(importlib.import_module(f"samzapy.cli.commands.{cmd_name}"), cmd_name)
+        command = getattr(importlib.import_module(_module(cmd_name)), cmd_name)
         assert isinstance(command, click.Command)
         return command
 
@@ -71,12 +79,12 @@ class Commands(click.Group):
             formatter.write_dl([(name, _COMMANDS[name]) for name in self.list_commands(ctx)])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. If the reader of its output has gone, that is no error of the command."""
+        """Run the command. It does not fail if the reader of its output has gone."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # The interpreter flushes at its end, too, and would complain.
+            # The interpreter flushes once more at its end, and would report an error.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(_BROKEN_PIPE)
         return result
@@ -86,12 +94,12 @@ class Commands(click.Group):
         given = list(sys.argv[1:] if args is None else args)
         debug, given = _take_debug(given)
         if debug:
-            # Otherwise Python's own last resort prints our warnings, and the clients' log lines stay out.
+            # Without a handler Python prints warnings by itself, and the clients' log lines are lost.
             logging.basicConfig(level=logging.INFO, handlers=[_Log()], format="%(levelname)s %(name)s: %(message)s")
         extra["standalone_mode"] = False
         try:
             code = super().main(args=given, **extra)
-        except Exception as error:  # noqa: BLE001  # the last place that can say anything
+        except Exception as error:  # noqa: BLE001  # the last place that can report it
             code = _told(error, debug=debug)
         except KeyboardInterrupt:
             code = _INTERRUPTED
@@ -106,7 +114,7 @@ def _take_debug(args: list[str]) -> tuple[bool, list[str]]:
 
 
 def _told(error: Exception, *, debug: bool) -> int:
-    """Say on standard error what went wrong; the exit code."""
+    """Print the error on standard error; returns the exit code."""
     if isinstance(error, click.Abort):
         return _INTERRUPTED
     if debug:

@@ -1,4 +1,4 @@
-"""Prints tables, warnings and progress bars: for people on a terminal, as plain lines elsewhere."""
+"""Prints tables, warnings and progress bars: formatted on a terminal, as plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from rich.text import Text
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table on standard output: its title and `none` if there are no rows, no heading if all columns are blank."""
+    """Print a table on standard output: its title and `none` if there are no rows, no heading if all columns are
+    blank."""
     texts = [[str(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         _rich(title, columns, texts)
@@ -30,7 +31,7 @@ def warn(message: str) -> None:
 
 
 def line_on(console: Console, line: str) -> None:
-    """Print one line as it is, above any bars."""
+    """Print one line unchanged, above any bars."""
     console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -44,7 +45,7 @@ def _rich(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     for column in columns:
         made.add_column(column, overflow="fold")
     for row in rows:
-        # Text: values are data, not rich's markup.
+        # As Text: a value must not be read as rich's markup.
         made.add_row(*map(Text, row))
     Console().print(made)
 
@@ -64,7 +65,7 @@ def _plain(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) ->
 
 @final
 class Bars:
-    """Called with (what, done, of how many)."""
+    """Shows progress bars; called with (name, done, total)."""
 
     def __init__(self, unit: str) -> None:
         console = Console(stderr=True)

@@ -1,4 +1,4 @@
-"""Shows a run while it goes on, on standard error: as bars on a terminal, as a line for each phase elsewhere."""
+"""Shows the progress of a run on standard error: as bars on a terminal, as a line for each phase elsewhere."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from samzapy.coordinator.progress import ContainerStatus, JobStatus, RestoredSto
 
 
 class _TimeLeft(TimeRemainingColumn):
-    """Nothing for what has no end."""
+    """Shows nothing for a task without an end."""
 
     def render(self, task: Task) -> Text:
         return Text("") if task.total is None else Text("left ").append_text(super().render(task))
@@ -37,7 +37,7 @@ class _TimeLeft(TimeRemainingColumn):
 class RunDisplay:
     """Shows statuses and events of one run; both may come from any thread.
 
-    Restores get a bar each container, a run with ends one for the messages to go, an endless run a count.
+    Restores get a bar for each container, a run with ends a bar for the remaining messages, an endless run a count.
     """
 
     def __init__(self, console: Console) -> None:
@@ -72,7 +72,7 @@ class RunDisplay:
             line_on(self.console, line)
 
     def status(self, status: JobStatus) -> None:
-        """Show how the job stands now."""
+        """Show the present state of the job."""
         with self._lock:
             for container in status.containers:
                 self._attempt(container)
@@ -93,7 +93,7 @@ class RunDisplay:
                 line_on(self.console, f"container {container.id}: {container.phase}")
 
     def _restores(self, container: ContainerStatus, restored: Iterable[RestoredStore]) -> None:
-        """One line an attempt, when all its stores are there; nothing about stores that began empty."""
+        """Print one line for each attempt when all its stores are restored; nothing about stores that began empty."""
         epoch = container.epoch
         if epoch is None or epoch in self._told or container.phase in {"", "starting", "restoring"}:
             return
@@ -144,7 +144,7 @@ def summary(status: JobStatus) -> str:
 
 def _restored(stores: list[RestoredStore]) -> str:
     records = sum(store.records for store in stores)
-    # Side by side, so the longest is how long they took.
+    # The stores are restored in parallel, so the longest time counts.
     seconds = max(store.seconds for store in stores)
     sources = ", ".join(sorted({store.source for store in stores}))
     return f"{records:,} records in {seconds:.2f} s from {sources}"

@@ -1,4 +1,5 @@
-"""Prints log lines on standard error while a job runs, above its bars: coloured on a terminal, as they are kept elsewhere."""
+"""Prints log lines on standard error while a job runs, above its bars: coloured on a terminal, as they are kept
+elsewhere."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from samzapy.verify.scenario import Listener, Plan, Row
 from samzapy.verify.target import Target
 from samzapy.verify.workload import TASKS
 
-#: Where the data of our own broker lie, below the folder.
+#: The folder of the data of the command's own broker.
 _KAFKA = "kafka"
 _NAME = ("samzapy", "verify")
 _MOST_SEEDS = 1_000_000
@@ -56,7 +56,7 @@ class Verification:
     as_json: Path | None
 
     def run(self) -> int:
-        """Run the scenarios and print what came of them; the exit code."""
+        """Run the scenarios and print their results; returns the exit code."""
         seed = secrets.randbelow(_MOST_SEEDS) if self.seed is None else self.seed
         folder = (self.folder or Path(tempfile.gettempdir()) / f"samzapy-verify-{secrets.token_hex(4)}").absolute()
         wanted = self._wanted(folder)
@@ -81,12 +81,12 @@ class Verification:
         return 0
 
     def _write(self, rows: Sequence[Row]) -> None:
-        """The rows so far: a long run may be interrupted."""
+        """Write the rows so far: a long run may be interrupted."""
         if self.as_json is not None:
             self.as_json.write_text("".join(json.dumps(row.to_json()) + "\n" for row in rows))
 
     def _wanted(self, folder: Path) -> Target:
-        """The target, nothing of it started yet. Raises click's error, ConfigError."""
+        """The target, not started yet. Raises click's error, ConfigError."""
         if self.bootstrap is not None and self.system != "kafka":
             raise click.UsageError("--bootstrap is for --system kafka")
         own = self.system == "kafka" and self.bootstrap is None
@@ -118,7 +118,7 @@ class Verification:
         return shlex.join([*_NAME, *parts, "--seed", str(seed), *self._where()])
 
     def _keys(self) -> dict[str, str]:
-        """The keys of the job on top of those of verify."""
+        """The keys that the command line adds to the verified job."""
         chosen = {CLASS.name: TASKS[self.task]} if self.task != "message" else {}
         return {**chosen, **pairs(self.overrides)}
 
@@ -146,7 +146,7 @@ class Verification:
 
 @final
 class _Display(Listener):
-    """A bar for the scenario at hand on a terminal, lines elsewhere; on standard error."""
+    """Shows the current scenario on standard error: a bar on a terminal, lines elsewhere."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
@@ -173,7 +173,7 @@ class _Display(Listener):
         self._progress.update(self._bar, completed=events)
 
     def happened(self, plan: Plan, line: str) -> None:
-        """Say it beside the bar, or on a line of its own."""
+        """Show the line beside the bar, or print it."""
         self._progress.update(self._bar, description=f"{plan}: {line}")
         if not self._console.is_terminal:
             line_on(self._console, f"{plan}: {line}")
@@ -185,7 +185,7 @@ class _Display(Listener):
 
 @contextmanager
 def _started(target: Target, folder: Path) -> Iterator[Target]:
-    """The target with its broker running, if it has one of its own; it is stopped in the end. Its data stay."""
+    """Start the target's own broker, if it has one, and stop it in the end. Its data stay."""
     try:
         if target.broker is None:
             yield target
@@ -201,7 +201,7 @@ def _started(target: Target, folder: Path) -> Iterator[Target]:
 
 @contextmanager
 def _terminated_in_order() -> Iterator[None]:
-    """SIGTERM ends the job and the broker, too, as Ctrl-C does."""
+    """SIGTERM ends the job and the broker in order, as Ctrl-C does."""
 
     def leave(number: int, _: FrameType | None) -> None:
         sys.exit(128 + number)

@@ -1,4 +1,5 @@
-"""The keys of event time: when an input counts as idle, when the job's clock counts as stalled, and the timers' store."""
+"""The keys of event time: when an input counts as idle, when the job's clock counts as stalled, and the timers'
+store."""
 
 from __future__ import annotations
 
@@ -46,8 +47,8 @@ KEYS = collect(globals())
 
 
 def parse_job_clock(reader: Reader, *, fires: bool) -> JobClockConfig:
-    """Both durations. `fires`: the job has timers, or inputs with watermarks. What these fire is a function of the inputs
-    alone, unless the job asks for an idle time."""
+    """Read both durations. `fires`: the job has timers, or inputs with watermarks. Without an idle time, their events
+    depend on the inputs only."""
     idle_ms = reader.get(IDLE_MS)
     if fires and IDLE_MS.name not in reader.values:
         idle_ms = _NEVER

@@ -10,8 +10,8 @@ effectively-once  none missing, twice by the same  outputs carry ids; receivers 
 exactly-once      none missing, none twice         outputs are in the transaction of the positions
 ================  ===============================  =====================================================
 
-In all four, changelogs and checkpoints are one transaction where the system has transactions. `guarantee_warnings` lists
-what makes a job's guarantee mean less.
+In all four, changelogs and checkpoints are one transaction where the system has transactions. `guarantee_warnings`
+lists what makes a job's guarantee mean less.
 """
 
 from __future__ import annotations

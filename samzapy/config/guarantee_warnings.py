@@ -1,8 +1,8 @@
 """Warns of everything in a job that weakens its `task.guarantee`.
 
-The warnings are computed before the start. `samzapy check` lists them, a run prints them at its start and shows them on the
-status page. The containers count the messages that a warning applies to (`COUNTS`); the status page and the last line of
-a run show the counts.
+The warnings are computed before the start. `samzapy check` lists them, a run prints them at its start and shows them on
+the status page. The containers count the messages that a warning applies to (`COUNTS`); the status page and the last
+line of a run show the counts.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ COUNTS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class GuaranteeWarning:
-    """One way in which the job is weaker than its guarantee: the key that causes it, and the effect.
+    """One weakness of the job's guarantee: the key that causes it, and the effect.
 
-    `durability`: it concerns the storage of the data (copies, disks, memory) and not this run.
+    `durability`: the warning concerns the storage of the data (copies, disks, memory), not this run.
     """
 
     key: str
@@ -70,8 +70,8 @@ class GuaranteeWarning:
 def guarantee_warnings(
     config: JobConfig, factory_of: Callable[[SystemSettings], SystemFactory], task_class: type | None = None
 ) -> tuple[GuaranteeWarning, ...]:
-    """The warnings that follow from the job file, from its systems (`factory_of` loads their factories) and, if it is known,
-    from the task's class."""
+    """The warnings that follow from the job file, from its systems (`factory_of` loads their factories) and, if it is
+    known, from the task's class."""
     found = [*_commits(config.task), *_states(config.stores), *_errors(config), *_positions(config.streams)]
     found += _outside(config, factory_of)
     if task_class is not None:
@@ -167,7 +167,7 @@ def _changes_that_stay(stores: Mapping[str, StoreConfig]) -> Iterator[GuaranteeW
 
 
 def _skipping_key(resolved: Mapping[str, str], stage: Stage) -> str:
-    """The key that asks for skipping: ours, or Samza's."""
+    """The key that asks for skipping: samzapy's, or Samza's."""
     key = error_policy.POLICIES[stage].name
     if key in resolved:
         return key
@@ -190,7 +190,8 @@ def _positions(streams: Mapping[SystemStream, StreamConfig]) -> Iterator[Guarant
 
 
 def _outside(config: JobConfig, factory_of: Callable[[SystemSettings], SystemFactory]) -> Iterator[GuaranteeWarning]:
-    """Only exactly-once has outputs in its transaction. A task may send to any system, so each other one gets a warning."""
+    """Only exactly-once has outputs in its transaction. A task may send to any system, so every other system gets a
+    warning."""
     inside = config.task.checkpoint.system if config.task.checkpoint else None
     if not config.task.guarantee.outputs_in_transaction:
         return

@@ -12,7 +12,7 @@ from samzapy.api.system import SystemSettings
 from samzapy.config.event_time import JobClockConfig
 from samzapy.config.metrics import ReporterConfig
 from samzapy.config.reading.classes import GROUPER as GROUPER_KIND
-from samzapy.config.reading.keys import BOOLEAN, TEXT, Key, collect, integer
+from samzapy.config.reading.keys import BOOLEAN, TEXT, Key, collect, integer, optional
 from samzapy.config.reading.keys import NAME as NAME_KIND
 from samzapy.config.reading.reader import Reader
 from samzapy.config.spark import SparkConfig
@@ -25,8 +25,9 @@ from samzapy.config.tasks.checkpoint import StateCheckpointConfig
 
 @dataclass(frozen=True)
 class PlacementConfig:
-    """`host_affinity`: containers return to the host that has their state. `copies`: number of copies of each task's logged
-    stores, the active one included. `orphan_ttl_ms`: age at which an unused local store is removed, -1 for never."""
+    """`host_affinity`: containers return to the host that has their state. `copies`: number of copies of each task's
+    logged stores, the active one included. `orphan_ttl_ms`: age at which an unused local store is removed, -1 for
+    never."""
 
     host_affinity: bool = False
     copies: int = 1
@@ -45,7 +46,7 @@ class PlacementConfig:
 
 @dataclass(frozen=True)
 class JobConfig:
-    """A checked job file, and the source of the values that constructors take.
+    """A checked job file: builders take the arguments of constructors from it.
 
     `streams` has an entry for every stream that the file mentions; `stream(...)` falls back to the system's defaults.
     `stream_ids` are the streams with keys `streams.ID.*`. `serdes` maps names to class paths, built-in ones included.
@@ -74,6 +75,7 @@ class JobConfig:
     clock: JobClockConfig = field(default_factory=JobClockConfig)
     state_checkpoint: StateCheckpointConfig = field(default_factory=StateCheckpointConfig)
     startpoints: bool = True
+    page_port: int | None = None
     metrics_reporters: tuple[ReporterConfig, ...] = ()
     supervision: SupervisionConfig = field(default_factory=SupervisionConfig)
     stream_ids: Mapping[str, SystemStream] = field(default_factory=dict)
@@ -83,8 +85,8 @@ class JobConfig:
 
     @property
     def job_name(self) -> str:
-        """Name and id in one word, different for different jobs: the last hyphen stands between the two. Hyphens of the id
-        are spelled `~`, which neither of them may contain."""
+        """Name and id in one word, unique for each job. The last hyphen separates them: hyphens of the id are written
+        as `~`, which neither of them may contain."""
         return f"{self.name}-{self.id.replace('-', '~')}"
 
     def offset_default(self, ssp: SystemStreamPartition) -> str:
@@ -183,6 +185,14 @@ ORPHAN_TTL_MS = Key(
     604_800_000,
     "Milliseconds after which an unused local store of this job is set aside, and deleted at the next start; its changelog "
     "has everything. -1: never.",
+)
+PAGE_PORT = Key(
+    "job.page.port",
+    optional(integer(0, 65_535)),
+    None,
+    "The port of the status page, `/metrics` and the probes on this machine's loopback address (0: any free one). With Spark the "
+    "coordinator's port has them, too.",
+    "no page with `--runner local`",
 )
 KEYS = collect(globals())
 BASE_DIR_VARIABLE = "LOGGED_STORE_BASE_DIR"

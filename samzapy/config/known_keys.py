@@ -1,6 +1,6 @@
-"""Knows all keys: those that samzapy reads, those in force in a job, and those of Samza without effect here.
+"""Lists all keys: those that samzapy reads, those in force in a job, and those of Samza without effect here.
 
-Finds unknown keys in a job file and suggests the nearest known one.
+It also finds unknown keys in a job file, and suggests the nearest known one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from samzapy.config.streams import database, serdes, systems
 from samzapy.config.streams.stream import KEYS as STREAM_KEYS
 from samzapy.config.tasks import checkpoint, error_policy, processing, task
 
-#: Every key that samzapy reads, by topic. Documentation lists them, and a misspelt key is compared with them.
+#: Every key that samzapy reads, by topic. The documentation lists them; an unknown key is compared with them.
 ALL_KEYS: tuple[Key[Any], ...] = (
     *job.KEYS,
     *spark.KEYS,
@@ -45,7 +45,7 @@ ALL_KEYS: tuple[Key[Any], ...] = (
     *metrics.KEYS,
     *supervision.KEYS,
 )
-#: Keys with another first part belong to the user, unless they look like a slip.
+#: Keys with another first part belong to the user, unless they look like a misspelling.
 _OURS = frozenset({"app", "container", "job", "task", "systems", "streams", "serializers", "stores", "metrics"})
 _NEAR, _VERY_NEAR = 0.75, 0.85
 
@@ -60,7 +60,7 @@ class KnownKeys:
         names = dict.fromkeys(name for key in keys for name in (key.name, *key.otherwise))
         self._exact = [name for name in names if not name.endswith(".*")]
         self._known = known
-        # Most keys have no placeholder, and a set knows them at once.
+        # Most keys have no placeholder: a set finds them at once.
         self._plain = frozenset(name for name in self._exact if "{" not in name)
         self._shaped = [name for name in self._exact if name not in self._plain]
         self._prefixes = tuple(open_prefixes)
@@ -89,7 +89,7 @@ class KnownKeys:
         return ".samza." not in key and any(self._fits(name, key) for name in self._open)
 
     def _fits(self, name: str, key: str) -> bool:
-        """Whether the key is one of that name. To compile all patterns takes longer than to read the job file."""
+        """Whether the key matches the name. Compiling all patterns would take longer than reading the job file."""
         before = name.partition("{")[0].removesuffix("*")
         behind = "" if name.endswith("*") else name.rpartition("}")[2]
         if not (key.startswith(before) and key.endswith(behind)):
@@ -110,7 +110,8 @@ class KnownKeys:
 
 
 def pattern(name: str, known: Mapping[str, frozenset[str]]) -> re.Pattern[str]:
-    """A regular expression for a key's name. `known` has the names for each placeholder; without them it is one segment."""
+    """A regular expression for a key's name. `known` has the names for each placeholder; without them it is one
+    segment."""
     out = []
     for part in re.split(r"(\{\w+\}|\*$)", name):
         if part == "*":
@@ -124,7 +125,8 @@ def pattern(name: str, known: Mapping[str, frozenset[str]]) -> re.Pattern[str]:
 
 
 def check_keys(reader: Reader, config: JobConfig, *, strict: bool) -> None:
-    """Note a problem for each refused key, and warnings for keys without effect and unknown ones (problems if `strict`)."""
+    """Note a problem for each refused key, and warnings for keys without effect and unknown ones (problems if
+    `strict`)."""
     known = KnownKeys(ALL_KEYS, _names(config), list(_open_prefixes(config.systems, config.stores)))
     suspects = []
     for key, value in reader.values.items():

@@ -1,6 +1,7 @@
-"""Loads a job file: read, override, resolve references, replace retired keys, parse, check, and report all problems at once.
+"""Loads a job file: read, override, resolve references, replace retired keys, parse, check, and report all problems at
+once.
 
-Retired keys are the names that keys of stores had before Samza 0.8, and retired names of ours:
+Retired keys are the names that keys of stores had before Samza 0.8, and older names of samzapy's keys:
 
     job.clock.idle.ms           task.watermark.idle.timeout.ms, which timers and watermarks obey as well
 
@@ -63,7 +64,7 @@ def _compression(value: str) -> str:
     return {"true": "snappy", "false": "none"}.get(value.strip().lower(), value)
 
 
-#: Retired name below `stores.NAME.` -> the names of today, and how the value is translated.
+#: Retired name below `stores.NAME.` -> the present names, and the translation of the value.
 _RENAMED: Mapping[str, tuple[tuple[str, ...], Callable[[str], str]]] = {
     "batch.size": (("write.batch.size",), _as_it_is),
     "serde": (("key.serde", "msg.serde"), _as_it_is),
@@ -74,14 +75,14 @@ _RENAMED: Mapping[str, tuple[tuple[str, ...], Callable[[str], str]]] = {
 }
 
 
-#: Retired names of ours -> the names of today, and the change of meaning.
+#: Retired names of samzapy -> the present names, and the change of meaning.
 _OURS = {
     "job.clock.idle.ms": ("task.watermark.idle.timeout.ms", ", which timers and watermarks obey as well"),
 }
 
 
 class Renamed(NamedTuple):
-    """The values under the names of today, a warning for each that was replaced, and the keys with secret values."""
+    """The values under the present names, a warning for each replaced name, and the keys with secret values."""
 
     values: dict[str, str]
     warnings: list[str]
@@ -162,7 +163,7 @@ def load_job(
     """Load and check the job of a `.properties` file (by path) or of flat pairs, with `overrides` on top.
 
     `${env:NAME}` takes variables from `environ` (default: the process's). Unknown keys and keys that are set twice are
-    warnings, or problems if `strict`. Reads the file and nothing else: no import of user code, no connection. Raises
+    warnings, or problems if `strict`. Reads only the file: no import of user code, no connection. Raises
     ConfigError with all problems.
     """
     variables = os.environ if environ is None else environ
@@ -220,6 +221,7 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
         non_logged_store_base_dir=non_logged,
         cache_max_bytes=reader.get(job.CACHE_MAX_BYTES),
         startpoints=reader.get(job.STARTPOINTS),
+        page_port=reader.get(job.PAGE_PORT),
         placement=job.parse_placement(reader),
         spark=spark.parse_spark(reader),
         clock=event_time.parse_job_clock(

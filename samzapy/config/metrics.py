@@ -13,8 +13,8 @@ from samzapy.config.streams.stream import StreamNames
 
 @dataclass(frozen=True)
 class ReporterConfig:
-    """One reporter. `kind` is `snapshot` (JSON to `stream`) or `log`; it reports every `interval_s` seconds, without the
-    metrics whose `group.name` matches `blacklist`."""
+    """One reporter. `kind` is `snapshot` (JSON to `stream`) or `log`; it reports every `interval_s` seconds, without
+    the metrics whose `group.name` matches `blacklist`."""
 
     name: str
     kind: str

@@ -1,7 +1,8 @@
-"""The streams that a job keeps for itself: its changelogs and checkpoints. Refuses other uses of a changelog.
+"""Lists the streams that only the job itself uses, its changelogs and checkpoints, and refuses other uses of a
+changelog.
 
-1. A changelog that is an input feeds itself without end.
-2. A changelog that is also an output, or another store's, is restored into a store that never held those entries.
+1. A changelog that is an input would feed itself without end.
+2. A changelog that is also an output, or another store's, would be restored into a store that never held those entries.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def checkpoint_topic(job_name: str, job_id: str) -> str:
 
 
 def state_checkpoint_topic(job_name: str, job_id: str) -> str:
-    """The topic of the checkpoints that a job's tasks take of states of their own."""
+    """The topic of the checkpoints of the tasks' own states."""
     return f"__samzapy_state_checkpoints_for_{job_name}_{job_id}"
 
 

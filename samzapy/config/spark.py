@@ -12,8 +12,8 @@ from samzapy.config.reading.reader import Reader
 @dataclass(frozen=True)
 class SparkConfig:
     """`master`: None for `local[N,4]` with N containers. `conf`: Spark's own keys, from `job.spark.conf.spark.*`.
-    `py_files`: files to ship to the executors. `max_resubmits`: how often the driver resubmits a container that Spark has
-    given up, after `resubmit_backoff_ms`, which doubles up to `resubmit_backoff_max_ms`."""
+    `py_files`: files to ship to the executors. `max_resubmits`: how often the driver resubmits a container that Spark
+    has given up, after `resubmit_backoff_ms`, which doubles up to `resubmit_backoff_max_ms`."""
 
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)

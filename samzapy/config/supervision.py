@@ -12,8 +12,8 @@ from samzapy.config.reading.reader import Reader
 
 @dataclass(frozen=True)
 class LogConfig:
-    """The log of a job: lines from `level` on (a number of Python's `logging`), as text or as JSON, on the terminal and in
-    files below `folder`, each up to `max_bytes` large, with `files` older ones."""
+    """The log of a job: lines from `level` on (a number of Python's `logging`), as text or as JSON, on the terminal and
+    in files below `folder`, each up to `max_bytes` large, with `files` older ones."""
 
     level: int = logging.INFO
     as_json: bool = False
@@ -24,8 +24,9 @@ class LogConfig:
 
 @dataclass(frozen=True)
 class SupervisionConfig:
-    """`stall_ms`: milliseconds without getting on after which a container says so, 0 for never. `stall_fails`: its attempt
-    ends then. `lag_ms`: milliseconds between two looks at the ends of the inputs. `mirror`: committed positions are written to a consumer group named after the job."""
+    """`stall_ms`: milliseconds without getting on after which a container says so, 0 for never. `stall_fails`: its
+    attempt ends then. `lag_ms`: milliseconds between two looks at the ends of the inputs. `mirror`: committed positions
+    are written to a consumer group named after the job."""
 
     log: LogConfig = field(default_factory=LogConfig)
     stall_ms: int = 30_000

@@ -30,7 +30,7 @@ from samzapy.coordinator.wire import (
     read,
 )
 from samzapy.errors import EnvironmentFailure, RetriableError, SamzapyError, TaskMigrated
-from samzapy.job.facts import NO_FACTS, UserFailure
+from samzapy.job.facts import NO_FACTS, Facts, UserFailure
 from samzapy.job.lease import ContainerLease, ContainerReport, Directive
 from samzapy.strict_json import encode
 from samzapy.version import VERSION
@@ -156,6 +156,7 @@ class HttpLease(ContainerLease):
         self._epoch_path = f"{container}/epoch"
         self._epoch = epoch
         self._duration_s = duration_s
+        self._noted: Facts = NO_FACTS
         self._checkpoint_clock: int | None = None
         self._clock = clock
         self._pace = Pace()
@@ -198,8 +199,7 @@ class HttpLease(ContainerLease):
 
     def report(self, report: ContainerReport) -> Directive:
         """Send a heartbeat. Raises RetriableError when the coordinator does not answer."""
-        if report.facts is not NO_FACTS:
-            self._changes.note(report.facts)
+        self._note(report.facts)
         beat = Heartbeat(report.epoch, report.phase, report.processed, report.commits)
         try:
             answer = self._client.call(Answer, "POST", self._path, beat)
@@ -214,6 +214,7 @@ class HttpLease(ContainerLease):
 
     def details(self, report: ContainerReport) -> None:
         """Send what has changed, if it is time: at each new phase, and else at the coordinator's pace."""
+        self._note(report.facts)
         now = self._clock.monotonic()
         new_phase = report.phase != self._phase
         if not new_phase and now < self._details_due:
@@ -233,6 +234,12 @@ class HttpLease(ContainerLease):
             self._phase = report.phase
             if metrics:
                 self._metrics_due = now + max(METRICS_S, self._pace.details_s)
+
+    def _note(self, facts: Facts) -> None:
+        """Keep facts until they are sent. The last report goes to `details` first, all others to `report`."""
+        if facts is not self._noted:
+            self._noted = facts
+            self._changes.note(facts)
 
     def _send(self, report: ContainerReport, began: float, *, metrics: bool) -> None:
         answer_s = min(ANSWER_S, self._duration_s / 3)

@@ -148,5 +148,10 @@ def _has(progress: TaskProgress, time: int) -> bool:
 
 
 def as_text(time_ms: int | None) -> str:
-    """A clock for people: ISO 8601 in UTC; empty for none."""
-    return "" if time_ms is None else datetime.fromtimestamp(time_ms / 1000, timezone.utc).isoformat(timespec="seconds")
+    """A clock for people: ISO 8601 in UTC; empty for none. A time beyond the calendar, as a task may have it, is a number."""
+    if time_ms is None:
+        return ""
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, timezone.utc).isoformat(timespec="seconds")
+    except (OverflowError, OSError, ValueError):
+        return f"{time_ms} ms"

@@ -21,16 +21,23 @@ import logging
 import re
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import MappingProxyType
+from typing import Any
 from urllib.parse import unquote
 
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
+from samzapy.clock import SYSTEM_CLOCK
 from samzapy.coordinator.changes import Reported
 from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.page.board import Board
+from samzapy.coordinator.page.inspector import Inspector, NoInspector
+from samzapy.coordinator.page.routes import page_routes
 from samzapy.coordinator.web.access import Guard, Tokens
 from samzapy.coordinator.web.admission import (
     HEADER_LIMIT,
@@ -68,6 +75,7 @@ logger = logging.getLogger(__name__)
 BODY_LIMIT = PACKED_LIMIT
 
 _NO_VIEWS: Mapping[str, View] = MappingProxyType({})
+_NO_INSPECTOR = NoInspector()
 
 
 class Calls:
@@ -194,9 +202,11 @@ class CoordinatorService:
         page_port: int | None = None,
         added: Mapping[str, View] = _NO_VIEWS,
         open_to_all: Iterable[str] = (),
+        inspector: Inspector = _NO_INSPECTOR,
     ) -> None:
         """`token` is the one that acts. `page_port`: a second port, for people, on this machine's loopback address. `added`
-        are further views by path; those `open_to_all` need no token."""
+        are further views by path; those `open_to_all` need no token. `inspector` answers the page's
+        questions about records."""
         self.tokens = Tokens(token)
         self._sockets = [_listening(host, port)]
         self.url = _url(host, self._sockets[0])
@@ -214,9 +224,10 @@ class CoordinatorService:
         containers = len(coordinator.spec.model.containers) + len(coordinator.spec.model.standbys)
         admission = Admission(STRANGERS + 2 * containers)
         hosts = _hosts(self.url) | _hosts(page)
-        guard = Guard(
-            Calls(coordinator), views(coordinator, added, self._worker), self.tokens, hosts, frozenset(open_to_all)
-        )
+        self._board = Board(partial(_page_status, coordinator, _readers(coordinator)), inspector, SYSTEM_CLOCK)
+        self._board.start()
+        shown = views(coordinator, page_routes(self._board), added, self._worker)
+        guard = Guard(Calls(coordinator), shown, self.tokens, hosts, frozenset(open_to_all))
         settings = uvicorn.Config(
             guard,
             log_config=None,
@@ -239,9 +250,28 @@ class CoordinatorService:
         """Stop serving; closing twice is allowed."""
         self._server.should_exit = True
         self._thread.join()
+        self._board.close()
         self._worker.shutdown(wait=False, cancel_futures=True)
         for each in self._sockets:
             each.close()
+
+
+def _readers(coordinator: Coordinator) -> Mapping[str, str]:
+    """The task that reads each partition; a broadcast partition has many readers, and is left out."""
+    model = coordinator.spec.model
+    read = [(str(ssp), task.name) for container in model.containers for task in container.tasks for ssp in task.ssps]
+    often = Counter(name for name, _ in read)
+    return {name: task for name, task in read if often[name] == 1}
+
+
+def _page_status(coordinator: Coordinator, readers: Mapping[str, str]) -> Mapping[str, Any]:
+    """The status for the page: with the tasks of partitions, and the hosts of containers."""
+    status = coordinator.status().to_json()
+    for container in (*status["containers"], *status["standbys"]):
+        process = coordinator.process(container["id"])
+        place = None if process is None else process.place
+        container.update(tasks=readers, host="" if place is None else place.host)
+    return status
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -36,11 +36,12 @@ _ALLOWED = (
 
 
 def conversion(wanted: sql.DataType) -> Conversion:
-    """The conversion to that type: of dicts to structs and maps, of lists to arrays, of ISO 8601 text to dates and times.
+    """The conversion to that type: of dicts to structs and maps, of lists to arrays, of ISO 8601 text to dates and
+    times.
 
     A struct takes the fields that it names; other entries of a dict are left out, and missing ones are null. The
-    conversion raises SerdeError, which names the place in the value and what was found there. Raises ConfigError for a type
-    without a conversion.
+    conversion raises SerdeError, which names the place in the value and what was found there. Raises ConfigError for a
+    type without a conversion.
     """
     make = _MAKERS.get(type(wanted))
     if make is not None:
@@ -225,7 +226,8 @@ class ReadColumn(NamedTuple):
 
 
 def parse_schema(what: str, wanted: str | sql.DataType | None) -> sql.DataType | None:
-    """A type as given: DDL (`a int, b string`, `map<string,int>`), a DataType, or None. Raises ConfigError naming `what`."""
+    """A type as given: DDL (`a int, b string`, `map<string,int>`), a DataType, or None. Raises ConfigError naming
+    `what`."""
     if wanted is None or isinstance(wanted, sql.DataType):
         return wanted
     try:
@@ -278,8 +280,9 @@ def _converted(serde: Serde, wanted: sql.DataType) -> Callable[[bytes], Any]:
 
 
 def written(what: str, serde: Serde, given: sql.DataType) -> Callable[[Any], Any]:
-    """The function that makes the serde's objects of a column's values. Structured ones come from a structured column, or from a string
-    column as JSON text. Raises ConfigError, naming `what`, for a column that the serde does not take."""
+    """The function that makes the serde's objects of a column's values. Structured ones come from a structured column,
+    or from a string column as JSON text. Raises ConfigError, naming `what`, for a column that the serde does not
+    take."""
     kind = next((kind for kind, _ in _PLAIN if isinstance(serde, kind)), None)
     if kind is None:
         return _from_json_text if isinstance(given, sql.StringType) else plain_object

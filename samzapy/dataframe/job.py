@@ -50,8 +50,9 @@ def checked_job(job: Job) -> JobConfig:
 
 @dataclass(frozen=True)
 class TravellingJob:
-    """The flat file, `${env:NAME}` as it is written there: an executor looks into its own environment, so that no secret
-    that is named in this way travels. `directory`: what relative paths are below; None leaves that to the executor."""
+    """The flat file, `${env:NAME}` as it is written there: an executor looks into its own environment, so that no
+    secret that is named in this way travels. `directory`: what relative paths are below; None leaves that to the
+    executor."""
 
     raw: Mapping[str, str]
     directory: str | None
@@ -143,7 +144,8 @@ def job_tasks(config: JobConfig, clients: SystemClients, checkpoints: Checkpoint
 
 @dataclass(frozen=True)
 class KeyPlacement:
-    """Changelog partitions by the key's hash modulo their number: where the inputs' producers send a key, its state is."""
+    """Changelog partitions by the key's hash modulo their number: where the inputs' producers send a key, its state
+    is."""
 
     partitions: tuple[int, ...]
 

@@ -1,7 +1,7 @@
 """Writes one changelog partition, by one attempt of one Spark task, in one transaction.
 
-`RecordMaker` makes the changelog records of the rows of a frame: it serializes them, finds their partition, and keeps one
-for each key.
+`RecordMaker` makes the changelog records of the rows of a frame: it serializes them, finds their partition, and keeps
+one for each key.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from samzapy.serializers import encode_failure, serde_registry
 from samzapy.storage.inspection import Selection, store_of
 from samzapy.system.clients import SystemClients, job_clients
 
-#: (changelog partition, key, order), value: sorted by the first, kept apart by it, too. The order is (False, None) for none.
+#: (changelog partition, key, order), value: sorted by the first, kept apart by it, too. The order is (False, None) for
+#: none.
 Record = tuple[tuple[int, bytes, tuple[bool, Any]], bytes]
 
 _WHOLE = (sql.ByteType, sql.ShortType, sql.IntegerType, sql.LongType)
@@ -36,8 +37,8 @@ _NO_ORDER = (False, None)
 
 
 class FrameColumns(NamedTuple):
-    """The columns of a frame that count, each with its type: the key, the value, what says where a row belongs (None: its
-    key does) and what says which of a key's rows is the last (None: each has one)."""
+    """The columns of a frame that count, each with its type: the key, the value, what says where a row belongs (None:
+    its key does) and what says which of a key's rows is the last (None: each has one)."""
 
     key: sql.DataType
     value: sql.DataType
@@ -147,7 +148,8 @@ def _to_bytes(store: StoreConfig, what: str, name: str, serde: Any, given: sql.D
 
 
 def last_of_each(store: str, records: Iterable[Record]) -> Iterator[tuple[bytes, bytes]]:
-    """Key and value of the last record of each key; `records` are sorted. Raises StoreRefused when that is not clear."""
+    """Key and value of the last record of each key; `records` are sorted. Raises StoreRefused when that is not
+    clear."""
     last: Record | None = None
     for record in records:
         if last is not None:
@@ -183,7 +185,8 @@ def writer_id(job_name: str, number: int) -> str:
 
 @dataclass(frozen=True)
 class PartitionWritten:
-    """The numbers of one partition: records with values, tombstones, and the last offset (-1 if nothing was written)."""
+    """The numbers of one partition: records with values, tombstones, and the last offset (-1 if nothing was
+    written)."""
 
     partition: int
     records: int

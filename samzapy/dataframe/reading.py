@@ -235,28 +235,29 @@ def read_store(
 ) -> DataFrame:
     """The committed contents of a job's store, one row a key and task; the job may be running.
 
-    `job` is the path of its file, its flat pairs, or what `load_job` made. A task's keys are its own, so the same key may be
-    in several tasks.
+    `job` is the path of its file, its flat pairs, or what `load_job` made. A task's keys are its own, so the same key
+    may be in several tasks.
 
     Types follow the serdes: string and uuid give string, long bigint, integer int, double double, bytes binary.
     Structured ones (json, msgpack, your own) give what `schema` (values) and `key_schema` (keys) ask for: a DataType or
-    DDL, as in `"flights bigint, delay array<bigint>"`; the fields of a struct are found by name, and a value that does not fit is an
-    error. Without a schema they give JSON as text; so does what an engine of its own encodes, as `samzapy store` shows it.
-    `columns`: some of partition (the changelog's), task, key, value.
+    DDL, as in `"flights bigint, delay array<bigint>"`; the fields of a struct are found by name, and a value that does
+    not fit is an error. Without a schema they give JSON as text; so does what an engine of its own encodes, as `samzapy
+    store` shows it. `columns`: some of partition (the changelog's), task, key, value.
 
     `source`: `"changelog"` (default, if the store has one) or `"local"`.
 
-    - changelog: each partition is read by one Spark task, up to the end it has at this call; committed records only, the
-      last one of each key, no tombstones, nothing that has expired. Frames are lazy and read anew by each action: of what
-      is overwritten after this call a compaction may drop what was there, so `cache()` what is used for long. A task takes
-      up to `stores.X.restore.max.bytes` of memory; more than 1,000 records go through files in its temporary folder.
-    - local: the files of the job's tasks on this machine, as their last flush left them, a Spark task each; for a `local`
-      master only. `folder` is where stores are (default: the job's), or one task's store.
+    - changelog: each partition is read by one Spark task, up to the end it has at this call; committed records only,
+      the last one of each key, no tombstones, nothing that has expired. Frames are lazy and read anew by each action:
+      of what is overwritten after this call a compaction may drop what was there, so `cache()` what is used for long. A
+      task takes up to `stores.X.restore.max.bytes` of memory; more than 1,000 records go through files in its temporary
+      folder.
+    - local: the files of the job's tasks on this machine, as their last flush left them, a Spark task each; for a
+      `local` master only. `folder` is where stores are (default: the job's), or one task's store.
 
     With pandas and pyarrow (`pip install 'samzapy[dataframe]'`) rows go to Spark by Arrow, else one by one.
 
-    Raises ConfigError for an unknown store, column, schema or source, UnknownStream for a changelog that does not exist. The
-    frame's actions raise what Spark makes of a SerdeError that names stream[partition]@offset.
+    Raises ConfigError for an unknown store, column, schema or source, UnknownStream for a changelog that does not
+    exist. The frame's actions raise what Spark makes of a SerdeError that names stream[partition]@offset.
     """
     context = spark_context(spark)
     config = checked_job(job)

@@ -1,7 +1,7 @@
 """Writes a DataFrame as a store: fills its changelog by batch, so that the next start of the job restores it.
 
-`write_store` does it in these steps: check the store and the frame, become the job's owner, write every partition in the
-executors (`samzapy.dataframe.partition_writer`), and commit the positions that the job starts from.
+`write_store` does it in these steps: check the store and the frame, become the job's owner, write every partition in
+the executors (`samzapy.dataframe.partition_writer`), and commit the positions that the job starts from.
 """
 
 from __future__ import annotations
@@ -96,7 +96,8 @@ class Bootstrap:
         patience_s: float,
         serde_names: tuple[str, str],
     ) -> None:
-        """`patience_s`: seconds to wait before an open transaction in the changelog. `serde_names`: of keys and values."""
+        """`patience_s`: seconds to wait before an open transaction in the changelog. `serde_names`: of keys and
+        values."""
         assert store.changelog is not None
         self._patience_s = patience_s
         self._serde_names = serde_names
@@ -146,7 +147,8 @@ class Bootstrap:
         return records
 
     def write(self, config: JobConfig, records: Any, run_id: str, *, overwrite: bool) -> list[PartitionWritten]:
-        """Create the changelog if it is missing, and write every partition. Raises EnvironmentFailure, ProducerError."""
+        """Create the changelog if it is missing, and write every partition. Raises EnvironmentFailure,
+        ProducerError."""
         ensure_changelog(self._admin, self._store, self._partitions)
         timeout_ms = min(self._admin.longest_transaction_ms() or _LONGEST_MS, _LONGEST_MS)
         job = TravellingJob.of(config, records.ctx)
@@ -244,9 +246,11 @@ def abort_open(config: JobConfig, run_id: str, system: str, partitions: Iterable
 def starting_positions(
     config: JobConfig, clients: SystemClients, tasks: JobTasks, wanted: str | Mapping[str, str]
 ) -> Positions:
-    """Offsets by partition: of every input, or of those (`system.stream`, `system.stream[partition]`) that `wanted` names.
+    """Offsets by partition: of every input, or of those (`system.stream`, `system.stream[partition]`) that `wanted`
+    names.
 
-    Targets are those of `samzapy checkpoint set`: oldest, newest, upcoming, default, an offset, a time. Raises ConfigError.
+    Targets are those of `samzapy checkpoint set`: oldest, newest, upcoming, default, an offset, a time. Raises
+    ConfigError.
     """
     if config.task.checkpoint is None:
         raise ConfigError([ConfigProblem("task.checkpoint.factory", "none", "the job keeps no positions")])
@@ -291,8 +295,8 @@ def _merged(old: Checkpoint | None, new: Checkpoint) -> Checkpoint:
 
 @dataclass(frozen=True)
 class StoreWritten:
-    """`records` with values and `tombstones` for keys that are gone, in all; `last_offsets` by changelog partition, without
-    those that got nothing; `positions`: where the job will start, empty if that was not asked for."""
+    """`records` with values and `tombstones` for keys that are gone, in all; `last_offsets` by changelog partition,
+    without those that got nothing; `positions`: where the job will start, empty if that was not asked for."""
 
     records: int
     tombstones: int
@@ -313,27 +317,28 @@ def write_store(
 ) -> StoreWritten:
     """Fill a store's changelog from the columns `key` and `value` of a frame; the job's next start restores it.
 
-    Columns fit the serdes as those of `read_store` do; structured values come from a struct, array or map column, or from a
-    string column as JSON text. Nulls are refused. In a store whose entries expire, a row counts as put now.
+    Columns fit the serdes as those of `read_store` do; structured values come from a struct, array or map column, or
+    from a string column as JSON text. Nulls are refused. In a store whose entries expire, a row counts as put now.
 
-    - Place: by the key, as the producers of the job's inputs hash it (murmur2 over their partitions), which is right for a
-      store that has the keys of the inputs. Else `place_by` names a column with the task's name (string) or the changelog's
-      partition (whole number), as `read_store` gives them.
-    - One record a key and task: `order_by` names a column of which each key's greatest row is taken; without it a key that
-      occurs twice is refused.
+    - Place: by the key, as the producers of the job's inputs hash it (murmur2 over their partitions), which is right
+      for a store that has the keys of the inputs. Else `place_by` names a column with the task's name (string) or the
+      changelog's partition (whole number), as `read_store` gives them.
+    - One record a key and task: `order_by` names a column of which each key's greatest row is taken; without it a key
+      that occurs twice is refused.
     - A changelog that holds something is refused, unless `overwrite`: then keys that are not in the frame are deleted.
     - `positions`: where the job starts to read, a target of `samzapy checkpoint set` (oldest, upcoming, an offset, a
-      time) for all inputs, or targets by `system.stream` or `system.stream[partition]`. None leaves its positions alone.
+      time) for all inputs, or targets by `system.stream` or `system.stream[partition]`. None leaves its positions
+      alone.
 
-    Steps: refuse a job that runs (as `samzapy checkpoint set` sees it; `take_over` makes one elsewhere let go); serialize, place and
-    check every row, so that bad data stops it before anything is written; become the job's owner; create the changelog
-    if it is missing; write each partition in a transaction of its own, one Spark task each; write down that these records
-    are the job's own; commit the positions.
+    Steps: refuse a job that runs (as `samzapy checkpoint set` sees it; `take_over` makes one elsewhere let go);
+    serialize, place and check every row, so that bad data stops it before anything is written; become the job's owner;
+    create the changelog if it is missing; write each partition in a transaction of its own, one Spark task each; write
+    down that these records are the job's own; commit the positions.
 
-    A task that is tried again aborts and fences its earlier attempt, and repeats the same records if that one had committed.
-    Two attempts at a time are refused (`spark.speculation`). A write that fails leaves no part of a partition, but partitions
-    that were done stay: write again with `overwrite` before the job starts. A partition's transaction may take as long
-    as its system grants (Kafka: `transaction.max.timeout.ms`, 15 minutes).
+    A task that is tried again aborts and fences its earlier attempt, and repeats the same records if that one had
+    committed. Two attempts at a time are refused (`spark.speculation`). A write that fails leaves no part of a
+    partition, but partitions that were done stay: write again with `overwrite` before the job starts. A partition's
+    transaction may take as long as its system grants (Kafka: `transaction.max.timeout.ms`, 15 minutes).
 
     Raises ConfigError, SerdeError, StoreRefused, UnknownStream, EnvironmentFailure: one line each.
     """

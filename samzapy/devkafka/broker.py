@@ -1,7 +1,7 @@
 """A real Kafka on this machine: one node, loopback only, its data in one folder.
 
-A file in the folder names the process that serves it. The probe sends one request of Kafka's protocol by hand, because a
-client would connect and retry in the background.
+A file in the folder names the process that serves it. The probe sends one request of Kafka's protocol by hand, because
+a client would connect and retry in the background.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 They travel in the field `facts` of a container's report, and the driver keeps the newest of each kind.
 
-1. Bounded: `MOST_LINES` lines a report, texts cut at `LONGEST_LINE` and `LONGEST_TRACEBACK` characters. Only `partitions`
-   grows with the job; it is sent when the ends were asked for, every few seconds, and is None in the reports between.
+1. Bounded: `MOST_LINES` lines a report, texts cut at `LONGEST_LINE` and `LONGEST_TRACEBACK` characters. Only
+   `partitions` grows with the job; it is sent when the ends were asked for, every few seconds, and is None in the
+   reports between.
 2. No decision of the runtime depends on them but one: the same failure again and again ends the job (`SameFailures`).
 """
 
@@ -18,8 +19,9 @@ MOST_LINES, LONGEST_LINE, LONGEST_TRACEBACK = 50, 1_000, 8_000
 class PartitionLag(msgspec.Struct, frozen=True):
     """One input partition, when its end was asked for.
 
-    `position` is the next offset to process, `end` the offset after its last record, `lag` how many offsets lie between.
-    `age_ms`: milliseconds that the oldest unprocessed record has waited, 0 without lag, None if that is not known.
+    `position` is the next offset to process, `end` the offset after its last record, `lag` how many offsets lie
+    between. `age_ms`: milliseconds that the oldest unprocessed record has waited, 0 without lag, None if that is not
+    known.
     """
 
     position: int
@@ -29,8 +31,8 @@ class PartitionLag(msgspec.Struct, frozen=True):
 
 
 class Stall(msgspec.Struct, frozen=True):
-    """A container that does not get on: `reason`, as `in process of kafka.in[3]@17`, for `seconds`; `stack` is that of the
-    thread that runs the tasks, empty if it says nothing."""
+    """A container that does not get on: `reason`, as `in process of kafka.in[3]@17`, for `seconds`; `stack` is that of
+    the thread that runs the tasks, empty if it says nothing."""
 
     reason: str
     seconds: float
@@ -44,8 +46,8 @@ class UserFailure(msgspec.Struct, frozen=True):
     """An exception of the user's code, or of a message that does not decode.
 
     `exception` is its class; `where` the call, as `process of kafka.in[3]@17`; `at` the line of the user's code, as
-    `task.py:42`, empty if there is none; `traceback` the whole text. `partition`, `first` and `last` say which messages the
-    call had, the offsets inclusive; empty and -1 for a call without messages.
+    `task.py:42`, empty if there is none; `traceback` the whole text. `partition`, `first` and `last` say which messages
+    the call had, the offsets inclusive; empty and -1 for a call without messages.
     """
 
     exception: str
@@ -59,7 +61,8 @@ class UserFailure(msgspec.Struct, frozen=True):
     last: int = -1
 
     def is_again(self, before: UserFailure) -> bool:
-        """Whether the same exception came at the same messages before: at some of them, where a batch was cut elsewhere."""
+        """Whether the same exception came at the same messages before: at some of them, where a batch was cut
+        elsewhere."""
         if (self.exception, self.task, self.partition) != (before.exception, before.task, before.partition):
             return False
         if not self.partition:
@@ -68,8 +71,8 @@ class UserFailure(msgspec.Struct, frozen=True):
 
 
 class LogLine(msgspec.Struct, frozen=True):
-    """One line of a log. `time_ms` since 1970; `level` is a number of Python's `logging`; `position` is the message at hand,
-    as `kafka.in[3]@17`; `task` and `position` are empty outside of a task."""
+    """One line of a log. `time_ms` since 1970; `level` is a number of Python's `logging`; `position` is the message at
+    hand, as `kafka.in[3]@17`; `task` and `position` are empty outside of a task."""
 
     time_ms: int
     level: int
@@ -80,8 +83,8 @@ class LogLine(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """The facts of one report. `partitions` by SSP as text, None: as in the report before. `lines_left_out` counts the lines
-    that found no room since the report before."""
+    """The facts of one report. `partitions` by SSP as text, None: as in the report before. `lines_left_out` counts the
+    lines that found no room since the report before."""
 
     partitions: dict[str, PartitionLag] | None = None
     stalled: Stall | None = None

@@ -27,9 +27,10 @@ class Directive(Enum):
 class TaskProgress:
     """The progress of a task in event time.
 
-    `clock`: milliseconds since 1970, None before it has a value. `held_by`: the partition that holds the clock back, empty
-    for none. `idle`: all its inputs are idle. `checkpoints`: the times of the checkpoints of its private state, ascending,
-    None if it keeps none. `open`: it has processed nothing since the last of them, so that one stands for every later time.
+    `clock`: milliseconds since 1970, None before it has a value. `held_by`: the partition that holds the clock back,
+    empty for none. `idle`: all its inputs are idle. `checkpoints`: the times of the checkpoints of its private state,
+    ascending, None if it keeps none. `open`: it has processed nothing since the last of them, so that one stands for
+    every later time.
     """
 
     clock: int | None = None
@@ -44,8 +45,8 @@ class ContainerReport:
     """The state of a container.
 
     `phase` is one of starting, restoring, running, stopping, done. `positions` and `ends` are offsets by SSP as text.
-    `restored` is (records, seconds, source) by `task/store`. `metrics` is a registry's snapshot. `clocks` has the progress
-    of the tasks by name, `facts` what people look at.
+    `restored` is (records, seconds, source) by `task/store`. `metrics` is a registry's snapshot. `clocks` has the
+    progress of the tasks by name, `facts` what people look at.
     """
 
     container_id: str
@@ -100,4 +101,5 @@ class ContainerLease(ABC):
         """
 
     def details(self, report: ContainerReport) -> None:  # noqa: B027  # a lease in the same process has nothing to send
-        """Send the rest of the report, if it is time and anything has changed. Raises nothing: no lease depends on it."""
+        """Send the rest of the report, if it is time and anything has changed. Raises nothing: no lease depends on
+        it."""

@@ -3,10 +3,10 @@
 1. A grouper decides which partitions form a task. Broadcast partitions join every task and never form one alone.
 2. Task names and changelog partitions depend on the inputs alone, never on the container count. So a job may get more
    or fewer containers, and every task finds its state again.
-3. Inputs may get more partitions while the job keeps state, by Samza's rule (SEP-5). A key's state lies with the task of
-   `hash(key) % count`. If the count becomes a multiple of the old one, the messages of partition `p` would have gone to
-   partition `p % old count`: the new partitions go to the old tasks, and no state has to move. Any other count would send
-   keys to tasks without their state.
+3. Inputs may get more partitions while the job keeps state, by Samza's rule (SEP-5). A key's state lies with the task
+   of `hash(key) % count`. If the count becomes a multiple of the old one, the messages of partition `p` would have gone
+   to partition `p % old count`: the new partitions go to the old tasks, and no state has to move. Any other count would
+   send keys to tasks without their state.
 """
 
 from __future__ import annotations
@@ -174,8 +174,8 @@ def plan(
     """Group the inputs' partitions into tasks and the tasks into at most `job.container.count` containers.
 
     `partitions` gives the partition count of every input (broadcast inputs need none). `previous` is the changelog
-    partition of every task that had one before; those are kept, new tasks get the numbers after the largest.
-    `known` says which inputs have grown (`follow_growth`). Raises EnvironmentFailure for one that grew out of a broadcast
+    partition of every task that had one before; those are kept, new tasks get the numbers after the largest. `known`
+    says which inputs have grown (`follow_growth`). Raises EnvironmentFailure for one that grew out of a broadcast
     partition, ConfigError if there is nothing to make a task of.
     """
     inputs = [
@@ -231,7 +231,8 @@ def _grouped(
 
 
 def changelog_partitions(names: Mapping[str, object], previous: Mapping[str, int]) -> dict[str, int]:
-    """The changelog partition of each task: the one it had, else the next free number in the order of the names as text.
+    """The changelog partition of each task: the one it had, else the next free number in the order of the names as
+    text.
 
     That is JVM Samza's order ("Partition 10" before "Partition 2"), so that either finds the other's changelogs.
     """

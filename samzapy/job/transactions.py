@@ -1,8 +1,8 @@
 """Chooses the transactions that carry a job's state, and their transactional ids.
 
 If one system has all changelogs and checkpoints of a job, and supports transactions, each container writes them in one
-transaction. Then a successor that takes a container over fences its predecessor, and state, changelog and checkpoint always
-agree. `task.guarantee` affects outputs and positions, not these transactions.
+transaction. Then a successor that takes a container over fences its predecessor, and state, changelog and checkpoint
+always agree. `task.guarantee` affects outputs and positions, not these transactions.
 
 A transactional id is `<job name>-<job id>-<member>`: the member is the container's id, the same in every attempt and on
 every host, or a word for a tool that writes state. No member contains a hyphen, nor does the job's key after its last

@@ -33,10 +33,7 @@ def runs_of_partitions(batch: Messages) -> Iterator[tuple[Messages, int]]:
 
 def columns(run: Messages, first: int, given: tuple[Column, Column, Column]) -> tuple[Sequence[Any], ...]:
     """The columns of a run, which begins at index `first` of its batch: keys, contents and event times, or the `given` ones."""
-    if isinstance(run, MessageBatch):
-        keys, messages = run.keys, run.messages
-    else:
-        keys, messages = [each.key for each in run], [each.message for each in run]
+    keys, messages = keys_and_messages(run)
     default: list[Callable[[], Sequence[Any]]] = [lambda: keys, lambda: messages, lambda: times_of(run)]
     found = []
     for column, usual in zip(given, default, strict=True):
@@ -50,6 +47,13 @@ def columns(run: Messages, first: int, given: tuple[Column, Column, Column]) -> 
                 raise ValueError(f"a column has {len(column)} values for at least {first + len(run)} messages")
             found.append(part)
     return tuple(found)
+
+
+def keys_and_messages(run: Messages) -> tuple[Sequence[Any], Sequence[Any]]:
+    """The keys and the contents of messages."""
+    if isinstance(run, MessageBatch):
+        return run.keys, run.messages
+    return [each.key for each in run], [each.message for each in run]
 
 
 def times_of(run: Messages) -> Sequence[int]:

@@ -14,6 +14,10 @@ from samzapy.coordinator.progress import JobStatus
 from samzapy.errors import SamzapyError
 from samzapy.job.model import JobModel
 
+#: The environment variable with the token that acts: of a driver's own, and of its executors. Without one, a driver draws it.
+#: Spark blanks values of names like it wherever it shows them.
+TOKEN = "SAMZAPY_TOKEN"  # noqa: S105  # a name, not a secret
+
 
 class JobFailed(SamzapyError):
     """Raised when a job was given up. `exit_code` is that of the failure that made it so."""
@@ -54,7 +58,7 @@ def _ignore(_: object) -> None:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a run is watched.
+    """How a run is watched. `on_page` gets the address of its status page, with the token that reads, if it has one.
 
     `on_status` gets the job's status a few times a second, `on_event` one line for each event that concerns an operator
     (`status page: ...`, `container 0 failed: ...`). Both are called on any thread, and neither may block. `verbose` lets
@@ -64,6 +68,7 @@ class RunOptions:
     on_status: Callable[[JobStatus], None] = _ignore
     on_event: Callable[[str], None] = _ignore
     verbose: bool = False
+    on_page: Callable[[str], None] = _ignore
 
 
 @dataclass(frozen=True)

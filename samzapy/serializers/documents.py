@@ -38,8 +38,8 @@ class JsonSerde(DocumentSerde):
     str and nesting deeper than orjson goes (about 250 written, 1024 read) are errors; an int beyond 64 bits that
     someone else wrote is read as a float.
 
-    An output may also be, or hold, a msgspec Struct or an object of an attrs class: it is what msgspec writes for it. It
-    takes `streams.ID.samza.msg.type` to write such objects at full speed, and to read them.
+    An output may also be, or hold, a msgspec Struct or an object of an attrs class: it is what msgspec writes for it.
+    It takes `streams.ID.samza.msg.type` to write such objects at full speed, and to read them.
     """
 
     to_bytes = staticmethod(orjson.dumps)  # type: ignore[assignment]
@@ -139,12 +139,15 @@ class MsgpackSerde(DocumentSerde):
     A tuple comes back as a list. A datetime, a set and an int beyond 64 bits are errors, not guesses.
     """
 
+    allocates_exactly = True
+
     def __init__(self) -> None:
         # One packer for all messages: making one costs more than packing a small message. It is usable after an error.
         self.to_bytes = msgpack.Packer(use_bin_type=True).pack  # type: ignore[method-assign]
 
     def to_bytes(self, value: Any) -> bytes:
-        """Raises TypeError for a type outside of MessagePack, ValueError or OverflowError for a value too deep or large."""
+        """Raises TypeError for a type outside of MessagePack, ValueError or OverflowError for a value too deep or
+        large."""
         packed: bytes = msgpack.packb(value, use_bin_type=True)
         return packed
 

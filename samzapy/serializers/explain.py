@@ -6,7 +6,8 @@ from samzapy.errors import SerdeError
 
 
 def decode_failure(serde_name: str, where: str, part: str, cause: Exception) -> SerdeError:
-    """The error for bytes at `where` (`system.stream[partition]@offset`) whose `part` (key or message) did not decode."""
+    """The error for bytes at `where` (`system.stream[partition]@offset`) whose `part` (key or message) did not
+    decode."""
     if isinstance(cause, SerdeError):
         return SerdeError(f"{where}: {part}: {cause}")
     return SerdeError(f"{where}: {part}: {serde_name} serde: {_reason(cause)}")
@@ -20,8 +21,8 @@ def encode_failure(serde_name: str, where: str, part: str, value: object, cause:
 
 
 def as_refusal(takes: str, value: object, cause: Exception, *, fits: bool) -> str:
-    """The text for `Serde.refusal`: the accepted type and the given one. If the type `fits`, the value itself is wrong, so the
-    text has the cause as well."""
+    """The text for `Serde.refusal`: the accepted type and the given one. If the type `fits`, the value itself is wrong,
+    so the text has the cause as well."""
     kind = type(value).__name__
     return f"{takes}, got {kind} ({_reason(cause)})" if fits else f"{takes}, got {kind}"
 

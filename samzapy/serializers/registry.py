@@ -97,7 +97,8 @@ class TaskSerdes(SerdeRegistry):
 
 
 def task_serdes(config: JobConfig) -> TaskSerdes:
-    """The serdes of a job's tasks. Imports the classes that the job file names; raises ConfigError with every problem."""
+    """The serdes of a job's tasks. Imports the classes that the job file names; raises ConfigError with every
+    problem."""
     serdes = TaskSerdes(config.serdes, _settings(config.resolved))
     problems = []
     of_stores = list(typed_stores(config.stores.values()))

@@ -16,8 +16,8 @@ from samzapy.serializers.registry import TaskSerdes
 class StreamSerdes:
     """Gives a stream's key and message serde; None for a part without one.
 
-    A class in the job file counts first. Without one the inputs of `task.inputs` and `task.broadcast.inputs` whose serde is
-    json or msgpack have the classes that the task's code names.
+    A class in the job file counts first. Without one the inputs of `task.inputs` and `task.broadcast.inputs` whose
+    serde is json or msgpack have the classes that the task's code names.
     """
 
     def __init__(self, config: JobConfig, serdes: TaskSerdes, task_class: type) -> None:

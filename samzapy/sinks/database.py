@@ -1,8 +1,9 @@
-"""Hides the differences between databases and their drivers behind a DB-API 2 connection, and keeps a sink's offsets there.
+"""Hides the differences between databases and their drivers behind a DB-API 2 connection, and keeps a sink's offsets
+there.
 
 1. `Database` and `Postgres` load rows and end the sessions of a predecessor.
-2. The functions after them classify the errors of drivers. DB-API 2 fixes the names of the exception classes but no base
-   class, so they go by these names.
+2. The functions after them classify the errors of drivers. DB-API 2 fixes the names of the exception classes but no
+   base class, so they go by these names.
 3. The table `samzapy_offsets` says from where on a sink lacks each partition's inputs, and which attempt may write:
 
     job, task, sink, ssp    one partition of one task and one sink
@@ -10,9 +11,9 @@
     epoch                   the newest attempt that has opened the sink
     commit_number           counts the transactions of the task's sink; with `task` it identifies a batch of rows
 
-Each commit begins with an update of these rows that must find the epoch and the commit number it left there. It takes the
-rows' locks, so no two transactions of a task interleave. An attempt that has been overtaken, or a transaction still on its
-way from a connection that was given up, finds others and changes nothing.
+Each commit begins with an update of these rows that must find the epoch and the commit number it left there. It takes
+the rows' locks, so no two transactions of a task interleave. An attempt that has been overtaken, or a transaction still
+on its way from a connection that was given up, finds others and changes nothing.
 """
 
 from __future__ import annotations
@@ -116,7 +117,8 @@ class Postgres(Database):
         cursor.execute("SELECT set_config('application_name', %s, false)", (session,))
 
     def load(self, cursor: Any, target: Target, rows: Sequence[Row]) -> None:
-        """By COPY, which takes rows several times as fast as statements do; for an upsert, by way of a temporary table."""
+        """By COPY, which takes rows several times as fast as statements do; for an upsert, by way of a temporary
+        table."""
         columns = ", ".join(target.columns)
         into = _STAGE if target.key else target.table
         if target.key:
@@ -231,8 +233,8 @@ class SinkOffsets:
                     raise
 
     def claim(self, cursor: Any) -> dict[SystemStreamPartition, int]:
-        """Lock every earlier attempt out, then read the offsets. Raises StaleEpoch if the sink has seen a greater epoch:
-        that of a newer attempt, or of an earlier one with an epoch that only the sink has."""
+        """Lock every earlier attempt out, then read the offsets. Raises StaleEpoch if the sink has seen a greater
+        epoch: that of a newer attempt, or of an earlier one with an epoch that only the sink has."""
         epoch = self._attempt.epoch
         newest = max((seen for _, _, seen, _ in self._rows(cursor)), default=0)
         if newest > epoch:

@@ -1,7 +1,7 @@
 """Makes the clients of a job's systems when they are first needed, and closes them together.
 
-`job_clients` is the one place that names the clients of a job: `<job key>-<purpose>`. What needs the job's checkpoints
-as well opens both by `samzapy.container.supervision.job_records`.
+`job_clients` alone names the clients of a job: `<job key>-<purpose>`. Callers that also need the job's checkpoints open both
+by `samzapy.container.supervision.job_records`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from samzapy.config.job import JobConfig
 from samzapy.errors import UnknownStream
 from samzapy.system.factories import system_factory
 
-#: How long a transaction may stay open before the system aborts it, unless the opener says otherwise.
+#: The default time after which the system aborts an open transaction.
 TRANSACTION_TIMEOUT_MS = 60_000
 
 
@@ -58,14 +58,14 @@ class SystemClients:
         return self._admins[system]
 
     def offsets(self, ssps: Iterable[SystemStreamPartition]) -> dict[SystemStreamPartition, OffsetRange]:
-        """The offsets that the partitions hold now, whichever systems they are on; one request a system."""
+        """The offsets that the partitions hold now; one request a system."""
         found: dict[SystemStreamPartition, OffsetRange] = {}
         for system, wanted in _partitions_by_system(ssps).items():
             found.update(self.admin(system).offsets(wanted))
         return found
 
     def describe(self, streams: Iterable[SystemStream]) -> dict[SystemStream, StreamDescription | None]:
-        """The streams as they are now, None for those that do not exist; one question a system."""
+        """The streams as they are now, None for those that do not exist; one request a system."""
         found: dict[SystemStream, StreamDescription | None] = {}
         for system, names in _by_system(streams).items():
             described = self.admin(system).describe_all(names)
@@ -73,7 +73,7 @@ class SystemClients:
         return found
 
     def create(self, specs: Mapping[SystemStream, StreamSpec]) -> None:
-        """Create those that do not exist; one question a system."""
+        """Create the streams that do not exist; one request a system."""
         for system, names in _by_system(specs).items():
             self.admin(system).create_all([specs[SystemStream(system, name)] for name in names])
 
@@ -96,7 +96,7 @@ class SystemClients:
         return self._factory(system).max_record_bytes(self._settings[system])
 
     def stream_id(self, stream: SystemStream) -> str:
-        """The id that tells a stream from others that had or will have its name; asked once. Raises UnknownStream."""
+        """The id that distinguishes a stream from earlier and later ones of its name; asked once. Raises UnknownStream."""
         found = self._stream_ids.get(stream)
         if found is None:
             described = self.admin(stream.system).describe(stream.stream)
@@ -131,7 +131,7 @@ class SystemClients:
             yield made
 
     def purge(self) -> None:
-        """Have the producers throw away what they have not sent; from any thread."""
+        """Have the producers discard their unsent records; from any thread."""
         for producer in [*self._producers.values(), *self._transactional]:
             producer.purge()
 
@@ -151,7 +151,7 @@ class SystemClients:
         }
 
     def close(self) -> None:
-        """Close everything that was made; every client is closed, whatever another one's close raises."""
+        """Close every client that was made, also when the close of another one raises."""
         clients: list[SystemConsumer | SystemProducer | SystemAdmin] = [
             *self._consumers,
             *self._producers.values(),
@@ -183,7 +183,7 @@ class KnownStreams:
         self._known: dict[SystemStream, StreamDescription] = {}
 
     def look(self, streams: Iterable[SystemStream]) -> None:
-        """Ask for those that are not known, together."""
+        """Ask for the unknown ones in one request."""
         unknown = {stream for stream in streams if stream not in self._known}
         found = self._clients.describe(unknown)
         self._known.update((stream, each) for stream, each in found.items() if each is not None)

@@ -1,4 +1,4 @@
-"""From `systems.NAME.samza.factory` to the factory object."""
+"""Makes the factory object that `systems.NAME.samza.factory` names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def has_transactions(settings: SystemSettings) -> bool:
 def system_factory(settings: SystemSettings) -> SystemFactory:
     """An instance of the class that `settings.factory` names, which has checked the settings. Connects to nothing.
 
-    Raises ConfigError as `load_factory`, and for anything that the factory's `check` finds wrong with the settings.
+    Raises ConfigError as `load_factory` does, and for every problem that the factory's `check` finds in the settings.
     """
     factory = load_factory(settings)
     factory.check(settings)

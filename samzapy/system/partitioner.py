@@ -1,7 +1,7 @@
-"""Chooses the partition of a key: the same one as Kafka's Java producers choose.
+"""Chooses the partition of a key as Kafka's Java producers do.
 
 Java's `DefaultPartitioner`, and librdkafka's `murmur2_random`: `(murmur2(key) & 0x7fffffff) % partitions`, seed
-0x9747b28c. An empty key is a key (hash of no bytes); a null key belongs nowhere and is spread by the producer.
+0x9747b28c. An empty key is a key (hash of no bytes); the producer spreads records with a null key.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _SEED = 0x9747B28C
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 
-#: Longer keys are hashed anew each time, so that the cache's memory is bounded by its number of entries.
+#: Longer keys are not cached, so that the number of entries bounds the cache's memory.
 _LONGEST_CACHED_KEY = 256
 
 
@@ -46,8 +46,8 @@ def partition_of(key: bytes, partitions: int) -> int:
 class KeyHashes(dict[bytes, int]):
     """Positive hashes by key, computed on first use: `hashes[key] % partitions` is the key's partition.
 
-    A hit costs a dict lookup. Holds at most 2 x `limit` keys: when the young generation is full it becomes the old
-    one. Keys that are still in use come back from there without being hashed again. Not thread-safe: one a producer.
+    A hit costs a dict lookup. Holds at most 2 x `limit` keys: a full young generation becomes the old one, and keys still
+    in use come back from there without being hashed again. Not thread-safe: one for each producer.
     """
 
     __slots__ = ("_limit", "_old")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from samzapy.errors import ProducerError, ProducerFenced, SamzapyError, TransactionIndeterminate
 
-#: No abort heals these: another producer has taken over, or the outcome is unknown.
+#: An abort does not heal these: another producer has taken over, or the outcome is unknown.
 _FINAL = (ProducerFenced, TransactionIndeterminate)
 
 
@@ -40,7 +40,7 @@ class ProducerCalls:
             self.error = error
             raise
         except BaseException as error:
-            # An interrupt, too: the records that were on their way are in no queue any more.
+            # After an interrupt, too: the records of the call may be in no queue any more.
             self.error = ProducerError(f"{self.name} failed ({type(error).__name__}: {error})")
             raise
 

@@ -1,4 +1,5 @@
-"""A task under test: its stores, its commits and its crashes as in a job, its time and its messages in the test's hands."""
+"""A task under test: its stores, its commits and its crashes as in a job, its time and its messages in the test's
+hands."""
 
 from __future__ import annotations
 
@@ -56,17 +57,19 @@ class ManualClock:
 
 @final
 class TaskTestDriver:
-    """Runs a job's tasks in this thread, a message or a batch at a time, on streams in memory; nothing outside the test is touched.
+    """Runs a job's tasks in this thread, a message or a batch at a time, on streams in memory; nothing outside the test
+    is touched.
 
         with TaskTestDriver(PageViewCountTask, config, partitions=2) as driver:
             driver.send("page-views", {"user": "ann"}, key="/home")
             assert driver.outputs("counts").messages == [{"page": "/home", "views": 1}]
 
     What it drives are a container's own parts, in the order that they have in a job: caches, stores (in a folder of its
-    own), serdes, commits with their numbered steps in the job's guarantee, restores. Time stands still but for `advance`:
-    commits and windows come when `task.commit.ms` and `task.window.ms` have passed on `clock`, when the task asks, or when
-    `commit` and `window` are called. Only the pauses of `task.error.*` retries, and what asynchronous tasks wait for, take
-    real time. What a job would start again for by itself, a transaction that was aborted say, ends the task here.
+    own), serdes, commits with their numbered steps in the job's guarantee, restores. Time stands still but for
+    `advance`: commits and windows come when `task.commit.ms` and `task.window.ms` have passed on `clock`, when the task
+    asks, or when `commit` and `window` are called. Only the pauses of `task.error.*` retries, and what asynchronous
+    tasks wait for, take real time. What a job would start again for by itself, a transaction that was aborted say, ends
+    the task here.
 
     What the task raises, or the product for it (TaskFailed, SerdeError, ConfigError, ...), is raised by the call that
     made it happen; the task has then ended without a commit, and `restart` goes on from the last one. Not thread-safe.
@@ -122,8 +125,8 @@ class TaskTestDriver:
         """Let a message arrive, and the task process it and all that follows from it.
 
         `stream`: `in`, `system.in` or an id. Without `partition` the key's hash chooses, 0 without a key. `timestamp`:
-        milliseconds since 1970, default the clock's. A None message is a tombstone. Raises ConfigError for a stream that
-        the job does not read, SerdeError for what its serdes do not take, and what processing raises.
+        milliseconds since 1970, default the clock's. A None message is a tombstone. Raises ConfigError for a stream
+        that the job does not read, SerdeError for what its serdes do not take, and what processing raises.
         """
         self._running()
         self.post(stream, message, key, partition=partition, timestamp=timestamp, headers=headers)
@@ -137,12 +140,13 @@ class TaskTestDriver:
         *,
         partition: int | None = None,
         timestamps: Sequence[int | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
     ) -> None:
         """As `send`, for messages that arrive together: those of a partition are one batch of a BatchTask, as
         `task.batch.*` and `task.poll.batch.size` let them. Raises ValueError for columns of different lengths."""
         self._running()
-        for key, message, timestamp in columns_of(keys, messages, timestamps):
-            self.post(stream, message, key, partition=partition, timestamp=timestamp)
+        for key, message, timestamp, carried in columns_of(keys, messages, timestamps, headers):
+            self.post(stream, message, key, partition=partition, timestamp=timestamp, headers=carried)
         self.run()
 
     def post(
@@ -182,8 +186,8 @@ class TaskTestDriver:
             return loop.turn(0.0)
 
     def outputs(self, stream: str, partition: int | None = None) -> Outputs:
-        """Everything that was sent to a stream and not aborted, whether it is committed or not; nothing for a stream without
-        records. Partition by partition, in order in each."""
+        """Everything that was sent to a stream and not aborted, whether it is committed or not; nothing for a stream
+        without records. Partition by partition, in order in each."""
         return self._bench.streams.read(stream, partition, committed=False)
 
     def committed(self, stream: str, partition: int | None = None) -> Outputs:
@@ -216,7 +220,8 @@ class TaskTestDriver:
     def store(self, name: str, partition: int = 0, *, task: str | None = None) -> Any:
         """The store as the task has it, uncommitted changes included; what a test puts into it is the task's change.
 
-        It is that of the task that reads `partition`, or of the task of that name. Ends with the task. Raises ConfigError.
+        It is that of the task that reads `partition`, or of the task of that name. Ends with the task. Raises
+        ConfigError.
         """
         self._bench.streams.store(name)
         found = self._instance(partition, task)
@@ -224,8 +229,8 @@ class TaskTestDriver:
         return found.stores.as_seen(found.visible_stores)[name]
 
     def changelog(self, name: str, partition: int | None = None) -> Outputs:
-        """The committed records of a store's changelog, as they were written (nothing is compacted): a commit writes one
-        a changed key. A deletion's message is None. Nothing for a store without a changelog. Raises ConfigError."""
+        """The committed records of a store's changelog, as they were written (nothing is compacted): a commit writes
+        one a changed key. A deletion's message is None. Nothing for a store without a changelog. Raises ConfigError."""
         return self._bench.streams.changelog(name, partition)
 
     def task(self, partition: int = 0, *, task: str | None = None) -> AnyTask:
@@ -270,7 +275,8 @@ class TaskTestDriver:
         self._start()
 
     def stop(self) -> None:
-        """Stop as a job does when it is asked to: what was begun is done, everything is committed, the task is closed."""
+        """Stop as a job does when it is asked to: what was begun is done, everything is committed, the task is
+        closed."""
         attempt, loop = self._running()
         with attempt.alive():
             loop.wind_down()

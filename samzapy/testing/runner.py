@@ -30,7 +30,8 @@ Entries = dict[int, dict[Any, Any]] | None
 
 
 def contents(job: JobConfig, streams: Streams, clock: Clock, scratch: Path) -> dict[str, Entries]:
-    """The committed entries of every store: of its changelog, else of its files. `scratch`: a folder for what is read."""
+    """The committed entries of every store: of its changelog, else of its files. `scratch`: a folder for what is
+    read."""
     with ExitStack() as cleanup:
         clients = job_clients(job, "test")
         cleanup.callback(clients.close)
@@ -77,7 +78,8 @@ class Input(NamedTuple):
 
 @final
 class FinishedRun:
-    """The results of a run. `status` is its report, as the coordinator has it (`status.processed`, `status.commits`, ...)."""
+    """The results of a run. `status` is its report, as the coordinator has it (`status.processed`, `status.commits`,
+    ...)."""
 
     def __init__(self, status: JobStatus, streams: Streams, stores: Mapping[str, Entries]) -> None:
         self.status = status
@@ -115,8 +117,8 @@ class FinishedRun:
 @final
 @dataclass(frozen=True)
 class TestRunner:
-    """Runs a job in this process on streams in memory, from its start to the ends of its inputs, as `samzapy run --until-end
-    --runner local` would, and takes no more time than that. Nothing outside the test is touched.
+    """Runs a job in this process on streams in memory, from its start to the ends of its inputs, as `samzapy run
+    --until-end --runner local` would, and takes no more time than that. Nothing outside the test is touched.
 
         run = TestRunner.of(PageViewCountTask).with_config(config).with_input("page-views", [("/home", {...})]).run()
         assert run.store("counts") == {"/home": 1}
@@ -143,7 +145,8 @@ class TestRunner:
         return replace(self, overrides={**self.overrides, **config})
 
     def with_input(self, stream: str, messages: Iterable[Any], partitions: int = 1) -> TestRunner:
-        """With these messages in `stream` (`in`, `system.in` or an id), all there before the start and read from the first.
+        """With these messages in `stream` (`in`, `system.in` or an id), all there before the start and read from the
+        first.
 
         A message is a pair (key, message), an `Input`, an envelope that another run has put out, or anything else: that
         is a message without a key. Inputs that are not given are empty, and as wide as the widest that is.

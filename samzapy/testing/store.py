@@ -253,7 +253,8 @@ _State = dict[Path, tuple[int, int, int]]
 
 def take_image(folder: Path) -> Path:
     """Copy `folder` as it is at one instant, also if an engine's threads are changing it; returns the copy, which lies
-    beside it. Files that change under a copy are no instant's, so it is made again. Raises RuntimeError if that never ends."""
+    beside it. Files that change under a copy are no instant's, so it is made again. Raises RuntimeError if that never
+    ends."""
     image = folder.with_name(f"{folder.name}.image")
     for _ in range(_ATTEMPTS):
         shutil.rmtree(image, ignore_errors=True)

@@ -52,8 +52,8 @@ class Streams:
     """The streams of one tested job, on clusters of its own; what is sent and read is objects, by the job's serdes."""
 
     def __init__(self, job: JobConfig, clock: Clock) -> None:
-        """`clock` dates the records of all clients. Raises ConfigError for a task class, or a class of messages, that cannot
-        be used."""
+        """`clock` dates the records of all clients. Raises ConfigError for a task class, or a class of messages, that
+        cannot be used."""
         self._job = job
         self._serdes = task_serdes(job)
         self._stream_serdes = StreamSerdes(job, self._serdes, load_task_class(job.task.task_class))
@@ -65,7 +65,8 @@ class Streams:
             cluster.clock = clock
 
     def create_inputs(self, partitions: Partitions) -> None:
-        """Create what the job reads: inputs, broadcast inputs, streams that fill stores, and its stream of dead letters."""
+        """Create what the job reads: inputs, broadcast inputs, streams that fill stores, and its stream of dead
+        letters."""
         counts = {self.input(name): count for name, count in _by_name(partitions).items()}
         widest = partitions if isinstance(partitions, int) else max(partitions.values(), default=1)
         wanted = {stream: counts.get(stream, widest) for stream in sorted(self.inputs)}
@@ -120,7 +121,8 @@ class Streams:
         timestamp: int | None = None,
         headers: Headers | None = None,
     ) -> None:
-        """Append a message: an object of the stream's class, or plain values as another writer may send them. Without `partition` the key's hash says where it goes, as everywhere, and 0 without a key.
+        """Append a message: an object of the stream's class, or plain values as another writer may send them. Without
+        `partition` the key's hash says where it goes, as everywhere, and 0 without a key.
 
         Raises SerdeError for what the stream's serdes do not take, UnknownPartition.
         """

@@ -189,8 +189,8 @@ def vanished(evidence: Evidence) -> Finding:
 def stores(evidence: Evidence) -> Finding:
     """Keys with another value in the local store than the changelog had at the store's own commit.
 
-    That commit may be an earlier one: a container that was killed, and not started again before the job stopped, leaves its
-    files as of their last write to the disk.
+    That commit may be an earlier one: a container that was killed, and not started again before the job stopped, leaves
+    its files as of their last write to the disk.
     """
 
     def different() -> Iterator[str]:
@@ -258,8 +258,8 @@ def state(
     """Accounts that are not what the guarantee allows.
 
     exactly-once, effectively-once, at-least-once: equal to the oracle's. at-least-once without `transactions`: open
-    exactly if the oracle's is, ending in the same deposit, with no less than the oracle and no more than was echoed since
-    it was opened. at-most-once: made of some of its deposits, each at most once, in order.
+    exactly if the oracle's is, ending in the same deposit, with no less than the oracle and no more than was echoed
+    since it was opened. at-most-once: made of some of its deposits, each at most once, in order.
     """
     kept = accounts(evidence)
     rule = _rule(oracle, echoes, guarantee, transactions=transactions)

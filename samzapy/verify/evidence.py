@@ -1,7 +1,7 @@
 """The evidence of a run, and the results that it must have.
 
-Evidence is plain records from the logs and stores of a job that has stopped. The oracle folds the inputs into the results
-that they must have; it shares no code with the stores and serdes of the job.
+Evidence is plain records from the logs and stores of a job that has stopped. The oracle folds the inputs into the
+results that they must have; it shares no code with the stores and serdes of the job.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ class Record(NamedTuple):
 
 
 class LocalStore(NamedTuple):
-    """The files of a store on this machine. `as_of`: the last changelog offset that its marker names, -1 without one."""
+    """The files of a store on this machine. `as_of`: the last changelog offset that its marker names, -1 without
+    one."""
 
     entries: Mapping[bytes, bytes]
     as_of: int
@@ -35,8 +36,8 @@ class LocalStore(NamedTuple):
 class Evidence:
     """Everything about one finished run.
 
-    `watched`: the outputs that a reader of committed records saw while the faults struck. `dumps`: the local store of each
-    partition, per store; None where the stores are out of reach. `ends`: the input's ends by partition.
+    `watched`: the outputs that a reader of committed records saw while the faults struck. `dumps`: the local store of
+    each partition, per store; None where the stores are out of reach. `ends`: the input's ends by partition.
     """
 
     input_stream: str

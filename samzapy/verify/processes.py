@@ -1,4 +1,5 @@
-"""The fault harness: runs `samzapy run` as a process of its own, watches it from outside, and ends or stops its processes.
+"""The fault harness: runs `samzapy run` as a process of its own, watches it from outside, and ends or stops its
+processes.
 
 The soak, the integration tests and the torture tests share it. It touches only what it has started itself, found by its
 process id:
@@ -45,7 +46,8 @@ def command_in(folder: Path, command: Sequence[str]) -> subprocess.CompletedProc
 class JobProcess:
     """Runs `samzapy run ARGUMENTS...` in `folder`.
 
-    Its output goes to `run-N.out`, its errors to `run-N.log`. A process that is `tied` ends with the thread that made it.
+    Its output goes to `run-N.out`, its errors to `run-N.log`. A process that is `tied` ends with the thread that made
+    it.
     """
 
     #: The command line before `run`.

@@ -10,10 +10,11 @@ exactly-once     none    none                          equals the fold of the in
 ================ ======= ============================= =====================================
 
 1. Where no transaction carries the state, at-least-once may hold more than the inputs make, and no less.
-2. Where a run that has lost its tasks may come back from a stop, its last outputs in at-most-once may be late: behind those
-   of its successor, which does not repeat them. In the other guarantees they are repetitions, or they are aborted.
-3. Everything else is a violation under every guarantee: another order within a key, another key or partition, a local store
-   that differs from its changelog, a committed output that vanishes, an input that is not committed in the end.
+2. Where a run that has lost its tasks may come back from a stop, its last outputs in at-most-once may be late: behind
+   those of its successor, which does not repeat them. In the other guarantees they are repetitions, or they are
+   aborted.
+3. Everything else is a violation under every guarantee: another order within a key, another key or partition, a local
+   store that differs from its changelog, a committed output that vanishes, an input that is not committed in the end.
 
 Faults are signals to processes below our own driver and to our own broker, and records of another writer.
 """
@@ -95,8 +96,8 @@ class Verdict:
 def judge(
     evidence: Evidence, guarantee: Guarantee, written: int, *, transactions: bool = True, may_be_late: bool = False
 ) -> Verdict:
-    """Run every check over the evidence of a run to which `written` events were given. `transactions`: whether they carry
-    the job's state. `may_be_late`: whether a run that had lost its tasks may have come back from a stop."""
+    """Run every check over the evidence of a run to which `written` events were given. `transactions`: whether they
+    carry the job's state. `may_be_late`: whether a run that had lost its tasks may have come back from a stop."""
     oracle = fold(evidence.inputs)
     echoes = checkers.echoes_of(evidence.outputs)
     findings = [
@@ -287,7 +288,7 @@ class Scenario:
     def run(self) -> Row:
         """From the first event to the verdict. Raises JobRefused, ConfigError, EnvironmentFailure."""
         started = self._clock.monotonic()
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         flat = job_properties(self._target, self._plan.guarantee, self._name, self._folder)
         job_file = write_job(flat, self._folder)
         with ExitStack() as stack:

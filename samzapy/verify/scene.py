@@ -83,7 +83,8 @@ class Scene:
         return self._folder / self._state
 
     def refuse(self, words: str) -> None:
-        """Wait until the job has ended with an error that contains `words`; a job with nothing to commit is asked to stop.
+        """Wait until the job has ended with an error that contains `words`; a job with nothing to commit is asked to
+        stop.
 
         Then start it again, which must end in the same way. Raises NoProgress if the job goes on, or ends well."""
         self._end_refused(words, _SOON_S)

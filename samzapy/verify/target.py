@@ -1,4 +1,5 @@
-"""The system and the Spark master of a verification, the faults there and when they strike, and the verified job's file."""
+"""The system and the Spark master of a verification, the faults there and when they strike, and the verified job's
+file."""
 
 from __future__ import annotations
 
@@ -130,7 +131,8 @@ class Target:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """The faults that can be made here: only processes below our own driver, and a broker of our own, are touched."""
+        """The faults that can be made here: only processes below our own driver, and a broker of our own, are
+        touched."""
         kinds = [Kind.DRIVER]
         if self._parsed.on_this_machine:
             kinds = [Kind.WORKER, Kind.DRIVER, Kind.ZOMBIE, Kind.OVERLAP]

@@ -15,7 +15,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     # The job that `samzapy verify` writes is a file in the same grammar.
     # The page's templates.
     "jinja2": ("samzapy/coordinator/page",),
-    "javaproperties": ("samzapy/config", "samzapy/verify"),
+    # Job files, those that `samzapy verify` writes, and a file of Spark's settings have the same grammar.
+    "javaproperties": ("samzapy/config", "samzapy/verify", "samzapy/runner/spark"),
     # Compact binary values, in each format that we own.
     "msgpack": ("samzapy/serializers", "samzapy/storage/views", "samzapy/operators"),
     # The forms of records and messages; strict_json reads and writes them.
@@ -52,8 +53,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "py4j": ("samzapy/runner/spark",),
     "pandas": ("samzapy/arrow.py",),
     "polars": ("samzapy/arrow.py",),
-    # Batches of messages, and stores as DataFrames of Spark.
-    "pyarrow": ("samzapy/arrow.py", "samzapy/dataframe"),
+    # Batches of messages, stores as DataFrames of Spark, and the example of a group-by.
+    "pyarrow": ("samzapy/arrow.py", "samzapy/dataframe", "samzapy/examples/sales.py"),
     # Models of messages; imported only for a job that has one.
     "pydantic": ("samzapy/serializers",),
     # Jobs on Spark, and stores as its DataFrames.

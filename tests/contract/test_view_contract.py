@@ -243,3 +243,74 @@ def test_a_base_that_is_no_engine_is_refused(subject, tmp_path):
         (ConfigError, StoreError), match=r"base samzapy.testing:OpenStore must be a StorageEngineFactory"
     ):
         open_store(config, "s", tmp_path).__enter__()
+
+
+BATCHES = {
+    "bloom": ({"factory": "bloom"}, ["x", b"x", "y", "x"], 1.5),
+    "hyperloglog": ({"factory": "hyperloglog"}, ["x", 7, 1.5, "x"], "bytes", b"no"),
+    "quantiles": ({"factory": "quantiles"}, [1, 2.5, 3, 1], float("nan")),
+}
+
+
+@pytest.mark.parametrize("kind", BATCHES)
+def test_a_batch_of_items_leaves_the_sketches_that_its_items_leave(kind, tmp_path):
+    keys, items, *_, odd = BATCHES[kind]
+    found = []
+    for way in ("each", "all"):
+        subject = type("Sketches", (Subject,), {"keys": keys})()
+        with open_store(properties(subject), "s", tmp_path / way) as opened:
+            view = opened.store
+            view.add("a", items[1])
+            if way == "all":
+                view.add_each(["a", "b", "a", "b"], items)
+                view.add_each([], [])
+            else:
+                for key, item in zip("abab", items, strict=True):
+                    view.add(key, item)
+            with pytest.raises(StoreError):
+                view.add_each(["a", "c"], [items[0], odd])
+            opened.commit()
+            found.append(_read(view, kind))
+    assert found[0] == found[1]
+
+
+def _read(view, kind):
+    if kind == "bloom":
+        return [view.might_contain(key, item) for key in "abc" for item in ("x", b"x", "y", "z")]
+    if kind == "hyperloglog":
+        return [view.estimate(key) for key in "abc"]
+    return [(view.count(key), view.extremes(key), view.quantiles(key, [0.5])) for key in "abc"]
+
+
+def test_facts_in_columns_leave_the_cells_that_the_facts_leave(tmp_path):
+    facts = [(1, "x", 5), (True, None, None), (1, "x", 2**63), (0, "y", 2.5), (1, "x", -1)]
+    found = []
+    for way in ("each", "all"):
+        with open_store(properties(Cube()), "s", tmp_path / way) as opened:
+            view = opened.store
+            view.add({"a": 1, "b": "x"}, {"m": 1})
+            if way == "each":
+                for a, b, m in facts:
+                    view.add({"a": a, "b": b}, {"m": m})
+            else:
+                a, b, m = map(list, zip(*facts, strict=True))
+                view.add_all({"a": a, "b": b}, {"m": m})
+                view.add_all({"a": [], "b": []}, {"m": []})
+            found.append((view.roll_up("a"), view.roll_up("b", "a"), view.roll_up()))
+            for dimensions, measures in [
+                ({"a": [1]}, {}),
+                ({"a": [1], "b": [[]]}, {}),
+                ({"a": [1], "b": ["x"]}, {"n": [1]}),
+            ]:
+                with pytest.raises(StoreError):
+                    view.add_all(dimensions, measures)
+            with pytest.raises(ValueError, match="columns of one length"):
+                view.add_all({"a": [1], "b": ["x", "y"]})
+            assert (view.roll_up("a"), view.roll_up("b", "a"), view.roll_up()) == found[-1]
+    assert found[0] == found[1]
+
+
+def test_facts_without_measures_are_counted(tmp_path):
+    with open_store(properties(Cube()), "s", tmp_path) as opened:
+        opened.store.add_all({"a": [1, 1, 2], "b": ["x", "y", "x"]})
+        assert [cell.aggregate.count for cell in opened.store.roll_up("a")] == [2, 1]

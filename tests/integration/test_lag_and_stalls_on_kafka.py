@@ -1,7 +1,7 @@
 """Lag, stalls and the copied positions of a job that reads a real Kafka."""
 
 import threading
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from uuid import uuid4
 
 import pytest
@@ -9,12 +9,13 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartiti
 from confluent_kafka.admin import AdminClient
 
 from samzapy import RequestScope, StreamTask
-from samzapy.api.system import StreamSpec
+from samzapy.api.system import StreamSpec, SystemSettings
 from samzapy.config.loader import load_job
 from samzapy.devkafka import DevBroker
 from samzapy.runner.base import RunOptions
 from samzapy.runner.local import LocalRunner
 from samzapy.runner.prepare import prepare
+from samzapy.system.kafka import KafkaSystemFactory
 
 pytestmark = pytest.mark.kafka
 
@@ -69,6 +70,14 @@ class Run:
     def start(self):
         self._thread.start()
 
+    def create(self):
+        """The input, with two partitions."""
+        settings = SystemSettings(
+            "kafka", "samzapy.system.kafka:KafkaSystemFactory", consumer={"bootstrap.servers": self.servers}
+        )
+        with closing(KafkaSystemFactory().admin(settings, "tests")) as admin:
+            admin.create(StreamSpec(self.name, 2))
+
     def until(self, seen):
         """The container's status as soon as `seen` of it."""
         with self._changed:
@@ -91,9 +100,9 @@ class Run:
 
 
 @pytest.fixture
-def run(kafka, kafka_admin):
+def run(kafka):
     made = Run(kafka)
-    kafka_admin.create(StreamSpec(made.name, 2))
+    made.create()
     return made
 
 
@@ -135,9 +144,9 @@ def test_the_positions_of_a_running_job_are_in_a_consumer_group_of_its_name(run)
     run.end()
 
 
-def test_a_job_that_does_not_want_it_has_no_consumer_group(kafka, kafka_admin):
+def test_a_job_that_does_not_want_it_has_no_consumer_group(kafka):
     run = Run(kafka, **{"job.offsets.mirror": "false"})
-    kafka_admin.create(StreamSpec(run.name, 2))
+    run.create()
     run.send("a", "stop")
     run.start()
     run.end()
@@ -174,6 +183,7 @@ def own_broker(folder):
 def test_a_job_without_its_broker_is_stalled(tmp_path):
     with own_broker(tmp_path / "broker") as broker:
         run = Run(broker.start(), **{"task.stall.ms": "2000"})
+        run.create()
         run.send("a")
         run.start()
         run.until(lambda status: status.processed == 1)

@@ -10,7 +10,6 @@ from jobs.job_status import container, failed_job, job
 from starlette.applications import Starlette
 
 from samzapy.coordinator.page.board import Board
-from samzapy.coordinator.page.history import History
 from samzapy.coordinator.page.inspector import Found, Inspector
 from samzapy.coordinator.page.routes import page_routes
 from samzapy.testing import ManualClock
@@ -47,7 +46,7 @@ class ServedPage:
 
     def __init__(self, status):
         self.clock, self._status = ManualClock(), status
-        self.board = Board(lambda: self._status, History(self.clock), OneKey())
+        self.board = Board(lambda: self._status, OneKey(), self.clock)
         self.board.refresh()
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.address = f"http://127.0.0.1:{self._socket.getsockname()[1]}/"

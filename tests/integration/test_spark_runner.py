@@ -39,6 +39,7 @@ class Scene:
             "systems.local.default.stream.samza.msg.serde": "json",
             "test.output": "local.out",
             "sensitive.password": "${env:TEST_PASSWORD}",
+            "job.spark.conf.spark.hadoop.fs.s3a.secret.key": "pa55-w0rd",
         }
         for store in ("last", "counts"):
             self.job |= {

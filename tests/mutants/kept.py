@@ -308,6 +308,12 @@ _LOOP = (
         (_BATCHES + "/test_halving.py",),
     ),
     Mutant(
+        "samzapy/operators/persistent/task.py",
+        "(batch[:sent], _OUT_ALREADY)",
+        "(batch[:sent], collector)",
+        (_BATCHES + "/test_persistent_batches.py",),
+    ),
+    Mutant(
         "samzapy/container/errors/halving.py",
         "            self._undo(batch, before)\n",
         "",

@@ -1,4 +1,5 @@
-"""The figures and ratios of a run: as JSON, as rows of tables, as an SVG with a bar a case, and compared with an earlier run."""
+"""The figures and ratios of a run: as JSON, as rows of tables, as an SVG with a bar a case, and compared with an
+earlier run."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ from samzapy.errors import ConfigError, ConfigProblem
 @dataclass(frozen=True)
 class Figures:
     """One repeat. Latencies in microseconds, None without any; `rss_bytes` is the process's at its end, with all that
-    the test has open; `bytes_written` to files, 0 where the system does not say; `hit_rate` of gets, `changelog_per_change` in records,
-    None where there is nothing to count."""
+    the test has open; `bytes_written` to files, 0 where the system does not say; `hit_rate` of gets,
+    `changelog_per_change` in records, None where there is nothing to count."""
 
     operations: int
     seconds: float
@@ -242,7 +243,8 @@ _STYLE = (
 
 
 def svg(title: str, results: Sequence[CaseResult]) -> str:
-    """Medians as bars (the store blue, RocksDB itself grey and yellow, a dictionary green), the slowest and fastest repeat as a line."""
+    """Medians as bars (the store blue, RocksDB itself grey and yellow, a dictionary green), the slowest and fastest
+    repeat as a line."""
     tests = [(test, list(group)) for test, group in groupby(results, key=lambda result: result.test)]
     height = _HEADING + sum(_HEADING + _ROW * len(group) for _, group in tests)
     drawn = [f'<text x="10" y="22" class="test">{escape(title)}</text>']

@@ -1,7 +1,7 @@
 """The base of every scenario, the stopwatch for the measured parts of one repeat, and Apache Samza's own scenarios.
 
-Samza's (its kv-perf.properties) have their names, parameters and defaults. What they leave to chance is seeded here, and
-what they make between the measured calls is made before. As stores belong to one thread, the threads of
+Samza's (its kv-perf.properties) have their names, parameters and defaults. What they leave to chance is seeded here,
+and what they make between the measured calls is made before. As stores belong to one thread, the threads of
 rocksdb-concurrent-write-performance take turns by a lock.
 """
 
@@ -28,9 +28,9 @@ SAMPLE_EVERY = 64
 class Stopwatch(AbstractContextManager["Stopwatch"]):
     """Measures everything inside `with`; several blocks add up.
 
-    `latencies_ns` holds single calls: one in SAMPLE_EVERY through `each` and `pairs`, every one through `one`. `cpu_s` is
-    user and system time of all threads of the process; `bytes_written` is what the process wrote to files, 0 where the
-    operating system does not count it.
+    `latencies_ns` holds single calls: one in SAMPLE_EVERY through `each` and `pairs`, every one through `one`. `cpu_s`
+    is user and system time of all threads of the process; `bytes_written` is what the process wrote to files, 0 where
+    the operating system does not count it.
     """
 
     def __init__(self) -> None:

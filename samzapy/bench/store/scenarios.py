@@ -235,8 +235,8 @@ class Commit(Scenario):
 
 
 class Restore(Scenario):
-    """Loses the local state and reads a changelog of `count` records over `keys` keys. An operation is a record that was
-    read: a system that compacts has fewer left."""
+    """Loses the local state and reads a changelog of `count` records over `keys` keys. An operation is a record that
+    was read: a system that compacts has fewer left."""
 
     def __init__(self, material: Material, parameters: Parameters) -> None:
         super().__init__(material, parameters)

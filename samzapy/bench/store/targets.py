@@ -81,7 +81,8 @@ class StoreTarget:
     run and this opening: the configured name is only what its name begins with."""
 
     def __init__(self, name: str, folder: Path, opening: Opening, *, logged: bool) -> None:
-        """`opening` opens the store in a folder, with a suffix for its changelog's name; `logged`: whether it has one."""
+        """`opening` opens the store in a folder, with a suffix for its changelog's name; `logged`: whether it has
+        one."""
         self._name = name
         self._folder = folder
         self._opening = opening
@@ -263,7 +264,8 @@ class DictStore(_Objects):
         self.put_all: Callable[[Iterable[tuple[Any, Any]]], None] = self._held.update
 
     def commit(self) -> None:
-        """One batch of what is another object than at the last commit, in the order of the keys, as a store writes it."""
+        """One batch of what is another object than at the last commit, in the order of the keys, as a store writes
+        it."""
         committed = self._committed
         changed = [(key, value) for key, value in self._held.items() if committed.get(key) is not value]
         self._below.put_all(sorted(changed, key=itemgetter(0)))

@@ -30,7 +30,7 @@ class _Percent(click.ParamType[float]):
 
 
 class MediansGotWorse(SamzapyError):
-    """Raised when a case is slower than its baseline by more than is allowed."""
+    """Raised when a case is slower than its baseline by more than the allowed share."""
 
 
 @click.group()
@@ -65,7 +65,7 @@ def job(job: Path, overrides: tuple[str, ...], runner: str, repeat: int, as_json
 
 
 def _own(config: JobConfig, number: int) -> dict[str, str]:
-    """The keys that make the `number`-th run a job of its own: a changelog belongs to one job."""
+    """The keys that make the `number`-th run a separate job: a changelog belongs to one job."""
     logged = {store.name: store.changelog for store in config.stores.values() if store.changelog is not None}
     changelogs = {f"stores.{name}.changelog": f"{stream}-{number}" for name, stream in logged.items()}
     return {"job.id": f"{config.id}-{number}", **changelogs}

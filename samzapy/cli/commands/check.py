@@ -57,7 +57,7 @@ def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, of
 
 
 def _check_plugins(config: JobConfig) -> type[AnyTask]:
-    """The task class. Raises one ConfigError with whatever the classes named in the file have to say."""
+    """The task class. Raises one ConfigError with all problems of the classes that the file names."""
     from samzapy.admin.user_code import check_task_class
     from samzapy.serializers import StreamSerdes, serde_registry, task_serdes
     from samzapy.storage.engines import load_engines
@@ -160,7 +160,7 @@ def _caches(config: JobConfig) -> str:
 
 
 def _filled_from(store: StoreConfig) -> str:
-    """The streams that a store comes from in the place of a changelog."""
+    """The streams that fill a store instead of a changelog."""
     if store.source is None:
         return ""
     return ("replayed: " if store.source.replayed else "side inputs: ") + ", ".join(

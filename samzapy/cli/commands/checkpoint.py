@@ -40,10 +40,10 @@ def _moving(command: Callable[..., None]) -> Callable[..., None]:
 def checkpoint() -> None:
     """Show and move the positions a job has reached.
 
-    Positions can be moved only while the job does not run. The command sees a driver on this machine, and any process here
-    that has a local store of the job open. It cannot see a driver on another machine: then add --take-over, which first
-    makes any run there let go. Stores keep their entries: a job that counts counts twice after going back, unless its
-    stores are emptied, too. A sink that keeps offsets of its own may refuse to start behind them, or skip records.
+    Positions can be moved only while the job does not run. The command sees a driver on this machine, and any process
+    here that has a local store of the job open. It cannot see a driver on another machine: then add --take-over, which
+    first makes any run there let go. Stores keep their entries: a job that counts counts twice after going back, unless
+    its stores are emptied, too. A sink that keeps offsets of its own may refuse to start behind them, or skip records.
     """
 
 

@@ -1,4 +1,4 @@
-"""`samzapy init`: create a project that runs, as a start for one's own."""
+"""`samzapy init`: create a runnable project as a starting point."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FILES = {
     "README.md.txt": "README.md",
     "gitignore.txt": ".gitignore",
 }
-#: The same with classes of messages.
+#: The same files for messages with classes.
 _TYPED_FILES = {
     "typed_task.py.txt": "$name.py",
     "typed_job.properties.txt": "$name.properties",
@@ -71,12 +71,13 @@ def init(name: str, parent: Path, *, typed: bool) -> None:
 
 
 def create_project(name: str, parent: Path, templates: Mapping[str, str]) -> tuple[Path, int]:
-    """Make the folder `parent/name` with a job that can be tested and run; returns it, and how many messages wait there.
+    """Make the folder `parent/name` with a job that can be tested and run; returns it, and the number of input
+    messages.
 
-    `templates`: the names of its files by those of their templates, with `$name` in them.
+    `templates`: the names of its files by the names of their templates, both with `$name`.
 
-    Raises ConfigError for a name that its module cannot have, or if there is something of that name already, and
-    EnvironmentFailure for a folder that cannot be written to. Nothing is left behind then.
+    Raises ConfigError for a name that is no valid module name or exists already, EnvironmentFailure for a folder that
+    cannot be written to. Then no file is left behind.
     """
     check_name(name)
     folder = parent / name
@@ -95,7 +96,8 @@ def create_project(name: str, parent: Path, templates: Mapping[str, str]) -> tup
 
 
 def check_name(name: str) -> None:
-    """Raise ConfigError unless `name` can be a module, a job and a part of topic names, and is no module that exists."""
+    """Raise ConfigError unless `name` can be a module, a job and a part of topic names, and is no module that
+    exists."""
     if not _NAME.fullmatch(name):
         raise _refused(name, "a name is 1 to 40 of a-z 0-9 _, a letter first: it becomes a Python module")
     if name.startswith("test_") or name.endswith("_test") or name == "conftest":
@@ -108,7 +110,7 @@ def check_name(name: str) -> None:
 
 def _installed(name: str) -> bool:
     found = importlib.util.find_spec(name)
-    # A folder that lies about is no module, though it could be imported as one.
+    # A plain folder does not count as a module, although it could be imported as one.
     return found is not None and found.origin is not None
 
 
@@ -124,7 +126,8 @@ def _write_files(name: str, folder: Path, templates: Mapping[str, str]) -> None:
 
 
 def _fill_streams(name: str, folder: Path) -> int:
-    """Create and fill the streams, as `samzapy topic create` and `samzapy topic write` of the README do in the folder."""
+    """Create and fill the streams in the folder, as the README does by `samzapy topic create` and `samzapy topic
+    write`."""
     job = load_job(folder / f"{name}.properties", {"systems.local.path": str(folder / ".samzapy" / "local.db")})
     (source,) = job.task.inputs
     _create(job, source, SystemStream(source.system, f"{name}-counts"))

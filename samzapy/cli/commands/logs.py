@@ -1,11 +1,11 @@
-"""`samzapy logs`: print the log files of a job on this machine."""
+"""`samzapy logs` and `samzapy status`: look at a job from the machine that runs it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 
@@ -118,3 +118,62 @@ class _Tail:
             return os.fstat(file.fileno()).st_ino != self._path.stat().st_ino
         except FileNotFoundError:
             return False
+
+
+@click.command()
+@JOB
+@OVERRIDES
+@click.option("--json", "as_json", is_flag=True, help="Print all that is known, as a line of JSON.")
+def status(job: Path, overrides: tuple[str, ...], *, as_json: bool) -> None:
+    """Show how a running job gets on: containers, lag, stalls, the last failure of its code."""
+    import json
+
+    from samzapy.admin.page import status_of
+    from samzapy.cli.output import table
+    from samzapy.config.loader import load_job
+
+    found = status_of(load_job(job, pairs(overrides)))
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    lag = "" if found["lag"] is None else f", lag {found['lag']:,}"
+    click.echo(f"{found['job']}: {found['processed']:,} messages, {found['commits']:,} commits{lag}\n")
+    containers = found["containers"]
+    table("Containers", ("container", "state", "phase", "messages", "lag", "stalled"), map(_container, containers))
+    table(
+        "Partitions",
+        ("container", "partition", "next offset", "end", "lag", "oldest"),
+        [_partition(each["id"], *lag) for each in containers for lag in sorted(each["lags"].items())],
+    )
+    for container in containers:
+        _details(container)
+
+
+def _container(container: dict[str, Any]) -> tuple[object, ...]:
+    lag = container["lag"]
+    return (
+        container["id"],
+        container["state"],
+        container["phase"],
+        f"{container['processed']:,}",
+        "" if lag is None else f"{lag:,}",
+        "" if container["stalled"] is None else _stall(container["stalled"]),
+    )
+
+
+def _partition(container: str, ssp: str, lag: dict[str, Any]) -> tuple[object, ...]:
+    age_ms = lag["age_ms"]
+    return container, ssp, lag["position"], lag["end"], lag["lag"], "" if age_ms is None else f"{age_ms / 1000:,.1f} s"
+
+
+def _stall(stalled: dict[str, Any]) -> str:
+    return f"{stalled['reason']} for {stalled['seconds']:.0f} s"
+
+
+def _details(container: dict[str, Any]) -> None:
+    """The stack of a stall, and the traceback of the last failure."""
+    stalled, failure = container["stalled"], container["failure"]
+    if stalled is not None and stalled["stack"]:
+        click.echo(f"container {container['id']} is stalled {_stall(stalled)}:\n{stalled['stack']}\n")
+    if failure is not None:
+        click.echo(f"container {container['id']}, last failure: {failure['where']}:\n{failure['traceback']}\n")

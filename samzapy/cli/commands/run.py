@@ -55,11 +55,11 @@ def run(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
 
 
 def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
-    """Load, prepare and run the job, showing how it goes; the outcome is printed on standard output."""
+    """Load, prepare and run the job, and show its progress; prints the outcome on standard output."""
     from samzapy.admin.user_code import add_import_paths, check_task_class
     from samzapy.cli.terminal_log import terminal_log
     from samzapy.config.loader import load_job
-    from samzapy.container.supervision.log_files import DRIVER, container_file, process_logging
+    from samzapy.container.supervision.log_files import DRIVER, PageAddress, container_file, process_logging
     from samzapy.runner.base import RunOptions
     from samzapy.runner.local import runner_of
     from samzapy.runner.prepare import prepare
@@ -78,11 +78,17 @@ def run_job(job: Path, overrides: Mapping[str, str], flags: RunFlags) -> None:
         if not weaker.durability:
             display.event(f"weaker than {config.task.guarantee.value}: {weaker}")
     terminal = [] if logging.getLogger().handlers else [terminal_log(log, config.job_name, display.console)]
+    page = PageAddress(log, config.job_name)
     here = flags.runner == "local"
     file, container = (container_file("0"), "0") if here else (DRIVER, "")
     with display, process_logging(log, config.job_name, file, container, terminal):
-        options = RunOptions(on_status=display.status, on_event=display.event, verbose=flags.verbose)
-        outcome = runner.run(prepared, options)
+        options = RunOptions(
+            on_status=display.status, on_event=display.event, verbose=flags.verbose, on_page=page.write
+        )
+        try:
+            outcome = runner.run(prepared, options)
+        finally:
+            page.remove()
     if flags.as_json:
         click.echo(json.dumps({**outcome.status.to_json(), "stopped": outcome.stopped}))
     else:

@@ -14,9 +14,9 @@ from samzapy.job.model import JobModel
 def startpoint() -> None:
     """Say where the next start of a job begins. The job may be running.
 
-    A startpoint overrides the committed position, is followed once, and expires after 12 hours, as in Samza. Stores keep
-    their entries: a job that counts counts twice after going back. `samzapy checkpoint set` moves a job that does not run
-    at once.
+    A startpoint overrides the committed position, is followed once, and expires after 12 hours, as in Samza. Stores
+    keep their entries: a job that counts counts twice after going back. `samzapy checkpoint set` moves a job that does
+    not run at once.
     """
 
 

@@ -100,9 +100,9 @@ def _entries(question: Question) -> AbstractContextManager[StoreEntries]:
 def store() -> None:
     """Look into the stores of a job, running or not, and rebuild local stores.
 
-    The commands show committed entries in key order: by default those of the changelog, which any machine can read. With
-    --local they read the files of a local store, as of the last flush of its engine. Give keys as text: a number for
-    integer and long keys, JSON for structured ones.
+    The commands show committed entries in key order: by default those of the changelog, which any machine can read.
+    With --local they read the files of a local store, as of the last flush of its engine. Give keys as text: a number
+    for integer and long keys, JSON for structured ones.
     """
 
 
@@ -171,8 +171,8 @@ def export(question: Question, file: Path, shape: str | None, *, overwrite: bool
 def rebuild(job: Path, store: str, directory: Path, overrides: tuple[str, ...], tasks: tuple[str, ...]) -> None:
     """Restore a local store from its changelog into DIR, as a start of the job would.
 
-    DIR can then become job.logged.store.base.dir: the next start of the job uses it, and reads only newer records. If DIR
-    has the store already, the command fails and leaves it alone.
+    DIR can then become job.logged.store.base.dir: the next start of the job uses it, and reads only newer records. If
+    DIR has the store already, the command fails and leaves it alone.
     """
     from samzapy.admin.store_queries import rebuild_store
     from samzapy.config.loader import load_job

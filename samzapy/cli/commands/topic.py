@@ -52,7 +52,7 @@ class Addressing:
         return load_job(self.job, pairs(self.overrides))
 
     def settings(self, system: str, config: JobConfig | None) -> SystemSettings:
-        """The settings of the system that addresses call `system`. Raises ConfigError if the job has none such."""
+        """The settings of the system called `system`. Raises ConfigError if the job has no such system."""
         if config is None:
             return self._described(system)
         found = config.systems.get(system)
@@ -267,7 +267,7 @@ def write(address: str, where: Addressing, **options: Any) -> None:
 def _literals(
     config: JobConfig | None, stream: SystemStream, key_serde: str | None, msg_serde: str | None
 ) -> tuple[Literal, Literal]:
-    """How keys and messages are written: as the command line says, else the job, else as strings."""
+    """The serdes of keys and messages: of the command line, else of the job, else strings."""
     from samzapy.serializers import serde_registry
 
     registry = serde_registry(config or {})

@@ -32,13 +32,13 @@ def verify(**given: Any) -> None:
     """Run a job with known results while it is killed, paused and cut off, and check what is left of it.
 
     Scenarios: worker, executor, driver (SIGKILL), zombie (SIGSTOP past the lease, then SIGCONT), overlap (a second run
-    with other containers beside the first, which goes on or is stopped), foreign-writer (a record of another writer in a
-    changelog, to be refused), broker-restart and broker-kill (only for a broker that this command has started), and
+    with other containers beside the first, which goes on or is stopped), foreign-writer (a record of another writer in
+    a changelog, to be refused), broker-restart and broker-kill (only for a broker that this command has started), and
     mixed, which is all of them. Only processes and streams of our own are touched. On a remote master that leaves the
     driver and the changelogs.
 
-    Outputs, stores, changelogs and offsets are held to the promise table by independent checkers. Exit code 1: a promise
-    was broken, and the logs are kept. Without --guarantee: exactly-once; a soak draws from all four.
+    Outputs, stores, changelogs and offsets are held to the promise table by independent checkers. Exit code 1: a
+    promise was broken, and the logs are kept. Without --guarantee: exactly-once; a soak draws from all four.
     """
     from samzapy.cli.verification import Verification
 

@@ -1,4 +1,4 @@
-"""The built-in plug-ins: short names and Samza's Java class names, each with the path of our class.
+"""Lists the built-in plug-ins: short names and Samza's Java class names, each with the path of samzapy's class.
 
 A new system, engine or serde is one line here. Nothing is imported.
 """
@@ -55,7 +55,7 @@ _BYTE_ENGINES = {"rocksdb": _ROCKSDB, "inmemory": _IN_MEMORY, "memory": _IN_MEMO
 #: Engines that keep bytes by key.
 BYTE_ENGINES = KnownClasses(_BYTE_ENGINES, _JAVA_ENGINES, "my.module:MyStorageEngineFactory")
 _VIEWS = "samzapy.storage.views"
-#: Those, and the views: engines with an interface of their own over one of those.
+#: The byte engines, and the views: engines with another interface over a byte engine.
 ENGINES = KnownClasses(
     {
         **_BYTE_ENGINES,
@@ -111,7 +111,7 @@ def _grouper(text: str) -> str:
     return _GROUPER.parse(_GROUPERS.get(simple, text))
 
 
-#: No plug-ins here: a task finds its state by its name, so a grouper of the user's could never be changed safely.
+#: The user cannot add a grouper: a task finds its state by its name, so such a grouper could never be changed safely.
 GROUPER: Kind[str] = Kind(_GROUPER.allowed, _grouper)
 
 #: A class, or an alias of a generic (`UserMap = dict[str, int]`), to decode keys or messages to.

@@ -1,4 +1,4 @@
-"""A property key, declared once: its name, the kind of value it takes, its default and its meaning.
+"""Declares property keys: the name, the kind of value, the default and the meaning of each.
 
 The reader, the list of known keys and the documentation all come from these declarations, so they cannot disagree.
 """
@@ -27,8 +27,8 @@ NAME_RULE = "a name of up to 100 of the characters A-Za-z0-9._-, other than '.' 
 class Kind(Generic[T]):
     """The kind of value that a key takes.
 
-    `allowed` names it for people, so that "expected ..." can precede it. `parse` gets the text without surrounding blanks
-    and raises a ValueError; its message names what is allowed in the same way.
+    `allowed` describes it for an error message, after "expected ...". `parse` gets the text without surrounding blanks
+    and raises a ValueError with a message of the same form.
     """
 
     allowed: str
@@ -91,7 +91,7 @@ def integer(low: int | None = None, high: int = LARGEST) -> Kind[int]:
         allowed = f"an integer from {low} to {high}"
 
     def parse(text: str) -> int:
-        # The length comes first: int() refuses thousands of digits with a message about something else.
+        # The length is checked first: int() refuses thousands of digits with a misleading message.
         if not _INTEGER.fullmatch(text) or len(text) > 30 or int(text) < lower:
             raise ValueError(allowed)
         if int(text) > high:

@@ -1,6 +1,6 @@
-"""The text of a job file: pairs as Java's `.properties` grammar reads them, in UTF-8, and the references in their values.
+"""Reads the text of a job file (Java's `.properties` grammar, in UTF-8), and resolves the references in its values.
 
-A value may hold `${env:NAME}` and `${other.key}`; `$${` stands for a literal `${`.
+A value may contain `${env:NAME}` and `${other.key}`; `$${` is a literal `${`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SEPARATOR = re.compile(r"(?<!\\)(?:\\\\)*[=:]")
 
 @dataclass(frozen=True)
 class Source:
-    """The flat pairs as written, with the warnings and problems that reading them has brought."""
+    """The flat pairs as written, with the warnings and problems found while reading."""
 
     values: Mapping[str, str]
     warnings: tuple[str, ...] = ()
@@ -32,8 +32,9 @@ class Source:
 def read(source: Path | str | Mapping[str, str], *, strict: bool = False) -> Source:
     """Read the pairs of a file (by path) or of a mapping, without the blanks around keys and values.
 
-    1. A key alone on its line is a problem. Java reads it as an empty value, which is never intended.
-    2. A key that is set twice is a warning, or a problem if `strict`. A store that is defined twice is always a problem.
+    1. A key alone on its line is a problem. Java reads it as an empty value, which is hardly ever intended.
+    2. A key that is set twice is a warning, or a problem if `strict`. A store that is defined twice is always a
+       problem.
 
     Raises ConfigError for a file that cannot be read or is not in the grammar.
     """
@@ -117,8 +118,8 @@ class _Unresolved(Exception):
 class References:
     """The values of a flat configuration with every reference replaced.
 
-    `values` are the resolved ones. `broken` are the keys that could not be resolved, `problems` the reasons. `secret` are
-    the keys that took their value, over any number of steps, from a secret key or variable.
+    `values` are the resolved ones. `broken` are the keys that could not be resolved, `problems` the reasons. `secret`
+    are the keys that took their value, over any number of steps, from a secret key or variable.
     """
 
     def __init__(self, raw: Mapping[str, str], environ: Mapping[str, str]) -> None:

@@ -22,8 +22,8 @@ def did_you_mean(text: str, known: Iterable[str]) -> str:
 class Reader:
     """The values of one configuration.
 
-    `get` notes a problem and returns the default if a text is bad, so one pass finds every problem. `secret` are the keys
-    to hide in messages, `broken` those with a reference that could not be resolved.
+    `get` notes a problem and returns the default if a text is bad, so one pass finds every problem. `secret` are the
+    keys to hide in messages, `broken` those with a reference that could not be resolved.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class Reader:
         return value
 
     def has(self, key: Key[T], **names: str) -> bool:
-        """Whether the file sets `key`, or a key that counts in its stead."""
+        """Whether the file sets `key`, or a key that counts in its place."""
         return self._find(key, names)[1] is not None
 
     def is_broken(self, key: str) -> bool:
-        """Whether the value of `key` could not be resolved, a problem that is noted already."""
+        """Whether the value of `key` could not be resolved; that problem is already noted."""
         return key in self._broken
 
     def where(self, key: Key[T], **names: str) -> str:

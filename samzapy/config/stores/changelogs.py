@@ -1,4 +1,4 @@
-"""`stores.NAME.changelog*` and `stores.NAME.accesslog.*`: the stream that keeps a store's changes, and the log beside it."""
+"""`stores.NAME.changelog*` and `stores.NAME.accesslog.*`: the stream of a store's changes, and its access log."""
 
 from __future__ import annotations
 

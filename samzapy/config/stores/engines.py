@@ -1,6 +1,7 @@
 """The keys of the storage engines, below `stores.NAME.`: names, defaults and meanings.
 
-Each engine reads and checks its own keys. A view is an engine with an interface of its own over the entries of another.
+Each engine reads and checks its own keys. A view is an engine that offers another interface to the entries of a byte
+engine.
 """
 
 from __future__ import annotations

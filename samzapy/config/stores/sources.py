@@ -15,7 +15,8 @@ from samzapy.config.streams.stream import StreamNames, parse_partitions
 class StoreSource:
     """The streams that fill a store without a changelog.
 
-    1. Of `streams` a task reads the partitions with the numbers of its own inputs; every task reads all of `partitions`.
+    1. A task reads those partitions of `streams` that have the numbers of its inputs; every task reads all of
+       `partitions`.
     2. `processor` is the class path of the SideInputsProcessor.
     3. If `replayed`, the streams are inputs of the task: its start reads them again up to the task's position, and the
        task may write to the store.

@@ -33,8 +33,8 @@ class LocalFiles:
 
 @dataclass(frozen=True)
 class LargeValues:
-    """A serialized value above `max_bytes` is large. `refuse`: a put of one raises. `drop`: a put of one does nothing. With
-    neither, only the changelog's own limit applies, when the value is serialized."""
+    """A serialized value above `max_bytes` is large. `refuse`: a put of one raises. `drop`: a put of one does nothing.
+    With neither, only the changelog's own limit applies, when the value is serialized."""
 
     max_bytes: int = 1_048_576
     refuse: bool = False
@@ -52,13 +52,13 @@ class StoreConfig:
 
     `write_batch_size`: number of dirty objects that a full cache serializes in one go. `object_cache_size`: number of
     objects in the cache, 0 for no cache and no batching, None for as many as the container's memory for caches has room
-    for. `uncommitted_max_bytes`: serialized changes of one task that make
-    it commit early. `object_cache_mode`: reference or copy. `changelog_properties`: topic keys (`max.message.bytes`, ...).
-    `ttl_ms`: lifetime of an entry, None for ever. `access_log_percent`: share of the calls in the access log, None for no
-    such log. `clean_on_start`: each start removes the local files. `base`: the engine below a view. The serdes are empty
-    if the job file leaves them to a view. `source`: the streams that fill the store instead of a changelog, None for
-    none. `backup`: where snapshots of its files go, None for nowhere. `key_type`, `msg_type`: the paths of the classes to
-    decode to, None for plain values.
+    for. `uncommitted_max_bytes`: serialized changes of one task that make it commit early. `object_cache_mode`:
+    reference or copy. `changelog_properties`: topic keys (`max.message.bytes`, ...). `ttl_ms`: lifetime of an entry,
+    None for ever. `access_log_percent`: share of the calls in the access log, None for no such log. `clean_on_start`:
+    each start removes the local files. `base`: the engine below a view. The serdes are empty if the job file leaves
+    them to a view. `source`: the streams that fill the store instead of a changelog, None for none. `backup`: where
+    snapshots of its files go, None for nowhere. `key_type`, `msg_type`: the paths of the classes to decode to, None for
+    plain values.
     """
 
     name: str

@@ -103,8 +103,8 @@ _LEAVES = [key.name.removeprefix("streams.{stream}.") for key in KEYS if key is 
 
 @dataclass(frozen=True)
 class TableConfig:
-    """How a table is read as a stream. `prefix` is the prefix of its keys in the job file. `safety_lag_ms` None: as long as
-    the database and the column require."""
+    """How a table is read as a stream. `prefix` is the prefix of its keys in the job file. `safety_lag_ms` None: as
+    long as the database and the column require."""
 
     stream: str
     prefix: str

@@ -63,7 +63,7 @@ def check_type(
 
 
 def typed_name(serde: str, path: str | None) -> str:
-    """The name under which a job's serdes have `serde` for objects of the class `path`; `serde` itself for None."""
+    """The name of `serde` for objects of the class `path` among a job's serdes; `serde` itself for None."""
     return serde if path is None else f"{serde}<{path}>"
 
 
@@ -86,8 +86,8 @@ _SHORT = {path.rpartition(":")[2]: short for short, path in reversed(list(SERDES
 def serde_identity(serde: Serde | str, classes: Mapping[str, str]) -> str:
     """The stable name of a serde: equal for every name and spelling of the same class.
 
-    1. A built-in serde has its short name (`long`), another class of samzapy its class name, any other class its path as
-       the job file has it.
+    1. A built-in serde has its short name (`long`), another class of samzapy its class name, any other class its path
+       as the job file has it.
     2. `serde` is an object, or a name in `classes`, the class paths by serde name.
     3. The settings of a serde are not part of it. They may be secret, or name a place that moves.
     """
@@ -105,7 +105,8 @@ def serde_identity(serde: Serde | str, classes: Mapping[str, str]) -> str:
 def key_identity(serde: Serde | str, classes: Mapping[str, str], flat: Mapping[str, str]) -> str:
     """As `serde_identity`, for the serde of a store's keys.
 
-    Equal keys must have equal bytes, so JSON with sorted keys counts as another serde. `flat` are the job's keys in clear.
+    Equal keys must have equal bytes, so JSON with sorted keys counts as another serde. `flat` are the job's keys in
+    clear.
     """
     identity = serde_identity(serde, classes)
     sort_keys = f"{_PREFIX}{serde}.sort.keys"

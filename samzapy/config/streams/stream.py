@@ -15,7 +15,7 @@ from samzapy.config.reading.secrets import Masked
 from samzapy.config.streams.serdes import check_serde, check_type
 from samzapy.config.streams.systems import OFFSET_DEFAULT_KIND
 
-#: The priority of bootstrap streams that have none of their own: Samza's Int.MaxValue.
+#: The default priority of bootstrap streams: Samza's Int.MaxValue.
 BOOTSTRAP_PRIORITY = 2**31 - 1
 
 
@@ -184,7 +184,7 @@ def check_system(reader: Reader, key: str, system: str, systems: Iterable[str]) 
     known = list(systems)
     if system not in known:
         listed = ", ".join(known) or "none"
-        # Anything but a name could have line ends in it.
+        # A text that is no name could contain line ends.
         named = system if is_name(system) else "NAME"
         reader.problem(
             key,

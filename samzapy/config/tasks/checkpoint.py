@@ -1,6 +1,7 @@
-"""`task.checkpoint.*` and `state.checkpoint.*`: where the positions of the tasks are kept, and the states of PersistentTasks.
+"""`task.checkpoint.*` and `state.checkpoint.*`: where the positions of the tasks are kept, and the states of
+PersistentTasks.
 
-The names of the state checkpoints are Gearpump's where it has any.
+The keys of the state checkpoints have Gearpump's names where it has any.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from samzapy.config.streams.stream import check_system
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    """`factory` is a class path; `system` is set for a topic, `path` for files. `samza_records`: each commit also writes the
-    record from which JVM Samza can continue."""
+    """`factory` is a class path; `system` is set for a topic, `path` for files. `samza_records`: each commit also
+    writes the record from which JVM Samza can continue."""
 
     factory: str
     system: str | None = None
@@ -164,7 +165,7 @@ def parse_checkpoint(
 
 
 def parse_state_checkpoint(reader: Reader, default_system: str | None) -> StateCheckpointConfig:
-    """Read where state checkpoints are kept; in a topic on `default_system` unless a key says otherwise."""
+    """Read where state checkpoints are kept; by default in a topic on `default_system`."""
     factory = reader.get(STATE_FACTORY) or TOPIC_STATE_CHECKPOINTS
     path = reader.get(STATE_PATH)
     if factory == FILE_STATE_CHECKPOINTS and path is None and not reader.is_broken(STATE_PATH.name):

@@ -1,4 +1,4 @@
-"""Error policies: `task.error.*`, `task.dead.letter.stream`, and Samza's names for some of it.
+"""Error policies: `task.error.*`, `task.dead.letter.stream`, and Samza's names for some of them.
 
 A policy decides what happens to a message that fails at one of four stages.
 """
@@ -43,8 +43,8 @@ DEFAULT_RETRIES, DEFAULT_BACKOFF_MS = 3, 100
 class ErrorPolicy:
     """Up to `retries` repetitions, then `then`.
 
-    The first pause is `backoff_ms` long, and each is twice as long as the one before, up to a minute. Messages that fail
-    with an exception in `ignored` (by class or base class, `*`: all) are skipped at once.
+    The first pause is `backoff_ms` long, and each is twice as long as the one before, up to a minute. Messages that
+    fail with an exception in `ignored` (by class or base class, `*`: all) are skipped at once.
     """
 
     then: Action = Action.FAIL
@@ -210,7 +210,8 @@ def parse_errors(reader: Reader, names: StreamNames) -> ErrorConfig:
 
 
 def check_waits(reader: Reader, errors: ErrorConfig, guarantee: Guarantee, transaction_timeout_ms: int) -> None:
-    """Note what the guarantee forbids, such as pauses as long as a transaction; warn what the policy of produce leaves out."""
+    """Note policies that the guarantee forbids, such as pauses as long as a transaction; warn of gaps in the policy of
+    produce."""
     produce = errors.policies[Stage.PRODUCE]
     if produce.then is not Action.FAIL:
         older = DROP[Stage.PRODUCE]

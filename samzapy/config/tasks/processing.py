@@ -14,8 +14,8 @@ from samzapy.config.reading.reader import Reader
 
 @dataclass(frozen=True)
 class AsyncConfig:
-    """`callback_timeout_ms` <= 0: no limit. `commit_in_flight`: commits do not wait for messages in flight. `key_order`:
-    messages of one key are never in flight together."""
+    """`callback_timeout_ms` <= 0: no limit. `commit_in_flight`: commits do not wait for messages in flight.
+    `key_order`: messages of one key are never in flight together."""
 
     max_concurrency: int = 1
     callback_timeout_ms: int = -1
@@ -26,7 +26,7 @@ class AsyncConfig:
 
 @dataclass(frozen=True)
 class BatchConfig:
-    """`max_messages` 0: all that a poll has brought of a partition. `max_wait_ms` 0: nothing waits for more."""
+    """`max_messages` 0: all messages of a partition in one poll. `max_wait_ms` 0: a batch does not wait for more."""
 
     max_messages: int = 0
     max_wait_ms: int = 0
@@ -74,7 +74,7 @@ KEYS = collect(globals())
 
 
 def parse_async(reader: Reader, guarantee: Guarantee, transaction_timeout_ms: int) -> AsyncConfig:
-    """Read how asynchronous tasks run; note what the guarantee forbids."""
+    """Read how asynchronous tasks run; note settings that the guarantee forbids."""
     config = AsyncConfig(
         reader.get(MAX_CONCURRENCY),
         reader.get(CALLBACK_TIMEOUT_MS),

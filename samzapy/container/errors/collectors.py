@@ -19,8 +19,8 @@ from samzapy.errors import RecordTooLarge, SerdeError
 class TolerantCollector(BufferingCollector):
     """Asks the policy about outputs that do not serialize.
 
-    A policy applies to one input. In a run of several inputs an output that fails is left out, and `undecided` is set: the
-    run is then undone and processed in smaller ones.
+    A policy applies to one input. In a run of several inputs an output that fails raises, and sets `undecided`: the run is then
+    undone and processed in smaller ones, whether the task lets the error through or not.
     """
 
     __slots__ = ("_again", "_several", "recovery", "undecided")
@@ -48,11 +48,9 @@ class TolerantCollector(BufferingCollector):
         self.recovery.taken_back()
 
     def _refuse(self, envelope: OutgoingMessageEnvelope, cause: Exception) -> None:
-        if self._again:
+        if self._again or self._several:
+            self.undecided = self._several
             super()._refuse(envelope, cause)
-        if self._several:
-            self.undecided = True
-            return
         error = SerdeError(f"{envelope.system_stream}: cannot serialize {envelope!r}: {cause}")
         error.__cause__ = cause
         failure = self.recovery.recover(Stage.SERIALIZE, error, lambda: self._send_again(envelope))
@@ -111,7 +109,7 @@ class SizingCollector(TolerantCollector):
             records.pop()
             if self._several:
                 self.undecided = True
-                return
+                raise RecordTooLarge(str(stream), size, limit)
             failure = self.recovery.recover(Stage.PRODUCE, RecordTooLarge(str(stream), size, limit))
             if failure is not None:
                 raise failure

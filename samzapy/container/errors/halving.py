@@ -24,7 +24,7 @@ from samzapy.container.outputs.collector import BufferingCollector, Mark
 from samzapy.container.tasks.batches import ProcessBatch, as_batch
 from samzapy.container.tasks.synchronous import Processing
 from samzapy.container.tasks.task_instance import TaskInstance
-from samzapy.errors import SerdeError
+from samzapy.errors import RecordTooLarge, SerdeError
 
 
 class _Before(NamedTuple):
@@ -117,13 +117,14 @@ class HalvingProcessing(BatchProcessing):
         failure = self._call(part)
         if failure is None and not self._collector.undecided:
             return ()
-        if failure is not None and not is_about_its_message(failure):
+        undecided = self._collector.undecided and isinstance(failure, (SerdeError, RecordTooLarge))
+        if failure is not None and not undecided and not is_about_its_message(failure):
             self._task.raise_failure(part, failure)
         self._undo(part, before)
         if len(part) > 1:
             half = len(part) // 2
             return part[half:], part[:half]
-        assert failure is not None
+        assert isinstance(failure, Exception)
         self._recover(part, before, failure)
         return ()
 

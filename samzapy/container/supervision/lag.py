@@ -84,7 +84,8 @@ class LagWatch:
         look_s: float = 5.0,
         group: str = "",
     ) -> None:
-        """Connects to nothing yet. `look_s`: seconds between two looks. `group`: the consumer group for the positions, empty for none."""
+        """Connects to nothing yet. `look_s`: seconds between two looks. `group`: the consumer group for the positions,
+        empty for none."""
         self._ssps = sorted(ssps)
         self._new_clients = new_clients
         self._clock = clock

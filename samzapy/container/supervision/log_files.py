@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -81,6 +81,35 @@ def process_logging(
             handler.removeFilter(place)
         if isinstance(kept, logging.Handler):
             kept.close()
+
+
+class PageAddress:
+    """The address of a running job's status page, in a private file beside its log, for other commands on this machine."""
+
+    def __init__(self, config: LogConfig, job_name: str) -> None:
+        self._path = log_folder(config, job_name) / "page.url"
+
+    def write(self, address: str) -> None:
+        """Keep the address; where that cannot be, it is in the log alone."""
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._path.unlink(missing_ok=True)
+            with os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(address)
+        except OSError as cause:
+            logger.warning("The address of the status page is not kept: %s", cause)
+
+    def read(self) -> str | None:
+        """The address, None if no run of the job has one here."""
+        try:
+            return self._path.read_text(encoding="utf-8")
+        except OSError:
+            return None
+
+    def remove(self) -> None:
+        """The run has ended."""
+        with suppress(OSError):
+            self._path.unlink()
 
 
 @contextmanager

@@ -5,26 +5,35 @@ The HTML is in sections. The whole page holds all of them; a browser that stays 
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from functools import partial
+from heapq import nsmallest
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import DictLoader, Environment, StrictUndefined
 
+from samzapy.clock import Clock
 from samzapy.config.guarantee_warnings import COUNTS
-from samzapy.coordinator.page.history import History
+from samzapy.coordinator.clocks import as_text
+from samzapy.coordinator.page.history import PACE_S, History
 from samzapy.coordinator.page.inspector import Asked, Found, Inspector
-from samzapy.coordinator.page.view import Status, Tables, catch_up_s, container_rows, graph, tables
+from samzapy.coordinator.page.view import Status, StoreSums, Tables, catch_up_s, container_rows, graph, tables
 from samzapy.errors import SamzapyError
 
+logger = logging.getLogger(__name__)
+
+#: A snapshot and its drawing may take one part in so many of the time.
+SHARE = 20.0
 #: The sections that change while the job runs, in the order of the page; one template each.
 SECTIONS = ("state", "overview", "containers", "tasks", "stores", "errors")
 #: How many searches are drawn once for all who look; further ones are drawn anew.
 _DRAWN = 16
+#: Tasks whose clocks are shown, the slowest first.
+_CLOCKS = 50
 #: Failures that are shown, newest first.
 _FAILURES = 50
 
@@ -57,15 +66,6 @@ def _percent(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.0f} %"
 
 
-def _time(milliseconds: int | None) -> str:
-    if milliseconds is None:
-        return "none yet"
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, tz=timezone.utc).isoformat(" ", "seconds")
-    except (OverflowError, OSError, ValueError):
-        return f"{milliseconds} ms"
-
-
 def _environment() -> Environment:
     folder = files("samzapy.coordinator.page") / "templates"
     templates = {each.name: each.read_text() for each in folder.iterdir() if each.name.endswith(".html")}
@@ -73,7 +73,7 @@ def _environment() -> Environment:
         loader=DictLoader(templates), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters.update(
-        number=_number, bytes=_bytes, duration=_duration, percent=_percent, time=_time, share=_share
+        number=_number, bytes=_bytes, duration=_duration, percent=_percent, time=as_text, share=_share
     )
     return environment
 
@@ -95,17 +95,32 @@ class Answers:
 class Board:
     """The page of one job. `refresh` is called at a steady pace by one thread; the rest by any."""
 
-    def __init__(self, status: Callable[[], Status], history: History, inspector: Inspector) -> None:
+    def __init__(self, status: Callable[[], Status], inspector: Inspector, clock: Clock) -> None:
         """`status` gives the status as plain JSON values."""
+        self._clock = clock
         self._status = status
-        self._history = history
+        self._history = History(clock)
         self._inspector = inspector
         self._environment = _environment()
+        self._stores = StoreSums()
+        self._drawing_s = 0.0
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="page", daemon=True)
         self._lock = threading.Lock()
         self._drawn: dict[str, dict[str, str]] = {}
         self._snapshot: Status = status()
         self.number = 0
         """Counts the snapshots."""
+
+    def start(self) -> None:
+        """Take snapshots from now on, in a thread: one in `PACE_S` seconds, fewer where one takes long."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Take no more snapshots; what was drawn can still be looked at."""
+        self._closed.set()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def refresh(self) -> None:
         """Take a new snapshot. Nothing is drawn before somebody looks."""
@@ -137,24 +152,42 @@ class Board:
             streams=self._inspector.streams,
         )
 
+    def _keep(self) -> None:
+        took_s = 0.0
+        while not self._closed.wait(max(PACE_S, SHARE * took_s)):
+            began = self._clock.monotonic()
+            self._drawing_s = 0.0
+            try:
+                self.refresh()
+            except Exception:
+                logger.exception("The page has no new snapshot of the job")
+            took_s = self._clock.monotonic() - began + self._drawing_s
+
     def _draw(self, search: str) -> dict[str, str]:
+        began = self._clock.monotonic()
         values = self._values(search)
-        return {name: self._environment.get_template(f"{name}.html").render(values) for name in SECTIONS}
+        drawn = {name: self._environment.get_template(f"{name}.html").render(values) for name in SECTIONS}
+        self._drawing_s += self._clock.monotonic() - began
+        return drawn
 
     def _values(self, search: str) -> Mapping[str, Any]:
         status, history = self._snapshot, self._history
         found: Tables = tables(status, history, search)
+        stores, counted = self._stores.rows(status)
         lags = history.lags
         return {
             "status": status,
             "search": search,
             "found": found,
+            "stores": stores,
+            "stores_of": counted,
             "state": _state(status),
             "rate": history.rate,
             "rates": graph(history.rates),
             "lag": lags[-1] if lags else None,
             "lags": graph(lags),
             "catch_up_s": catch_up_s(history),
+            "clocks": nsmallest(_CLOCKS, status["clocks"]["tasks"].items(), key=_slowest_first),
             "counted": [(what, status["counts"][name]) for name, what in COUNTS.items() if name in status["counts"]],
             "containers": container_rows(status["containers"]),
             "standbys": container_rows(status["standbys"]),
@@ -168,6 +201,11 @@ class Board:
             return Answers(asked, self._inspector.answer(asked))
         except SamzapyError as failure:
             return Answers(asked, error=str(failure))
+
+
+def _slowest_first(clock: tuple[str, Mapping[str, Any]]) -> tuple[bool, int, str]:
+    name, progress = clock
+    return progress["idle"], -1 if progress["clock"] is None else progress["clock"], name
 
 
 def _state(status: Status) -> str:

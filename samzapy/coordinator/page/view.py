@@ -12,6 +12,8 @@ from samzapy.coordinator.page.history import History, lag_of
 
 #: Rows of a table; the rest is found by searching.
 ROWS = 50
+#: Tasks that the table of stores adds up; of more, their first containers have to do.
+TASKS = 5_000
 #: Cells of the strip; with more partitions, a cell stands for several.
 CELLS = 500
 #: Lags at which a cell of the strip gets a warmer colour.
@@ -86,12 +88,11 @@ class ContainerRow:
 
 @dataclass(frozen=True)
 class Tables:
-    """The rows to show, and how many there are."""
+    """The partitions to show, how many there are, and the strip of all."""
 
     partitions: Sequence[PartitionRow]
     partition_count: int
     cells: Sequence[Cell]
-    stores: Sequence[StoreRow]
 
 
 def graph(values: Sequence[float]) -> Graph:
@@ -124,7 +125,7 @@ def _container(container: Mapping[str, Any]) -> ContainerRow:
         container["commits"],
         sum(known) if known else None,
         str(container.get("host") or ""),
-        metrics.get("rss-bytes"),
+        metrics.get("resident-bytes"),
         container["restoring"],
     )
 
@@ -146,7 +147,7 @@ def tables(status: Status, history: History, search: str) -> Tables:
     rows = [row for row in everything if search.lower() in f"{row.name} {row.task} container {row.container}".lower()]
     rows.sort(key=lambda row: (-(row.lag or 0), row.container, _natural(row.name)))
     in_order = sorted(everything, key=lambda row: _natural(row.name))
-    return Tables(rows[:ROWS], len(rows), _strip(in_order), _stores(status))
+    return Tables(rows[:ROWS], len(rows), _strip(in_order))
 
 
 def _partitions(container: Mapping[str, Any], history: History) -> Iterable[PartitionRow]:
@@ -183,36 +184,65 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-def _stores(status: Status) -> Sequence[StoreRow]:
-    found: dict[str, list[dict[str, float]]] = {}
-    for container in status["containers"]:
-        for values in container["metrics"].values():
-            for store, metrics in _by_store(values).items():
-                found.setdefault(store, []).append(metrics)
-    return [_store(name, parts) for name, parts in sorted(found.items())]
+class StoreSums:
+    """Sums the metrics of stores over tasks; a container's are summed again only when it has sent others. One caller at a
+    time."""
+
+    def __init__(self) -> None:
+        self._summed: dict[str, tuple[object, int, Mapping[str, Mapping[str, float]]]] = {}
+
+    def rows(self, status: Status) -> tuple[Sequence[StoreRow], int]:
+        """The stores by name, and how many tasks they stand for: `TASKS` or some more at most."""
+        found: dict[str, dict[str, float]] = {}
+        counted = 0
+        for container in status["containers"]:
+            if counted >= TASKS:
+                break
+            tasks, sums = self._of(container)
+            counted += tasks
+            for store, metrics in sums.items():
+                total = found.setdefault(store, {})
+                for name, value in metrics.items():
+                    total[name] = total.get(name, 0) + value
+        return [_store(name, sums) for name, sums in sorted(found.items())], counted
+
+    def _of(self, container: Mapping[str, Any]) -> tuple[int, Mapping[str, Mapping[str, float]]]:
+        metrics = container["metrics"]
+        known = self._summed.get(container["id"])
+        if known is None or known[0] is not metrics:
+            groups = [values for _, values in metrics.items() if any(name.startswith(_STORE) for name in values)]
+            known = self._summed[container["id"]] = (metrics, len(groups), _sums(groups))
+        return known[1:]
 
 
-def _by_store(values: Mapping[str, float]) -> Mapping[str, dict[str, float]]:
+_STORE, _COUNT = "store.", "tasks"
+
+
+def _sums(groups: Iterable[Mapping[str, float]]) -> Mapping[str, Mapping[str, float]]:
     stores: dict[str, dict[str, float]] = {}
-    for name, value in values.items():
-        if name.startswith("store."):
-            store, _, metric = name[len("store.") :].rpartition(".")
-            stores.setdefault(store, {})[metric] = value
+    for values in groups:
+        seen = set()
+        for name, value in values.items():
+            if name.startswith(_STORE):
+                store, _, metric = name[len(_STORE) :].rpartition(".")
+                sums = stores.setdefault(store, {})
+                sums[metric] = sums.get(metric, 0) + value
+                seen.add(store)
+        for store in seen:
+            stores[store][_COUNT] = stores[store].get(_COUNT, 0) + 1
     return stores
 
 
-def _store(name: str, parts: Sequence[Mapping[str, float]]) -> StoreRow:
-    def total(metric: str) -> float:
-        return sum(part.get(metric, 0) for part in parts)
-
-    reads = total("hits") + total("misses")
-    entries = int(total("estimate-num-keys")) if any("estimate-num-keys" in part for part in parts) else None
+def _store(name: str, sums: Mapping[str, float]) -> StoreRow:
+    hits = sums.get("hits", 0)
+    reads = hits + sums.get("misses", 0)
+    entries = sums.get("estimate-num-keys")
     return StoreRow(
         name,
-        len(parts),
-        entries,
-        int(total("total-sst-files-size") + total("cur-size-all-mem-tables")),
-        int(total("cached-bytes")),
-        int(total("uncommitted-bytes")),
-        total("hits") / reads if reads else None,
+        int(sums.get(_COUNT, 0)),
+        None if entries is None else int(entries),
+        int(sums.get("total-sst-files-size", 0) + sums.get("cur-size-all-mem-tables", 0)),
+        int(sums.get("cached-bytes", 0)),
+        int(sums.get("uncommitted-bytes", 0)),
+        hits / reads if reads else None,
     )

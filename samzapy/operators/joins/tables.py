@@ -13,7 +13,7 @@ from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStream
-from samzapy.operators.columns import columns, runs_of_partitions
+from samzapy.operators.columns import columns, keys_and_messages, runs_of_partitions
 from samzapy.operators.joins.sides import Joined, Side, key_of, sides
 
 Row = dict[str, Any]
@@ -117,3 +117,27 @@ class TableTableJoin:
             return changed
         self._rows.delete(key)
         return None
+
+    def update_all(self, batch: Sequence[IncomingMessageEnvelope]) -> list[Row | None]:
+        """As `update` of each message of a MessageBatch, or of any sequence of messages, in order; returns the rows as the
+        messages leave them. State is touched once a key."""
+        found: list[Row | None] = []
+        for run, _ in runs_of_partitions(batch):
+            part = self._part[run[0].ssp]
+            keys, values = keys_and_messages(run)
+            for key in keys:
+                key_of(key)
+            before = self._rows.get_all(dict.fromkeys(keys))
+            rows = dict(before)
+            for key, value in zip(keys, values, strict=True):
+                row = rows[key] or {}
+                if row.get(part) != value:
+                    row = {name: kept for name, kept in row.items() if name != part}
+                    if value is not None:
+                        row[part] = value
+                    rows[key] = row
+                found.append(row or None)
+            changed = {key: row for key, row in rows.items() if row is not before[key] and row != before[key]}
+            self._rows.put_all({key: row for key, row in changed.items() if row})
+            self._rows.delete_all([key for key, row in changed.items() if not row and before[key] is not None])
+        return found

@@ -11,10 +11,12 @@ of the interval may be the next cut, and a message with a time that is wrong by 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from math import gcd
 from typing import Any, Generic, TypeVar
 
-from samzapy.operators.persistent.monoids import Group, Keyed, Monoid
+from samzapy.operators.columns import Column, Messages, columns, runs_of_partitions, times_of
+from samzapy.operators.persistent.monoids import Group, Keyed, Monoid, grouped
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -42,6 +44,24 @@ class Sides(Generic[P]):
         end = event_time - event_time % self._interval + self._interval
         right = self.right
         right[end] = self._add(right[end] if end in right else self._monoid.zero(), item)
+
+    def parts_of(self, event_times: Sequence[int], items: Sequence[Any]) -> Iterable[tuple[int | None, P]]:
+        """What the items of a batch add up to among themselves: on the left (None), and by interval on the right."""
+        if not items:
+            return ()
+        cut, interval, monoid = self.cut, self._interval, self._monoid
+        ends = [None if time < cut else time - time % interval + interval for time in event_times]
+        if ends.count(ends[0]) == len(ends):
+            return [(ends[0], monoid.add_all(monoid.zero(), items))]
+        return [(end, monoid.add_all(monoid.zero(), each)) for end, each in grouped(zip(ends, items, strict=True))]
+
+    def add_parts(self, parts: Iterable[tuple[int | None, P]]) -> None:
+        """Add what `parts_of` has returned."""
+        for end, part in parts:
+            if end is None:
+                self.left = self._monoid.plus(self.left, part)
+            else:
+                self.right[end] = self._monoid.plus(self.right[end], part) if end in self.right else part
 
     @property
     def total(self) -> P:
@@ -85,6 +105,14 @@ class PersistentState(ABC, Generic[T]):
         """Add an item with the time `timestamp`, in milliseconds since 1970 (of use to windows). Only in
         `process_message`: an update outside of a message could not be replayed, and raises RuntimeError."""
 
+    @abstractmethod
+    def add_all(self, batch: Messages, value: Column = None, time: Column = None) -> None:
+        """As `update` with an item of each message of a batch; in `process_messages` only, else RuntimeError.
+
+        `value`: the items, a function of a message's content or a column; by default its content. `time`: the timestamps
+        likewise; by default the event times. The total of floats may differ in the last digits from that of `update`s.
+        """
+
     @property
     @abstractmethod
     def value(self) -> T:
@@ -102,6 +130,10 @@ class PersistentState(ABC, Generic[T]):
     @abstractmethod
     def begin(self, event_time: int) -> None:
         """A message of this time begins, -1 for none: the updates that follow are its own."""
+
+    @abstractmethod
+    def begin_batch(self) -> None:
+        """A batch begins: what `add_all` adds until `settle` is its."""
 
     @abstractmethod
     def settle(self) -> None:
@@ -133,6 +165,9 @@ class MonoidState(PersistentState[T], Generic[T, P]):
         self._sides = Sides(monoid, 1)
         self._time: int | None = None
         self._waiting: list[Any] = []
+        self._in_batch = False
+        #: Event times and items of a batch.
+        self._columns: list[tuple[Sequence[int], Sequence[Any]]] = []
 
     def open(self, interval_ms: int) -> None:
         self._sides = Sides(self._monoid, interval_ms)
@@ -140,18 +175,35 @@ class MonoidState(PersistentState[T], Generic[T, P]):
     def begin(self, event_time: int) -> None:
         self._time = event_time
 
+    def begin_batch(self) -> None:
+        self._in_batch = True
+
+    def add_all(self, batch: Messages, value: Column = None, time: Column = None) -> None:
+        if not self._in_batch:
+            raise RuntimeError("add_all is for process_messages of a PersistentBatchTask: use update for one message")
+        for run, first in runs_of_partitions(batch):
+            _, items, times = columns(run, first, (None, value, time))
+            self._columns.append((times_of(run), self._items(times, items)))
+
     def settle(self) -> None:
-        time = self._time
-        assert time is not None
+        # What cannot be added up is found before anything is changed.
+        parts = [part for columns in self._columns for part in self._sides.parts_of(*columns)]
+        self._sides.add_parts(parts)
         add = self._sides.add
         for item in self._waiting:
-            add(time, item)
-        self._waiting.clear()
-        self._time = None
+            assert self._time is not None
+            add(self._time, item)
+        self.roll_back()
 
     def roll_back(self) -> None:
         self._waiting.clear()
+        self._columns.clear()
         self._time = None
+        self._in_batch = False
+
+    def _items(self, times: Sequence[int], items: Sequence[Any]) -> Sequence[Any]:
+        """The items of the monoid that a batch adds."""
+        return items
 
     def advance(self, clock_ms: int) -> None:
         """Time alone changes nothing here."""
@@ -170,11 +222,11 @@ class MonoidState(PersistentState[T], Generic[T, P]):
 
     def _total(self) -> P:
         """Everything, the waiting updates included."""
-        if not self._waiting:
+        if not self._waiting and not self._columns:
             return self._sides.total
         total = self._monoid.plus(self._monoid.zero(), self._sides.total)
-        for item in self._waiting:
-            total = self._monoid.add(total, item)
+        for items in (self._waiting, *(items for _, items in self._columns)):
+            total = self._monoid.add_all(total, items)
         return total
 
 
@@ -226,20 +278,33 @@ class WindowState(MonoidState[T, dict[int, T]]):
         self._wait((timestamp - timestamp % self._grain, item))
 
     def settle(self) -> None:
-        if self._start is not None:
-            within = range(self._start, self._start + self._size)
-            for start, item in self._waiting:
-                if start in within:
-                    self._current = self._each.add(self._current, item)
-            before = len(self._waiting)
-            self._waiting = [each for each in self._waiting if each[0] >= self._start]
-            self.late += before - len(self._waiting)
+        if self._start is None:
+            super().settle()
+            return
+        first, within = self._start, range(self._start, self._start + self._size)
+        waiting = [*self._waiting, *(item for _, items in self._columns for item in items)]
+        current = [item for start, item in waiting if start in within]
+        part = self._each.add_all(self._each.zero(), current) if self._columns else None
+        late = sum(start < first for start, _ in waiting)
+        if late:
+            self._waiting = [each for each in self._waiting if each[0] >= first]
+            self._columns = [_from(first, *each) for each in self._columns]
         super().settle()
+        if part is not None:
+            self._current = self._each.plus(self._current, part)
+        else:
+            for item in current:
+                self._current = self._each.add(self._current, item)
+        self.late += late
+
+    def _items(self, times: Sequence[int], items: Sequence[Any]) -> Sequence[Any]:
+        grain = self._grain
+        return list(zip([time - time % grain for time in times], items, strict=True))
 
     @property
     def value(self) -> T:
         """The total of the open window; `zero` before the clock has a time."""
-        if not self._waiting or self._start is None:
+        if self._start is None or (not self._waiting and not self._columns):
             return self._current
         return self._fold(self._total(), range(self._start, self._start + self._size))
 
@@ -291,3 +356,9 @@ class WindowState(MonoidState[T, dict[int, T]]):
             if start in within:
                 total = self._each.plus(total, each)
         return total
+
+
+def _from(first: int, event_times: Sequence[int], items: Sequence[Any]) -> tuple[list[int], list[Any]]:
+    """The items of intervals that start at `first` or later."""
+    kept = [(time, item) for time, item in zip(event_times, items, strict=True) if item[0] >= first]
+    return [time for time, _ in kept], [item for _, item in kept]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
+from bisect import bisect_left
 from inspect import iscoroutinefunction
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from samzapy.api.batch import BatchTask, MessageBatch
 from samzapy.api.collector import ControlMessage, MessageCollector, TaskCoordinator
 from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
@@ -32,37 +34,12 @@ class _NoOutputs(MessageCollector):
 _OUT_ALREADY = _NoOutputs()
 
 
-class PersistentTask(StreamTask, InitableTask, ClockListenerTask, StateCheckpointTask, Generic[T]):
-    """Each message updates the state exactly once, also after a crash.
-
-    As in Gearpump, a checkpoint has a time, a multiple of `state.checkpoint.interval.ms`; messages of an event time before
-    it are on its left, others on its right. It is taken with the first commit after the task's clock has passed that
-    time. A job that starts again recovers every task at the greatest time that all of them have.
-
-    Unlike Gearpump's, a checkpoint holds both sides, and the positions at which it was taken. So the offset of a message
-    says whether the state has it, its time says on which side, and replay begins at the offsets:
-
-    1. A message that is late for a cut is neither lost nor counted twice; it is in the next cut.
-    2. Messages right of a cut are not read again. They cost one total for each interval, not one for each message.
-    3. A task without messages holds no other task back: its last checkpoint stands for every later time.
-    4. While the clock stands still, the last checkpoint is repeated after an interval of processing time, so that either
-       time bounds the replay.
-
-    Recovery begins before the job's committed positions when the commit was later than the checkpoint. The outputs of
-    `process_message` for such messages were sent already and are dropped, so that `task.guarantee` holds for them, if the
-    task is deterministic. The outputs of `on_checkpoint` may be repeated.
-
-    The state is in memory and written as a whole: it is for totals, not for a table. Stores and sinks cannot go back with
-    it, so such a task has none. After a change of the interval, a total of an old interval stays right of the cuts in it.
-    """
+class FoldingTask(InitableTask, ClockListenerTask, StateCheckpointTask, ABC, Generic[T]):
+    """The state of a task, its recovery and its checkpoints; `PersistentTask` and `PersistentBatchTask` feed it."""
 
     @abstractmethod
     def persistent_state(self) -> PersistentState[T]:
         """A new, empty state."""
-
-    @abstractmethod
-    def process_message(self, state: PersistentState[T], message: IncomingMessageEnvelope) -> None:
-        """Update the state by `state.update(message.event_time, item)`, as often as you like; `self.collector` sends."""
 
     def on_start(self, context: Context) -> None:
         """Called once, when the state is there, before the first message."""
@@ -81,8 +58,9 @@ class PersistentTask(StreamTask, InitableTask, ClockListenerTask, StateCheckpoin
 
     def init(self, context: Context) -> None:
         """Recover the state, and start at its positions. A subclass overrides `on_start` instead."""
-        if iscoroutinefunction(self.process_message):
-            raise TypeError("process_message must not be a coroutine function")
+        for name in ("process_message", "process_messages"):
+            if iscoroutinefunction(getattr(self, name, None)):
+                raise TypeError(f"{name} must not be a coroutine function")
         self._context = context.task
         self._checkpoints = context.task.state_checkpoints
         self._state = self.persistent_state()
@@ -96,22 +74,6 @@ class PersistentTask(StreamTask, InitableTask, ClockListenerTask, StateCheckpoin
         else:
             self._recover(found)
         self.on_start(context)
-
-    def process(
-        self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
-    ) -> None:
-        """Let the message update the state, completely or not at all."""
-        self.collector = collector
-        if self._out and envelope.ssp in self._out:
-            self._go_on(envelope)
-        state = self._state
-        state.begin(envelope.event_time)
-        try:
-            self.process_message(state, envelope)
-        except BaseException:
-            state.roll_back()
-            raise
-        state.settle()
 
     def on_clock(self, clock: TaskClock, collector: MessageCollector, coordinator: TaskCoordinator) -> None:
         """Let the state follow the clock."""
@@ -152,8 +114,85 @@ class PersistentTask(StreamTask, InitableTask, ClockListenerTask, StateCheckpoin
             # A startpoint has moved the task: from now on the state belongs to these positions.
             self._checkpoints.persist(self._taken(self._time))
 
+
+class PersistentTask(FoldingTask[T], StreamTask):
+    """Each message updates the state exactly once, also after a crash.
+
+    As in Gearpump, a checkpoint has a time, a multiple of `state.checkpoint.interval.ms`; messages of an event time before
+    it are on its left, others on its right. It is taken with the first commit after the task's clock has passed that
+    time. A job that starts again recovers every task at the greatest time that all of them have.
+
+    Unlike Gearpump's, a checkpoint holds both sides, and the positions at which it was taken. So the offset of a message
+    says whether the state has it, its time says on which side, and replay begins at the offsets:
+
+    1. A message that is late for a cut is neither lost nor counted twice; it is in the next cut.
+    2. Messages right of a cut are not read again. They cost one total for each interval, not one for each message.
+    3. A task without messages holds no other task back: its last checkpoint stands for every later time.
+    4. While the clock stands still, the last checkpoint is repeated after an interval of processing time, so that either
+       time bounds the replay.
+
+    Recovery begins before the job's committed positions when the commit was later than the checkpoint. The outputs of
+    `process_message` for such messages were sent already and are dropped, so that `task.guarantee` holds for them, if the
+    task is deterministic. The outputs of `on_checkpoint` may be repeated.
+
+    The state is in memory and written as a whole: it is for totals, not for a table. Stores and sinks cannot go back with
+    it, so such a task has none. After a change of the interval, a total of an old interval stays right of the cuts in it.
+    """
+
+    @abstractmethod
+    def process_message(self, state: PersistentState[T], message: IncomingMessageEnvelope) -> None:
+        """Update the state by `state.update(message.event_time, item)`, as often as you like; `self.collector` sends."""
+
+    def process(
+        self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> None:
+        """Let the message update the state, completely or not at all."""
+        self.collector = collector
+        if self._out and envelope.ssp in self._out:
+            self._go_on(envelope)
+        state = self._state
+        state.begin(envelope.event_time)
+        try:
+            self.process_message(state, envelope)
+        except BaseException:
+            state.roll_back()
+            raise
+        state.settle()
+
     def _go_on(self, envelope: IncomingMessageEnvelope) -> None:
         if envelope.offset < self._out[envelope.ssp]:
             self.collector = _OUT_ALREADY
         else:
             del self._out[envelope.ssp]
+
+
+class PersistentBatchTask(FoldingTask[T], BatchTask[Any, Any]):
+    """As PersistentTask, a run of messages of one partition at a time: `state.add_all(batch, value=...)` folds it.
+
+    1. All messages of a run meet the state as the clock was before the run.
+    2. Where the outputs of a run were sent in part before a crash, the messages of that part have a call of their own.
+    """
+
+    @abstractmethod
+    def process_messages(self, state: PersistentState[T], batch: MessageBatch[Any, Any]) -> None:
+        """Update the state by `state.add_all(batch, value=..., time=...)`, as often as you like; `self.collector` sends."""
+
+    def process_batch(
+        self, batch: MessageBatch[Any, Any], collector: MessageCollector, coordinator: TaskCoordinator
+    ) -> None:
+        """Have the messages update the state, all of them or none."""
+        out = self._out.get(batch.ssp)
+        sent = 0 if out is None else bisect_left(batch.offsets, out)
+        state = self._state
+        state.begin_batch()
+        try:
+            for part, outputs in ((batch[:sent], _OUT_ALREADY), (batch[sent:] if sent else batch, collector)):
+                if part:
+                    self.collector = outputs
+                    self.process_messages(state, part)
+            state.settle()
+        except BaseException:
+            state.roll_back()
+            raise
+        if out is not None and batch.offsets[-1] >= out:
+            del self._out[batch.ssp]

@@ -67,10 +67,10 @@ class RestoreRead(NamedTuple):
 
 @dataclass(frozen=True)
 class RestoreResult:
-    """How a store got its contents. `source`: local store or standby (with + changelog where a tail was read), snapshot,
-    snapshot + changelog, changelog, or nothing; side inputs or inputs in the place of the changelog where a store is
-    filled from streams;
-    `records`: changelog records read, with `bytes` of keys and values; `reason`: why the local store was not used, empty if it was or there was none."""
+    """How a store got its contents. `source`: local store or standby (with + changelog where a tail was read),
+    snapshot, snapshot + changelog, changelog, or nothing; side inputs or inputs in the place of the changelog where a
+    store is filled from streams; `records`: changelog records read, with `bytes` of keys and values; `reason`: why the
+    local store was not used, empty if it was or there was none."""
 
     store: str
     records: int

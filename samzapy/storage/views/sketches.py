@@ -133,6 +133,20 @@ class BloomFilters:
         """Add many; returns how many were certainly new."""
         return sum([self.add(key, item) for item in items])
 
+    def add_each(self, keys: Sequence[Any], items: Sequence[str | bytes]) -> None:
+        """Add an item to the filter of the key beside it. Each filter is read once and written once."""
+        found = self._store.get_all(keys)
+        changed = {}
+        for key, data in zip(keys, list(map(self._bytes, items)), strict=True):
+            bloom = found[key]
+            if bloom is None:
+                bloom = found[key] = self._new(self._capacity, self._error_rate, _hash)
+            elif data in bloom:
+                continue
+            bloom.add(data)
+            changed[key] = bloom
+        self._store.put_all(changed)
+
     def might_contain(self, key: Any, item: str | bytes) -> bool:
         """False: it was never added. True: it was, or this is a false positive."""
         data = self._bytes(item)
@@ -184,7 +198,8 @@ class BloomFiltersFactory(SketchesFactory):
 
 
 class DistinctCounts:
-    """A count of different items (str, int of 64 bits, float) for each key; 1 and "1" are different ones, and so are 1 and 1.0."""
+    """A count of different items (str, int of 64 bits, float) for each key; 1 and "1" are different ones, and so are 1
+    and 1.0."""
 
     __slots__ = ("_lg_k", "_library", "_name", "_store")
 
@@ -196,10 +211,7 @@ class DistinctCounts:
 
     def add(self, key: Any, item: str | float) -> bool:
         """Count the item; returns whether the sketch changed. One that was counted before never changes it."""
-        if type(item) not in _KINDS or (type(item) is int and not _SMALLEST <= item <= _LARGEST):
-            raise StoreRefused(
-                f"store '{self._name}': a distinct count takes str, int of 64 bits and float, got {item!r:.100}"
-            )
+        self._check(item)
         sketch = self._store.get(key)
         if sketch is None:
             sketch = self._library.hll_sketch(self._lg_k, self._library.HLL_4)
@@ -219,6 +231,21 @@ class DistinctCounts:
         for item in items:
             self.add(key, item)
 
+    def add_each(self, keys: Sequence[Any], items: Sequence[str | float]) -> None:
+        """Count an item under the key beside it. Each sketch is read once and written once; none if an item is refused."""
+        for item in items:
+            self._check(item)
+        found = self._store.get_all(keys)
+        before = {key: -1.0 if sketch is None else sketch.get_estimate() for key, sketch in found.items()}
+        for key, item in zip(keys, items, strict=True):
+            sketch = found[key]
+            if sketch is None:
+                sketch = found[key] = self._library.hll_sketch(self._lg_k, self._library.HLL_4)
+            sketch.update(item)
+        self._store.put_all(
+            {key: each for key, each in found.items() if each is not None and each.get_estimate() != before[key]}
+        )
+
     def estimate(self, key: Any) -> float:
         """About how many different items were counted; 0.0 for an unknown key."""
         sketch = self._store.get(key)
@@ -230,6 +257,12 @@ class DistinctCounts:
         if sketch is None:
             return 0.0, 0.0
         return float(sketch.get_lower_bound(deviations)), float(sketch.get_upper_bound(deviations))
+
+    def _check(self, item: object) -> None:
+        if type(item) not in _KINDS or (type(item) is int and not _SMALLEST <= item <= _LARGEST):
+            raise StoreRefused(
+                f"store '{self._name}': a distinct count takes str, int of 64 bits and float, got {item!r:.100}"
+            )
 
     def estimate_union(self, keys: Iterable[Any]) -> float:
         """About how many different items were counted under any of `keys`."""
@@ -278,12 +311,7 @@ class Quantiles:
 
     def add(self, key: Any, number: float) -> None:
         """Add a number, not NaN."""
-        if type(number) not in {int, float} or number != number:  # noqa: PLR0124
-            raise StoreRefused(f"store '{self._name}': a quantile sketch takes int and float, got {number!r:.100}")
-        try:
-            value = float(number)
-        except OverflowError as cause:
-            raise StoreRefused(f"store '{self._name}': {cause}") from cause
+        value = self._value(number)
         sketch = self._store.get(key)
         if sketch is None:
             sketch = self._new(self._k)
@@ -294,6 +322,26 @@ class Quantiles:
         """Add many."""
         for number in numbers:
             self.add(key, number)
+
+    def add_each(self, keys: Sequence[Any], numbers: Sequence[float]) -> None:
+        """Add a number to the sketch of the key beside it. Each sketch is read once and written once; none if a number is
+        refused."""
+        values = list(map(self._value, numbers))
+        found = self._store.get_all(keys)
+        for key, value in zip(keys, values, strict=True):
+            sketch = found[key]
+            if sketch is None:
+                sketch = found[key] = self._new(self._k)
+            sketch.update(value)
+        self._store.put_all(found)
+
+    def _value(self, number: float) -> float:
+        if type(number) not in {int, float} or number != number:  # noqa: PLR0124
+            raise StoreRefused(f"store '{self._name}': a quantile sketch takes int and float, got {number!r:.100}")
+        try:
+            return float(number)
+        except OverflowError as cause:
+            raise StoreRefused(f"store '{self._name}': {cause}") from cause
 
     def quantile(self, key: Any, fraction: float) -> float | None:
         """The number that a `fraction` (0 to 1) of all numbers is at most; None for an unknown key."""

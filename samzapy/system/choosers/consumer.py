@@ -24,30 +24,30 @@ PositionOf = Callable[[SystemStreamPartition], int]
 class Bootstrap:
     """Knows whether the bootstrap partitions of a container have caught up; once they have, that stays so.
 
-    A partition has caught up when its reader is at or past the head as of the start (holes before the head, as
-    compaction leaves them, deliver nothing: so `>=`, on positions), and everything read of it is processed. Samza's rule,
-    which counts messages as they are chosen, made strict: with messages in flight, chosen is not processed.
+    1. A partition has caught up when its reader is at or past the head as of the start, and everything read from it is
+       processed. Positions are compared by `>=`: holes before the head, such as those of compaction, deliver nothing.
+    2. Samza counts messages when they are chosen. This rule is stricter: a chosen message may still be in flight.
     """
 
     def __init__(
         self, heads: Mapping[SystemStreamPartition, int], processed: PositionOf, on_progress: Callable[[int], None]
     ) -> None:
         """`heads`: the offset after the last record of each bootstrap partition at the start. `processed`: the offset
-        before which every task that reads a partition has processed it. `on_progress` hears the offsets that are left."""
+        before which every task that reads a partition has processed it. `on_progress` gets the number of offsets left."""
         self._lagging = dict(heads)
         self._processed = processed
         self._on_progress = on_progress
         self.ssps = frozenset(heads)
 
     def begin(self, position: PositionOf) -> None:
-        """Leave out what begins at its head."""
+        """Leave out the partitions that begin at their head."""
         self._lagging = {ssp: head for ssp, head in self._lagging.items() if position(ssp) < head}
         if self._lagging:
             logger.info("Bootstrapping from %s", ", ".join(map(str, sorted(self._lagging))))
 
     def awaits(self, position: PositionOf, waiting: Container[SystemStreamPartition]) -> bool:
-        """Whether a lagging stream has nothing waiting, so that nothing is chosen until it has: the choice is between the
-        messages of all of them, as Samza's is, and not between those that came first."""
+        """Whether a lagging stream has nothing waiting. Nothing is chosen until it has: as in Samza, the choice is between
+        the messages of all lagging streams."""
         lagging = {ssp.system_stream for ssp, head in self._lagging.items() if position(ssp) < head}
         return bool(lagging - {ssp.system_stream for ssp in self.ssps if ssp in waiting})
 
@@ -63,7 +63,7 @@ class Bootstrap:
 
 
 class PartitionBuffer(WaitingRecords):
-    """Batches in order, taken from at the front. `size`: the bytes of the values that wait, whole batches."""
+    """A queue of batches. `size`: the bytes of the waiting values, counted by whole batches."""
 
     __slots__ = ("_at", "_batches", "_records", "size")
 
@@ -120,7 +120,7 @@ _FIRST = 64
 
 
 class Portion:
-    """As many records as took the reader about 20 ms, judged by when it comes back for more; `most` at most."""
+    """The number of records that the reader processes in about 20 ms, estimated from its polls; at most `most`."""
 
     __slots__ = ("_clock", "_given", "_given_at", "_most", "records")
 
@@ -142,22 +142,24 @@ class Portion:
             self.records = min(2 * self.records, self._most)
 
     def given(self, records: int) -> None:
-        """The reader gets so many."""
+        """The reader gets this number of records."""
         self._given = records
         self._given_at = self._clock.monotonic()
 
 
-#: A partition with so much waiting is not fetched any further until half of it has been chosen.
+#: A partition with this many bytes waiting is paused until half of them have been chosen.
 MOST_WAITING_BYTES = 16_777_216
 
 
 class ChoosingConsumer(SystemConsumer):
     """Polls all consumers, keeps the records by partition, and returns the chosen ones in their order.
 
-    What waits of a partition is bounded by `most_waiting` records and `MOST_WAITING_BYTES`, plus one poll; then its
-    consumer is paused. While `bootstrap` lags, the other partitions are not fetched at all, and nothing is chosen as long
-    as one of its lagging streams has nothing waiting. A poll returns no more than the reader has lately dealt with in
-    about 20 ms (`Portion`), so that urgent records wait no longer.
+    1. The waiting records of a partition are bounded by `most_waiting` records and `MOST_WAITING_BYTES`, plus one poll;
+       then its consumer is paused.
+    2. While `bootstrap` lags, the other partitions are not fetched, and nothing is chosen as long as one of its lagging
+       streams has nothing waiting.
+    3. A poll returns no more than the reader has lately processed in about 20 ms (`Portion`): urgent records wait no
+       longer than that.
     """
 
     def __init__(
@@ -170,7 +172,7 @@ class ChoosingConsumer(SystemConsumer):
         max_idle_s: float,
         bootstrap: Bootstrap | None = None,
     ) -> None:
-        """`consumers` by system; `max_idle_s` bounds how long one of several is waited for."""
+        """`consumers` by system; `max_idle_s` bounds the wait for one of several."""
         self._consumers = consumers
         self._chooser = chooser
         self._portion = portion
@@ -251,7 +253,7 @@ class ChoosingConsumer(SystemConsumer):
             self._offer(opened)
 
     def _offer(self, ssps: Iterable[SystemStreamPartition]) -> None:
-        """Let these be chosen, and fetched unless enough of them waits."""
+        """Make these partitions eligible; fetch those that have too little waiting."""
         opened = list(ssps)
         self._waiting.update((ssp, self._buffers[ssp]) for ssp in opened if len(self._buffers[ssp]))
         self._resume(ssp for ssp in opened if ssp not in self._full)
@@ -295,7 +297,7 @@ class ChoosingConsumer(SystemConsumer):
             taken.append(batch)
         self._released[ssp] = taken[-1].offsets[-1] + 1
         if len(buffer):
-            # Behind the others: its turn was now.
+            # Behind the others: it has just had its turn.
             self._waiting[ssp] = buffer
         if ssp in self._full and len(buffer) <= self._most_waiting // 2 and buffer.size <= MOST_WAITING_BYTES // 2:
             self._full.discard(ssp)

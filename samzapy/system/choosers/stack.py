@@ -1,7 +1,7 @@
-"""The choosers, and the only place that knows the order in which they stand on each other.
+"""The choosers, and the order in which they are stacked.
 
 A chooser chooses among partitions that have records waiting. `Batching`, `Tiered` and `RoundRobin` follow Samza's choosers
-of these names; `JobsOwn` checks the answers of the chooser that the job brings.
+of these names; `JobsOwn` checks the answers of the job's own chooser.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from samzapy.config.tasks.task import ChooserConfig
 from samzapy.errors import ConfigError, ConfigProblem, SamzapyError, TaskFailed
 from samzapy.plugins import PluginError, load_class
 
-#: What waits by partition, the longest unserved first.
+#: The waiting records by partition, the longest unserved first.
 Waiting = Mapping[SystemStreamPartition, WaitingRecords]
 
 
@@ -42,7 +42,7 @@ class RoundRobin:
 
 
 class JobsOwn:
-    """Checks the answers of a MessageChooser that the job brings. Raises TaskFailed, naming it."""
+    """Checks the answers of the job's own MessageChooser. Raises TaskFailed, naming it."""
 
     __slots__ = ("_chooser", "_name")
 
@@ -51,7 +51,7 @@ class JobsOwn:
         self._name = type(chooser).__name__
 
     def choose(self, waiting: Waiting, most: int) -> Choice | None:
-        """As the chooser says."""
+        """The choice of the job's chooser."""
         try:
             choice = self._chooser.choose(waiting)
         except SamzapyError:
@@ -107,7 +107,7 @@ class Batching:
         self._left = 0
 
     def choose(self, waiting: Waiting, most: int) -> Choice | None:
-        """The preferred partition, or the one that is now preferred."""
+        """The preferred partition, or a new one that is preferred from now on."""
         preferred = self._preferred
         if preferred is not None and self._left > 0 and preferred in waiting:
             records = min(self._left, len(waiting[preferred]), most)

@@ -1,18 +1,20 @@
 """Tables of a database as streams: polled by a column that grows.
 
-A table is a stream of changes, as Samza's state documentation asks for it: a job can be set back to zero and replays the
-table as it is now. A row that is changed again and gets a new place in the order is read at
-its new place only, so the stream is that of a compacted topic with a cleaner that never rests.
+A table is a stream of changes, as Samza's state documentation asks for: a job that is set back to zero replays the table
+as it is now. A row that is changed again gets a new place in the order and is read there only, as in a compacted topic
+that is always clean.
 
     order.by a unique integer   offset = the integer
     order.by a timestamp        offset = whole seconds since 1970 x 2^30 + the row's number within its second, and
                                          2^30 - 1 as the number of the last one
 
-Rows come in this order and each at least once; `settled` says when a row may be read, so that none that is committed
-later takes a place that is already behind. With an integer, offsets are the same in every read. With a timestamp, which
-rows a second holds may change between two reads, so a second is read as a whole: a commit stands between two seconds
-(`boundary`), and who starts in the middle of one gets its rows again, under the numbers that follow. Rows that are
-deleted are not seen, but for the offset: mark them instead.
+1. Rows come in this order, each at least once. `settled` decides when a row may be read, so that no row that is committed
+   later takes a place that has already been passed.
+2. With an integer, offsets are the same in every read.
+3. With a timestamp, the rows of a second may change between two reads, so a second is read as a whole: a commit stands
+   between two seconds (`boundary`). A reader that starts inside a second gets its rows again, under the numbers that
+   follow.
+4. Deleted rows are not seen: mark rows as deleted instead.
 """
 
 try:

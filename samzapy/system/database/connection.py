@@ -1,4 +1,4 @@
-"""Connects to a database: one connection, its errors as ours, and its times.
+"""Connects to a database: holds one connection, translates its errors, reads its times.
 
 A time is a time value or, in SQLite, text.
 """
@@ -21,13 +21,13 @@ from samzapy.config.reading.secrets import without_password
 from samzapy.config.streams.database import URL, DatabaseConfig
 from samzapy.errors import ConfigError, ConfigProblem, EnvironmentFailure, RetriableError, SamzapyError
 
-#: SQLite calls nearly everything an OperationalError, a missing table too.
+#: SQLite raises OperationalError for nearly everything, also for a missing table.
 _TRANSIENT_IN_SQLITE = ("locked", "busy", "disk I/O")
 
 
 class Database:
-    """Connects when first used, and again after a failure. Every statement is a transaction of its own, so that nothing is
-    held open between two looks. One thread, and only in the process that connected.
+    """Connects when first used, and again after a failure. Every statement is a separate transaction, so no transaction stays
+    open between two looks. One thread, and only in the process that connected.
     """
 
     def __init__(self, config: DatabaseConfig) -> None:
@@ -122,8 +122,8 @@ _CLOCKS = {
 
 
 def micros(value: Any, where: str) -> int:
-    """Microseconds since 1970 of a time as it was read; one without a time zone is UTC. Raises EnvironmentFailure, naming
-    `where`, for any other value."""
+    """Microseconds since 1970 of a time that was read; without a time zone it is UTC. Raises EnvironmentFailure, naming
+    `where`, for a value that is no time."""
     found = value
     if isinstance(value, str) and _TEXT.fullmatch(value):
         # Finer fractions than Python's are cut off.

@@ -15,7 +15,7 @@ from samzapy.system.embedded.consumer import LogConsumer
 
 
 class DatabaseSystemFactory(SystemFactory):
-    """Clients of the database at `systems.NAME.database.url`. `clock` tells when to look again, and the time of SQLite."""
+    """Clients of the database at `systems.NAME.database.url`. `clock` decides when to look again, and is SQLite's clock."""
 
     read_only = True
     orders_by_time = True

@@ -34,7 +34,7 @@ class Page(NamedTuple):
 
 
 class Order(ABC):
-    """One table, for all partitions that are read of it."""
+    """The order of one table, for all partitions that are read from it."""
 
     @abstractmethod
     def end(self, connection: sa.Connection) -> int:
@@ -42,8 +42,8 @@ class Order(ABC):
 
     @abstractmethod
     def page(self, connection: sa.Connection, ssp: SystemStreamPartition, span: tuple[int, int], limit: int) -> Page:
-        """The partition's among at most `limit` rows of the table from the first offset of `span` on, before the second.
-        The position is the end of the span if that was all."""
+        """The partition's rows among at most `limit` rows of the table inside `span` (first offset, end). The position is the
+        end of the span if there are no more rows in it."""
 
 
 class ByNumber(Order):
@@ -68,8 +68,8 @@ class ByNumber(Order):
 
 @dataclass(frozen=True)
 class _Place:
-    """Between two pages of one second: the offset that comes next, the row that gets it once it is known whether it is the
-    partition's last of that second, and the last row read, by which the database finds what follows."""
+    """The place between two pages of one second: the next offset, the row that gets it as soon as it is known whether it is
+    the partition's last of that second, and the last row read, after which the database continues."""
 
     offset: int
     kept: tuple[Row, ...]
@@ -79,9 +79,9 @@ class _Place:
 class ByTime(Order):
     """By a timestamp, then by the ties.
 
-    The last row that a partition has of a second gets the last number of that second, so the offset behind it is the
-    beginning of the next one. Only there a reader can start again without knowing which rows of a second it has had: some
-    may have got another time meanwhile, or have been deleted. A page ends there, too, unless all its rows are of one second.
+    The last row of a partition in a second gets the last number of that second, so the offset behind it is the beginning of
+    the next second. Only there a reader can start again: rows of a second that it has read in part may have got another
+    time meanwhile, or have been deleted. A page ends there as well, unless all its rows are of one second.
     """
 
     def __init__(self, source: SourceTable, rows: Rows, is_of: IsOf, settled: SettledSeconds) -> None:
@@ -101,7 +101,7 @@ class ByTime(Order):
         if place is None or place.offset != position:
             place = None
         kept = [] if place is None else [(position >> ROW_BITS, row) for row in place.kept]
-        # One more than are given out, unless it is kept already: a second's last row is known by the one behind it.
+        # One row more than the page returns, unless it is kept already: the row behind a second's last one identifies it.
         most = limit + 1 - len(kept)
         rows = self._read(connection, place, span, most)
         seconds = [self._second(row, position) for row in rows]
@@ -160,7 +160,7 @@ def whole_seconds(offset: int) -> int:
 
 
 def _after(dialect: str, columns: tuple[sa.Column[Any], ...], values: tuple[Any, ...]) -> sa.ColumnElement[bool]:
-    """The rows behind `values`, in the order of `columns`; in SQLite times are compared as the texts they are."""
+    """The rows behind `values`, in the order of `columns`; SQLite compares times as text."""
     given = [
         sa.literal(value, sa.String() if dialect == "sqlite" and isinstance(column.type, sa.DateTime) else column.type)
         for column, value in zip(columns, values, strict=True)

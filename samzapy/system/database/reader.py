@@ -31,8 +31,8 @@ _SQLITE = sa.text("SELECT seq FROM sqlite_sequence WHERE name = :table")
 
 
 def last_number(connection: sa.Connection, source: SourceTable) -> int | None:
-    """The last number of the order column that was given out; None if it is unknown: the column is not filled from a
-    sequence of its own, or it may not be looked at."""
+    """The last number of the order column that was given out; None if it is unknown: the column has no sequence, or the
+    user has no right to read it."""
     dialect = connection.dialect
     found = None
     if dialect.name == "postgresql":
@@ -50,7 +50,7 @@ _ROWS_A_PAGE = 2000
 
 
 class TableStream:
-    """The partitions of one table, each with a query of its own, as each is somewhere else."""
+    """The partitions of one table, each with a separate query, because their positions differ."""
 
     def __init__(self, source: SourceTable, connection: sa.Connection, clock: Clock) -> None:
         self._source = source
@@ -67,11 +67,11 @@ class TableStream:
         return self._due - self._clock.monotonic()
 
     def boundary(self, offset: int) -> int:
-        """The first offset from `offset` on that can be started at again."""
+        """The first offset from `offset` on at which a reader can start again."""
         return whole_seconds(offset) if self._source.by_time else offset
 
     def check(self, ssps: Iterable[SystemStreamPartition]) -> None:
-        """Raise UnknownPartition for one that the stream does not have."""
+        """Raise UnknownPartition for a partition that the stream does not have."""
         for ssp in ssps:
             if not 0 <= ssp.partition < self._partitions:
                 raise UnknownPartition(ssp.system, ssp.stream, ssp.partition, self._partitions)
@@ -120,12 +120,12 @@ class TableStream:
             return ByTime(source, self._rows, self._is_of, SettledSeconds(source, self._clock))
         self._refuse_new_numbers(connection, positions)
         writers = writers_of(connection, source.table)
-        # From the lowest position: a position may be sought back later, and a settled number stays settled.
+        # From the lowest position: a reader may seek back later, and a settled number stays settled.
         settled = SettledNumbers(source, min(positions.values()), writers, self._clock)
         return ByNumber(source, self._rows, self._is_of, settled)
 
     def _refuse_new_numbers(self, connection: sa.Connection, positions: dict[SystemStreamPartition, int]) -> None:
-        """A table that counts from the beginning again would be silent until it is past the old positions."""
+        """Raise if the numbers begin again: the stream would be silent until they have passed the old positions."""
         upcoming = upcoming_of(connection, self._source, 0)
         ahead = {ssp: position for ssp, position in positions.items() if position > upcoming}
         if not ahead:
@@ -139,7 +139,7 @@ class TableStream:
             raise OffsetOutOfRange(ssp, position, 0, max(upcoming, last + 1), repair)
 
     def _refuse_lost_rows(self, connection: sa.Connection) -> None:
-        """Rows without a place in the order, or before the first, would never be read."""
+        """Raise if rows have no place in the order, or one before the first: they would never be read."""
         source, order = self._source, self._source.order
         lost: list[sa.ColumnElement[bool]] = [order.is_(None)] if source.may_be_null else []
         if not source.by_time:
@@ -156,7 +156,7 @@ class TableStream:
             )
 
 
-#: Between two reads of a table that has more, for the caller's sake: never no time at all.
+#: The least time between two reads of a table that has more rows: the caller expects a positive one.
 _LEAST_WAIT_S = 0.001
 
 

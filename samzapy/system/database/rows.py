@@ -1,9 +1,10 @@
 """Turns rows into records: key and value as bytes, time as a number.
 
-The value is the row as a JSON object, column by column, written by orjson: times in ISO 8601, decimals as strings (a JSON
-number may lose digits), UUIDs as strings, bytes in base64, JSON columns as they are. In SQLite times and
-decimals are as they are stored. The key is its column's value as text (serde `string`; `json` for integers as
-well); bytes as they are; several columns as a JSON array. A key that is NULL is no key.
+1. The value is the row as a JSON object, column by column, written by orjson: times in ISO 8601, decimals as strings (a JSON
+   number may lose digits), UUIDs as strings, bytes in base64, JSON columns unchanged. SQLite's times and decimals stay as
+   they are stored.
+2. The key is the value of its column as text (serde `string`; for integers also `json`), or unchanged bytes. Several
+   columns are a JSON array. A NULL key means no key.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Rows:
         self._ties = slice(3, 3 + len(source.ties))
         self._key = slice(self._ties.stop, self._ties.stop + len(source.key))
         self._values = slice(self._key.stop, None)
-        # Plain strings: orjson takes no subclass.
+        # Plain strings: orjson accepts no subclass.
         self._names = [str(column.name) for column in source.columns]
 
     def order(self, row: Row) -> Any:
@@ -88,7 +89,7 @@ class Rows:
 
 
 def _read(column: Column, dialect: str) -> sa.ColumnElement[Any]:
-    # Under the name of such a type, SQLite stores any value that was written: text, a number.
+    # SQLite stores any value in a column of such a type: text, a number.
     if dialect == "sqlite" and isinstance(column.type, (sa.DateTime, sa.Date, sa.Time, sa.Numeric)):
         return sa.type_coerce(column, sa.types.NullType())
     return column

@@ -1,18 +1,18 @@
-"""Decides how far a table may be read, so that no row turns up later that belongs before.
+"""Decides how far a table may be read, so that no row appears later in front of a position.
 
 Rows get their place (a number from a sequence, a time) while they are written. Readers see them when their transaction
-commits: 8 may be there while 7 is not yet, and a reader that went past 7 would never see it. So a reader goes only as far as
+commits: 8 may be visible before 7, and a reader that went past 7 would never see it. So a reader goes as far as the greater of
 
-1. the numbers follow one another without a gap, or
-2. a number that was the greatest at a moment since which every transaction that was writing then has ended (PostgreSQL
-   shows their locks) and the safety lag has passed. A number below it is free for good: rolled back, or deleted.
+1. the number before the first gap, and
+2. a number that was the greatest at an earlier look, if every transaction that was writing then has ended (PostgreSQL
+   shows their locks) and the safety lag has passed since. A gap below it is final: rolled back, or deleted.
 
-This holds for numbers that the statement that writes the row draws: identity, serial, a default or a trigger with
-nextval, in a sequence without a cache. A writer that draws them earlier (a mapper that takes blocks of ids, the
-application's own counter) has to state how much earlier, at most, by `database.safety.lag.ms`.
+This holds if the statement that writes the row draws the number: identity, serial, a default or a trigger with nextval, in a
+sequence without a cache. If a writer draws it earlier (a mapper that takes blocks of ids, the application's own counter),
+`database.safety.lag.ms` has to cover that time.
 
-Timestamps leave no gaps to see, and a transaction may take its time before it writes. There the lag alone counts, by
-the database's own clock. If the writers have other clocks, the lag has to cover the difference.
+Timestamps have no visible gaps, and a transaction may wait before it writes. There only the lag counts, by the
+database's clock. If the writers have other clocks, the lag has to cover the difference.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from samzapy.clock import Clock
 from samzapy.system.database.connection import now_s
 from samzapy.system.database.table import SourceTable
 
-#: A transaction that has written, or may: an INSERT takes this lock on the table before it draws its number from the
-#: sequence, and gives it back after its rows can be seen. `virtualtransaction` names a transaction before it has an id.
+#: The transactions that may have written: an INSERT takes this lock on the table before it draws its number from the
+#: sequence, and releases it after its rows are visible. `virtualtransaction` names a transaction before it has an id.
 _LOCKS = sa.text(
     "SELECT DISTINCT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND granted"
     " AND mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')"
@@ -38,7 +38,7 @@ _LOCKS = sa.text(
 
 
 class Writers(Protocol):
-    """Asked at each look; `default_lag_ms` has to pass as well."""
+    """The open writers of a table, asked at each look; `default_lag_ms` has to pass as well."""
 
     default_lag_ms: int
 
@@ -69,7 +69,7 @@ class OneWriter:
 
 
 class UnseenWriters:
-    """Any other database, and a PostgreSQL that follows another one: only waiting helps."""
+    """Any other database, and a PostgreSQL replica: only waiting helps."""
 
     default_lag_ms = 10_000
 
@@ -78,7 +78,7 @@ class UnseenWriters:
 
 
 def writers_of(connection: sa.Connection, table: sa.Table) -> Writers:
-    """The way to see the table's writers in this database."""
+    """The kind of writers that this database shows."""
     name = connection.dialect.name
     if name == "sqlite":
         return OneWriter()
@@ -93,13 +93,13 @@ _NUMBERS_AT_ONCE = 1000
 _TIMESTAMP_LAG_MS = 10_000
 
 
-#: Who waits longer than this says so, once.
+#: A longer wait is logged once.
 _PATIENCE_S = 60.0
 
 
 @dataclass
 class _Unsettled:
-    """The greatest number at a time, and who was writing then."""
+    """The greatest number at a time, and the transactions that were writing then."""
 
     greatest: int
     since: float
@@ -122,11 +122,11 @@ class SettledNumbers:
         self._waiting: _Unsettled | None = None
 
     def end(self, connection: sa.Connection) -> int:
-        """Every row with a smaller number may be read; in a statement of its own, which starts after this one."""
+        """Every row with a smaller number may be read, by a separate statement that starts after this one."""
         greatest = connection.scalar(sa.select(sa.func.max(self._order)))
         if greatest is None or greatest < self._end:
             return self._end
-        # After the greatest number: who had drawn a smaller one by then is still among them, or has ended.
+        # After the greatest number: a writer that had drawn a smaller one is still among them, or has ended.
         writers, now = self._writers.now(connection), self._clock.monotonic()
         self._settle(writers, now)
         if self._waiting is None and greatest >= self._end:

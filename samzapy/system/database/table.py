@@ -1,4 +1,4 @@
-"""Finds a table in the database, and checks that it can be read as the job file says."""
+"""Finds a table in the database, and checks that it can be read with the settings of the job file."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Column = sa.Column[Any]
 
 @dataclass(frozen=True)
 class SourceTable:
-    """The columns of a stream by their parts. `ties` order rows of the same time, and are empty for an integer, of which
-    each row has its own. `may_be_null`: the order column's declaration allows it."""
+    """The columns of a stream by their parts. `ties` order rows of the same time; they are empty for a unique integer.
+    `may_be_null`: the order column is declared nullable."""
 
     config: TableConfig
     where: str
@@ -39,7 +39,7 @@ class SourceTable:
 
 
 def find_table(database: Database, connection: sa.Connection, config: TableConfig) -> SourceTable:
-    """The table of a stream. Raises EnvironmentFailure if it is not there, ConfigError with all that does not fit."""
+    """The table of a stream. Raises EnvironmentFailure if it does not exist, ConfigError with every mismatch."""
     table = _reflect(database, connection, config.table)
     named = _Columns(table, config, database)
     order = named.one("order.by", config.order_by)
@@ -71,7 +71,7 @@ def find_table(database: Database, connection: sa.Connection, config: TableConfi
 
 
 class _Columns:
-    """Looks columns up, and gathers the problems."""
+    """Looks columns up, and collects the problems."""
 
     def __init__(self, table: sa.Table, config: TableConfig, database: Database) -> None:
         self.problems: list[ConfigProblem] = []

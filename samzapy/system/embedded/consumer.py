@@ -10,7 +10,7 @@ from samzapy.api.stream import SystemStreamPartition
 from samzapy.api.system import RecordBatch, SystemConsumer
 from samzapy.errors import EnvironmentFailure, OffsetOutOfRange
 
-#: The most bytes of keys and values that one poll returns; the batch that exceeds it is still returned.
+#: The most bytes of keys and values in one poll; the batch that exceeds it is still returned.
 MOST_BYTES_A_POLL = 52_428_800
 
 
@@ -34,13 +34,13 @@ class LogReader(ABC):
     ) -> dict[SystemStreamPartition, Fetch]:
         """Committed records from the positions on, at most `max_records` in all, earlier partitions first.
 
-        Every partition that was looked at has an entry, with the position moved past the holes that are known.
-        Does not wait. Raises OffsetOutOfRange, or UnknownStream if a stream was deleted.
+        Every partition that was looked at has an entry; its position is moved past known holes. Does not wait. Raises
+        OffsetOutOfRange, or UnknownStream if a stream was deleted.
         """
 
     @abstractmethod
     def wait(self, timeout_s: float) -> float:
-        """Wait for something that the last `read` has not seen. Returns the seconds spent, `timeout_s` if nothing came."""
+        """Wait for records that the last `read` has not seen. Returns the seconds spent, `timeout_s` if none came."""
 
     def boundary(self, ssp: SystemStreamPartition, offset: int) -> int:
         """As that of the consumer."""
@@ -110,7 +110,7 @@ class LogConsumer(SystemConsumer):
     def _read(self, reader: LogReader, max_records: int) -> list[RecordBatch]:
         positions, paused = self._positions, self._paused
         wanted = [(ssp, positions[ssp]) for ssp in self._order if ssp not in paused]
-        # Also when all are paused: the reader then knows what it has seen, and waits for more than that.
+        # Also when all are paused: `wait` then waits for records after this read.
         fetched = reader.read(wanted, max_records)
         batches = []
         for ssp, (position, batch) in fetched.items():
@@ -118,7 +118,7 @@ class LogConsumer(SystemConsumer):
             if batch is not None:
                 batches.append(batch)
         if batches:
-            # The first partition that got nothing, because others filled the poll, is the first of the next one.
+            # The next poll begins with the first partition that got nothing because others filled this one.
             last = self._order.index(batches[-1].ssp) + 1
             self._order = self._order[last:] + self._order[:last]
         return batches

@@ -1,4 +1,4 @@
-"""The producer of an embedded log: records wait in memory, as columns, until a flush writes them in one go."""
+"""The producer of an embedded log: records wait in memory, as columns, until a flush writes them together."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _size(key: bytes | None, value: bytes | None, headers: Headers | None) -> in
     return size
 
 
-#: A producer that holds more writes without a flush, so that its memory is bounded.
+#: A producer that holds more records writes them without a flush: its memory is bounded.
 MOST_PENDING_RECORDS = 10_000
 MOST_PENDING_BYTES = 16_777_216
 
@@ -187,7 +187,7 @@ LastOffsets = dict[SystemStreamPartition, int]
 
 
 class ProducerIdentity(NamedTuple):
-    """The owner of transactions: the id is stable, the epoch grows with every take-over."""
+    """The owner of transactions: the id stays the same, the epoch grows with every take-over."""
 
     transactional_id: str
     epoch: int
@@ -197,7 +197,7 @@ class ProducerIdentity(NamedTuple):
 class LogWriter(ABC):
     """The log that a producer writes. Every call is atomic: after an error nothing of it has happened.
 
-    Calls with an owner raise ProducerFenced when a newer producer has taken its id over, or its transaction timed out.
+    Calls with an owner raise ProducerFenced if a newer producer has taken over the id, or the transaction has timed out.
     """
 
     #: As the producer's.
@@ -213,7 +213,7 @@ class LogWriter(ABC):
 
     @abstractmethod
     def take_over(self, transactional_id: str, timeout_ms: int) -> ProducerIdentity:
-        """Abort what is open under the id and start a new epoch."""
+        """Abort the open transaction of the id and start a new epoch."""
 
     @abstractmethod
     def commit(self, batches: Batches, owner: ProducerIdentity) -> LastOffsets:
@@ -225,7 +225,7 @@ class LogWriter(ABC):
 
     @abstractmethod
     def close(self, written: frozenset[str]) -> None:
-        """Release the client; `written` names the streams that may have become worth cleaning."""
+        """Release the client; `written` names the streams that it wrote and that may now need cleaning."""
 
 
 class LogProducer(SystemProducer):

@@ -12,7 +12,7 @@ from samzapy.errors import ConfigError, ConfigProblem
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _POLICIES = frozenset({"delete", "compact", "compact,delete", "delete,compact"})
 
-#: Kafka's defaults, but for `retention.ms`: an embedded log keeps everything unless its configuration says otherwise.
+#: Kafka's defaults, except for `retention.ms`: by default an embedded log keeps everything.
 DEFAULTS = {
     "cleanup.policy": "delete",
     "delete.retention.ms": "86400000",
@@ -22,13 +22,13 @@ DEFAULTS = {
     "retention.ms": "-1",
 }
 
-#: Below this many new records a log is not cleaned by itself, whatever its ratio: cleaning reads the whole log.
+#: With fewer new records a log is not cleaned automatically: cleaning reads the whole log.
 _LEAST_DIRTY = 50_000
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A stream that exists, and how it is kept. `stream_id` is new each time a stream of the name is created."""
+    """A stream that exists, with its settings. Each stream that is created gets a new `stream_id`."""
 
     name: str
     stream_id: str
@@ -43,7 +43,7 @@ class Topic:
     dirty_ratio: float
 
     def needs_cleaning(self, dirty: int, total: int) -> bool:
-        """Whether `dirty` records since the last cleaning, of `total` now, are worth another one."""
+        """Whether a log with `dirty` records since the last cleaning, of `total` now, should be cleaned again."""
         return (self.compacted or self.expires) and dirty >= _LEAST_DIRTY and dirty >= total * self.dirty_ratio
 
 
@@ -56,7 +56,7 @@ def grown(found: Topic, partitions: int) -> Topic:
 
 
 def topic(spec: StreamSpec, stream_id: str) -> Topic:
-    """The topic that `spec` asks for. Raises ConfigError with everything that is wrong with it."""
+    """The topic that `spec` asks for. Raises ConfigError with every problem."""
     problems = []
     if not _NAME.fullmatch(spec.stream) or spec.stream in {".", ".."}:
         problems.append(ConfigProblem("stream", spec.stream, "a name is 1 to 249 of A-Z a-z 0-9 . _ -"))

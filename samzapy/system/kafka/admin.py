@@ -31,8 +31,8 @@ from samzapy.system.kafka.client import ClientErrors, all_counts, make_client, p
 from samzapy.system.kafka.errors import UNKNOWN_TOPIC, error_of, general_error, one_line
 
 _REQUEST_S = 15.0
-#: How long one question for offsets waits. librdkafka sends it to the leader that it knew, and connects to a dead one
-#: without any pause until the question times out; after that the leaders are looked up again.
+#: The time-out of one request for offsets. librdkafka sends it to the leader that it knows, and reconnects to a dead one
+#: without any pause until the request times out; only then it looks the leaders up again.
 _OFFSETS_S = 2.0
 #: How long a topic's creation or deletion may take to show in the metadata.
 _SETTLE_S = 30.0
@@ -73,18 +73,18 @@ class KafkaAdmin(SystemAdmin):
         self._clock = clock
         self._made: Any = None
         self._closed = False
-        #: Topics that the controller has made, or said to have.
+        #: Topics that the controller has created, or reported to exist.
         self._known: set[str] = set()
         #: Brokers of the cluster at the first contact.
         self._brokers = 0
-        #: Partitions of the topics, as the cluster knew them last.
+        #: The number of partitions of each topic in the last metadata.
         self._counts: dict[str, int] = {}
 
     def create(self, spec: StreamSpec) -> bool:
         return bool(self.create_all([spec]))
 
     def create_all(self, specs: Iterable[StreamSpec]) -> set[str]:
-        """One request for all, and one wait. The topics that could be made are made, whichever cannot."""
+        """One request for all, and one wait. If one topic fails, the others are created nevertheless."""
         wanted = {spec.stream: spec for spec in specs}
         for spec in wanted.values():
             if spec.partitions < 1:
@@ -119,7 +119,7 @@ class KafkaAdmin(SystemAdmin):
 
         if made:
             self._wait("has no leaders", leaderless)
-            # The metadata know a leader a little before it knows itself.
+            # The metadata name a leader a little before the broker knows that it is the leader.
             system = self._client_errors.system
             of_all = [
                 SystemStreamPartition(system, name, number)
@@ -149,7 +149,7 @@ class KafkaAdmin(SystemAdmin):
         wanted = list(dict.fromkeys(streams))
         found = self._describe(wanted)
         deadline = self._clock.monotonic() + _SETTLE_S
-        # Brokers learn of a topic one after another, and any of them may be the one that is asked.
+        # Brokers learn of a topic one after another, and any of them may answer.
         while self._known & set(wanted) - found.keys() and self._clock.monotonic() < deadline:
             self._client.poll(_PAUSE_S)
             found = self._describe(wanted)
@@ -175,7 +175,7 @@ class KafkaAdmin(SystemAdmin):
         return described
 
     def _topics(self, streams: Collection[str]) -> dict[str, Any]:
-        """The metadata of those that exist, and of no other topic: a large cluster takes long to send all of them."""
+        """The metadata of those that exist. Other topics are not asked for: a large cluster takes long to send all."""
         if not streams:
             return {}
         answers = self._client.describe_topics(TopicCollection(list(streams)), request_timeout=_REQUEST_S)
@@ -265,9 +265,9 @@ class KafkaAdmin(SystemAdmin):
     def _list_offsets(
         self, ssps: list[SystemStreamPartition], *specs: Any, committed: bool = False
     ) -> list[dict[SystemStreamPartition, int]]:
-        """The offsets, by each of `specs`; asks again while a leader is away or does not answer, 30 s at most.
+        """The offsets by each of `specs`; asks again for up to 30 s while a leader is away or does not answer.
 
-        The partitions of the topics are asked for only when one is not known yet, or an answer casts doubt on what is.
+        Asks for the partitions of the topics only if one is unknown, or an answer contradicts the known ones.
         """
         deadline, pause_s = self._clock.monotonic() + _SETTLE_S, _PAUSE_S
         ask = partial(self._counts_of, {ssp.stream for ssp in ssps})
@@ -279,7 +279,7 @@ class KafkaAdmin(SystemAdmin):
                 return self._list_offsets_once(ssps, specs, committed=committed)
             except KafkaException as cause:
                 self._counts = {}
-                # These metadata are the ones by which librdkafka learns of new leaders.
+                # librdkafka learns of new leaders by these metadata.
                 ask = partial(all_counts, self._client, self._client_errors, self._clock)
                 error = error_of(cause)
                 lost = error.code() not in _BETWEEN_LEADERS or self._clock.monotonic() > deadline
@@ -322,13 +322,13 @@ class KafkaAdmin(SystemAdmin):
             ) from cause
 
     def _wait(self, otherwise: str, missing: Callable[[], str | None]) -> None:
-        """Until there is nothing `missing`: the name of a topic that is not as it should be."""
+        """Wait until `missing` returns no name of a topic that is not as it should be."""
         deadline, pause_s = self._clock.monotonic() + _SETTLE_S, _PAUSE_S
         while (stream := missing()) is not None:
             if self._clock.monotonic() > deadline:
                 where = f"after {_SETTLE_S:.0f} s on {self._client_errors.servers}"
                 raise EnvironmentFailure(f"topic '{stream}' {otherwise} {where}")
-            # While a broker makes a large topic, every question slows it down.
+            # While a broker creates a large topic, every request slows it down.
             self._client.poll(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 

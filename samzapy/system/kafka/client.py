@@ -24,11 +24,11 @@ _MOST = 256
 
 @cache
 def give_threads_arenas() -> bool:
-    """Let every thread have an arena of its own of glibc's malloc; False where that is not glibc's, or the user's to say.
+    """Give every thread a separate arena of glibc's malloc; False without glibc, or if the user has set the number.
 
-    By default there are eight for each core, and a client has three threads or more: on two cores a handful of clients
-    share arenas with one another and with the thread that runs the tasks, which then waits for them and gets memory in
-    pieces. That cost a pass-through job 13 % more CPU. Only in force before there are more than eight.
+    By default there are eight arenas for each core, and a client has three threads or more. So on two cores a few clients
+    share arenas with each other and with the thread that runs the tasks: it waits for them, and its memory is fragmented.
+    That cost a pass-through job 13 % more CPU. The call must come before there are more than eight arenas.
     """
     if "MALLOC_ARENA_MAX" in os.environ or "arena_max" in os.environ.get("GLIBC_TUNABLES", ""):
         return False
@@ -39,7 +39,7 @@ def give_threads_arenas() -> bool:
         return False
 
 
-#: Gets librdkafka's log lines; quiet unless a program gives it a handler.
+#: Gets librdkafka's log lines; silent unless a program gives it a handler.
 LOGGER = logging.getLogger("samzapy.kafka")
 LOGGER.addHandler(logging.NullHandler())
 
@@ -51,7 +51,7 @@ _PAUSE_S = 0.1
 _DISTURBANCES = frozenset({"FAIL", "REQTMOUT"})
 #: librdkafka warns at every start that this property is experimental. It is set on purpose.
 _ON_PURPOSE = "enable.gapless.guarantee"
-#: Such a line contains this when the first request of a connection went unanswered.
+#: Such a line contains this text if the first request of a connection was not answered.
 _FIRST_WORD = "in state APIVERSION_QUERY"
 
 
@@ -75,7 +75,7 @@ class ClientErrors:
     def note(self, error: KafkaError) -> None:
         """Take an error: librdkafka's `error_cb`."""
         self.disturbed = True
-        # Behind the reason for a lost connection comes the news that all are lost, which says less.
+        # After the reason for a lost connection librdkafka also reports that all are lost, which is less useful.
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
             self.last = one_line(error)
         if is_refused(error):
@@ -84,7 +84,7 @@ class ClientErrors:
             self.handshake = error
 
     def log(self, level: int, form: str, facility: str, client: str, line: str) -> None:
-        """Take a log line: librdkafka's `logger`. It reports most lost connections and late answers in no other way."""
+        """Take a log line: librdkafka's `logger`, the only place where it reports most lost connections and late answers."""
         if facility in _DISTURBANCES:
             self.disturbed = True
             if _FIRST_WORD in line:
@@ -94,12 +94,12 @@ class ClientErrors:
         LOGGER.log(level, form, facility, client, line)
 
     def check(self) -> None:
-        """Raise EnvironmentFailure if the cluster has refused us."""
+        """Raise EnvironmentFailure if the cluster has refused this client."""
         if self.refusal is not None:
             raise general_error(self.refusal, self.system, self.servers)
 
     def check_first_contact(self) -> None:
-        """As `check`, and a failed TLS handshake counts: later it may only be a broker that is going down."""
+        """As `check`; a failed TLS handshake counts as well. Later it may only mean that a broker shuts down."""
         self.check()
         if self.handshake is not None:
             raise general_error(self.handshake, self.system, self.servers)
@@ -111,7 +111,7 @@ class ClientErrors:
 
 
 def make_client(kind: type, properties: Mapping[str, str | bool], client_errors: ClientErrors) -> Any:
-    """A Consumer, Producer or AdminClient. Raises ConfigError for what librdkafka does not take."""
+    """A Consumer, Producer or AdminClient. Raises ConfigError for properties that librdkafka refuses."""
     give_threads_arenas()
     try:
         callbacks = {"error_cb": client_errors.note, "stats_cb": client_errors.statistics.note, "logger": client_errors}
@@ -125,8 +125,8 @@ def make_client(kind: type, properties: Mapping[str, str | bool], client_errors:
 def reach(client: Any, client_errors: ClientErrors, clock: Clock = SYSTEM_CLOCK, topic: str | None = None) -> Any:
     """The cluster's metadata, of all topics or of one.
 
-    A broker that starts may answer before it knows any broker, itself included: it is asked again. Raises EnvironmentFailure
-    if the cluster refuses us, or does not answer within 10 s.
+    A broker that is starting may answer with an empty list of brokers: it is asked again. Raises EnvironmentFailure if the
+    cluster refuses this client, or does not answer within 10 s.
     """
     deadline = clock.monotonic() + REACH_S
     while True:
@@ -138,7 +138,7 @@ def reach(client: Any, client_errors: ClientErrors, clock: Clock = SYSTEM_CLOCK,
                 return metadata
         except KafkaException as failure:
             cause = failure
-        # Errors are delivered by poll, which also keeps a refused connection from being retried in a spin.
+        # poll delivers errors; its wait also keeps a refused connection from being retried in a busy loop.
         client.poll(_PAUSE_S)
         client_errors.check_first_contact()
         if clock.monotonic() >= deadline:
@@ -150,7 +150,8 @@ _NEWS_S = 5.0
 _NEWS_PAUSE_S = 0.1
 
 
-#: So few topics are asked for one by one, more by the metadata of all, which a large cluster takes long to send.
+#: Up to this many topics are asked for one by one; for more, the metadata of all topics are fetched, which is slow on a
+#: large cluster.
 _FEW_TOPICS = 8
 
 
@@ -161,11 +162,11 @@ def partition_counts(
     ask: Callable[[], tuple[dict[str, int], int]],
     clock: Clock = SYSTEM_CLOCK,
 ) -> dict[str, int]:
-    """How many partitions topics have, by name; those `needed` are there. `ask` gives the answer of one broker, and the
-    number of brokers.
+    """The number of partitions of the topics, by name; the `needed` ones exist. `ask` returns the answer of one broker,
+    and the number of brokers.
 
-    Brokers learn of a new topic, or of more partitions, one after another, and any of them may be the one that is asked:
-    with several brokers, the client asks again for missing ones for 5 s. Raises UnknownStream, UnknownPartition.
+    Brokers learn of a new topic, or of more partitions, one after another, and any of them may answer. So with several
+    brokers, missing ones are asked for again for 5 s. Raises UnknownStream, UnknownPartition.
     """
     deadline = clock.monotonic() + _NEWS_S
     while True:
@@ -181,15 +182,15 @@ def partition_counts(
 
 
 def all_counts(client: Any, client_errors: ClientErrors, clock: Clock = SYSTEM_CLOCK) -> tuple[dict[str, int], int]:
-    """The number of partitions of every topic of the cluster, and that of brokers. For producers: a question of theirs for
-    a certain topic may make it."""
+    """The number of partitions of every topic of the cluster, and the number of brokers. For producers: if they ask for one
+    topic, that may create it."""
     return _counted(reach(client, client_errors, clock))
 
 
 def counts_of(
     client: Any, client_errors: ClientErrors, topics: Collection[str], clock: Clock = SYSTEM_CLOCK
 ) -> tuple[dict[str, int], int]:
-    """As `all_counts`, at least of `topics`. For consumers, whose questions make no topic."""
+    """As `all_counts`, at least of `topics`. For consumers: their requests create no topic."""
     if len(topics) > _FEW_TOPICS:
         return all_counts(client, client_errors, clock)
     counts, brokers = dict[str, int](), 0

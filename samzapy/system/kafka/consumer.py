@@ -1,8 +1,8 @@
-"""Reads assigned partitions, as columns, without a Python frame a message."""
+"""Reads assigned partitions as columns, without a Python frame for each message."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import compress, pairwise
 from operator import itemgetter, ne
@@ -29,7 +29,7 @@ _milliseconds = itemgetter(1)
 
 
 class RecordTimes(Sequence[int]):
-    """The times of records, looked up when they are wanted: a time costs as much as any two other columns."""
+    """The times of records, read on first use: a time costs as much as any three other columns."""
 
     __slots__ = ("_records",)
 
@@ -58,8 +58,18 @@ class RecordTimes(Sequence[int]):
         return repr(list(self))
 
 
+def prompt_times(records: Sequence[Any]) -> Sequence[int]:
+    """The times of records, read now. Then nothing keeps librdkafka's objects, whose memory the next ones take over
+    while it is in the processor's cache."""
+    return list(map(_milliseconds, map(_timestamp, records)))
+
+
+#: Gives the times of a run of records.
+TimesOf = Callable[[Sequence[Any]], Sequence[int]]
+
+
 def split_errors(messages: list[Any]) -> tuple[list[Any], list[Any]]:
-    """The records, and the error events that came among them."""
+    """Separate the records from the error events among them."""
     if not any(map(_error, messages)):
         return messages, []
     return [m for m in messages if m.error() is None], [m for m in messages if m.error() is not None]
@@ -72,28 +82,29 @@ def batches(
     one_topic: bool,
     only: SystemStreamPartition | None = None,
     coarse: bool = False,
+    times_of: TimesOf = RecordTimes,
 ) -> Iterator[RecordBatch]:
-    """One batch for each run of records of one partition. `only`: the one partition that they can be of, if there is but
-    one. `coarse`: the time of a batch's last record for each of them, and no headers."""
+    """One batch for each run of records of one partition. `only`: the partition of all records, if just one is assigned.
+    `coarse`: every record of a batch gets the time of its last one, and no headers; otherwise `times_of` gives the times."""
     if only is not None:
-        yield _batch(only, messages, coarse)
+        yield _batch(only, messages, coarse, times_of)
         return
     partitions = list(map(_partition, messages))
     for start, end in pairwise(_cuts(messages, partitions, one_topic=one_topic)):
         run = messages if end - start == len(messages) else messages[start:end]
-        yield _batch(SystemStreamPartition(system, run[0].topic(), partitions[start]), run, coarse)
+        yield _batch(SystemStreamPartition(system, run[0].topic(), partitions[start]), run, coarse, times_of)
 
 
-def _batch(ssp: SystemStreamPartition, run: Sequence[Any], coarse: bool) -> RecordBatch:
+def _batch(ssp: SystemStreamPartition, run: Sequence[Any], coarse: bool, times_of: TimesOf) -> RecordBatch:
     offsets, keys, values = _offsets(run), list(map(_key, run)), list(map(_value, run))
     if coarse:
         return RecordBatch(ssp, offsets, keys, values, [run[-1].timestamp()[1]] * len(run))
     headers = list(map(_headers, run)) if any(map(_headers, run)) else None
-    return RecordBatch(ssp, offsets, keys, values, RecordTimes(run), headers)
+    return RecordBatch(ssp, offsets, keys, values, times_of(run), headers)
 
 
 def _offsets(run: Sequence[Any]) -> Sequence[int]:
-    """They only grow, so as many as lie between the first and the last are all of those."""
+    """The offsets of a run. They only grow: if there are as many as lie between the first and the last, they are a range."""
     first, last = run[0].offset(), run[-1].offset()
     return range(first, last + 1) if last - first + 1 == len(run) else list(map(_offset, run))
 
@@ -111,8 +122,8 @@ def _changes(column: Sequence[Any]) -> set[int]:
     return set(compress(range(1, len(column)), map(ne, column[1:], column)))
 
 
-#: Messages become columns in slices: librdkafka's objects are tracked by the garbage collector, which runs whenever 700
-#: of them (by default) are alive and new. With fewer at a time it never does, which is worth a third of the time.
+#: Messages become columns in slices: the garbage collector tracks librdkafka's objects, and runs whenever 700 new ones (by
+#: default) are alive. With fewer at a time it never runs, which saves a third of the time.
 _SLICE = 500
 _WATERMARKS_S = 5.0
 
@@ -120,7 +131,7 @@ _WATERMARKS_S = 5.0
 class KafkaConsumer(SystemConsumer):
     """A consumer without a group's rebalances: `assign` only.
 
-    A broker that is away for a while is waited for by librdkafka: polls return nothing meanwhile.
+    While a broker is away, librdkafka waits for it, and polls return nothing.
     """
 
     def __init__(self, properties: Mapping[str, str], client_errors: ClientErrors) -> None:
@@ -172,7 +183,7 @@ class KafkaConsumer(SystemConsumer):
         known = self._positions[ssp]
         if self._client is None:
             return known
-        # librdkafka's own position also passes records that it never hands out: control records, aborted transactions.
+        # librdkafka's position also passes records that it never delivers: control records, aborted transactions.
         found: int = self._call(lambda client: client.position([_at(ssp)]))[0].offset
         return max(known, found)
 
@@ -183,8 +194,8 @@ class KafkaConsumer(SystemConsumer):
         self._failure = None
         if self._client is None:
             return
-        # librdkafka's seek fails on a partition that has not begun to fetch; assigning anew always works, drops what
-        # was fetched, and forgets the old position.
+        # librdkafka's seek fails on a partition that has not begun to fetch. A new assignment always works: it drops the
+        # fetched records and the old position.
         self._call(lambda client: client.incremental_unassign([_at(ssp)]))
         self._call(lambda client: client.incremental_assign([_at(ssp, offset)]))
         if ssp in self._paused:
@@ -209,7 +220,7 @@ class KafkaConsumer(SystemConsumer):
         return self._client_errors.statistics.metrics()
 
     def _first(self, timeout_s: float, max_records: int) -> list[Any]:
-        """Wait for one record and take those that came with it. consume(n, t) would wait all of t for n records."""
+        """Wait for one record and take those that came with it. consume(n, t) would wait the whole t for n records."""
         first = self._client.poll(timeout_s)
         if first is None:
             self._client_errors.check()
@@ -218,14 +229,17 @@ class KafkaConsumer(SystemConsumer):
         return [first, *self._client.consume(rest, 0)] if rest else [first]
 
     def _batches(self, messages: list[Any]) -> list[RecordBatch]:
-        """The records as columns; an error among them is kept for when they have been returned."""
+        """The records as columns; an error among them is raised after they have been returned."""
         records, errors = split_errors(messages)
         if errors:
             self._failure = self._error(errors[0])
         positions, found = self._positions, list[RecordBatch]()
         if records:
-            system, one_topic = self._client_errors.system, self._one_topic
-            found = list(batches(system, records, one_topic=one_topic, only=self._only, coarse=self.coarse))
+            system, one_topic, coarse = self._client_errors.system, self._one_topic, self.coarse
+            times_of = prompt_times if self.prompt_times else RecordTimes
+            found = list(
+                batches(system, records, one_topic=one_topic, only=self._only, coarse=coarse, times_of=times_of)
+            )
         for batch in found:
             positions[batch.ssp] = batch.offsets[-1] + 1
         return found

@@ -1,4 +1,4 @@
-"""Translates librdkafka's errors into ours, by the reaction that they need."""
+"""Translates librdkafka's errors into samzapy's, by the reaction that they need."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from samzapy.errors import (
 UNKNOWN_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})  # noqa: SLF001
 TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 
-#: Another producer has taken over, or the broker has ended our transaction: either way this one is finished.
+#: Another producer has taken over, or the broker has ended the transaction: this producer is finished.
 _FENCED = frozenset(
     {
         KafkaError._FENCED,  # noqa: SLF001
@@ -46,7 +46,7 @@ _UNAUTHORISED = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "cluster",
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "TransactionalId",
 }
-#: Waiting does not help against these: the file or the broker has to be changed.
+#: Waiting does not help against these: the job file or the broker has to be changed.
 _REFUSED = {
     KafkaError._SSL: "TLS handshake failed",  # noqa: SLF001
     KafkaError._AUTHENTICATION: "authentication failed",  # noqa: SLF001
@@ -56,7 +56,7 @@ _REFUSED = {
 
 
 def error_of(cause: KafkaException | KafkaError) -> KafkaError:
-    """The KafkaError inside a KafkaException, which is its only argument."""
+    """The KafkaError inside a KafkaException: its only argument."""
     found = cause.args[0] if isinstance(cause, KafkaException) else cause
     return found if isinstance(found, KafkaError) else KafkaError(KafkaError._FAIL, str(found))  # noqa: SLF001
 
@@ -67,17 +67,17 @@ def one_line(error: KafkaError) -> str:
 
 
 def is_refused(error: KafkaError) -> bool:
-    """Whether the cluster was reached but will not talk to us: TLS or authentication."""
+    """Whether the cluster was reached but refuses the client: TLS or authentication."""
     return error.code() in _REFUSED
 
 
 def is_failed_handshake(error: KafkaError) -> bool:
-    """Whether TLS could not be agreed on; librdkafka reports some of these as lost connections."""
+    """Whether the TLS handshake failed; librdkafka reports some of these as lost connections."""
     return "SSL handshake failed" in str(error.str())
 
 
 def general_error(error: KafkaError, system: str, where: str) -> SamzapyError:
-    """The class for an error that did not come from a transactional call; `where` is a topic, an SSP or an address."""
+    """The error for a failure outside of transactional calls; `where` is a topic, an SSP or an address."""
     code = error.code()
     if code in _REFUSED or is_failed_handshake(error):
         what = _REFUSED.get(code, _REFUSED[KafkaError._SSL])  # noqa: SLF001
@@ -95,10 +95,10 @@ def general_error(error: KafkaError, system: str, where: str) -> SamzapyError:
 
 
 def delivery_error(error: KafkaError, system: str, where: str, size: int, limit: int | None = None) -> SamzapyError:
-    """The class for a record that was not acknowledged."""
+    """The error for a record that was not acknowledged."""
     code = error.code()
     if code in TOO_LARGE:
-        # The client refuses records above its own limit. Here the broker refused, and it measures whole batches.
+        # The client refuses records above its own limit. This refusal is the broker's, and it measures whole batches.
         advice = f", alone or in its batch; systems.{system}.producer.batch.size must be below its max.message.bytes"
         return RecordTooLarge(where, size, limit, advice)
     if code in _FENCED:
@@ -109,7 +109,7 @@ def delivery_error(error: KafkaError, system: str, where: str, size: int, limit:
 
 
 def transaction_error(error: KafkaError, call: str) -> SamzapyError:
-    """The class for a failed transactional call: let go, abort and rewind, or an unknown outcome."""
+    """The error for a failed transactional call. Its class says how to react: let go, abort and rewind, or outcome unknown."""
     code = error.code()
     text = f"{call}: {one_line(error)}"
     if code in _REFUSED or code in _UNAUTHORISED:

@@ -25,7 +25,7 @@ class KafkaSystemFactory(SystemFactory):
     open_files = 18
     transactional_open_files = 8
 
-    #: How many seconds a transactional call may take.
+    #: The most seconds that a transactional call may take.
     transactional_call_s = 30.0
 
     def consumer(self, settings: SystemSettings, client_id: str) -> SystemConsumer:
@@ -41,7 +41,7 @@ class KafkaSystemFactory(SystemFactory):
         return KafkaAdmin(admin_properties(settings, client_id), _client_errors(settings))
 
     def max_record_bytes(self, settings: SystemSettings) -> int | None:
-        """Librdkafka sends at most 1,000,000 bytes unless the job file says otherwise."""
+        """The limit of the job file; librdkafka's default is 1,000,000 bytes."""
         said = settings.producer.get("message.max.bytes", str(LARGEST_RECORD))
         return int(said) if said.isdigit() else None
 

@@ -24,24 +24,26 @@ from samzapy.system.kafka.errors import TOO_LARGE, delivery_error, error_of, tra
 from samzapy.system.kafka.queue import DeliveryReports, RecordColumns, RecordQueue
 from samzapy.system.producer_calls import ProducerCalls
 
-#: A fatal error is raised by the call that delivers it, which delivers no reports then: the next ones do.
+#: The call that delivers a fatal error raises it and delivers no reports: the next calls do.
 _REPORT_CALLS, _REPORT_S = 20, 0.05
-#: A flush raises a fatal error when it returns, so it is made in so many seconds each.
+#: A flush raises a fatal error only when it returns, so it is done in steps of this many seconds.
 _FLUSH_S = 1.0
-#: How many seconds the first client's records have to be acknowledged in, before another one takes over.
+#: The most seconds to wait for the first client's acknowledgements before another one takes over.
 _LAST_FLUSH_S = 60.0
 #: A property of the client library, not of librdkafka.
 _ONLY_FAILURES = "delivery.report.only.error"
 
 
 class KafkaProducer(SystemProducer):
-    """An idempotent producer. An error poisons it; inside a transaction `abort` heals it, unless it was fenced, or the
-    broker has refused a record: that leaves a gap in the numbers librdkafka gives to records, and the next transaction
-    would fail at it, so the aborted producer takes no other.
+    """An idempotent producer.
 
-    A report of success costs half as much as the record itself, and only says the record's offset. So without transactions
-    a client reports failures alone until `report_offsets`, which the first record that names its partition calls as well: another
-    client takes over then. That takes so long that it must not happen in a commit, where a stopped process would go on.
+    1. An error poisons it. Inside a transaction `abort` heals it, with two exceptions: it was fenced, or the broker has
+       refused a record. A refused record leaves a gap in librdkafka's sequence numbers, and the next transaction would
+       fail at it, so the aborted producer begins no other.
+    2. A report of success costs half as much as the record itself, and only brings the record's offset. So without
+       transactions a client reports failures only, until `report_offsets`, or the first record that names its partition.
+       Then another client takes over. That takes so long that it must not happen in a commit, where a stopped process
+       would go on.
     """
 
     #: The control record that ends a transaction.
@@ -55,7 +57,7 @@ class KafkaProducer(SystemProducer):
         clock: Clock = SYSTEM_CLOCK,
         call_s: float = 30.0,
     ) -> None:
-        """`call_s`: how many seconds a transactional call may take; after that its outcome is unknown."""
+        """`call_s`: the most seconds that a transactional call may take; after that its outcome is unknown."""
         self._properties = properties
         self._client_errors = client_errors
         self._clock = clock
@@ -140,7 +142,7 @@ class KafkaProducer(SystemProducer):
         self._calls.heal()
         with self._calls.guarded():
             self._calls.must_be_in_transaction("abort")
-            # It throws away queued records as well.
+            # This also discards queued records.
             self._call("abort", lambda client: client.abort_transaction(self._call_s))
             self._reports.clear()
             self._calls.in_transaction = False
@@ -154,16 +156,16 @@ class KafkaProducer(SystemProducer):
         self._queue.send(columns)
 
     def _take_over(self) -> None:
-        """A new epoch for the transactional id: what earlier ones still ask for is refused from now on."""
+        """Get a new epoch for the transactional id: from now on the broker refuses requests of earlier ones."""
         self._client_errors.disturbed = False
         self._call("init_transactions", lambda client: client.init_transactions(self._call_s))
 
     def _renew_if_disturbed(self) -> None:
-        """Take over from ourselves if librdkafka may have sent something twice since the last time.
+        """Take over from this producer itself if librdkafka may have sent a request twice since the last take-over.
 
-        It sends a request again when the connection is lost or the answer is late. The first copy may still arrive: an
-        end of the last transaction would then end the next one, half done. A repeated failure of a connection is
-        reported once in 30 s, so any since the last take-over counts, not only one during the commit.
+        librdkafka repeats a request if the connection is lost or the answer is late. The first copy may still arrive: the end
+        of the last transaction would then end the next one, half done. librdkafka reports a repeated failure of a connection
+        once in 30 s, so every report since the last take-over counts, not only those during the commit.
         """
         self._serve(0)
         self.took_over = self._client_errors.disturbed
@@ -189,8 +191,8 @@ class KafkaProducer(SystemProducer):
 
     @contextmanager
     def _abortable(self) -> Iterator[None]:
-        """Inside a transaction, an error that has no reaction of its own is one that an abort heals. Outside of one a
-        fatal error may be the news of a record that was refused: its own error says more."""
+        """Inside a transaction, an abort heals every error without another reaction. Outside of one, a fatal error may
+        announce a refused record: the record's error is raised instead, since it says more."""
         try:
             yield
         except ProducerFenced as error:
@@ -226,8 +228,8 @@ class KafkaProducer(SystemProducer):
         return self._after_a_failure(delivery_error(error, self._client_errors.system, where, size))
 
     def _too_large(self) -> SamzapyError | None:
-        """The error of a record that the broker found too large, None if there is none. The client has a fatal error, so
-        it reports at once on all records."""
+        """The error of a record that was too large for the broker, None if there is none. After its fatal error the client
+        reports on all records at once."""
         for _ in range(_REPORT_CALLS):
             failure = next((each for each in self._reports.failures() if each[0].code() in TOO_LARGE), None)
             if failure is not None:
@@ -237,11 +239,11 @@ class KafkaProducer(SystemProducer):
         return None
 
     def _after_a_failure(self, found: SamzapyError) -> SamzapyError:
-        """The error for a failed record in an open transaction: a fenced producer's records fail for many reasons."""
+        """The error for a failed record in an open transaction: after a fence, records fail with many different errors."""
         if not self._calls.in_transaction:
             return found
         try:
-            # Inside a transaction this always fails and changes nothing; fatally, if the producer is finished.
+            # Inside a transaction this always fails and changes nothing. The error is fatal if the producer is finished.
             self._client.begin_transaction()
         except KafkaException as cause:
             error = error_of(cause)
@@ -259,7 +261,7 @@ class KafkaProducer(SystemProducer):
         except KafkaException as cause:
             raise transaction_error(error_of(cause), f"{name} of {self._calls.name}") from cause
         except SystemError as crash:
-            # A fatal error is raised by whatever call delivers reports; a report behind it then finds it pending.
+            # A call that delivers reports raises a fatal error; a report behind it in the same call makes it a SystemError.
             pending = crash.__cause__
             if isinstance(pending, KafkaException):
                 raise transaction_error(error_of(pending), f"{name} of {self._calls.name}") from pending

@@ -3,8 +3,8 @@
 1. Every record carries a callback, because a record without one fails silently. The callback is a dict's own
    `__setitem__`: librdkafka calls it with (error, message), so the dict holds the last delivered message under None and
    one failed message for each kind of error, and no Python frame runs for a record.
-2. `produce` is mapped over columns. A call of it costs no more than a record's part of `produce_batch`, which needs a dict
-   for each record, and knows neither headers nor time stamps.
+2. `produce` is mapped over columns. One call costs no more than one record's share of `produce_batch`, which needs a dict
+   for each record, and supports neither headers nor timestamps.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Callback = Callable[[Any, Any], None]
 
 
 class DeliveryReports:
-    """Reports by topic and partition; `callback` is what `produce` is given. A partition of None stands for records
-    that librdkafka chooses the partition of: their delivery is known, their last offsets are not."""
+    """Reports by topic and partition; `callback` is the argument for `produce`. The partition None stands for records with a
+    partition of librdkafka's choice: their delivery is known, their last offsets are not."""
 
     __slots__ = ("_last", "_reports")
 
@@ -41,7 +41,7 @@ class DeliveryReports:
         self._last: dict[tuple[str, int], int] = {}
 
     def callback(self, topic: str, partition: int | None) -> Callback:
-        """For records of one partition, or of None."""
+        """The callback for records of one partition, or of None."""
         target = (topic, partition)
         reports = self._reports.get(target)
         if reports is None:
@@ -55,7 +55,7 @@ class DeliveryReports:
                 yield from ((error, message) for error, message in reports.items() if error is not None)
 
     def settle(self) -> None:
-        """Keep the last offsets and forget the messages; after a flush without failures."""
+        """Keep the last offsets and forget the messages; called after a flush without failures."""
         for (topic, partition), reports in self._reports.items():
             if reports and partition is not None:
                 self._last[topic, partition] = reports[None].offset()
@@ -67,7 +67,7 @@ class DeliveryReports:
             reports.clear()
 
     def last_offset(self, topic: str, partition: int) -> int | None:
-        """As of the last `settle`."""
+        """The last offset in the partition as of the last `settle`."""
         return self._last.get((topic, partition))
 
 
@@ -84,7 +84,7 @@ class RecordColumns(NamedTuple):
 
     @classmethod
     def of(cls, records: Sequence[OutgoingRecord]) -> RecordColumns:
-        """At least one record."""
+        """The columns of at least one record."""
         return cls(*zip(*records, strict=True))
 
     @classmethod
@@ -101,18 +101,18 @@ class RecordColumns(NamedTuple):
         return self.partitions.count(None) == count and self.partition_keys.count(None) == count
 
 
-#: How long sending may wait for room in a full queue.
+#: The most seconds that sending waits for room in a full queue.
 _QUEUE_S = 60.0
 _FULL_PAUSE_S = 0.05
 #: librdkafka's default for `message.max.bytes`.
 LARGEST_RECORD = 1_000_000
 _CHOSEN_BY_KEY = -1
-#: Changes of a commit that are made columns at a time.
+#: The number of a commit's changes that become columns at a time.
 _PART = 5_000
 
 
 class RecordQueue:
-    """Puts records into one client's queue, in order; a full queue is waited for. `serve` delivers its reports."""
+    """Puts records into one client's queue, in order; waits while the queue is full. `serve` delivers its reports."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class RecordQueue:
         count = len(streams)
         if headers.count(None) < count or timestamps.count(None) < count:
             carried = [None if held is None else list(held) for held in headers]
-            # Without on_delivery: it is another name for the callback.
+            # on_delivery stays out: it is another name for the callback.
             columns += [(None,) * count, [time_ms or 0 for time_ms in timestamps], carried]
         self._produce(columns)
         self._serve(0)
@@ -165,7 +165,7 @@ class RecordQueue:
         calls = map(self._client.produce, rest, *others)
         while True:
             try:
-                # A map that is drained runs without a Python frame a record; after an exception it goes on behind it.
+                # Draining a map needs no Python frame for each record; after an exception it continues behind it.
                 deque(calls, maxlen=0)
             except (BufferError, KafkaException) as cause:
                 at = len(first) - length_hint(rest) - 1
@@ -189,7 +189,7 @@ class RecordQueue:
         return numbers, reports
 
     def _try_again(self, arguments: tuple[Any, ...], cause: Exception) -> None:
-        """Wait for room in the queue and produce what did not fit; any other `cause` is raised as one of ours."""
+        """Wait for room in the queue and produce the record that did not fit; translate and raise any other `cause`."""
         client = self._client
         deadline = self._clock.monotonic() + _QUEUE_S
         while isinstance(cause, BufferError):

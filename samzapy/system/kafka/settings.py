@@ -33,16 +33,16 @@ _CARRIES_A_GUARANTEE = {
     "transactional.id": "set by samzapy: it is what fences an older attempt",
     "transaction.timeout.ms": "see task.transaction.timeout.ms",
 }
-#: In Samza's job files, and without a meaning here.
+#: Keys of Samza's job files that have no meaning here.
 _IGNORED = frozenset({"zookeeper.connect", "producer.type"})
 _CALLBACK = re.compile(r"(^logger$|^on_|_cb$|^default\.topic\.config$)")
 
-#: A client connects to its bootstrap server, and then to a broker by its id. Between two connections of one client
-#: librdkafka pauses half of `reconnect.backoff.ms`, 11 ms at least: with its default of 100 every new client loses 40 ms,
-#: and a start makes eight of them. A broker that is away is still tried once a second after a while.
+#: A client connects to its bootstrap server, and then to a broker by its id. Between the two connections librdkafka pauses
+#: for half of `reconnect.backoff.ms`, at least 11 ms: with its default of 100, every new client loses 40 ms, and a start
+#: makes eight clients. A broker that is away is tried once a second after a while, as before.
 _CONNECTING = {"reconnect.backoff.ms": "20", "reconnect.backoff.max.ms": "1000"}
 _CONSUMER = {
-    # librdkafka pauses a partition for this long once its queue is full: a second would cap the rate.
+    # librdkafka pauses a partition for this time when its queue is full: its default of a second would limit the rate.
     "fetch.queue.backoff.ms": "5",
     "queued.min.messages": "200000",
     "queued.max.messages.kbytes": "65536",
@@ -63,15 +63,15 @@ _PRODUCER = {
     "queue.buffering.max.kbytes": "131072",
     **_CONNECTING,
 }
-#: Without transactions, records behind one that could not be delivered cannot be taken back, and a receiver of ids takes
-#: the lower ids for seen. So no record may overtake a failed one: a refusal ends the producer, and a record does not time
-#: out by itself; a flush ends after its own time-out. In a transaction an abort takes everything back, and these properties
-#: would turn an error that it heals into a fatal one.
+#: Without transactions, the records behind a failed one cannot be taken back, and a receiver of ids considers lower ids as
+#: seen. So no record may overtake a failed one: a refusal ends the producer, and a single record has no time-out; a flush
+#: ends after its own time-out. In a transaction an abort takes everything back, and these properties would turn an error
+#: that it heals into a fatal one.
 _IN_ORDER = {"message.timeout.ms": "0"}
 _IN_ORDER_FIXED = {"enable.gapless.guarantee": "true"}
 _PRODUCER_FIXED = {"acks": "all", "enable.idempotence": "true", "partitioner": "murmur2_random"}
 _ADMIN = _CONNECTING
-#: An admin connects as the consumer or the producer does; of their properties it takes these.
+#: An admin connects as the consumer or the producer does: it takes these of their properties.
 _CONNECTION = re.compile(
     r"^(bootstrap\.servers|security\.|ssl\.|sasl\.|socket\.|broker\.address\.|client\.dns|reconnect\.)"
 )
@@ -148,7 +148,7 @@ def _passed(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _fetch_thresholds(settings: SystemSettings) -> dict[str, str]:
-    """Samza's read-ahead limits; the one in bytes wins if it is positive."""
+    """Samza's read-ahead limits; a positive limit in bytes wins."""
     records = settings.properties.get("samza.fetch.threshold")
     size = int(settings.properties.get("samza.fetch.threshold.bytes", "-1"))
     found = {"queued.max.messages.kbytes": str(max(1, size // 1024))} if size > 0 else {}

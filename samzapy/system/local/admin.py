@@ -25,7 +25,7 @@ from samzapy.system.local.database import Database, LocalSettings, open_database
 
 
 class LocalAdmin(SystemAdmin):
-    """An admin that can also compact. Only `create` makes the file; without one there are no streams."""
+    """An admin that can also compact. Only `create` makes the file; without the file there are no streams."""
 
     def __init__(self, settings: LocalSettings, clock: Clock) -> None:
         self._settings = settings
@@ -85,8 +85,8 @@ class LocalAdmin(SystemAdmin):
         delete_stream(database, self._settings.system, stream)
 
     def compact(self, stream: str) -> int:
-        """Clean the stream now, as its `cleanup.policy` says: keep the newest record of each key, drop tombstones that
-        were first compacted `delete.retention.ms` ago, drop what `retention.ms` lets go. Returns how many records went.
+        """Clean the stream now by its `cleanup.policy`: keep the newest record of each key, drop tombstones that were first
+        compacted `delete.retention.ms` ago, drop records older than `retention.ms`. Returns the number of dropped records.
         """
         database, found = self._stream(stream)
         now = self._clock.wall_ms()

@@ -1,4 +1,4 @@
-"""Finds, makes, cleans and deletes the streams of the file, and looks at their partitions by slot."""
+"""Creates, finds, cleans and deletes the streams of the file, and reads their partitions by slot."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def first_not_older(database: Database, slot: int, time_ms: int) -> int | None:
 
 
 def truncate(database: Database, slot: int, before: int) -> int:
-    """Drop everything below `before`; returns how many records that was."""
+    """Drop everything below `before`; returns the number of dropped records."""
     database.execute("UPDATE partitions SET oldest = ? WHERE slot = ?", (before, slot))
     return database.execute("DELETE FROM records WHERE slot = ? AND position < ?", (slot, before)).rowcount
 
@@ -123,7 +123,7 @@ def is_due(database: Database, topic: Topic, slot: int) -> bool:
 
 
 def clean(database: Database, topic: Topic, slot: int, now_ms: int) -> int:
-    """Drop the records that the topic's policy does not keep; returns how many."""
+    """Drop the records that the topic's policy does not keep; returns their number."""
     with database.write():
         found = bounds(database, slot)
         if found is None:
@@ -162,8 +162,8 @@ def _compact(database: Database, topic: Topic, slot: int, until: int, now_ms: in
 
 
 def _tombstone_horizon(database: Database, slot: int, until: int, now_ms: int, retention_ms: int) -> int:
-    # A tombstone's own timestamp is its sender's. The horizon counts from the moment at which a reader from the
-    # start could first have missed the deleted record: the first compaction that covered it.
+    # The timestamp of a tombstone is its sender's. `delete.retention.ms` counts from the first compaction that covered
+    # it: from then on a reader from the start misses the deleted record.
     database.execute("INSERT INTO cleanings (slot, until, time_ms) VALUES (?, ?, ?)", (slot, until, now_ms))
     (horizon,) = database.execute(
         "SELECT coalesce(max(until), 0) FROM cleanings WHERE slot = ? AND time_ms <= ?", (slot, now_ms - retention_ms)

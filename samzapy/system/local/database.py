@@ -1,4 +1,4 @@
-"""Opens one connection to the file: its settings, its transactions, and SQLite's errors as ours."""
+"""Opens one connection to the file: reads its settings, runs its transactions, translates SQLite's errors."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _SYNCHRONOUS = ("normal", "full")
 
 @dataclass(frozen=True)
 class LocalSettings:
-    """`path` (default `.samzapy/local.db` below the current folder); `busy_timeout_ms`: how long to wait for another
-    process's write; `synchronous`: `normal` survives the death of any process, `full` also that of the machine."""
+    """`path` (default `.samzapy/local.db` below the current folder); `busy_timeout_ms`: the longest wait for another
+    process's write; `synchronous`: with `normal`, commits survive the death of any process, with `full` also a power cut."""
 
     system: str
     path: Path
@@ -34,7 +34,7 @@ class LocalSettings:
 
 
 def local_settings(settings: SystemSettings) -> LocalSettings:
-    """Read `path`, `busy.timeout.ms` and `synchronous`; other keys mean nothing here. Raises ConfigError."""
+    """Read `path`, `busy.timeout.ms` and `synchronous`; ignores other keys. Raises ConfigError."""
     prefix, properties = f"systems.{settings.name}.", settings.properties
     problems = []
     path = properties.get("path", ".samzapy/local.db")
@@ -55,7 +55,7 @@ _RETRY_S = 0.005
 
 
 class OutcomeUnknown(EnvironmentFailure):
-    """Raised when SQLite failed in the COMMIT itself: the write may or may not be there."""
+    """Raised when SQLite failed in the COMMIT itself: the write may have happened or not."""
 
 
 class Database:
@@ -74,7 +74,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[None]:
-        """One atomic write: the lock is taken at the start, COMMIT has returned when the block is left."""
+        """One atomic write: takes the lock at the start; COMMIT has returned when the block is left."""
         with self._translating():
             self.execute("BEGIN IMMEDIATE")
             try:
@@ -90,7 +90,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[None]:
-        """Several reads of one and the same state; does not block writers and is not blocked by them."""
+        """Several reads of the same state; does not block writers and is not blocked by them."""
         with self._translating():
             self.execute("BEGIN")
             try:
@@ -168,7 +168,7 @@ def _prepare(settings: LocalSettings, connection: sqlite3.Connection) -> None:
 
 
 def _until_not_locked(settings: LocalSettings, change: Callable[[], Any]) -> None:
-    # SQLite does not apply the busy time-out to a change of the journal mode that another process makes as well.
+    # SQLite does not apply the busy time-out to a change of the journal mode if another process makes one as well.
     waited = 0.0
     while True:
         try:
@@ -188,8 +188,8 @@ def _create_file(path: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
     if path.exists():
         return
-    # Made under another name and linked: closing a descriptor of the real file would drop the locks that another
-    # connection of this process may hold on it by then.
+    # The file is made under another name and then linked: closing a descriptor of the real file would drop the locks that
+    # another connection of this process may hold on it by then.
     draft = path.with_name(f".{path.name}.{uuid4().hex}")
     os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:

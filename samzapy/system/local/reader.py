@@ -1,4 +1,4 @@
-"""Reads the file."""
+"""Reads the logs in the file."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _RECORDS = (
     "WHERE slot = ? AND position >= ? AND position < ? ORDER BY position LIMIT ?"
 )
 _ROWS_A_STEP = 256
-#: The place of the values among the columns.
+#: The index of the values among the columns.
 _VALUE = 2
 
-#: A waiting reader looks at the file's version after 1 ms, then ever more seldom, at least this often (seconds).
+#: A waiting reader looks at the file's version after 1 ms, then after growing pauses up to the second value (seconds).
 _FIRST_PAUSE_S = 0.001
 _LONGEST_PAUSE_S = 0.032
 
 
 class LocalReader(LogReader):
-    """A reader with a connection of its own, opened by `open`."""
+    """A reader with a separate connection, opened by `open`."""
 
     def __init__(self, settings: LocalSettings, clock: Clock) -> None:
         self._settings = settings
@@ -95,7 +95,7 @@ class LocalReader(LogReader):
 
     def _opened(self) -> Database:
         if self._database is None:
-            # Started without any partition, on a file that was not there yet.
+            # It was opened without any partition, before the file existed.
             self._database = open_database(self._settings, create=True)
         assert self._database is not None
         return self._database
@@ -114,7 +114,7 @@ class LocalReader(LogReader):
         cursor = database.execute(_RECORDS, (self._slots[ssp], position, stable, max_records))
         steps, size, count = [], 0, 0
         while size < max_bytes and (rows := cursor.fetchmany(_ROWS_A_STEP)):
-            # A step at a time, while its rows are in the processor's cache.
+            # One step at a time, while its rows are in the processor's cache.
             step = list(zip(*rows, strict=True))
             steps.append(step)
             count += len(rows)

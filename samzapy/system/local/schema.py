@@ -1,4 +1,4 @@
-"""The form of the file: its tables, the check that a file has them, and record headers as bytes.
+"""Defines the file's tables, checks that a file has them, and encodes record headers.
 
 Headers: for each the name's length, the name, the value's length, the value (both lengths u32 LE). A null value has the
 length 2**32 - 1 and nothing behind it.

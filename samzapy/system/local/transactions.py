@@ -1,4 +1,4 @@
-"""Epochs and open transactions. Every function runs inside the caller's write, except `end_overdue`."""
+"""Keeps epochs and open transactions. Every function runs inside the caller's write, except `end_overdue`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _OVERDUE = "SELECT transactional_id FROM producers WHERE deadline_ms <= ?"
 
 
 def take_over(database: Database, transactional_id: str, timeout_ms: int) -> ProducerIdentity:
-    """Abort what is open under the id and start a new epoch."""
+    """Abort the open transaction of the id and start a new epoch."""
     _abort(database, transactional_id)
     database.execute(
         "INSERT INTO producers (transactional_id, epoch) VALUES (?, 1) "
@@ -56,7 +56,7 @@ def abort(database: Database, owner: ProducerIdentity) -> None:
 def end_overdue(database: Database, now_ms: int) -> None:
     """Abort the transactions that are past their time-out and fence their producers, as Kafka's coordinator does.
 
-    A write of its own, and only a read if there is none.
+    Makes a separate write, or only a read if there is none.
     """
     with database.read():
         if not database.execute(_OVERDUE, (now_ms,)).fetchone():

@@ -1,4 +1,4 @@
-"""Writes the file."""
+"""Writes the logs in the file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OPEN = "INSERT INTO open_ranges (slot, first, end, transactional_id) VALUES (?,
 
 
 class LocalWriter(LogWriter):
-    """A writer with a connection of its own, opened by the first call. Each append is one SQLite transaction."""
+    """A writer with a separate connection, opened by the first call. Each append is one SQLite transaction."""
 
     def __init__(self, settings: LocalSettings, clock: Clock) -> None:
         self._settings = settings
@@ -64,7 +64,7 @@ class LocalWriter(LogWriter):
         database = self._database
         if database is None:
             return
-        # Cleaning is a favour to the next reader; a producer that is done does not fail over it.
+        # Cleaning only helps the next reader: a producer that closes does not fail because of it.
         with suppress(RetriableError, EnvironmentFailure):
             for stream in written:
                 found = find_stream(database, stream)

@@ -49,8 +49,8 @@ class MemoryAdmin(SystemAdmin):
         self._cluster.delete(self._system, stream)
 
     def compact(self, stream: str) -> int:
-        """Clean the stream now, as its `cleanup.policy` says: keep the newest record of each key, drop tombstones that
-        were first compacted `delete.retention.ms` ago, drop what `retention.ms` lets go. Returns how many records went.
+        """Clean the stream now by its `cleanup.policy`: keep the newest record of each key, drop tombstones that were first
+        compacted `delete.retention.ms` ago, drop records older than `retention.ms`. Returns the number of dropped records.
         """
         return self._cluster.clean(self._system, stream)
 
@@ -59,7 +59,7 @@ class MemoryAdmin(SystemAdmin):
 
 
 class MemoryReader(LogReader):
-    """Reads, and sleeps on the cluster's condition while there is nothing."""
+    """Reads, and sleeps on the cluster's condition while there is nothing to read."""
 
     def __init__(self, cluster: MemoryCluster) -> None:
         self._cluster = cluster

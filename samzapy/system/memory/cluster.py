@@ -28,7 +28,7 @@ class _Transaction:
 
 
 class MemoryCluster:
-    """One broker. `MemoryCluster.named(name)` makes it or finds it; `MemoryCluster.reset_all()` forgets all of them.
+    """One broker. `MemoryCluster.named(name)` finds or makes it; `MemoryCluster.reset_all()` forgets all of them.
 
     Thread-safe. `clock` dates records and ends transactions that took too long; a test may replace it.
     """
@@ -120,7 +120,7 @@ class MemoryCluster:
                 self._notify()
 
     def clean(self, system: str, stream: str, *, only_if_due: bool = False) -> int:
-        """Compact and expire as the stream's policy says; returns how many records went."""
+        """Compact and expire by the stream's policy; returns the number of dropped records."""
         with self._changed:
             found, logs = self._stream(system, stream)
             now = self.clock.wall_ms()
@@ -158,7 +158,7 @@ class MemoryCluster:
         return self._version
 
     def wait(self, version: int, timeout_s: float) -> bool:
-        """Wait until the version is another one; False at the time-out."""
+        """Wait until the version has changed; False at the time-out."""
         with self._changed:
             return self._changed.wait_for(lambda: self._version != version, timeout_s)
 

@@ -44,7 +44,7 @@ class PartitionLog:
         return end - 1
 
     def decide(self, transactional_id: str, *, committed: bool) -> None:
-        """End a transaction. As in Kafka, the control record that says so takes an offset."""
+        """End a transaction. As in Kafka, its control record takes an offset."""
         ranges = self._open.pop(transactional_id, None)
         if ranges is None:
             return

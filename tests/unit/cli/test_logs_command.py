@@ -1,6 +1,16 @@
 import os
+import socket
 
 import pytest
+
+from samzapy.config.supervision import LogConfig
+from samzapy.container.supervision.log_files import PageAddress
+from samzapy.coordinator.coordinator import Coordinator, LocalLease
+from samzapy.coordinator.service import CoordinatorService
+from samzapy.coordinator.wire import JobSpec
+from samzapy.job.facts import Facts, PartitionLag, Stall
+from samzapy.job.lease import ContainerReport
+from samzapy.job.model import ContainerModel, JobModel
 
 JOB = """
 job.name=counts
@@ -45,3 +55,42 @@ def test_a_job_that_has_not_run_here_is_an_error_with_the_folder(samzapy, logs):
     code, _, errors = samzapy("logs", "job.properties")
     assert code == 3
     assert errors == "error: logs/counts-1: no log; the job has not run here, or job.log.dir is another folder\n"
+
+
+def test_the_status_of_a_job_without_a_page_is_an_error(samzapy, logs):
+    code, _, errors = samzapy("status", "job.properties")
+    assert (code, errors) == (3, "error: job 'counts': no run on this machine has a status page\n")
+
+
+def test_a_page_that_is_left_from_a_killed_run_does_not_answer(samzapy, logs):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    PageAddress(LogConfig(), "counts-1").write(f"http://127.0.0.1:{port}/?token=x")
+    code, _, errors = samzapy("status", "job.properties")
+    assert code == 3
+    assert errors.startswith("error: job 'counts': its status page does not answer: coordinator http://127.0.0.1:")
+
+
+def test_the_status_shows_lag_and_stalls(samzapy, logs):
+    spec = JobSpec(JobModel((ContainerModel("0", ()),)), {})
+    job = Coordinator("counts", spec, 15.0)
+    lease = LocalLease(job, "0")
+    stalled = Stall("in process of sys.in[0]@10", 90.4, "  File x, line 3")
+    facts = Facts({"sys.in[0]": PartitionLag(10, 50, 40, 2_500)}, stalled)
+    lease.report(ContainerReport("0", lease.epoch, "running", processed=1_234, facts=facts))
+    service = CoordinatorService(job, "acts")
+    try:
+        address = PageAddress(LogConfig(), "counts-1")
+        address.write(service.page)
+        assert (logs / "page.url").stat().st_mode & 0o777 == 0o600
+        code, output, _ = samzapy("status", "job.properties")
+    finally:
+        service.close()
+    address.remove()
+    assert code == 0
+    lines = [" ".join(line.split()) for line in output.splitlines()]
+    assert lines[0] == "counts: 1,234 messages, 0 commits, lag 40"
+    assert "0 running running 1,234 40 in process of sys.in[0]@10 for 90 s" in lines
+    assert "0 sys.in[0] 10 50 40 2.5 s" in lines
+    assert "File x, line 3" in lines
+    assert address.read() is None

@@ -1,10 +1,11 @@
 from dataclasses import replace
 
+from jobs.job_page import page_of
+
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.config.guarantee_warnings import GuaranteeWarning
 from samzapy.coordinator.coordinator import Coordinator, LocalLease
 from samzapy.coordinator.progress import ContainerFailure
-from samzapy.coordinator.web.views import render
 from samzapy.coordinator.wire import JobSpec, Registration, read, registration
 from samzapy.job.facts import Facts, PartitionLag, Stall, UserFailure
 from samzapy.job.lease import ContainerReport, Directive
@@ -79,9 +80,9 @@ def test_the_page_escapes_what_came_from_outside():
     evil = "<script>alert(1)</script>"
     lease.report(report(lease, phase=evil, positions={evil: 1}, restored={evil: (1, 0.1, evil)}))
     job.fail(ContainerFailure("0", lease.epoch, "TaskFailed", evil, 1))
-    page = render(job.status())
-    assert "<script" not in page
-    assert page.count("&lt;script&gt;") == 5
+    page = page_of(job)
+    assert "<script>" not in page
+    assert page.count("&lt;script&gt;") > 4
 
 
 def test_counts_of_weakened_promises_are_added_up_over_containers_and_attempts():
@@ -112,10 +113,10 @@ def test_the_page_shows_what_weakens_the_guarantee_and_what_came_of_it():
     assert job.status().to_json()["downgrades"] == [{"key": weaker.key, "message": weaker.message, "durability": False}]
     lease = LocalLease(job, "0")
     lease.report(report(lease, metrics={"errors": {"process.skipped": 1_234}}))
-    page = render(job.status())
-    assert "<td>task.error.process.policy</td><td>messages that fail are &lt;lost&gt;</td>" in page
-    assert '<td>inputs skipped (process)</td><td class="number">1,234</td>' in page
-    assert "Counted" not in render(coordinator().status())
+    page = page_of(job)
+    assert "<code>task.error.process.policy</code> messages that fail are &lt;lost&gt;" in page
+    assert "inputs skipped (process): 1,234" in page
+    assert "Counted" not in page_of(coordinator())
 
 
 def test_standbys_are_told_apart_from_the_containers_and_their_failures_are_not_the_jobs():

@@ -1,7 +1,10 @@
 """Monoids, states and checkpoints as values; what a task makes of them is in tests/unit/container and tests/property."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from samzapy.api.batch import MessageBatch
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.errors import RestoreError
 from samzapy.operators.persistent import (
@@ -170,3 +173,81 @@ def test_bytes_that_are_no_state_are_refused_by_their_place(value):
 def test_a_state_that_is_not_plain_is_refused_with_its_type():
     with pytest.raises(TypeError, match=r"the state has object \(see Monoid\.to_plain\)"):
         encode(StateCheckpoint(1, {}, object()))
+
+
+ITEMS = {
+    "sum": (Sum, st.integers(-(2**40), 2**40)),
+    "count": (Count, st.none() | st.text(max_size=2)),
+    "min": (Min, st.none() | st.integers()),
+    "max": (Max, st.none() | st.text(max_size=3)),
+    "average": (Average, st.integers(0, 9)),
+    "distinct": (Distinct, st.integers(0, 5)),
+    "keyed": (lambda: Keyed(Sum()), st.tuples(st.sampled_from("ab"), st.integers(0, 9))),
+    "own": (Longest, st.text(max_size=3)),
+}
+
+
+def batch_of(messages):
+    times, items = zip(*messages, strict=True)
+    return MessageBatch(SSP, list(range(len(times))), [None] * len(times), items, times)
+
+
+@pytest.mark.parametrize("windowed", [False, True])
+@pytest.mark.parametrize("name", ITEMS)
+@given(data=st.data())
+@settings(max_examples=20, deadline=None)
+def test_a_batch_adds_what_its_messages_add(name, windowed, data):
+    monoid, items = ITEMS[name]
+    made = [WindowState(monoid(), 20, 10) if windowed else NonWindowState(monoid()) for _ in range(2)]
+    for state in made:
+        state.open(10)
+    one, other = made
+    for messages in data.draw(
+        st.lists(st.lists(st.tuples(st.integers(-1, 80), items), min_size=1, max_size=9), max_size=5)
+    ):
+        feed(one, *messages)
+        other.begin_batch()
+        other.add_all(batch_of(messages))
+        assert other.value == one.value
+        other.settle()
+        cut = data.draw(st.sampled_from([0, 10, 20]))
+        clock = data.draw(st.integers(0, 90))
+        for state in made:
+            if windowed:
+                state.advance(clock)
+            if cut > state._sides.cut:
+                state.checkpoint(cut)
+        assert [other.value, other.cut, other.checkpoint(80)] == [one.value, one.cut, one.checkpoint(80)]
+
+
+def test_a_batch_that_does_not_add_up_adds_nothing():
+    state = state_of(Keyed(Sum()), (5, ("a", 1)))
+    state.begin_batch()
+    state.add_all(batch_of([(5, ("a", 2)), (15, ("b", 3))]))
+    state.add_all(batch_of([(5, ("a", "odd"))]))
+    with pytest.raises(TypeError):
+        state.settle()
+    state.roll_back()
+    assert state.value == {"a": 1}
+
+
+def test_the_items_and_times_of_a_batch_can_be_columns_or_functions():
+    state = WindowState(Sum(), 10)
+    state.open(10)
+    state.advance(25)
+    batch = batch_of([(1, {"n": 3, "at": 21}), (2, {"n": 4, "at": 22})])
+    state.begin_batch()
+    state.add_all(batch, value=lambda message: message["n"], time=lambda message: message["at"])
+    state.add_all(batch, value=[10, 20], time=[5, 29])
+    assert state.value == 3 + 4 + 20
+    state.settle()
+    assert (state.value, state.late) == (27, 1)
+
+
+def test_batches_and_messages_are_added_by_calls_of_their_own():
+    state = state_of(Sum())
+    with pytest.raises(RuntimeError, match="add_all is for process_messages"):
+        state.add_all(batch_of([(1, 1)]))
+    state.begin_batch()
+    with pytest.raises(RuntimeError, match="process_message only"):
+        state.update(1, 1)

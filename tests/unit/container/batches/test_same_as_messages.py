@@ -40,8 +40,9 @@ def run(task, keys, orders):
 
 
 def _about(letter):
-    """What a letter says, but for the time, and for the id of its input's stream."""
-    about = {name: value for name, value in letter.headers if name not in {"samzapy-error-time-ms", "samzapy-id"}}
+    """What a letter says, but for the time, the lines of code, and the id of its input's stream."""
+    apart = {"samzapy-error-time-ms", "samzapy-error-traceback", "samzapy-id"}
+    about = {name: value for name, value in letter.headers if name not in apart}
     return about, letter.message["id"], OutputId.of(letter.headers) and OutputId.of(letter.headers)[1:]
 
 

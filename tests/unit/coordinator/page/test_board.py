@@ -15,6 +15,7 @@ from samzapy.coordinator.page.board import SECTIONS, Board
 from samzapy.coordinator.page.history import SAMPLES, History
 from samzapy.coordinator.page.inspector import Asked, Found, Inspector, NoInspector
 from samzapy.coordinator.page.routes import page_routes
+from samzapy.coordinator.page.view import StoreSums
 from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.testing import ManualClock
 
@@ -43,7 +44,7 @@ class Texts(HTMLParser):
 
 
 def board_of(status, inspector=None, clock=None):
-    board = Board(lambda: status, History(clock or ManualClock()), inspector or NoInspector())
+    board = Board(lambda: status, inspector or NoInspector(), clock or ManualClock())
     board.refresh()
     return board
 
@@ -168,3 +169,33 @@ def test_a_reader_who_stays_gets_every_section_first(address):
             event += news.read(1)
         news.close()
     assert set(json.loads(event.removeprefix(b"data: "))) == set(SECTIONS)
+
+
+def test_stores_are_added_up_over_tasks_and_containers():
+    status = job(container(0, 5, [0, 1]), container(1, 5, [2]))
+    rows, tasks = StoreSums().rows(status)
+    assert [(row.name, row.tasks, row.entries, row.hit_ratio) for row in rows] == [("counts", 3, 30, 0.75)]
+    assert tasks == 3
+
+
+def test_a_container_that_sends_new_metrics_is_added_up_anew():
+    sums, status = StoreSums(), job(container(0, 5, [0]))
+    assert sums.rows(status) == sums.rows(status)
+    status["containers"][0]["metrics"] = {"Partition 0": {"store.counts.estimate-num-keys": 99}}
+    assert sums.rows(status)[0][0].entries == 99
+
+
+def test_a_snapshot_that_cannot_be_had_leaves_the_page_as_it_was():
+    statuses = [job(container(0, 5, [0]))]
+    board = Board(lambda: statuses[0], NoInspector(), ManualClock())
+    board.refresh()
+    statuses.clear()
+    with pytest.raises(IndexError):
+        board.refresh()
+    assert "5 messages" in board.page()
+    board.close()
+
+
+def test_a_clock_beyond_the_calendar_is_shown_as_a_number():
+    clocks = {"job": 10**17, "checkpoint": -(10**17), "tasks": {}, "stalled": None}
+    assert "100000000000000000 ms" in board_of({**job(container(0)), "clocks": clocks}).page()

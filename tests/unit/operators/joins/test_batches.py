@@ -7,7 +7,8 @@ from join_bench import LEFT, RIGHT, SOURCES, JoinBench, context, envelope, order
 
 from samzapy.api.batch import MessageBatch
 from samzapy.metrics import Registry
-from samzapy.operators.joins import AsOfJoin, StreamStreamJoin, StreamTableJoin, TimeRules, Within
+from samzapy.operators.columns import runs_of_partitions
+from samzapy.operators.joins import AsOfJoin, StreamStreamJoin, StreamTableJoin, TableTableJoin, TimeRules, Within
 
 values = st.none() | st.integers(0, 99)
 runs = st.lists(
@@ -92,3 +93,19 @@ def test_a_batch_with_a_key_that_is_no_string_is_refused(tmp_path, join):
         pytest.raises(ValueError, match="a join needs a string as key, got 7"),
     ):
         bench.join.add_all(batch_of([envelope(SOURCES[0], 0, "a", 1, 1), envelope(SOURCES[0], 1, 7, 1, 1)]))
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.lists(st.tuples(st.integers(0, 2), st.sampled_from("ab"), st.none() | st.integers(0, 2)), max_size=30))
+def test_a_batch_changes_the_joined_rows_as_its_messages_do(tmp_path_factory, rows):
+    found = []
+    envelopes = [envelope(SOURCES[source], n, key, n, value) for n, (source, key, value) in enumerate(rows)]
+    for feed in (
+        lambda join: [join.update(each) for each in envelopes],
+        lambda join: join.update_all(envelopes),
+        lambda join: [row for run, _ in runs_of_partitions(envelopes) for row in join.update_all(batch_of(run))],
+    ):
+        with JoinBench(tmp_path_factory.mktemp("rows"), lambda _: None) as bench:
+            join = TableTableJoin(context(bench.opened.store, Registry()), "joined", {LEFT: "left", RIGHT: "right"})
+            found.append((feed(join), bench.contents()))
+    assert found[0] == found[1] == found[2]
