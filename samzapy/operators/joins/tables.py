@@ -125,8 +125,9 @@ class TableTableJoin:
         for run, _ in runs_of_partitions(batch):
             part = self._part[run[0].ssp]
             keys, values = keys_and_messages(run)
-            for key in keys:
-                key_of(key)
+            for place, key in enumerate(keys):
+                if type(key) is not str:
+                    key_of(run[place])
             before = self._rows.get_all(dict.fromkeys(keys))
             rows = dict(before)
             for key, value in zip(keys, values, strict=True):
