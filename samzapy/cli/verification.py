@@ -75,7 +75,9 @@ class Verification:
                 self._write(rows)
         self._print(rows)
         if not all(row.kept for row in rows):
-            click.echo(f"logs and local state of what is broken are in {folder}; its streams are kept", err=True)
+            click.echo(
+                f"logs and local state of the failed scenarios are in {folder}; their streams are kept", err=True
+            )
             return 1
         shutil.rmtree(folder / _KAFKA if self.folder else folder, ignore_errors=True)
         return 0

@@ -50,15 +50,15 @@ PURPOSE = "dataframe"
 
 
 class StorePart(ABC):
-    """Some of a store's committed entries."""
+    """A part of a store's committed entries."""
 
     @abstractmethod
     def opened(self, config: JobConfig, store: StoreConfig) -> AbstractContextManager[Contents]:
-        """The entries, for as long as the context lasts. Raises what reading them may raise."""
+        """The entries, for the duration of the context. Raises the errors of reading them."""
 
     @abstractmethod
     def place(self, config: JobConfig, entry: Entry) -> str:
-        """Where an entry is from, for an error about it."""
+        """The origin of an entry, for an error message."""
 
 
 @final
@@ -93,7 +93,7 @@ class ChangelogPart(StorePart):
                 yield contents
 
     def place(self, config: JobConfig, entry: Entry) -> str:
-        """The record that the entry is from; looked for only now, since no store keeps offsets."""
+        """The record of the entry; searched for only here, because stores keep no offsets."""
         found: int | None = None
         with closing(job_clients(config, PURPOSE)) as clients, closing(clients.consumer(self.ssp.system)) as consumer:
             for batch in scan(
@@ -141,14 +141,14 @@ class Wanted:
     value: sql.DataType | None
 
     def of(self, config: JobConfig, store: StoreConfig) -> dict[str, ReadColumn]:
-        """How keys and values are read. Raises ConfigError for a type that cannot be had."""
+        """The columns of keys and values. Raises ConfigError for an impossible type."""
         settings = EngineSettings(store.name, store.properties)
         engine = load_engines(config)[store.name]
         key, value = entry_serdes(store, engine, settings, serde_registry(config))
         return {"key": read_column("key_schema", key, self.key), "value": read_column("schema", value, self.value)}
 
     def frame_schema(self, read: Mapping[str, ReadColumn]) -> sql.StructType:
-        """The frame's. Raises ConfigError for a column that there is not."""
+        """The schema of the frame. Raises ConfigError for an unknown column."""
         types = {"partition": sql.IntegerType(), "task": sql.StringType(), **{n: c.type for n, c in read.items()}}
         for name in self.columns:
             if name not in types:
@@ -184,7 +184,7 @@ class RowReader:
                         yield row
 
     def batches(self, schema: sql.StructType, numbers: Iterator[Any]) -> Iterator[Any]:
-        """The same by Arrow: record batches with the numbers in, record batches of the schema out."""
+        """As `rows`, by Arrow: takes record batches of numbers, and gives record batches of the schema."""
         import pyarrow as pa  # noqa: PLC0415  # optional
         from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  # needs pyarrow
 
@@ -210,7 +210,7 @@ class RowReader:
     def _fail(
         config: JobConfig, store: StoreConfig, part: StorePart, entry: Entry, read: Mapping[str, ReadColumn]
     ) -> None:
-        """Read key and value once more, to say which of them it is."""
+        """Read key and value once more, to find out which of them fails."""
         named = (("key", store.key_serde, entry.key), ("value", store.msg_serde, entry.value))
         for what, serde, data in named:
             try:
@@ -326,7 +326,7 @@ def _by_arrow() -> bool:
 
 @contextmanager
 def _without_talk_of_pandas() -> Iterator[None]:
-    """Pyspark complains about the version of a pandas that no row of ours meets."""
+    """Suppress pyspark's warning about the version of pandas: no row passes through pandas."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
         yield

@@ -12,12 +12,12 @@ from samzapy.cli.options import JOB, OVERRIDES, pairs
 @click.command()
 @JOB
 @OVERRIDES
-@click.option("--no-wait", is_flag=True, help="Ask only.")
+@click.option("--no-wait", is_flag=True, help="Do not wait for the end.")
 @click.option(
     "--timeout", type=click.FloatRange(0), default=600.0, show_default=True, help="Seconds to wait for the end."
 )
 def drain(job: Path, overrides: tuple[str, ...], *, no_wait: bool, timeout: float) -> None:
-    """Let a running job process what its inputs hold now, tell its tasks (on_drain), commit and stop.
+    """Let a running job process its inputs up to their present end, call on_drain of its tasks, commit and stop.
 
     The job may run anywhere that uses the same checkpoints; its driver looks for the request three times a lease.
     """
