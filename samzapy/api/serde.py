@@ -16,7 +16,7 @@ class Serde(ABC):
     #: Whether `to_bytes(x + y)` starts with `to_bytes(x)`, as a prefix scan needs.
     keeps_prefixes = False
 
-    #: Whether the result of `to_bytes` takes no more memory than its length, so a store may keep it without a copy. C
+    #: Whether the result of `to_bytes` takes about as much memory as its length, so a store may keep it without a copy. C
     #: encoders often return bytes in a buffer many times as large.
     allocates_exactly = False
 

@@ -35,6 +35,7 @@ from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.supervision.worker_process import sweep_in_background
 from samzapy.container.tasks.task_builder import Plugins, TaskBuilder, TaskStart
 from samzapy.container.tasks.task_instance import TaskInstance
+from samzapy.job.facts import UserFailure
 from samzapy.job.lease import ContainerLease
 from samzapy.job.model import ContainerModel, TaskModel
 from samzapy.job.transactions import transactional_id
@@ -90,6 +91,11 @@ class ContainerBuilder:
         """Fence the container's predecessor, where transactions carry the state. `must_own` raises when the
         container is no longer this attempt's."""
         self._producers.take_over(must_own)
+
+    @property
+    def last_failure(self) -> UserFailure | None:
+        """The last failure that an error policy has dealt with."""
+        return self._tasks.last_failure.failure
 
     def purge(self) -> None:
         """Throw away unsent records, from any thread: another attempt owns the container."""

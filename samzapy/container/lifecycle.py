@@ -316,7 +316,7 @@ class Container:
             metrics=self._builder.metrics.snapshot(),
             commits=self.commits,
             clocks={task.name: progress_of(task) for task in tasks},
-            facts=self._watch.facts(phase, done),
+            facts=self._watch.facts(phase, done, self._builder.last_failure),
         )
 
     def _progress(self) -> Progress:

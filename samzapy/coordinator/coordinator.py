@@ -14,15 +14,15 @@ from samzapy.coordinator.progress import ContainerFailure, JobStatus, Progress
 from samzapy.coordinator.same_failures import SameFailures
 from samzapy.coordinator.wire import AttemptProcess, JobSpec, Overdue, Pace
 from samzapy.errors import JobTakenOver, RetriableError, SamzapyError
-from samzapy.job.facts import Facts
+from samzapy.job.facts import Facts, UserFailure
 from samzapy.job.lease import ContainerLease, ContainerReport, Directive, TaskProgress
 
 #: Phases after which no more reports come.
 _ENDS = {"done": ContainerState.DONE, "failed": ContainerState.LOST}
 
 
-def _ignore(container_id: str, facts: Facts) -> None:
-    """The default of `Oversight.on_facts`."""
+def _ignore(container_id: str, said: Facts | UserFailure) -> None:
+    """The default of both listeners."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,14 @@ class Oversight:
     """How a driver watches its containers.
 
     `stall_s`: seconds that the job's clock may stand still before it is said what it waits for. `same_failures`: attempts
-    that may fail in the same way. `on_facts` gets the facts of each report, and each new failure that ended an attempt, on any thread.
+    that may fail in the same way. `on_facts` gets the facts of each report, and `on_failure` each failure of the user's code
+    that ended an attempt, the first time; on any thread.
     """
 
     stall_s: float = 120.0
     same_failures: int = 4
     on_facts: Callable[[str, Facts], None] = _ignore
+    on_failure: Callable[[str, UserFailure], None] = _ignore
 
 
 class Coordinator:
@@ -74,7 +76,7 @@ class Coordinator:
         self._clocks_taken: dict[str, Mapping[str, TaskProgress]] = {}
         self._clock = clock
         self._same_failures = SameFailures(over.same_failures, clock)
-        self._on_facts = over.on_facts
+        self._on_facts, self._on_failure = over.on_facts, over.on_failure
         self._started: float | None = None
         self._newest = 0.0
         self._processes: dict[str, AttemptProcess | None] = {}
@@ -178,8 +180,8 @@ class Coordinator:
             if failure.error == JobTakenOver.__name__:
                 self._abandon(failure.message)
             self._changed.notify_all()
-        if times == 1:
-            self._on_facts(failure.container_id, Facts(failure=failure.user))
+        if failure.user is not None and times == 1:
+            self._on_failure(failure.container_id, failure.user)
         return failure.permanent
 
     def release(self, container_id: str) -> None:

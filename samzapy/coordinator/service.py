@@ -21,9 +21,12 @@ import logging
 import re
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import MappingProxyType
+from typing import Any
 from urllib.parse import unquote
 
 import uvicorn
@@ -221,7 +224,7 @@ class CoordinatorService:
         containers = len(coordinator.spec.model.containers) + len(coordinator.spec.model.standbys)
         admission = Admission(STRANGERS + 2 * containers)
         hosts = _hosts(self.url) | _hosts(page)
-        self._board = Board(lambda: coordinator.status().to_json(), inspector, SYSTEM_CLOCK)
+        self._board = Board(partial(_page_status, coordinator, _readers(coordinator)), inspector, SYSTEM_CLOCK)
         self._board.start()
         shown = views(coordinator, page_routes(self._board), added, self._worker)
         guard = Guard(Calls(coordinator), shown, self.tokens, hosts, frozenset(open_to_all))
@@ -251,6 +254,24 @@ class CoordinatorService:
         self._worker.shutdown(wait=False, cancel_futures=True)
         for each in self._sockets:
             each.close()
+
+
+def _readers(coordinator: Coordinator) -> Mapping[str, str]:
+    """The task that reads each partition; a broadcast partition has many readers, and is left out."""
+    model = coordinator.spec.model
+    read = [(str(ssp), task.name) for container in model.containers for task in container.tasks for ssp in task.ssps]
+    often = Counter(name for name, _ in read)
+    return {name: task for name, task in read if often[name] == 1}
+
+
+def _page_status(coordinator: Coordinator, readers: Mapping[str, str]) -> Mapping[str, Any]:
+    """The status for the page: with the tasks of partitions, and the hosts of containers."""
+    status = coordinator.status().to_json()
+    for container in (*status["containers"], *status["standbys"]):
+        process = coordinator.process(container["id"])
+        place = None if process is None else process.place
+        container.update(tasks=readers, host="" if place is None else place.host)
+    return status
 
 
 def _listening(host: str, port: int) -> socket.socket:

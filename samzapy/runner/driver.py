@@ -27,7 +27,7 @@ from samzapy.container.supervision.log_lines import record_of
 from samzapy.coordinator.coordinator import Coordinator, Oversight
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import JobTakenOver, SamzapyError
-from samzapy.job.facts import Facts
+from samzapy.job.facts import Facts, UserFailure
 from samzapy.runner.base import PreparedJob
 
 
@@ -92,20 +92,23 @@ def coordinator_of(prepared: PreparedJob, spec: JobSpec, clock: Clock = SYSTEM_C
         downgrades=prepared.guarantee_warnings,
         clocks=prepared.clocks,
         epoch=prepared.epoch,
-        oversight=Oversight(config.clock.stall_ms / 1000, config.task.same_failures, log_lines),
+        oversight=Oversight(config.clock.stall_ms / 1000, config.task.same_failures, log_lines, log_failure),
     )
 
 
 def log_lines(container_id: str, facts: Facts) -> None:
-    """Log the lines that a container has sent, as if they had been logged here, and the traceback that ended an attempt."""
+    """Log the lines that a container has sent, as if they had been logged here."""
     for line in facts.lines:
         target = logging.getLogger(line.logger)
         if target.isEnabledFor(line.level):
             target.handle(record_of(line, container_id))
-    if facts.failure is not None:
-        logger.error("container %s: %s failed\n%s", container_id, facts.failure.where, facts.failure.traceback)
     if facts.lines_left_out:
         logger.info("container %s: %d log lines are in its own file only", container_id, facts.lines_left_out)
+
+
+def log_failure(container_id: str, failure: UserFailure) -> None:
+    """Log a failure of the user's code that has ended an attempt."""
+    logger.error("container %s: %s failed\n%s", container_id, failure.where, failure.traceback)
 
 
 @contextmanager

@@ -139,6 +139,8 @@ class MsgpackSerde(DocumentSerde):
     A tuple comes back as a list. A datetime, a set and an int beyond 64 bits are errors, not guesses.
     """
 
+    allocates_exactly = True
+
     def __init__(self) -> None:
         # One packer for all messages: making one costs more than packing a small message. It is usable after an error.
         self.to_bytes = msgpack.Packer(use_bin_type=True).pack  # type: ignore[method-assign]

@@ -27,7 +27,7 @@ def pydantic_codec(name: Format, kind: Any, *, sort_keys: bool) -> Codec:
         return orjson.dumps(dump(value, mode="json"), None, orjson.OPT_SORT_KEYS)
 
     encode = sorted_json if sort_keys else adapter.serializer.to_json
-    return Codec(encode, adapter.validator.validate_json, _reason)
+    return Codec(encode, adapter.validator.validate_json, _reason, exact=not sort_keys)
 
 
 def _reason(cause: Exception) -> str:

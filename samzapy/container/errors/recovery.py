@@ -12,7 +12,9 @@ from samzapy.api.metrics import MetricsRegistry
 from samzapy.clock import Clock
 from samzapy.config.tasks.error_policy import Action, ErrorConfig, ErrorPolicy, Stage
 from samzapy.container.errors.dead_letters import NoDeadLetters
+from samzapy.container.errors.user_failures import one_line, user_line, whole_traceback
 from samzapy.errors import SamzapyError, StoreRefused
+from samzapy.job.facts import UserFailure
 
 _DONE = {Action.SKIP: "skipped", Action.DEAD_LETTER: "dead-lettered"}
 
@@ -25,13 +27,28 @@ def is_about_its_message(failure: BaseException) -> TypeGuard[Exception]:
     return isinstance(failure, Exception)
 
 
+class LastFailure:
+    """The last failure of a container's messages that a policy has dealt with, as it is shown to people."""
+
+    __slots__ = ("failure",)
+
+    def __init__(self) -> None:
+        self.failure: UserFailure | None = None
+
+    def note(self, task: str, where: str, envelope: IncomingMessageEnvelope | None, failure: BaseException) -> None:
+        """Keep a failure at a message (None: at no message)."""
+        partition, offset = ("", -1) if envelope is None else (str(envelope.ssp), envelope.offset)
+        about = type(failure).__name__, one_line(failure), task, where
+        self.failure = UserFailure(*about, user_line(failure), whole_traceback(failure), partition, offset, offset)
+
+
 class Recovery:
     """Deals with the failures of one task. `input` is the message at hand, None outside of `process`.
 
     The counters are `errors.STAGE.skipped`, `.retried` and `.dead-lettered`.
     """
 
-    __slots__ = ("_counts", "_errors", "_letters", "_log", "_numbered", "_pause", "_task_name", "input")
+    __slots__ = ("_counts", "_errors", "_last", "_letters", "_log", "_numbered", "_pause", "_task_name", "input")
 
     def __init__(
         self,
@@ -41,11 +58,13 @@ class Recovery:
         pause: Callable[[float], None],
         log: PolicyLog,
         letters: NoDeadLetters,
+        last: LastFailure,
     ) -> None:
         self._task_name = task_name
         self._errors = errors
         self._pause = pause
         self._log = log
+        self._last = last
         self._letters = letters
         self._counts = {
             (stage, what): metrics.counter("errors", f"{stage.value}.{what}")
@@ -109,7 +128,8 @@ class Recovery:
         where = self.input.position if self.input is not None else "no input"
         shown = f"{type(failure).__name__}: {' '.join(str(failure).split())[:300]}"
         line = f"{self._task_name}: {stage.value} of {where} failed, {doing}: {shown}"
-        self._log.warn(f"{stage.value} {what}", line, failure)
+        if self._log.warn(f"{stage.value} {what}", line, failure):
+            self._last.note(self._task_name, f"{stage.value} of {where}", self.input, failure)
 
 
 _LONGEST_WAIT_S = 0.05
@@ -154,13 +174,15 @@ class PolicyLog:
         self._next: dict[str, float] = {}
         self._left_out: dict[str, int] = {}
 
-    def warn(self, kind: str, line: str, failure: BaseException | None = None) -> None:
-        """Log `line` with the traceback of `failure`, or count it if one of its kind was logged within the period."""
+    def warn(self, kind: str, line: str, failure: BaseException | None = None) -> bool:
+        """Log `line` with the traceback of `failure`, or count it if one of its kind was logged within the period; returns
+        whether it is logged."""
         now = self._clock.monotonic()
         if now < self._next.get(kind, now):
             self._left_out[kind] = self._left_out.get(kind, 0) + 1
-            return
+            return False
         self._next[kind] = now + self._period_s
         more = self._left_out.pop(kind, 0)
         more_in_words = f" (and {more} more like it since the last line)" if more else ""
         logger.warning("%s%s", line, more_in_words, exc_info=failure)
+        return True

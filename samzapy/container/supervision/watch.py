@@ -20,10 +20,10 @@ from types import TracebackType
 from typing import Protocol, final
 
 from samzapy.clock import Clock
-from samzapy.container.supervision.activity import Activity, activity_of, stack_as_text, stack_of
+from samzapy.container.supervision.activity import Activity, activity_of, stack_as_text, stack_of, waited_for
 from samzapy.container.supervision.heartbeat import keep_running
 from samzapy.container.supervision.lag import LagWatch, Progress
-from samzapy.job.facts import NO_FACTS, Facts, LogLine, Stall
+from samzapy.job.facts import NO_FACTS, Facts, LogLine, Stall, UserFailure
 
 logger = logging.getLogger(__name__)
 
@@ -51,8 +51,9 @@ class Watch(Protocol):
         """Ask this from now on how far the container is; from any thread."""
         ...
 
-    def facts(self, phase: str, progress: object) -> Facts:
-        """The facts for a report of that phase. `progress` is equal in two calls if nothing was done between them."""
+    def facts(self, phase: str, progress: object, failure: UserFailure | None = None) -> Facts:
+        """The facts for a report of that phase. `progress` is equal in two calls if nothing was done between them; `failure` is
+        the last one of the user's code that did not end the attempt."""
         ...
 
 
@@ -62,7 +63,7 @@ class NoWatch:
     def follow(self, progress: Callable[[], Progress]) -> None:
         """Nothing is asked."""
 
-    def facts(self, phase: str, progress: object) -> Facts:
+    def facts(self, phase: str, progress: object, failure: UserFailure | None = None) -> Facts:
         """None."""
         return NO_FACTS
 
@@ -105,6 +106,7 @@ class ContainerWatch:
         self._doing: tuple[str, object] | None = None
         self._since = clock.monotonic()
         self._told: str | None = None
+        self._shown: UserFailure | None = None
         self._one_at_a_time = threading.Lock()
 
     def __enter__(self) -> ContainerWatch:
@@ -119,8 +121,9 @@ class ContainerWatch:
         """Ask this from now on how far the container is; from any thread."""
         self._lag.follow(progress)
 
-    def facts(self, phase: str, progress: object) -> Facts:
-        """The facts for a report of that phase. `progress` is equal in two calls if nothing was done between them."""
+    def facts(self, phase: str, progress: object, failure: UserFailure | None = None) -> Facts:
+        """The facts for a report of that phase. `progress` is equal in two calls if nothing was done between them; `failure` is
+        the last one of the user's code that did not end the attempt."""
         with self._one_at_a_time:
             lines, left_out = self._process.lines.take()
             stalled, of_user = self._stalled(phase, progress) if self._stall_s else (None, False)
@@ -130,13 +133,17 @@ class ContainerWatch:
             logger.warning("stalled: %s%s", stalled, f"\n{stalled.stack}" if stalled.stack else "")
             if of_user:
                 self._process.on_stalled(stalled)
-        return Facts(self._lag.take(), stalled, None, lines, left_out)
+        if failure is self._shown:
+            failure = None
+        else:
+            self._shown = failure
+        return Facts(self._lag.take(), stalled, failure, lines, left_out)
 
     def _stalled(self, phase: str, progress: object) -> tuple[Stall | None, bool]:
         """The stall, and whether it is in the user's code."""
         now = self._clock.monotonic()
         frame = stack_of(self._thread_id) if phase in {"starting", "restoring", "running"} else None
-        activity = activity_of(frame)
+        activity = activity_of(frame) or waited_for(frame)
         doing = activity.doing if activity is not None else phase
         if self._doing != (doing, progress):
             self._doing, self._since = (doing, progress), now

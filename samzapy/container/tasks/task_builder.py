@@ -31,7 +31,7 @@ from samzapy.container.errors.collectors import SizingCollector, TolerantCollect
 from samzapy.container.errors.dead_letters import DeadLetters, NoDeadLetters, NoRawRecords, RawRecords
 from samzapy.container.errors.halving import HalvingProcessing, SearchingProcessing
 from samzapy.container.errors.processing import TolerantProcessing
-from samzapy.container.errors.recovery import InterruptiblePause, PolicyLog, Recovery
+from samzapy.container.errors.recovery import InterruptiblePause, LastFailure, PolicyLog, Recovery
 from samzapy.container.errors.undecodable import UndecodableProcessing
 from samzapy.container.errors.undo_journal import UndoJournal
 from samzapy.container.event_time.clock import EventClock
@@ -102,6 +102,7 @@ class TaskBuilder:
         self._producers = producers
         self._metrics = metrics
         self._clock = clock
+        self.last_failure = LastFailure()
         tasks_of_job = model.tasks_of_job or len(model.tasks)
         self._control = ControlSender(config.job_name, tasks_of_job, clients.admin, self._takes_control)
         self._output_serdes = serdes_of_outputs(config.systems, own_streams(config), serdes_of)
@@ -313,7 +314,7 @@ class TaskBuilder:
         errors = self._config.task.errors
         letters = self._dead_letters(name, offsets, outbox)
         pause, log = InterruptiblePause(should_stop), PolicyLog(self._clock)
-        recovery = Recovery(name, errors, self._metrics, pause, log, letters)
+        recovery = Recovery(name, errors, self._metrics, pause, log, letters, self.last_failure)
         if errors.policies[Stage.PRODUCE].then is Action.FAIL:
             return TolerantCollector(self._output_serdes, outputs, control, outbox, recovery)
         limit_of = RecordLimits(self._clients).of

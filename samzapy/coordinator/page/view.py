@@ -125,7 +125,7 @@ def _container(container: Mapping[str, Any]) -> ContainerRow:
         container["commits"],
         sum(known) if known else None,
         str(container.get("host") or ""),
-        metrics.get("rss-bytes"),
+        metrics.get("resident-bytes"),
         container["restoring"],
     )
 

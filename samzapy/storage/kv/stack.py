@@ -111,7 +111,7 @@ class _Layers:
             self._stamped = EntryCodec(config.name, key_serde, StampedSerde(msg_serde), unstamped_origin(origin))
         self._serialized = EntryCodec(config.name, key_serde, SerializedValues(), origin)
         self.uncommitted = UncommittedStore(
-            config.name, engine, config.uncommitted_max_bytes, max_record_bytes, overhead
+            config.name, engine, config.uncommitted_max_bytes, max_record_bytes, overhead, budget
         )
 
     def objects(self) -> Layer:

@@ -7,8 +7,12 @@ from types import TracebackType
 
 from samzapy.api.engine import Cursor, EngineSnapshot, StorageEngine
 from samzapy.errors import RecordTooLarge
+from samzapy.storage.kv.cache.budget import CacheBudget
 from samzapy.storage.kv.ordered import Change, KeyOrder, Pair, merged
 
+#: Bytes of memory that an entry takes beside those of its key and value: the heads of both objects, its number, and its
+#: places in two dictionaries.
+_ENTRY_BYTES = 200
 #: Not None, which is a deletion; bytes by type, so that `get` needs no cast.
 _UNCHANGED: bytes | None = bytes(bytearray(b"unchanged"))
 
@@ -23,6 +27,7 @@ class UncommittedStore:
     """
 
     __slots__ = (
+        "_budget",
         "_bytes",
         "_changes",
         "_engine",
@@ -31,9 +36,11 @@ class UncommittedStore:
         "_max_record_bytes",
         "_name",
         "_newest",
+        "_noted",
         "_numbers",
         "_order",
         "_overhead",
+        "deletes",
     )
 
     def __init__(
@@ -43,8 +50,12 @@ class UncommittedStore:
         max_bytes: int = 67_108_864,
         max_record_bytes: int | None = None,
         overhead: int = 0,
+        budget: CacheBudget | None = None,
     ) -> None:
         self._name = name
+        self._budget = budget or CacheBudget()
+        # The bytes of memory that the budget knows of.
+        self._noted = 0
         self._engine = engine
         self._max_bytes = max_bytes
         self._max_record_bytes = None if max_record_bytes is None else max_record_bytes + overhead
@@ -52,6 +63,8 @@ class UncommittedStore:
         self._changes: dict[bytes, bytes | None] = {}
         self._order = KeyOrder(self._changes)
         self._bytes = 0
+        #: Set by a cache whose changes since the last commit include deletions.
+        self.deletes = False
         # The number of each key's last change; the last number given here, if no cache gives them; and whether the changes
         # are in that order.
         self._numbers: dict[bytes, int] = {}
@@ -106,6 +119,7 @@ class UncommittedStore:
             # A cache passes its changes down when it has to, not in their order.
             self._in_order = False
         self._numbers.update(zip(keys, numbers, strict=True))
+        self._note()
 
     def _refuse_larger_than(self, limit: int, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         for key, value in zip(keys, values, strict=True):
@@ -113,6 +127,10 @@ class UncommittedStore:
             if size > limit:
                 where = f"store '{self._name}': key {key[:64]!r}"
                 raise RecordTooLarge(where, size - self._overhead, limit - self._overhead)
+
+    def has(self, key: bytes) -> bool:
+        """Whether the key has changed, by a deletion too."""
+        return key in self._changes
 
     def get(self, key: bytes) -> bytes | None:
         """The value including uncommitted changes, None if there is none."""
@@ -144,21 +162,32 @@ class UncommittedStore:
         return [(key, changes[key]) for key in self._order.between(lower, upper)]
 
     def over_budget(self) -> bool:
-        """Whether the changes are over their budget, so that the task should commit."""
-        if self._bytes <= self._max_bytes:
+        """Whether the changes hold more bytes than they may, or those of the container take too much of its memory, so that
+        the task should commit."""
+        self._note()
+        if not (self._bytes > self._max_bytes or self._budget.crowded):
             return False
-        # A rewritten key was counted each time: count exactly before the answer.
+        # A rewritten key was counted again each time: count exactly before saying so.
         values = filter(None, self._changes.values())
         self._bytes = sum(map(len, self._changes)) + sum(map(len, values))
-        return self._bytes > self._max_bytes
+        self._note()
+        return self._bytes > self._max_bytes or self._budget.crowded
 
     def clear(self) -> None:
-        """Drop the changes after a commit or a rollback."""
+        """Forget the changes: they are committed, or thrown away."""
         self._changes = {}
         self._numbers = {}
         self._in_order = True
         self._order = KeyOrder(self._changes)
         self._bytes = 0
+        self.deletes = False
+        self._note()
+
+    def _note(self) -> None:
+        memory = self._bytes + _ENTRY_BYTES * len(self._changes)
+        if memory != self._noted:
+            self._budget.note_uncommitted(memory - self._noted)
+            self._noted = memory
 
     def metrics(self) -> dict[str, float]:
         """`uncommitted-entries`, and `uncommitted-bytes` (at most: rewritten keys may be counted more than once)."""

@@ -13,7 +13,7 @@ from samzapy.coordinator.client import CoordinatorClient
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.service import BODY_LIMIT, CoordinatorService
 from samzapy.coordinator.web.views import Rendered
-from samzapy.coordinator.wire import DETAILS_LIMIT, AttemptProcess, JobSpec
+from samzapy.coordinator.wire import DETAILS_LIMIT, AttemptProcess, JobSpec, Place
 from samzapy.errors import EnvironmentFailure, RetriableError, TaskFailed, TaskMigrated
 from samzapy.job.lease import ContainerReport, Directive
 from samzapy.job.model import ContainerModel, JobModel, TaskModel
@@ -270,3 +270,14 @@ def test_a_taken_port_is_an_environment_failure(coordinator):
         port = taken.getsockname()[1]
         with pytest.raises(EnvironmentFailure, match=f"cannot listen on 127.0.0.1:{port}"):
             CoordinatorService(coordinator, TOKEN, port=port)
+
+
+def test_the_page_names_the_task_of_a_partition_and_the_host_of_its_container(service, client):
+    process = AttemptProcess("machine", 7, 1, place=Place("worker-7"))
+    lease, _ = client.register("0", process)
+    lease.report(ContainerReport("0", lease.epoch, "running", positions={"m.in[0]": 5}))
+    lease.details(ContainerReport("0", lease.epoch, "running", positions={"m.in[0]": 5}))
+    service._board.refresh()
+    page = ask(service, "GET", "/").data.decode()
+    assert '<td data-label="Task">Partition 0</td>' in page
+    assert '<td data-label="Host">worker-7</td>' in page

@@ -58,7 +58,7 @@ def test_what_says_nothing_about_the_users_code_is_not_counted():
 
 def test_the_traceback_of_a_failure_is_passed_on_the_first_time():
     heard = []
-    oversight = Oversight(on_facts=lambda container, facts: heard.append((container, facts.failure)))
+    oversight = Oversight(on_failure=lambda container, failure: heard.append((container, failure)))
     job = Coordinator("job", JobSpec(JobModel((ContainerModel("0", ()),)), {}), 15.0, oversight=oversight)
     for _ in range(3):
         job.fail(ContainerFailure("0", LocalLease(job, "0").epoch, "TaskFailed", "no", 1, user=at(3)))

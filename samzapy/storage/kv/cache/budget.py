@@ -9,6 +9,8 @@ from typing import Protocol
 DEFAULT_BYTES = 268_435_456
 #: The part of the budget that is freed at once, and the part that a cache gives back at once.
 _FREED, _GIVEN = 256, 8
+#: The part of the budget that uncommitted bytes may take before the container commits.
+_UNCOMMITTED = 2
 #: The weight of earlier uses each time that memory is short.
 _FADING = 0.875
 
@@ -54,7 +56,8 @@ class Account:
 
 
 class CacheBudget:
-    """At most `max_bytes` in all caches of one container.
+    """At most `max_bytes` in all caches of one container, with the changes of their stores that are serialized and not
+    committed yet.
 
     1. As long as there is room, each cache grows as its task uses it.
     2. Then the caches give back, those with the most bytes a recent use first, an eighth of their bytes at most. So a cache
@@ -67,7 +70,8 @@ class CacheBudget:
 
     def __init__(self, max_bytes: int = DEFAULT_BYTES) -> None:
         self.max_bytes = max_bytes
-        self.used = 0
+        self._cached = 0
+        self._uncommitted = 0
         self._accounts: dict[Account, None] = {}
 
     def open(self, cache: BudgetedCache) -> Account:
@@ -83,8 +87,22 @@ class CacheBudget:
 
     def report(self, account: Account, size: int) -> None:
         """The cache holds so many bytes now."""
-        self.used += size - account.size
+        self._cached += size - account.size
         account.size = size
+
+    def note_uncommitted(self, change: int) -> None:
+        """A store has so many uncommitted bytes more, or fewer."""
+        self._uncommitted += change
+
+    @property
+    def used(self) -> int:
+        """Bytes of all caches, and those that are uncommitted."""
+        return self._cached + min(self._uncommitted, self.max_bytes // _UNCOMMITTED)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether uncommitted bytes take so much of the budget that the container should commit."""
+        return self._uncommitted > self.max_bytes // _UNCOMMITTED
 
     def allowance(self, account: Account) -> int:
         """Bytes that the cache could hold now."""

@@ -55,7 +55,7 @@ class CachedStore(ScanningStore[K, V]):
     """
 
     __slots__ = (
-        "_batch_size", "_cache_size", "_changed", "_deleted", "_deletes", "_dirty", "_flushes", "_gets", "_hand", "_held", "_large", "_misses", "_most_dirty", "_plain", "_room", "_used", "_usual",
+        "_absent", "_batch_size", "_cache_size", "_changed", "_deleted", "_deletes", "_dirty", "_flushes", "_gets", "_hand", "_held", "_large", "_misses", "_most_dirty", "_plain", "_room", "_used", "_usual",
     )  # fmt: skip
 
     def __init__(self, codec: EntryCodec, uncommitted: UncommittedStore, cache_size: int, batch_size: int) -> None:
@@ -65,6 +65,8 @@ class CachedStore(ScanningStore[K, V]):
         self._held: dict[Any, V | None] = {}
         self._dirty: dict[Any, int] = {}
         self._used: dict[Any, None] | None = None
+        # The dirty entries among those whose keys were known to be absent, and unchanged, when they became dirty.
+        self._absent: set[Any] = set()
         self._hand: Iterator[Any] = iter(())
         self._plain = codec.plain_types
         # Comparing with one type costs half of looking it up among several.
@@ -196,11 +198,13 @@ class CachedStore(ScanningStore[K, V]):
         found = self._load_all(missing, dict(zip(entries, keys, strict=True)))
         return [found.get(entry) if value is None else value for entry, value in zip(entries, values, strict=True)]
 
+    def _key_bytes(self, entry: Any) -> bytes:
+        return entry[0] if type(entry) is tuple else self._codec.encode_key(entry)
+
     def _entry_bytes(self, entries: Collection[Any]) -> list[bytes]:
         if tuple not in set(map(type, entries)):
             return self._codec.encode_keys(entries)
-        encode = self._codec.encode_key
-        return [entry[0] if type(entry) is tuple else encode(entry) for entry in entries]
+        return list(map(self._key_bytes, entries))
 
     def _load(self, key: K, entry: Hashable) -> V | None:
         """Read and cache a missing entry; a fourth of the calls on a skewed load, so the usual way is written out."""
@@ -242,6 +246,8 @@ class CachedStore(ScanningStore[K, V]):
 
     def _change(self, entry: Hashable, value: V | None) -> None:
         held, dirty = self._held, self._dirty
+        if held.get(entry, held) is None and entry not in dirty and not self._has_tombstone(entry):
+            self._absent.add(entry)
         held[entry] = value
         dirty[entry] = self._changed
         if len(held) > self._cache_size:
@@ -266,6 +272,11 @@ class CachedStore(ScanningStore[K, V]):
             self._make_room()
         elif len(dirty) >= self._most_dirty:
             self._limit_dirty()
+
+    def _has_tombstone(self, entry: Any) -> bool:
+        """Whether an entry that is held as absent has a change that says so."""
+        uncommitted = self._uncommitted
+        return uncommitted.deletes and uncommitted.has(self._key_bytes(entry))
 
     def _limit_dirty(self) -> None:
         """Serialize the dirty values: there are as many as a commit may find."""
@@ -309,17 +320,31 @@ class CachedStore(ScanningStore[K, V]):
 
     def _serialize_unused(self, entry: Hashable) -> None:
         """One batch: `entry`, and others that the hand would take, too."""
+        self._forget_passing()
+        if entry not in self._dirty:
+            return
         unused = filterfalse((self._used or ()).__contains__, self._dirty)
         batch = dict.fromkeys(chain((entry,), islice(unused, self._batch_size)))
         self._serialize(batch, list(map(self._dirty.__getitem__, batch)))
         for each in batch:
             del self._dirty[each]
+        self._absent.difference_update(batch)
 
     def _serialize_all(self) -> None:
         if self._dirty:
+            self._forget_passing()
             self._serialize(self._dirty, list(self._dirty.values()))
             self._dirty = {}
+            self._absent.clear()
             self._deleted = False
+
+    def _forget_passing(self) -> None:
+        """Entries that were put and deleted again, and that are absent below, have not changed."""
+        if self._absent and self._deleted:
+            held = self._held
+            for entry in [each for each in self._absent if held[each] is None]:
+                del self._dirty[entry]
+                self._absent.discard(entry)
 
     def _serialize(self, entries: Collection[Any], numbers: Sequence[int]) -> None:
         values = list(map(self._held.__getitem__, entries))
@@ -329,6 +354,7 @@ class CachedStore(ScanningStore[K, V]):
         except SerdeError as failure:
             raise SerdeError(str(failure), store=self._codec.store, late=True) from failure
         self._uncommitted.put_all(keys, data, numbers)
+        self._uncommitted.deletes |= self._deleted
         self._measured(entries, data)
 
     def _measured(self, entries: Collection[Any], data: Sequence[bytes | None]) -> None:
@@ -338,6 +364,7 @@ class CachedStore(ScanningStore[K, V]):
         """Forget every object."""
         self._held.clear()
         self._dirty.clear()
+        self._absent.clear()
         self._used = None
         self._hand = iter(())
         self._deleted = False

@@ -161,6 +161,16 @@ class PolicyJob(MemoryJob):
         return [message[0] for _, message in self.outputs() if message[1] == which]
 
 
+def test_a_failure_that_was_skipped_is_shown_with_its_message_and_line(tmp_path):
+    job = PolicyJob(tmp_path, **{"task.error.process.policy": "skip"})
+    job.send_five("process")
+    failure = job.run().facts.failure
+    assert (failure.exception, failure.task, failure.where) == ("ValueError", "Partition 0", "process of mem.in[0]@2")
+    assert (failure.partition, failure.first, failure.last) == ("mem.in[0]", 2, 2)
+    assert "test_error_policies.py:" in failure.at
+    assert failure.traceback.endswith("ValueError: told\nto")
+
+
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("then", ["skip", "dead-letter"])

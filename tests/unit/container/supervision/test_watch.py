@@ -7,7 +7,7 @@ from samzapy.container.supervision.lag import LagWatch
 from samzapy.container.supervision.log_lines import CarriedLines
 from samzapy.container.supervision.watch import ContainerProcess, ContainerWatch, NoWatch
 from samzapy.container.tasks.user_calls import UserCalls, as_returned
-from samzapy.job.facts import NO_FACTS
+from samzapy.job.facts import NO_FACTS, UserFailure
 from samzapy.testing import ManualClock
 
 
@@ -133,3 +133,10 @@ def test_log_lines_go_with_the_next_report(watch, lines):
 def test_a_container_that_is_not_looked_at_has_no_facts():
     NoWatch().follow(None)
     assert NoWatch().facts("running", 0) is NO_FACTS
+
+
+def test_a_failure_that_did_not_end_the_attempt_is_in_one_report(watch):
+    failure = UserFailure("KeyError", "'user'", "Partition 0", "process of kafka.in[0]@3")
+    with watch:
+        found = [watch.facts("running", 0, each).failure for each in (None, failure, failure)]
+    assert found == [None, failure, None]

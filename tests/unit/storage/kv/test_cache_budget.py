@@ -86,7 +86,7 @@ def test_a_cache_stays_within_its_budget_and_loses_nothing(stack_in, kind):
     stack, value_of = stack_in(CacheBudget(100_000)), VALUES[kind]
     for number in range(2_000):
         stack.store.put(f"key-{number}", value_of(number))
-        if number % 500 == 499:
+        if number % 100 == 99:
             commit(stack)
         assert cached(stack) <= 130_000
     assert 100 < entries(stack) < 1_000
@@ -204,7 +204,8 @@ def test_a_cache_full_of_changes_keeps_them_and_the_other_makes_room_itself(stac
     assert changed.store.metrics()["dirty-entries"] == 2_500
     for number in range(5_000):
         other.store.put(f"key-{number}", number)
-        assert budget.used <= 1.1 * MB
+        # Making room by serializing takes some, too.
+        assert budget.used <= 1.2 * MB
     assert changed.store.metrics()["dirty-entries"] == 2_500
     commit(changed)
     for number in range(5_000):
@@ -283,3 +284,40 @@ def test_objects_of_any_kind_count_with_their_parts(stack_in, made):
     for number in range(100):
         stack.store.get(f"key-{number}")
     assert 1_000 < cached(stack) / 100 < 20_000
+
+
+def test_uncommitted_bytes_take_their_part_of_the_budget_until_the_commit(stack_in):
+    budget = CacheBudget(1_000_000)
+    writing, reading = stack_in(budget), stack_in(budget)
+    for number in range(1_000):
+        writing.store.put(f"key-{number}", "x" * 100)
+    before = reading.store.metrics()["cache-budget-bytes"]
+    writing.store.flush()
+    held = sum(map(len, writing.uncommitted.changes)) + sum(map(len, writing.uncommitted.changes.values()))
+    assert before - reading.store.metrics()["cache-budget-bytes"] > held
+    commit(writing)
+    assert reading.store.metrics()["cache-budget-bytes"] >= before
+    assert budget.used == pytest.approx(cached(writing), rel=0.05)
+
+
+def test_a_container_commits_when_the_uncommitted_bytes_of_its_stores_take_half_of_its_memory(stack_in):
+    budget = CacheBudget(1_000_000)
+    stacks = [stack_in(budget) for _ in range(4)]
+    for stack in stacks:
+        assert not stack.over_budget()
+        for number in range(500):
+            stack.store.put(f"key-{number}", "x" * 100)
+        stack.store.flush()
+    assert all(stack.over_budget() for stack in stacks)
+    for stack in stacks:
+        commit(stack)
+    assert not any(stack.over_budget() for stack in stacks)
+
+
+def test_bytes_that_were_counted_twice_make_no_early_commit(stack_in):
+    stack = stack_in(CacheBudget(1_000_000))
+    for _ in range(20):
+        for number in range(300):
+            stack.store.put(f"key-{number}", "x" * 200)
+        stack.store.flush()
+        assert not stack.over_budget()

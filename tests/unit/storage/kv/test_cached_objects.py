@@ -157,6 +157,60 @@ def test_a_key_that_is_put_again_moves_behind_the_others_of_its_commit(stack_of)
     assert list(stack.uncommitted.changes) == [b"a", b"b", b"c"]
 
 
+@pytest.mark.parametrize("size", [100, None])
+def test_a_key_that_comes_and_goes_between_two_commits_leaves_nothing(stack_of, size):
+    stack, values = stack_of(object_cache_size=size)
+    store = stack.store
+    store.put("stays", 1)
+    assert store.get("passing") is None
+    store.put("passing", 1)
+    store.put("passing", 2)
+    store.delete("passing")
+    assert store.get("passing") is None
+    store.flush()
+    assert (stack.uncommitted.changes, values.written) == ({b"stays": b"1"}, 1)
+    assert store.get("absent") is None
+    store.delete("absent")
+    store.flush()
+    assert list(stack.uncommitted.changes) == [b"stays"]
+
+
+@pytest.mark.parametrize("size", [100, None])
+def test_a_key_that_is_deleted_after_its_value_was_serialized_leaves_a_tombstone(stack_of, size):
+    stack, _ = stack_of(object_cache_size=size)
+    store = stack.store
+    assert store.get("k") is None
+    store.put("k", 1)
+    store.flush()
+    store.delete("k")
+    store.flush()
+    assert stack.uncommitted.changes == {b"k": None}
+    # The tombstone stays, whatever comes and goes over it.
+    store.put("k", 2)
+    store.delete("k")
+    store.flush()
+    assert stack.uncommitted.changes == {b"k": None}
+
+
+def test_a_key_that_was_not_read_before_it_was_put_gets_a_tombstone(stack_of):
+    stack, _ = stack_of()
+    stack.store.put("k", 1)
+    stack.store.delete("k")
+    stack.store.flush()
+    assert stack.uncommitted.changes == {b"k": None}
+
+
+def test_a_full_cache_drops_what_has_come_and_gone_instead_of_serializing_it(stack_of):
+    stack, values = stack_of(object_cache_size=20, write_batch_size=10)
+    for number in range(50):
+        assert stack.store.get(f"k{number}") is None
+        stack.store.put(f"k{number}", number)
+        stack.store.delete(f"k{number}")
+    stack.store.flush()
+    assert (stack.uncommitted.changes, values.written) == ({}, 0)
+    assert stack.store.metrics()["cached-entries"] <= 20
+
+
 def test_puts_are_counted_without_the_deletions(stack_of):
     stack, _ = stack_of()
     stack.store.put("a", 1)
