@@ -3,7 +3,7 @@
 The program's last line of output is JSON, and describes the measured stretch:
 
 start, end    `time.monotonic` seconds
-cpu_s         CPU seconds, user and system, of the processes whose roles are in cpu_of (default: main) in that stretch
+cpu_s         CPU seconds, user and system, of the processes with the roles in cpu_of (default: main) in that stretch
 messages      the number of processed messages
 timeline      [time, partition, next offset], in the order of time
 more          anything else worth keeping

@@ -2,7 +2,7 @@
 
 A task marks when it is ready, when it is closed, and the CPU time between. The runtime restores before `init` and
 commits before `close`, so from the first ready task to the last closed one is exactly what the job does with its
-messages, without start-up and restore. The marks are lines in a file, appended by whatever process runs the tasks.
+messages, without start-up and restore. The marks are lines in a file, appended by the processes that run the tasks.
 """
 
 from __future__ import annotations

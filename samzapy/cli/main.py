@@ -100,7 +100,7 @@ class Commands(click.Group):
         try:
             code = super().main(args=given, **extra)
         except Exception as error:  # noqa: BLE001  # the last place that can report it
-            code = _told(error, debug=debug)
+            code = _reported(error, debug=debug)
         except KeyboardInterrupt:
             code = _INTERRUPTED
         sys.exit(code if isinstance(code, int) else 0)
@@ -113,7 +113,7 @@ def _take_debug(args: list[str]) -> tuple[bool, list[str]]:
     return len(kept) < end, [*kept, *args[end:]]
 
 
-def _told(error: Exception, *, debug: bool) -> int:
+def _reported(error: Exception, *, debug: bool) -> int:
     """Print the error on standard error; returns the exit code."""
     if isinstance(error, click.Abort):
         return _INTERRUPTED

@@ -101,7 +101,7 @@ class Verification:
         unknown = [name for name in self.scenarios if name not in target.scenarios]
         if unknown:
             allowed = ", ".join(target.scenarios)
-            raise click.BadParameter(f"{unknown[0]!r} cannot be had here; one of {allowed}", param_hint="--scenario")
+            raise click.BadParameter(f"{unknown[0]!r} is not possible here; one of {allowed}", param_hint="--scenario")
         return self.scenarios or target.scenarios
 
     def _plans(self, scenarios: Sequence[str], seed: int) -> Iterator[Plan]:

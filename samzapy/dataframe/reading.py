@@ -79,7 +79,7 @@ class ChangelogPart(StorePart):
             if now.upcoming < self.log.upcoming:
                 raise EnvironmentFailure(
                     f"{self.ssp}: ends before {now.upcoming}, and ended before {self.log.upcoming} when it was asked for: it "
-                    "was deleted or made anew meanwhile"
+                    "was deleted or created again meanwhile"
                 )
             bounds = {self.ssp: OffsetRange(max(self.log.oldest, now.oldest), self.log.upcoming)}
             reader = ChangelogReader(
@@ -241,14 +241,14 @@ def read_store(
     Types follow the serdes: string and uuid give string, long bigint, integer int, double double, bytes binary.
     Structured ones (json, msgpack, your own) give what `schema` (values) and `key_schema` (keys) ask for: a DataType or
     DDL, as in `"flights bigint, delay array<bigint>"`; the fields of a struct are found by name, and a value that does
-    not fit is an error. Without a schema they give JSON as text; so does what an engine of its own encodes, as `samzapy
+    not fit is an error. Without a schema they give JSON as text; so do the entries of a view, as `samzapy
     store` shows it. `columns`: some of partition (the changelog's), task, key, value.
 
     `source`: `"changelog"` (default, if the store has one) or `"local"`.
 
     - changelog: each partition is read by one Spark task, up to the end it has at this call; committed records only,
-      the last one of each key, no tombstones, nothing that has expired. Frames are lazy and read anew by each action:
-      of what is overwritten after this call a compaction may drop what was there, so `cache()` what is used for long. A
+      the last one of each key, no tombstones, no expired entries. Frames are lazy: each action reads the changelog again.
+      Compaction may drop records that are overwritten after this call, so `cache()` a frame that is used for long. A
       task takes up to `stores.X.restore.max.bytes` of memory; more than 1,000 records go through files in its temporary
       folder.
     - local: the files of the job's tasks on this machine, as their last flush left them, a Spark task each; for a

@@ -271,7 +271,7 @@ def commit_positions(
     run_id: str,
     updates: Mapping[str, Checkpoint],
 ) -> None:
-    """Commit what is new in the tasks' checkpoints, of all at once where they are kept in a topic.
+    """Commit the updates of the tasks' checkpoints, all at once if they are kept in a topic.
 
     Raises JobTakenOver if the job was started meanwhile; then nothing is committed.
     """
@@ -319,7 +319,7 @@ def write_store(
     """Fill a store's changelog from the columns `key` and `value` of a frame; the job's next start restores it.
 
     Columns fit the serdes as those of `read_store` do; structured values come from a struct, array or map column, or
-    from a string column as JSON text. Nulls are refused. In a store whose entries expire, a row counts as put now.
+    from a string column as JSON text. Nulls are refused. In a store with a time to live, a row counts as put now.
 
     - Place: by the key, as the producers of the job's inputs hash it (murmur2 over their partitions), which is right
       for a store that has the keys of the inputs. Else `place_by` names a column with the task's name (string) or the
@@ -333,7 +333,7 @@ def write_store(
 
     Steps: refuse a job that runs (as `samzapy checkpoint set` sees it; `take_over` makes one elsewhere let go);
     serialize, place and check every row, so that bad data stops it before anything is written; become the job's owner;
-    create the changelog if it is missing; write each partition in a transaction of its own, one Spark task each; write
+    create the changelog if it is missing; write each partition in a separate transaction, one Spark task each; write
     down that these records are the job's own; commit the positions.
 
     A task that is tried again aborts and fences its earlier attempt, and repeats the same records if that one had

@@ -311,7 +311,7 @@ class DevBroker:
         with self.log.open("ab") as log:
             if not (data / "meta.properties").is_file():
                 self._format(java, properties)
-            # Without a session of its own it would get the Ctrl-C that is meant for the job beside it.
+            # A separate session: otherwise a Ctrl-C for the job in the same terminal would also end the broker.
             self._child = subprocess.Popen(
                 [*self._tie(), *java, "kafka.Kafka", str(properties)],
                 cwd=self._folder,

@@ -91,7 +91,7 @@ class TaskTestDriver:
         when they are first written, as wide as the widest input. `patience_s`: real seconds that a task gets to come
         to rest, and an asynchronous task to end one of its messages; then it is a TimeoutError.
 
-        Raises ConfigError with every problem, and whatever the start of the task raises.
+        Raises ConfigError with every problem, and the errors of the task's start.
         """
         self.clock = clock or ManualClock()
         self._patience_s = patience_s
@@ -201,7 +201,7 @@ class TaskTestDriver:
         self._call(lambda loop: loop.window())
 
     def commit(self) -> None:
-        """Commit every task whose code has run since its last commit, now."""
+        """Commit now every task with code that has run since its last commit."""
         self._call(lambda loop: loop.commit())
 
     def advance(self, seconds: float) -> None:

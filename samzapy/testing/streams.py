@@ -49,7 +49,7 @@ Partitions = int | Mapping[str, int]
 
 
 class Streams:
-    """The streams of one tested job, on clusters of its own; what is sent and read is objects, by the job's serdes."""
+    """The streams of one tested job, on separate clusters; tests send and read objects, by the job's serdes."""
 
     def __init__(self, job: JobConfig, clock: Clock) -> None:
         """`clock` dates the records of all clients. Raises ConfigError for a task class, or a class of messages, that

@@ -37,6 +37,6 @@ def drain(job: Path, overrides: tuple[str, ...], *, no_wait: bool, timeout: floa
         return
     if not wait_for_end(config, run, timeout, Event().wait):
         raise EnvironmentFailure(
-            f"job {config.name} (id {config.id}): not drained within {timeout:g} s; it goes on draining"
+            f"job {config.name} (id {config.id}): not drained within {timeout:g} s; it is still draining"
         )
     click.echo("drained")
