@@ -236,7 +236,7 @@ def build_container(
 
     def build() -> Container:
         metrics.counter("container", "starts").inc()
-        clients = job_clients(config, model.id, config.task.transaction_timeout_ms)
+        clients = job_clients(config, model.id)
         metrics.watch("clients", clients.metrics)
         checkpoints = manager_for(config, clients)
         builder = ContainerBuilder(config, model, clients, checkpoints, plugins, metrics, state.system, clock)

@@ -288,7 +288,7 @@ class Scenario:
     def run(self) -> Row:
         """From the first event to the verdict. Raises JobRefused, ConfigError, EnvironmentFailure."""
         started = self._clock.monotonic()
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         flat = job_properties(self._target, self._plan.guarantee, self._name, self._folder)
         job_file = write_job(flat, self._folder)
         with ExitStack() as stack:

@@ -60,7 +60,7 @@ def _fresh_folder(path: Path) -> Path:
             if not (path / _MARK).is_file():
                 raise EnvironmentFailure(f"{path} is not empty and not a demo's folder; name another one with --folder")
             shutil.rmtree(path)
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
         (path / _MARK).touch()
     except OSError as cause:
         raise EnvironmentFailure(f"{path}: cannot be used for the demo ({cause.strerror})") from cause
