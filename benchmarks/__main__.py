@@ -1,6 +1,7 @@
 """`python -m benchmarks`: measure samzapy beside loops written by hand, on a Kafka started for it.
 
 With --compare or --against it is a gate: exit code 1 and a table if anything needs more CPU than before.
+`--only fleet [--containers N] [--seconds S]` measures one coordinator instead; it needs no Kafka.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.fleet.__main__ import main as fleet
 from benchmarks.gate.against import checkout, compare
 from benchmarks.gate.changes import Change, changes, changes_table
 from benchmarks.kafka import Kafka, broker
@@ -25,6 +27,8 @@ from benchmarks.workloads.turns import Runner, take_turns
 from samzapy.bench.measuring import THIS_PROGRAM, Program
 from samzapy.errors import SamzapyError
 
+#: The workload without a broker; it has options of its own, after its name.
+FLEET = "fleet"
 #: Columns that the widest table needs.
 WIDTH = 104
 FOLDER = Path(__file__).parent
@@ -109,6 +113,8 @@ class Benchmark:
 
 def main() -> int:
     """The program; returns the exit code: 1 also if a variant failed or anything got slower."""
+    if sys.argv[1:3] in (["--only", FLEET], ["--workload", FLEET]):
+        return fleet(sys.argv[3:])
     options = _options()
     try:
         with (

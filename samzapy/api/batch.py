@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import chain, repeat
 from typing import Any, Generic, overload
 
 from samzapy.api.collector import MessageCollector, TaskCoordinator
-from samzapy.api.envelope import Headers, IncomingMessageEnvelope
+from samzapy.api.envelope import Headers, IncomingMessageEnvelope, envelope_of
 from samzapy.api.kv import K, V
 from samzapy.api.stream import SystemStreamPartition
-
-# An envelope without the Python frame of its constructor.
-_envelope = partial(tuple.__new__, IncomingMessageEnvelope)
 
 
 class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
@@ -119,7 +115,7 @@ class MessageBatch(Sequence[IncomingMessageEnvelope], Generic[K, V]):
             repeat(self._arrival_ms),
             sizes,
         )
-        return map(_envelope, columns)
+        return map(envelope_of, columns)
 
     @overload
     def __getitem__(self, index: int) -> IncomingMessageEnvelope: ...

@@ -12,7 +12,7 @@ from samzapy.api.system import SystemSettings
 from samzapy.config.event_time import JobClockConfig
 from samzapy.config.metrics import PrometheusConfig, ReporterConfig
 from samzapy.config.reading.classes import GROUPER as GROUPER_KIND
-from samzapy.config.reading.keys import BOOLEAN, TEXT, Key, collect, integer
+from samzapy.config.reading.keys import BOOLEAN, TEXT, Key, collect, integer, optional
 from samzapy.config.reading.keys import NAME as NAME_KIND
 from samzapy.config.reading.reader import Reader
 from samzapy.config.spark import SparkConfig
@@ -75,6 +75,7 @@ class JobConfig:
     clock: JobClockConfig = field(default_factory=JobClockConfig)
     state_checkpoint: StateCheckpointConfig = field(default_factory=StateCheckpointConfig)
     startpoints: bool = True
+    page_port: int | None = None
     metrics_reporters: tuple[ReporterConfig, ...] = ()
     prometheus: PrometheusConfig = field(default_factory=PrometheusConfig)
     supervision: SupervisionConfig = field(default_factory=SupervisionConfig)
@@ -185,6 +186,14 @@ ORPHAN_TTL_MS = Key(
     604_800_000,
     "Milliseconds after which an unused local store of this job is set aside, and deleted at the next start; its changelog "
     "has everything. -1: never.",
+)
+PAGE_PORT = Key(
+    "job.page.port",
+    optional(integer(0, 65_535)),
+    None,
+    "The port of the status page, `/metrics` and the probes on this machine's loopback address (0: any free one). With Spark the "
+    "coordinator's port has them, too.",
+    "no page with `--runner local`",
 )
 KEYS = collect(globals())
 BASE_DIR_VARIABLE = "LOGGED_STORE_BASE_DIR"

@@ -221,6 +221,7 @@ def _parse(reader: Reader, raw: Mapping[str, str], environ: Mapping[str, str]) -
         non_logged_store_base_dir=non_logged,
         cache_max_bytes=reader.get(job.CACHE_MAX_BYTES),
         startpoints=reader.get(job.STARTPOINTS),
+        page_port=reader.get(job.PAGE_PORT),
         placement=job.parse_placement(reader),
         spark=spark.parse_spark(reader),
         clock=event_time.parse_job_clock(

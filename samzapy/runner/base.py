@@ -14,6 +14,10 @@ from samzapy.coordinator.progress import JobStatus
 from samzapy.errors import SamzapyError
 from samzapy.job.model import JobModel
 
+#: The environment variable with the token that acts: of a driver's own, and of its executors. Without one, a driver draws it.
+#: Spark blanks values of names like it wherever it shows them.
+TOKEN = "SAMZAPY_TOKEN"  # noqa: S105  # a name, not a secret
+
 
 class JobFailed(SamzapyError):
     """Raised when a job was given up. `exit_code` is that of the failure that made it so."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from types import TracebackType
 from typing import final
 
 from samzapy.clock import SYSTEM_CLOCK, Clock
-from samzapy.config.job import COPIES
+from samzapy.config.job import COPIES, JobConfig
 from samzapy.container.restart import RestartingContainer, build_container
 from samzapy.container.supervision.job_records import Ownership
 from samzapy.container.supervision.watch import ContainerProcess
@@ -65,7 +65,7 @@ class _Listener:
 
 
 class LocalRunner(Runner):
-    """Runs the job here, whatever `job.container.count` says: one process has one core's worth of Python anyway.
+    """Runs the job in one container, for any `job.container.count`: one process runs Python on one core only.
 
     After a failure that may pass, such as a broker that does not answer, it starts again from the last commit, as often as
     Spark's runner submits again. It raises any other failure at once.
@@ -75,7 +75,7 @@ class LocalRunner(Runner):
         self._clock = clock
 
     def run(self, prepared: PreparedJob, options: RunOptions) -> JobOutcome:
-        """Run to the end or to a signal. Raises what the container does; JobTakenOver, whoever hears of it first."""
+        """Run to the end or to a signal. Raises the container's errors, and JobTakenOver if a newer run owns the job."""
         config = prepared.config
         if prepared.model.standbys:
             options.on_event(f"{COPIES.name}: this process runs every task, so there are no standbys")
@@ -94,6 +94,7 @@ class LocalRunner(Runner):
             StopSignals(restarts.stop) as signals,
             StatusFeed(coordinator, _Listener(options, signals)),
             closing(ownership),
+            _page(config, coordinator, options),
             watching(prepared, coordinator),
         ):
             try:
@@ -138,6 +139,22 @@ class LocalRunner(Runner):
             options.on_event(f"container {model.id} failed: {failure}; {next_start}")
 
         return Restarts(build, backoff_of(config.spark), self._clock, tell, lambda: coordinator.abandoned is None)
+
+
+@contextmanager
+def _page(config: JobConfig, coordinator: Coordinator, options: RunOptions) -> Iterator[None]:
+    """Serve the status page on this machine, if the job file names a port for it."""
+    if config.page_port is None:
+        yield
+        return
+    from samzapy.runner.serving import run_token, serve  # noqa: PLC0415  # a server is needed by this job only
+
+    service = serve(config, coordinator, run_token(), "127.0.0.1", config.page_port, second=None)
+    try:
+        options.on_event(f"status page: {service.page}")
+        yield
+    finally:
+        service.close()
 
 
 def runner_of(name: str) -> Runner:

@@ -15,7 +15,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     # The job that `samzapy verify` writes is a file in the same grammar.
     # The page's templates.
     "jinja2": ("samzapy/coordinator/page",),
-    "javaproperties": ("samzapy/config", "samzapy/verify"),
+    # Job files, those that `samzapy verify` writes, and a file of Spark's settings have the same grammar.
+    "javaproperties": ("samzapy/config", "samzapy/verify", "samzapy/runner/spark"),
     # Compact binary values, in each format that we own.
     "msgpack": ("samzapy/serializers", "samzapy/storage/views", "samzapy/operators"),
     # The forms of records and messages; strict_json reads and writes them.

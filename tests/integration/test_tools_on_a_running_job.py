@@ -1,8 +1,10 @@
 """`samzapy store` and `samzapy checkpoint` while a job is up: what is committed is read, nothing is moved."""
 
 import json
+import re
 
 import pytest
+import urllib3
 from click.testing import CliRunner
 from jobs.page_view_job import page_view_job
 from rigs.job_process import JobProcess
@@ -50,3 +52,33 @@ def test_a_running_job_is_read_and_not_moved(samzapy, tmp_path, guarantee):
     samzapy("checkpoint", "set", "job.properties", "newest")
     (row,) = map(json.loads, samzapy("checkpoint", "show", "job.properties", "--json").splitlines())
     assert row["inputs"]["local.views[0]"]["committed"] == 3
+
+
+def test_the_page_of_a_running_job_looks_up_keys_and_messages_with_the_token_that_reads(samzapy, tmp_path):
+    (tmp_path / "job.properties").write_text(page_view_job("shown", task__commit__ms=200, job__page__port=0))
+    for stream in ("views", "out"):
+        samzapy("topic", "create", f"local.{stream}", "--partitions", "1", "--job", "job.properties")
+    samzapy("topic", "write", "local.views", "--job", "job.properties", stdin='/a\t{"user": "<ann>"}\n/a\t{}\n')
+    job = JobProcess(tmp_path, "job.properties", "--runner", "local")
+
+    def page(**question):
+        found = re.search(r"status page: (\S+)/\?token=(\S+)", job.errors)
+        if found is None:
+            return ""
+        headers = {"authorization": f"Bearer {found[2]}"}
+        return urllib3.request("GET", f"{found[1]}/", fields=question, headers=headers).data.decode()
+
+    try:
+        until(lambda: "2 messages processed" in page(), lambda: f"{page()} {job.errors}")
+        until(lambda: '<pre tabindex="0">2</pre>' in page(store="counts", key="/a"), lambda: job.errors)
+        assert "There is no such record" in page(store="counts", key="/b")
+        message = page(stream="local.views", partition="0", offset="0")
+        assert "local.views[0]@0" in message
+        assert "&lt;ann&gt;" in message
+        assert "offset: local.views[0]" in page(stream="local.views", partition="0", offset="9")
+        assert "partition: expected a number from 0" in page(stream="local.views", partition="x", offset="0")
+        assert "the inputs are local.views" in page(stream="local.out", partition="0", offset="0")
+        job.terminate()
+        assert job.wait() == 0, job.errors
+    finally:
+        job.close()

@@ -1,4 +1,16 @@
-"""Decides which values are secret, and masks them."""
+"""Decides which values are secret, and masks them.
+
+One rule for all keys, ours and those that are passed on to libraries:
+
+1. A name with the word password, passphrase, secret, token, credentials or the like is secret; so is a key that opens
+   something (`access.key`, `account_key`, `ssl.key.pem`), a connection string, and a DSN.
+2. Everything below `backup.options.` is secret: file systems call their secrets as they like (`key`, `sas`, `anon`).
+3. A value that refers to a variable or key with a secret name is secret, over any number of steps.
+4. Of any other value, the passwords in it are masked: those of URLs, also with `@` in them, and `password=...` in a connection
+   string.
+
+Rather too much is masked than too little; `sensitive.` in front, as in Samza, masks what the rule does not see.
+"""
 
 from __future__ import annotations
 
@@ -6,33 +18,37 @@ import re
 from collections.abc import Mapping
 
 MASK = "********"
+_BETWEEN = r"[._\-]?"
+#: Parts of names, as they are written in keys and in variables of the environment.
 _SECRET_NAME = re.compile(
-    r"password|passphrase|secret|token|key\.pem|jaas|sasl\.oauthbearer|credentials", re.IGNORECASE
+    r"password|passphrase|passwd|secret|token(?!iz)|credential|jaas|oauthbearer"
+    rf"|connection{_BETWEEN}str|key{_BETWEEN}pem|private{_BETWEEN}key"
+    rf"|(?:access|account|api|shared|sas|storage|encryption|master|signing){_BETWEEN}key"
+    r"|(?<![a-z])(?:pwd|pass|dsn|sas|auth)(?![a-z])"
+    r"|(?:^|\.)backup\.options\.",
+    re.IGNORECASE,
 )
-_URL_PASSWORD = re.compile(r"(://[^\s:/?#@]*:)[^\s@]*@")
-_URL_PARAMETER = re.compile(r"([?&;](?:password|passwd|pwd|sslpassword|token|secret)=)[^&;\s]*", re.IGNORECASE)
+#: Up to the last `@` of a word: a password may have some, and there is no harm in hiding a host.
+_URL_PASSWORD = re.compile(r"(://[^\s:/?#@]*:)\S*@")
+_PARAMETER = re.compile(
+    r"((?:password|passwd|pwd|passphrase|secret|token|credential|sig|[a-z_]*key)\s*=\s*)(?:'[^']*'|\"[^\"]*\"|[^&;\s]+)",
+    re.IGNORECASE,
+)
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
 
 
 def is_secret(key: str, raw_value: str = "") -> bool:
-    """Whether the value of `key` is secret.
-
-    The name of the key decides, Samza's prefix `sensitive.`, or the name of a variable or key that the value as written
-    refers to.
-    """
-    if key.startswith("sensitive.") or _SECRET_NAME.search(key):
-        return True
+    """Whether the value of `key` is secret, by its name or by the names that the value as written refers to."""
     return any(
-        reference.startswith("sensitive.") or _SECRET_NAME.search(reference)
-        for reference in _REFERENCE.findall(raw_value)
+        name.startswith("sensitive.") or _SECRET_NAME.search(name) for name in (key, *_REFERENCE.findall(raw_value))
     )
 
 
 def without_password(text: str) -> str:
-    """`text` with the passwords of its URLs masked."""
-    if "://" not in text:
+    """`text` with the passwords of its URLs and connection strings masked."""
+    if "://" not in text and "=" not in text:
         return text
-    return _URL_PARAMETER.sub(rf"\1{MASK}", _URL_PASSWORD.sub(rf"\1{MASK}@", text))
+    return _PARAMETER.sub(rf"\1{MASK}", _URL_PASSWORD.sub(rf"\1{MASK}@", text))
 
 
 class Masked(dict[str, str]):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.config.guarantee import Guarantee
 from samzapy.config.reading.classes import CHOOSERS, ROUND_ROBIN
-from samzapy.config.reading.keys import BOOLEAN, LIST, TEXT, Key, collect, integer, member
+from samzapy.config.reading.keys import BOOLEAN, LIST, TEXT, Key, collect, integer, member, optional
 from samzapy.config.reading.reader import Reader
 from samzapy.config.streams.stream import StreamNames, parse_partitions
 from samzapy.config.tasks.checkpoint import CheckpointConfig, parse_checkpoint
@@ -27,7 +27,8 @@ class ChooserConfig:
 @dataclass(frozen=True)
 class TaskConfig:
     """Class, inputs, guarantee and timing of the tasks. Durations are milliseconds. `window_ms` <= 0: never.
-    `commit_ms` <= 0: only on request and at the end. `same_failures`: attempts that may fail in the same way."""
+    `commit_ms` <= 0: only on request and at the end. `same_failures`: attempts that may fail in the same way.
+    `poll_batch_size` None: the default of the kind of task."""
 
     task_class: str
     inputs: tuple[SystemStream, ...]
@@ -40,7 +41,7 @@ class TaskConfig:
     shutdown_ms: int = 30_000
     same_failures: int = 4
     max_idle_ms: int = 10
-    poll_batch_size: int = 2_000
+    poll_batch_size: int | None = None
     checkpoint: CheckpointConfig | None = None
     asynchronous: AsyncConfig = field(default_factory=AsyncConfig)
     batch: BatchConfig = field(default_factory=BatchConfig)
@@ -86,7 +87,13 @@ FAILURE_SAME_MAX = Key(
     "first.",
 )
 MAX_IDLE_MS = Key("task.max.idle.ms", integer(0), 10, "Milliseconds to wait for input when there is none.")
-POLL_BATCH_SIZE = Key("task.poll.batch.size", integer(1, 10_000_000), 2_000, "Records taken from a system in one go.")
+POLL_BATCH_SIZE = Key(
+    "task.poll.batch.size",
+    optional(integer(1, 10_000_000)),
+    None,
+    "Records taken from a system in one go, at most.",
+    "2000, or 8000 for batch tasks",
+)
 CHOOSER_CLASS = Key(
     "task.chooser.class",
     CHOOSERS.kind,

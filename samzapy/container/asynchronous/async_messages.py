@@ -143,6 +143,14 @@ class AsyncMessages:
                     "(task.callback.timeout.ms)"
                 )
 
+    @property
+    def oldest(self) -> str | None:
+        """The position of the message that has been in flight the longest, None if there is none; from any thread."""
+        try:
+            return next(iter(self._in_flight.values())).work.envelope.position
+        except (StopIteration, RuntimeError):
+            return None  # none, or they change at this moment
+
     def close(self) -> None:
         """Cancel the messages in flight; later callbacks are ignored."""
         self._closed = True

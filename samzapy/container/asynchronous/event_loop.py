@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from samzapy.api.kv import KeyValueIterator, KeyValueSnapshot, KeyValueStore
+
+if TYPE_CHECKING:
+    import asyncio
 
 logger = logging.getLogger(__name__)
 
@@ -20,6 +22,10 @@ class EventLoop:
     """Made, run and closed by the thread that runs the tasks."""
 
     def __init__(self) -> None:
+        # Most jobs have no asynchronous tasks, and their starts need not import this.
+        import asyncio  # noqa: PLC0415
+
+        self._asyncio = asyncio
         self._loop = asyncio.new_event_loop()
         self._thread = threading.get_ident()
         self._running = False
@@ -70,13 +76,13 @@ class EventLoop:
         for task in tasks:
             task.cancel()
         if tasks:
-            self._loop.run_until_complete(asyncio.wait(tasks, timeout=_LONGEST_CANCELLATION_S))
+            self._loop.run_until_complete(self._asyncio.wait(tasks, timeout=_LONGEST_CANCELLATION_S))
 
     def close(self) -> None:
-        """Cancel whatever is left and close; closing twice is allowed."""
+        """Cancel the remaining calls and close; closing twice is allowed."""
         if self._loop.is_closed():
             return
-        self.cancel(list(asyncio.all_tasks(self._loop)))
+        self.cancel(list(self._asyncio.all_tasks(self._loop)))
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from samzapy.api.collector import ControlMessage, MessageCollector
 from samzapy.api.envelope import IncomingMessageEnvelope, OutgoingMessageEnvelope
@@ -13,6 +12,10 @@ from samzapy.api.stream import SystemStream
 from samzapy.api.task import TaskCallback
 from samzapy.container.inputs.decode import Undecodable
 from samzapy.container.outputs.collector import no_envelope
+
+if TYPE_CHECKING:
+    # As in `event_loop`: most jobs have no asynchronous tasks.
+    import asyncio
 
 
 @dataclass

@@ -12,12 +12,10 @@ from functools import partial
 from itertools import islice, repeat
 from typing import Any
 
-from samzapy.api.envelope import IncomingMessageEnvelope
+from samzapy.api.envelope import IncomingMessageEnvelope, envelope_of
 from samzapy.api.serde import Serde
 from samzapy.api.system import RecordBatch
 from samzapy.errors import FailedCall, SerdeError
-
-_envelope = partial(tuple.__new__, IncomingMessageEnvelope)
 
 
 def decode_column(serde: Serde | None, column: Sequence[bytes | None], failures: dict[int, Exception]) -> Sequence[Any]:
@@ -134,7 +132,7 @@ class Decoder:
             repeat(arrival_ms),
             _sizes(batch.values),
         )
-        return list(map(_envelope, columns)), failures
+        return list(map(envelope_of, columns)), failures
 
 
 def _sizes(values: Sequence[bytes | None]) -> list[int]:

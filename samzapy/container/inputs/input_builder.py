@@ -28,6 +28,10 @@ from samzapy.system.clients import SystemClients
 _PORTIONS_IN_FLIGHT = 2
 
 
+#: Records of a poll unless the job says. A batch task combines what it gets: the more there is, the more often a key comes
+#: again, so the less there is to bring to a store.
+_POLL, _POLL_OF_BATCHES = 2_000, 8_000
+
 #: The decoders of a stream, without and with an error policy.
 _Decoders = tuple[type[Decoder], type[Decoder]]
 _ENVELOPES: _Decoders = Decoder, TolerantDecoder
@@ -70,11 +74,11 @@ class InputBuilder:
         # These had ended before the restart: they are over unless new messages have come.
         own_ends = {**heads_of(over - own_ends.keys(), self._clients), **own_ends}
         return Inputs(
-            self._consumers(own_ends, tasks, asynchronous=issubclass(kind, (AsyncStreamTask, CoroutineTask))),
+            self._consumers(own_ends, tasks, kind),
             {stream: self._decoder(stream, kind) for stream in streams},
             own_ends,
             self._clock,
-            poll_batch_size=task.poll_batch_size,
+            poll_batch_size=self._poll_size(kind),
             max_idle_s=task.max_idle_ms / 1000.0,
             raw=raw,
         )
@@ -85,21 +89,27 @@ class InputBuilder:
         decoder = (strict_class if strict else tolerant_class)(*self._serdes_of(stream))
         return ControlDecoder(decoder) if self._config.stream(stream).intermediate else decoder
 
+    def _poll_size(self, kind: type[AnyTask]) -> int:
+        return self._config.task.poll_batch_size or (_POLL_OF_BATCHES if issubclass(kind, BatchTask) else _POLL)
+
     def _consumers(
-        self, ends: Mapping[SystemStreamPartition, int], tasks: Sequence[TaskInstance], *, asynchronous: bool
+        self, ends: Mapping[SystemStreamPartition, int], tasks: Sequence[TaskInstance], kind: type[AnyTask]
     ) -> Mapping[str, SystemConsumer]:
         consumers = {system: self._clients.consumer(system) for system in sorted({ssp.system for ssp in self._ssps})}
+        for consumer in consumers.values():
+            # An envelope holds its time, a batch has a column that its task may never look at.
+            consumer.prompt_times = not issubclass(kind, BatchTask)
         if not is_wanted(self._config, self._ssps):
             return consumers
         task = self._config.task
-        most = task.poll_batch_size
-        if asynchronous:
+        size = most = self._poll_size(kind)
+        if issubclass(kind, (AsyncStreamTask, CoroutineTask)):
             most = min(most, _PORTIONS_IN_FLIGHT * task.asynchronous.max_concurrency * len(tasks))
         choosing = ChoosingConsumer(
             consumers,
             chooser_of(self._config, self._ssps),
             Portion(self._clock, most),
-            most_waiting=2 * task.poll_batch_size,
+            most_waiting=2 * size,
             max_idle_s=task.max_idle_ms / 1000.0,
             bootstrap=self._bootstrap(ends, tasks),
         )

@@ -13,6 +13,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from samzapy.container.asynchronous.async_messages import AsyncMessages
+from samzapy.container.asynchronous.executor import AsynchronousExecutor
 from samzapy.container.commit.protocol import CommitProtocol
 from samzapy.container.commit.state import TransactionalState
 from samzapy.container.errors.halving import BatchProcessing
@@ -62,6 +63,15 @@ def _own(doing: str) -> Callable[[Variables], Activity]:
     return lambda _: Activity(doing, of_user=False)
 
 
+def _in_flight(variables: Variables) -> Activity | None:
+    """The message that has been in flight the longest."""
+    for messages in variables["self"]._all:  # noqa: SLF001  # the variables of our own function
+        position = messages.oldest
+        if position is not None:
+            return Activity(f"in process of {position}", messages.task.name, position)
+    return None
+
+
 _KNOWN: dict[CodeType, Callable[[Variables], Activity]] = {
     StrictProcessing.process.__code__: _message("envelope"),
     TolerantProcessing._process_run.__code__: _message("envelope"),  # noqa: SLF001
@@ -73,6 +83,8 @@ _KNOWN: dict[CodeType, Callable[[Variables], Activity]] = {
     TransactionOnDemand._begin.__code__: _own("waits for a transaction to begin"),  # noqa: SLF001
     CommitProtocol._run.__code__: _own("in a commit"),  # noqa: SLF001
 }
+#: The loops of an asynchronous executor, during which the messages in flight are somewhere else.
+_WAITS = {AsynchronousExecutor.advance.__code__, AsynchronousExecutor._settle.__code__}  # noqa: SLF001
 
 
 def activity_of(frame: FrameType | None) -> Activity | None:
@@ -81,6 +93,15 @@ def activity_of(frame: FrameType | None) -> Activity | None:
         read = _KNOWN.get(frame.f_code)
         if read is not None:
             return read(frame.f_locals)
+        frame = frame.f_back
+    return None
+
+
+def waited_for(frame: FrameType | None) -> Activity | None:
+    """The message that an asynchronous task's loop waits for; None if it waits for none."""
+    while frame is not None:
+        if frame.f_code in _WAITS:
+            return _in_flight(frame.f_locals)
         frame = frame.f_back
     return None
 

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Protocol, final
 
 from samzapy.clock import Clock
-from samzapy.container.supervision.activity import Activity, activity_of, stack_as_text, stack_of
+from samzapy.container.supervision.activity import Activity, activity_of, stack_as_text, stack_of, waited_for
 from samzapy.container.supervision.heartbeat import keep_running
 from samzapy.container.supervision.lag import LagWatch, Progress
 from samzapy.job.facts import NO_FACTS, Facts, LogLine, Stall, UserFailure
@@ -143,7 +143,7 @@ class ContainerWatch:
         """The stall, and whether it is in the user's code."""
         now = self._clock.monotonic()
         frame = stack_of(self._thread_id) if phase in {"starting", "restoring", "running"} else None
-        activity = activity_of(frame)
+        activity = activity_of(frame) or waited_for(frame)
         doing = activity.doing if activity is not None else phase
         if self._doing != (doing, progress):
             self._doing, self._since = (doing, progress), now

@@ -30,7 +30,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from samzapy.coordinator.web.access import TRUST
 
 #: Seconds until a stranger has to have shown a token, a request has to be over, and an idle connection is closed.
-STRANGER_S, REQUEST_S, IDLE_S = 5.0, 15.0, 90.0
+STRANGER_S, REQUEST_S, IDLE_S = 10.0, 15.0, 90.0
 #: Strangers at a time, besides two connections for each container.
 STRANGERS = 256
 #: Bytes of the headers of one request.

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, final
 
+import javaproperties
 import psutil
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
@@ -30,7 +31,8 @@ from pyspark.java_gateway import launch_gateway
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.wire import Place
 from samzapy.errors import EnvironmentFailure
-from samzapy.runner.spark.master import TOKEN, Master, environment, spark_settings
+from samzapy.runner.base import TOKEN
+from samzapy.runner.spark.master import Master, environment, spark_settings
 
 _QUIET = """\
 status = error
@@ -65,6 +67,13 @@ class RunFolder:
         """Log4j's settings for the driver's JVM: nothing, or what Spark would say by itself."""
         path = self.path / "log4j2.properties"
         path.write_text(_QUIET.format(level="info" if verbose else "off"))
+        return path
+
+    def spark_properties(self, settings: Mapping[str, str]) -> Path:
+        """A file with the settings, for this user only: a command line is for everybody on the machine to read."""
+        path = self.path / "spark.properties"
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+            javaproperties.dump(settings, file, timestamp=False)
         return path
 
     def spark_home(self, *, on_this_machine: bool) -> Path:
@@ -120,19 +129,19 @@ class DriverJvm:
     """One JVM with its gateway. Its output is held back until `settled`, then passed on to standard error: by then
     Spark itself is silent, so the lines are those that tasks print."""
 
-    def __init__(self, settings: dict[str, str], *, verbose: bool) -> None:
+    def __init__(self, *, verbose: bool) -> None:
+        """Started as the environment says (`samzapy.runner.spark.master.environment`)."""
         self._lines: deque[str] = deque(maxlen=200)
         self._pass_on = verbose
-        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
         read, write = os.pipe()
         self._reader = threading.Thread(target=self._forward, args=(read,), name="spark-output", daemon=True)
         self._reader.start()
         imports = threading.Thread(target=_import_early, name="spark-imports", daemon=True)
         imports.start()
         try:
-            # A group of its own: a Ctrl-C in the terminal is for us to pass on, by way of the coordinator.
+            # A separate process group: the driver passes a Ctrl-C of the terminal on, by the coordinator.
             output: dict[str, Any] = {"stdout": write, "stderr": write, "start_new_session": True}
-            self.gateway: Any = launch_gateway(conf, output)
+            self.gateway: Any = launch_gateway(None, output)
         except (PySparkException, OSError) as cause:
             os.close(write)
             self._reader.join(GRACE_S)
@@ -209,10 +218,11 @@ def spark_application(
     with RunFolder() as folder:
         settings = spark_settings(config, master, folder.log_settings(verbose=verbose))
         home = folder.spark_home(on_this_machine=master.on_this_machine)
-        with _environment(environment(config.spark.conf, master, home)), warnings.catch_warnings():
+        properties = folder.spark_properties(settings)
+        with _environment(environment(config.spark.conf, master, home, properties)), warnings.catch_warnings():
             # pyspark looks whether pandas is there, and complains about its version; no container touches pandas.
             warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
-            jvm = DriverJvm(settings, verbose=verbose)
+            jvm = DriverJvm(verbose=verbose)
             try:
                 context = _context(jvm, settings, token, master.address)
             except BaseException:
@@ -233,7 +243,7 @@ def _context(jvm: DriverJvm, settings: Mapping[str, str], token: str, address: s
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     interrupt = signal.getsignal(signal.SIGINT)
     try:
-        # The token goes by the context and not by the configuration, which is a command line of the JVM.
+        # The token goes by the context, and is no setting of Spark's: those are shown in several places.
         with _starting(address):
             return SparkContext(conf=conf, gateway=jvm.gateway, environment={TOKEN: token})
     finally:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import socket
 import sys
 from collections.abc import Iterator, Mapping
@@ -65,7 +66,7 @@ class Master:
 
     @property
     def one_executor(self) -> bool:
-        """Whether every container runs in the same process's executor: `local`, in whatever way it is written."""
+        """Whether every container runs in the executor of this process: any form of `local`."""
         return self.on_this_machine and not _LOCAL_CLUSTER.match(self.address)
 
     def check_standbys(self, standbys: int) -> None:
@@ -198,9 +199,6 @@ def _state(config: JobConfig, master: Master) -> Iterator[str]:
 
 PREFIX = "job.spark.conf."
 
-#: The token's name in the executors' environment; Spark blanks values of names like it wherever it shows them.
-TOKEN = "SAMZAPY_TOKEN"  # noqa: S105  # a name, not a secret
-
 _DEFAULTS = {
     # The page of Spark itself has no password; who wants it says so.
     "spark.ui.enabled": "false",
@@ -236,7 +234,7 @@ _FIXED = {
 
 
 def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dict[str, str]:
-    """Everything for the SparkConf; no secret is in it, for it becomes a command line. Raises ConfigError."""
+    """Everything for the SparkConf. Raises ConfigError."""
     given = config.spark.conf
     _refuse(given)
     settings = {
@@ -255,12 +253,20 @@ def spark_settings(config: JobConfig, master: Master, log_settings: Path) -> dic
     return settings
 
 
-def environment(conf: Mapping[str, str], master: Master, spark_home: Path) -> dict[str, str]:
+def environment(conf: Mapping[str, str], master: Master, spark_home: Path, properties: Path) -> dict[str, str]:
     """The environment of the driver: on this machine the executors use this Python and the loopback address.
+
+    Spark's settings come from the file `properties`, those of `spark-defaults.conf` below them. Options of the user's own
+    `PYSPARK_SUBMIT_ARGS` come after it.
 
     `spark.pyspark.python` wins, as with Spark; pyspark itself reads its variable only.
     """
-    wanted = {"SPARK_HOME": str(spark_home), "PYSPARK_PIN_THREAD": "true"}
+    submit = f"--load-spark-defaults --properties-file {shlex.quote(str(properties))}"
+    wanted = {
+        "SPARK_HOME": str(spark_home),
+        "PYSPARK_PIN_THREAD": "true",
+        "PYSPARK_SUBMIT_ARGS": f"{submit} {os.environ.get('PYSPARK_SUBMIT_ARGS', 'pyspark-shell')}",
+    }
     if master.on_this_machine:
         wanted["PYSPARK_PYTHON"] = wanted["PYSPARK_DRIVER_PYTHON"] = sys.executable
         wanted["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import secrets
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -22,14 +21,14 @@ from pyspark.serializers import CPickleSerializer
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.service import CoordinatorService
 from samzapy.coordinator.wire import JobSpec
 from samzapy.errors import EnvironmentFailure
 from samzapy.runner.base import JobOutcome, PreparedJob, Runner, RunOptions
 from samzapy.runner.driver import StopSignals, coordinator_of, watching
 from samzapy.runner.restarts import backoff_of
+from samzapy.runner.serving import run_token, serve
 from samzapy.runner.spark.application import SparkApplication, one_line, spark_application
-from samzapy.runner.spark.master import TOKEN, Master, check_reach, coordinator_host
+from samzapy.runner.spark.master import Master, check_reach, coordinator_host
 from samzapy.runner.spark.placement import ContainerSlot, Locality, SparkPlaces, StatePlaces, place_records
 from samzapy.runner.spark.supervisor import SlotRun, Supervisor
 from samzapy.runner.spark.worker import run_container
@@ -130,7 +129,7 @@ class SparkJob:
 class SparkRunner(Runner):
     """Runs a job's containers as the tasks of a Spark job, until they end or a signal stops them.
 
-    The coordinator's token is taken from the environment's SAMZAPY_TOKEN, else drawn.
+    The coordinator's token that acts is taken from the environment's SAMZAPY_TOKEN, else drawn.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -145,7 +144,7 @@ class SparkRunner(Runner):
         """Run to the end or to a signal. Raises JobFailed, JobTakenOver, ConfigError, EnvironmentFailure."""
         config = prepared.config
         master = _checked_master(prepared)
-        token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
+        token = run_token()
         directory = os.getcwd() if master.on_this_machine else None  # noqa: PTH109  # text for the wire
         spec = JobSpec(prepared.model, config.raw, prepared.ends, directory, prepared.run_id, prepared.transactions)
         coordinator = coordinator_of(prepared, spec, self._clock)
@@ -153,7 +152,8 @@ class SparkRunner(Runner):
         # Spark takes seconds to stop. A signal in that time must not end the process before it has said why the job failed,
         # so the handlers go last.
         with ExitStack() as handlers, ExitStack() as stack:
-            service = CoordinatorService(coordinator, token, host, config.spark.coordinator_port)
+            port = config.spark.coordinator_port
+            service = serve(config, coordinator, token, host, port, second=config.page_port)
             stack.callback(service.close)
             options.on_event(f"status page: {service.page}")
             options.on_page(service.page)

@@ -50,7 +50,7 @@ from samzapy.errors import (
 from samzapy.job.facts import Stall
 from samzapy.job.lease import ContainerReport
 from samzapy.job.model import replica_of
-from samzapy.runner.spark.master import TOKEN
+from samzapy.runner.base import TOKEN
 
 _PR_SET_PDEATHSIG = 1
 

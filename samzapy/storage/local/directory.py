@@ -33,7 +33,7 @@ def store_directory(base: Path, job: str, store: str, task: str) -> Path:
 def make_private(path: Path, base: Path) -> None:
     """Create the directory and those between it and `base`, for this user only. Raises StoreError."""
     try:
-        base.expanduser().mkdir(parents=True, exist_ok=True)
+        base.expanduser().mkdir(mode=0o700, parents=True, exist_ok=True)
         for part in (path.parent.parent, path.parent, path):
             part.mkdir(mode=0o700, exist_ok=True)
     except OSError as cause:
@@ -100,12 +100,14 @@ def locking_pid(path: Path) -> int | None:
     None for none, and if the kernel does not name it (0 and absent entries occur in containers with their own pid space).
     """
     try:
-        inode = str((path / "LOCK").stat().st_ino)
+        found = (path / "LOCK").stat()
         lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
     except OSError:
         return None
+    # `1: POSIX  ADVISORY  WRITE 4711 08:01:131 0 EOF`: the device in hexadecimal, the inode in decimal digits.
+    file = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
     for line in lines:
         words = line.split()
-        if len(words) > 5 and words[5].rpartition(":")[2] == inode and int(words[4]) > 0:
+        if len(words) > 5 and words[5] == file and int(words[4]) > 0:
             return int(words[4])
     return None

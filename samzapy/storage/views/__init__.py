@@ -10,11 +10,15 @@ cube            roll-ups over dimensions
 timers          timers by key, in order of time
 """
 
-from samzapy.storage.views.cube import Aggregate, Cell, CubeStore
-from samzapy.storage.views.heap import HeapItem, HeapStore
-from samzapy.storage.views.inverted_index import Hit, InvertedIndex, Tokenizer, WordTokenizer
-from samzapy.storage.views.sketches import BloomFilters, DistinctCounts, Quantiles
-from samzapy.storage.views.timers import Timer, TimerStore
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from samzapy.storage.views.cube import Aggregate, Cell, CubeStore
+    from samzapy.storage.views.heap import HeapItem, HeapStore
+    from samzapy.storage.views.inverted_index import Hit, InvertedIndex, Tokenizer, WordTokenizer
+    from samzapy.storage.views.sketches import BloomFilters, DistinctCounts, Quantiles
+    from samzapy.storage.views.timers import Timer, TimerStore
 
 __all__ = [
     "Aggregate",
@@ -32,3 +36,19 @@ __all__ = [
     "Tokenizer",
     "WordTokenizer",
 ]
+
+_HOMES = {
+    "cube": ("Aggregate", "Cell", "CubeStore"),
+    "heap": ("HeapItem", "HeapStore"),
+    "inverted_index": ("Hit", "InvertedIndex", "Tokenizer", "WordTokenizer"),
+    "sketches": ("BloomFilters", "DistinctCounts", "Quantiles"),
+    "timers": ("Timer", "TimerStore"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the module of a name when it is used: every container needs timers, few need the rest."""
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import compress, pairwise
 from operator import itemgetter, ne
@@ -29,7 +29,7 @@ _milliseconds = itemgetter(1)
 
 
 class RecordTimes(Sequence[int]):
-    """The times of records, read on first use: a time costs as much as any two other columns."""
+    """The times of records, read on first use: a time costs as much as any three other columns."""
 
     __slots__ = ("_records",)
 
@@ -58,6 +58,16 @@ class RecordTimes(Sequence[int]):
         return repr(list(self))
 
 
+def prompt_times(records: Sequence[Any]) -> Sequence[int]:
+    """The times of records, read now. Then nothing keeps librdkafka's objects, whose memory the next ones take over
+    while it is in the processor's cache."""
+    return list(map(_milliseconds, map(_timestamp, records)))
+
+
+#: Gives the times of a run of records.
+TimesOf = Callable[[Sequence[Any]], Sequence[int]]
+
+
 def split_errors(messages: list[Any]) -> tuple[list[Any], list[Any]]:
     """Separate the records from the error events among them."""
     if not any(map(_error, messages)):
@@ -72,24 +82,25 @@ def batches(
     one_topic: bool,
     only: SystemStreamPartition | None = None,
     coarse: bool = False,
+    times_of: TimesOf = RecordTimes,
 ) -> Iterator[RecordBatch]:
     """One batch for each run of records of one partition. `only`: the partition of all records, if just one is assigned.
-    `coarse`: every record of a batch gets the time of its last one, and no headers."""
+    `coarse`: every record of a batch gets the time of its last one, and no headers; otherwise `times_of` gives the times."""
     if only is not None:
-        yield _batch(only, messages, coarse)
+        yield _batch(only, messages, coarse, times_of)
         return
     partitions = list(map(_partition, messages))
     for start, end in pairwise(_cuts(messages, partitions, one_topic=one_topic)):
         run = messages if end - start == len(messages) else messages[start:end]
-        yield _batch(SystemStreamPartition(system, run[0].topic(), partitions[start]), run, coarse)
+        yield _batch(SystemStreamPartition(system, run[0].topic(), partitions[start]), run, coarse, times_of)
 
 
-def _batch(ssp: SystemStreamPartition, run: Sequence[Any], coarse: bool) -> RecordBatch:
+def _batch(ssp: SystemStreamPartition, run: Sequence[Any], coarse: bool, times_of: TimesOf) -> RecordBatch:
     offsets, keys, values = _offsets(run), list(map(_key, run)), list(map(_value, run))
     if coarse:
         return RecordBatch(ssp, offsets, keys, values, [run[-1].timestamp()[1]] * len(run))
     headers = list(map(_headers, run)) if any(map(_headers, run)) else None
-    return RecordBatch(ssp, offsets, keys, values, RecordTimes(run), headers)
+    return RecordBatch(ssp, offsets, keys, values, times_of(run), headers)
 
 
 def _offsets(run: Sequence[Any]) -> Sequence[int]:
@@ -224,8 +235,11 @@ class KafkaConsumer(SystemConsumer):
             self._failure = self._error(errors[0])
         positions, found = self._positions, list[RecordBatch]()
         if records:
-            system, one_topic = self._client_errors.system, self._one_topic
-            found = list(batches(system, records, one_topic=one_topic, only=self._only, coarse=self.coarse))
+            system, one_topic, coarse = self._client_errors.system, self._one_topic, self.coarse
+            times_of = prompt_times if self.prompt_times else RecordTimes
+            found = list(
+                batches(system, records, one_topic=one_topic, only=self._only, coarse=coarse, times_of=times_of)
+            )
         for batch in found:
             positions[batch.ssp] = batch.offsets[-1] + 1
         return found

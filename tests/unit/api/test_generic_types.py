@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import pickle
 import re
@@ -19,6 +20,7 @@ from samzapy import (
     StreamTask,
     SystemStreamPartition,
 )
+from samzapy.api.envelope import envelope_of
 
 EXAMPLE = """
 from dataclasses import dataclass
@@ -107,6 +109,17 @@ def test_an_envelope_with_classes_is_made_and_pickled_as_a_plain_tuple() -> None
     assert type(envelope._replace(key="gus")) is IncomingMessageEnvelope
     assert not hasattr(envelope, "__dict__")
     assert repr(envelope).startswith("IncomingMessageEnvelope(ssp=")
+
+
+def test_an_envelope_of_a_row_is_the_one_that_its_fields_make() -> None:
+    row = (SystemStreamPartition("kafka", "views", 3), 17, "ann", {"page": "/"}, [("a", b"1")], 5, 6, 7)
+    envelope = envelope_of(row)
+    assert type(envelope) is IncomingMessageEnvelope
+    assert envelope == IncomingMessageEnvelope(*row) == row
+    assert (envelope.key, envelope.headers, envelope.size) == ("ann", [("a", b"1")], 7)
+    assert copy.copy(envelope) == envelope
+    with pytest.raises(TypeError, match="'message'"):
+        IncomingMessageEnvelope(row[0], 17, "ann")  # type: ignore[call-arg]
 
 
 def test_the_fields_of_an_envelope_are_read_by_c() -> None:

@@ -175,6 +175,12 @@ def test_the_keys_of_placement_are_samzas(load, problems):
     assert found.startswith("job.standbytasks.replication.factor: ")
 
 
+def test_a_port_of_the_page_is_any_port_or_none(load, problems):
+    assert load().page_port is None
+    assert load({"job.page.port": "0"}, strict=True).page_port == 0
+    assert problems({"job.page.port": "65536"}) == ["job.page.port: expected an integer from 0 to 65535, got '65536'"]
+
+
 def test_the_memory_for_caches_has_a_default_and_is_known_even_under_strict(load):
     assert load().cache_max_bytes == 268_435_456
     config = load({"container.cache.max.bytes": "1000000"}, strict=True)

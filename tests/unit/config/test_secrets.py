@@ -4,7 +4,8 @@ import pickle
 
 import pytest
 
-from samzapy.config.reading.secrets import MASK, Masked, is_secret
+from samzapy.config.known_keys import ALL_KEYS
+from samzapy.config.reading.secrets import MASK, Masked, is_secret, without_password
 
 SECRETS = {
     "systems.kafka.consumer.sasl.password": "hunter2",
@@ -51,3 +52,82 @@ def test_hidden_values_stay_hidden_after_travelling():
     there = pickle.loads(pickle.dumps(Masked({"a": "hunter2", "b": "c"}, frozenset({"a"}))))
     assert there == {"a": "hunter2", "b": "c"}
     assert repr(there) == f"{{'a': '{MASK}', 'b': 'c'}}"
+
+
+#: Keys of job files with secret values. Every other key of `samzapy keys` is shown.
+OURS = {"stores.{store}.backup.options.*"}
+
+
+def test_of_all_known_keys_just_those_with_secrets_are_masked():
+    assert {key.name for key in ALL_KEYS if is_secret(key.name)} == OURS
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "stores.counts.backup.options.key",
+        "stores.counts.backup.options.host",
+        "job.spark.conf.spark.hadoop.fs.s3a.access.key",
+        "job.spark.conf.spark.hadoop.fs.s3a.secret.key",
+        "job.spark.conf.spark.hadoop.fs.azure.account.key.mine.dfs.core.windows.net",
+        "job.spark.conf.spark.authenticate.secret",
+        "job.spark.conf.spark.ssl.keyStorePassword",
+        "my.connection_string",
+        "my.connectionString",
+        "db.pwd",
+        "DB_PASS",
+        "sentry.dsn",
+        "API_KEY",
+        "AWS_ACCESS_KEY_ID",
+        "systems.kafka.producer.ssl.key.password",
+        "systems.kafka.consumer.ssl.keystore.password",
+        "systems.kafka.consumer.sasl.oauthbearer.client.secret",
+        "azure.sas",
+    ],
+)
+def test_a_key_that_opens_something_is_secret(key):
+    assert is_secret(key)
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["author", "compass.bearing", "bypass.rate", "keyboard", "stores.s.key.serde", "sort.keys", "passenger.count"],
+)
+def test_words_that_only_look_alike_are_shown(key):
+    assert not is_secret(key)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgresql://app:hunter2@db/x", f"postgresql://app:{MASK}@db/x"),
+        ("postgresql://app:hun@ter@2@db/x", f"postgresql://app:{MASK}@db/x"),
+        ("postgresql://app:h/un?t#er2@db/x", f"postgresql://app:{MASK}@db/x"),
+        ("mysql://db/x?user=app&password=hunter2&ssl=1", f"mysql://db/x?user=app&password={MASK}&ssl=1"),
+        ("host=db user=app password=hunter2 dbname=x", f"host=db user=app password={MASK} dbname=x"),
+        ("host=db password='hun ter2' dbname=x", f"host=db password={MASK} dbname=x"),
+        ("Server=db;Uid=app;Pwd=hunter2;", f"Server=db;Uid=app;Pwd={MASK};"),
+        ("AccountName=a;AccountKey=hunter2==;Suffix=x", f"AccountName=a;AccountKey={MASK};Suffix=x"),
+        ("https://host/x?sig=hunter2", f"https://host/x?sig={MASK}"),
+        ("a=b", "a=b"),
+        ("kafka://broker:9092", "kafka://broker:9092"),
+        ("plain", "plain"),
+    ],
+)
+def test_passwords_within_values_are_masked_and_the_rest_is_shown(text, shown):
+    assert without_password(text) == shown
+
+
+def test_what_is_below_the_options_of_a_backup_is_hidden_wherever_it_is_shown(load):
+    config = load(
+        {
+            "stores.s.factory": "rocksdb",
+            "stores.s.key.serde": "string",
+            "stores.s.msg.serde": "string",
+            "stores.s.changelog": "kafka.s-changelog",
+            "stores.s.backup.path": "s3://bucket/x",
+            "stores.s.backup.options.key": "hunter2",
+        }
+    )
+    assert "hunter2" not in repr(config)
+    assert config.resolved["stores.s.backup.options.key"] == "hunter2"

@@ -21,6 +21,14 @@ def test_the_smallest_task_gets_samzas_defaults(load):
     assert task.guarantee is Guarantee.AT_LEAST_ONCE
     assert task.errors.only_fails
     assert (task.asynchronous.max_concurrency, task.asynchronous.callback_timeout_ms) == (1, -1)
+    assert task.poll_batch_size is None
+
+
+def test_a_poll_takes_as_many_records_as_the_job_says(load, problems):
+    assert load({"task.poll.batch.size": "50"}).task.poll_batch_size == 50
+    assert problems({"task.poll.batch.size": "0"}) == [
+        "task.poll.batch.size: expected an integer from 1 to 10000000, got '0'"
+    ]
 
 
 def test_inputs_are_streams_of_a_system_or_ids(load):

@@ -1,3 +1,4 @@
+import gc
 from itertools import pairwise
 
 import pytest
@@ -6,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samzapy.api.stream import SystemStreamPartition
-from samzapy.system.kafka.consumer import batches, split_errors
+from samzapy.system.kafka.consumer import RecordTimes, batches, prompt_times, split_errors
 
 
 def message(topic, partition, offset, headers=None, error=None):
@@ -50,6 +51,17 @@ def test_a_coarse_batch_of_the_only_partition_has_the_last_record_s_time_and_no_
     assert batch.values == [b"v%d" % offset for offset in offsets]
     assert batch.timestamps == [1000 + offsets[-1]] * len(offsets)
     assert batch.headers is None
+
+
+@pytest.mark.parametrize(("times_of", "kept"), [(prompt_times, 0), (RecordTimes, 3)])
+def test_only_times_that_are_looked_up_later_keep_the_client_s_messages(times_of, kept):
+    topic = f"times-{kept}"
+    messages = [message(topic, 3, offset) for offset in (4, 5, 9)]
+    (batch,) = batches("kafka", messages, one_topic=True, times_of=times_of)
+    del messages
+    assert sum(isinstance(each, Message) and each.topic() == topic for each in gc.get_objects()) == kept
+    assert list(batch.timestamps) == [1004, 1005, 1009]
+    assert list(batch.timestamps[1:]) == [1005, 1009]
 
 
 def test_topics_are_kept_apart_where_their_partitions_are_equal():

@@ -4,6 +4,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import javaproperties
 import pytest
 
 from samzapy.config.loader import load_job
@@ -50,7 +51,7 @@ def test_a_remote_master_binds_where_spark_wants():
 def test_the_executors_python_is_the_one_that_the_job_file_names(master):
     def python_of(**keys: str) -> str | None:
         config = load_job({**JOB, **keys}, environ={})
-        return environment(config.spark.conf, Master.parse(master), Path("/spark")).get("PYSPARK_PYTHON")
+        return environment(config.spark.conf, Master.parse(master), Path("/spark"), Path("/p")).get("PYSPARK_PYTHON")
 
     assert python_of(**{"job.spark.conf.spark.pyspark.python": "./env/bin/python"}) == "./env/bin/python"
     assert python_of() == (sys.executable if master.startswith("local") else None)
@@ -79,6 +80,16 @@ def test_sparks_home_is_a_folder_of_links_that_disappears_with_the_run(monkeypat
         assert "rootLogger.level = off" in folder.log_settings(verbose=False).read_text()
         assert folder.path.stat().st_mode & 0o777 == 0o700
     assert not folder.path.exists()
+
+
+def test_settings_go_by_a_file_that_only_this_user_reads_and_not_by_a_command_line():
+    given = {"spark.hadoop.fs.s3a.secret.key": "hunter2 = \\ é", "spark.app.name": "a b"}
+    with RunFolder() as folder:
+        path = folder.spark_properties(given)
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert javaproperties.loads(path.read_text()) == given
+        wanted = environment({}, Master.parse("local[1]"), Path("/spark"), path)
+    assert wanted["PYSPARK_SUBMIT_ARGS"] == f"--load-spark-defaults --properties-file {path} pyspark-shell"
 
 
 def test_the_folder_of_a_run_that_was_killed_is_removed_by_the_next_one(tmp_path, monkeypatch):

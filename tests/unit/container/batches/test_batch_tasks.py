@@ -65,6 +65,16 @@ def test_a_batch_is_what_a_poll_brings_of_one_partition():
         assert [driver.task(n).calls for n in range(2)] == [[[0, 2, 4]], [[1, 3, 5]]]
 
 
+def test_a_poll_brings_a_batch_task_more_than_other_tasks_unless_the_job_says():
+    messages = list(range(2_500))
+    with driver_of() as driver:
+        driver.send_batch("in", None, messages)
+        assert driver.task().calls == [messages]
+    with driver_of(task_poll_batch_size="2000") as driver:
+        driver.send_batch("in", None, messages)
+        assert driver.task().calls == [messages[:2_000], messages[2_000:]]
+
+
 def test_a_batch_has_at_most_so_many_messages():
     with driver_of(task_batch_max_messages="2") as driver:
         driver.send_batch("in", None, [1, 2, 3, 4, 5])

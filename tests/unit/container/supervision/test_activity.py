@@ -1,3 +1,4 @@
+import asyncio
 import logging
 import sys
 import threading
@@ -6,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 from samzapy import BatchTask, CoroutineTask, InitableTask, StreamTask
-from samzapy.container.supervision.activity import activity_here, activity_of, stack_as_text, stack_of
+from samzapy.container.supervision.activity import activity_here, activity_of, stack_as_text, stack_of, waited_for
 from samzapy.container.supervision.log_lines import PlaceFilter
 from tests.jobs.memory_job import MemoryJob
 
@@ -101,6 +102,31 @@ def test_a_thread_in_process_is_seen_with_its_message_and_the_stack_from_there(t
     assert "in process" in stack.splitlines()[0]
     assert "test_activity.py" in stack
     assert "run_loop.py" not in stack
+
+
+class Waiting(CoroutineTask):
+    """Lets the event loop wait at its second message, and has another thread look at the loop's thread meanwhile."""
+
+    found: ClassVar[list] = []
+
+    async def process(self, envelope, collector, coordinator):
+        if envelope.offset == 1:
+            await asyncio.get_running_loop().run_in_executor(None, self.look, threading.get_ident())
+
+    def look(self, thread):
+        while not self.found:
+            frame = stack_of(thread)
+            if "advance" in stack_as_text(frame):
+                self.found.append((activity_of(frame), waited_for(frame)))
+
+
+def test_a_coroutine_that_waits_is_seen_with_its_message(tmp_path):
+    Waiting.found.clear()
+    run(tmp_path, Waiting)
+    ((activity, waited),) = Waiting.found
+    assert activity is None
+    assert (waited.doing, waited.task) == ("in process of mem.in[0]@1", "Partition 0")
+    assert waited_for(None) is None
 
 
 def test_the_stack_of_a_thread_that_does_nothing_of_ours_is_whole():

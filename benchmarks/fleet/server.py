@@ -1,0 +1,68 @@
+"""The measured side: one coordinator in a process of its own, looked at as a supervisor does."""
+
+from __future__ import annotations
+
+import resource
+import threading
+import time
+from multiprocessing.connection import Connection
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.service import CoordinatorService
+from samzapy.coordinator.wire import JobSpec
+from samzapy.job.model import ContainerModel, JobModel, TaskModel
+from samzapy.runner.serving import views_of
+
+TOKEN = "fleet"
+#: Seconds between two looks at the status, as the supervisor of a run and its slots take them.
+LOOK_S = 0.125
+
+
+def model_of(containers: int, tasks: int) -> JobModel:
+    """Containers with so many tasks each; a task reads one partition."""
+    made = []
+    for number in range(containers):
+        partitions = range(number * tasks, (number + 1) * tasks)
+        made.append(
+            ContainerModel(
+                str(number),
+                tuple(
+                    TaskModel(f"Partition {p}", frozenset({SystemStreamPartition("kafka", "in", p)}), p)
+                    for p in partitions
+                ),
+            )
+        )
+    return JobModel(tuple(made))
+
+
+def serve(containers: int, tasks: int, lease_s: float, pipe: Connection) -> None:
+    """Serve until the other end says so. Sends the address first, then, whenever asked, the figures since the last ask."""
+    coordinator = Coordinator("fleet", JobSpec(model_of(containers, tasks), {"job.name": "fleet"}), lease_s)
+    service = CoordinatorService(coordinator, TOKEN, added=views_of(coordinator))
+    lost: set[tuple[str, int]] = set()
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(LOOK_S):
+            coordinator.status()
+            lost.update((each.container_id, each.epoch) for each in coordinator.overdue())
+
+    looks = threading.Thread(target=look, daemon=True)
+    looks.start()
+    pipe.send((service.url, service.tokens.read))
+    cpu, wall = time.process_time(), time.monotonic()
+    while pipe.recv() == "figures":
+        now_cpu, now = time.process_time(), time.monotonic()
+        pipe.send(
+            {
+                "cpu_share": (now_cpu - cpu) / (now - wall),
+                "leases_lost": len(lost),
+                "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+                "threads": threading.active_count(),
+                "attempts": sum(each.attempts for each in coordinator.status().containers),
+            }
+        )
+        cpu, wall = now_cpu, now
+    ended.set()
+    service.close()

@@ -1,0 +1,66 @@
+"""A run's coordinator is open to people, tools and probes, on either runner."""
+
+import re
+
+import pytest
+import urllib3
+
+from samzapy.api.stream import SystemStreamPartition
+from samzapy.coordinator.coordinator import Coordinator, LocalLease
+from samzapy.coordinator.wire import JobSpec
+from samzapy.job.lease import ContainerReport
+from samzapy.job.model import ContainerModel, JobModel, TaskModel
+from samzapy.runner.serving import run_token, serve
+
+MODEL = JobModel(
+    (ContainerModel("0", (TaskModel("Partition 0", frozenset({SystemStreamPartition("m", "in", 0)}), 0),)),)
+)
+
+
+@pytest.fixture
+def coordinator():
+    return Coordinator("job", JobSpec(MODEL, {}), 15.0)
+
+
+@pytest.fixture
+def service(coordinator):
+    running = serve(coordinator, "token", "127.0.0.1", 0, second=0)
+    yield running
+    running.close()
+
+
+def get(service, path, **headers):
+    return urllib3.request("GET", service.url + path, headers=headers, retries=False, redirect=False, timeout=60)
+
+
+def until_ok(service, path):
+    for _ in range(1_000):
+        answer = get(service, path)
+        if answer.status == 200:
+            return answer.data
+    raise AssertionError(f"{path} is never 200")
+
+
+def test_a_probe_needs_no_token_and_hears_one_word(service, coordinator):
+    assert (get(service, "/healthz").status, get(service, "/healthz").data) == (200, b"ok\n")
+    waiting = get(service, "/readyz", host="10.1.2.3:8080")
+    assert (waiting.status, waiting.data) == (503, b"not well\n")
+    lease = LocalLease(coordinator, "0")
+    lease.report(ContainerReport("0", lease.epoch, "running"))
+    assert until_ok(service, "/readyz") == b"ok\n"
+
+
+def test_metrics_need_a_token(service):
+    pytest.importorskip("prometheus_client")
+    assert get(service, "/metrics").status == 403
+    answer = get(service, "/metrics", authorization=f"Bearer {service.tokens.read}")
+    assert answer.status == 200
+    assert re.search(rb"^samzapy_", answer.data, re.MULTILINE)
+
+
+def test_the_token_of_the_environment_is_taken_and_else_one_is_drawn(monkeypatch):
+    monkeypatch.setenv("SAMZAPY_TOKEN", "given")
+    assert run_token() == "given"
+    monkeypatch.delenv("SAMZAPY_TOKEN")
+    assert len(run_token()) > 30
+    assert run_token() != run_token()
