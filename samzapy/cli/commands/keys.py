@@ -1,6 +1,8 @@
-"""`samzapy keys`: list the keys of job files."""
+"""`samzapy keys` and `samzapy metrics`: print the files and lists that come with samzapy, without a job."""
 
 from __future__ import annotations
+
+import json
 
 import click
 
@@ -30,3 +32,24 @@ def _show_unsupported(words: tuple[str, ...]) -> None:
 
     rows = [row for row in unsupported() if all(word.lower() in " ".join(row).lower() for word in words)]
     table("Keys of Samza without a meaning here", ("key", "a job with it", "why"), rows)
+
+
+@click.group()
+def metrics() -> None:
+    """A Grafana dashboard and alert rules for a job's metrics."""
+
+
+@metrics.command()
+def dashboard() -> None:
+    """Print a Grafana dashboard as JSON, to be imported there."""
+    from samzapy.metrics.dashboard import dashboard as made
+
+    click.echo(json.dumps(made(), indent=1))
+
+
+@metrics.command()
+def rules() -> None:
+    """Print alert rules as YAML, for the `rule_files` of Prometheus."""
+    from samzapy.metrics.dashboard import rules as written
+
+    click.echo(written(), nl=False)

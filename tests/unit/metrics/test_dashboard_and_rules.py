@@ -6,7 +6,7 @@ import re
 import pytest
 from click.testing import CliRunner
 
-from samzapy.cli.commands.metrics import metrics
+from samzapy.cli.commands.keys import metrics
 from samzapy.metrics.dashboard import dashboard, expressions, rules
 from samzapy.metrics.families import known_families
 from samzapy.metrics.series import OF_THE_JOB, family_names
