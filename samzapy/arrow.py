@@ -89,18 +89,20 @@ def rows_of(table: Any, *, key: str | None, message: str | None, timestamp: str 
     def column(name: str | None) -> list[Any] | None:
         return None if name is None else table[name].to_pylist()
 
-    times = None if timestamp is None else table[timestamp].cast(_time_type(table.schema.field(timestamp).type))
+    times = None if timestamp is None else _milliseconds(table[timestamp])
     messages = column(message)
     if messages is None:
         about = [name for name in (timestamp, inputs) if name is not None]
         messages = table.drop_columns(about).to_pylist() if about else table.to_pylist()
-    return Rows(column(key), messages, None if times is None else times.cast("int64").to_pylist(), column(inputs))
+    return Rows(column(key), messages, None if times is None else times.to_pylist(), column(inputs))
 
 
-def _time_type(given: Any) -> Any:
-    """Milliseconds, with the zone that the column has; whole numbers stay."""
+def _milliseconds(column: Any) -> Any:
+    """The times of a column in whole milliseconds: what is finer is cut off. Whole numbers stay."""
     pa = _arrow()
-    return pa.timestamp("ms", given.tz) if pa.types.is_timestamp(given) else pa.int64()
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
+    return column.cast("int64")
 
 
 def _table_of(table: Any) -> Any:

@@ -66,7 +66,7 @@ def refuse_if_running(
         raise EnvironmentFailure(f"job {config.name} (id {config.id}): {found.certain}; stop it first")
     if found.unseen and not (take_over or anyway):
         raise EnvironmentFailure(
-            f"job {config.name} (id {config.id}): {found.unseen}; if it has ended, or shall end now, add {how}"
+            f"job {config.name} (id {config.id}): {found.unseen}; if it has ended, or must end now, add {how}"
         )
     return found.unseen
 
@@ -91,7 +91,7 @@ def ask_to_drain(config: JobConfig) -> JobRun:
         found = look_for_run(config, owner)
         if owner is None or owner.pid == NO_DRIVER or not (found.certain or found.unseen):
             raise EnvironmentFailure(
-                f"job {config.name} (id {config.id}): no run is going on, so there is none to drain"
+                f"job {config.name} (id {config.id}): no run is active, so there is nothing to drain"
             )
         checkpoints.start()
         checkpoints.write_record(JobRecord.DRAIN, {"run": owner.id})

@@ -118,6 +118,9 @@ class MessageCollector(ABC):
 def columns_of(keys: Sequence[Any] | None, messages: Sequence[Any], *others: Sequence[Any] | None) -> Iterator[Any]:
     """Rows of the columns of a `send_batch`, None for each absent column. Raises ValueError for other lengths."""
     columns = (keys, messages, *others)
+    for column in columns:
+        if column is not None and not hasattr(column, "__len__"):
+            raise TypeError(f"expected columns that have a length, such as lists, got {type(column).__name__}")
     lengths = {len(column) for column in columns if column is not None}
     if len(lengths) > 1:
         raise ValueError(f"expected columns of one length, got {len(messages)} messages beside {sorted(lengths)}")

@@ -1,4 +1,4 @@
-"""Runs one job in this process and says, in one line of JSON, what `samzapy.bench.measuring` wants to know."""
+"""Runs one job in this process, and prints one line of JSON for `samzapy.bench.measuring`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(config: JobConfig, runner: str, *, until_end: bool) -> dict[str, Any]:
-    """Run the job and describe the run: from the tasks' marks where they leave any, else as the runner saw it."""
+    """Run the job and describe the run: by the marks of its tasks if there are any, else by the runner's outcome."""
     began = time.monotonic()
     prepared = prepare(config, until_end=until_end)
     start, cpu = time.monotonic(), time.process_time()

@@ -1,10 +1,10 @@
-"""Runs a job, or any program, in a process of its own, samples its process tree, and makes one measurement of both.
+"""Runs a job, or any program, in a separate process, samples its process tree, and makes one measurement of both.
 
-The program's last line of output is JSON, the measured stretch as it saw it:
+The program's last line of output is JSON, and describes the measured stretch:
 
 start, end    `time.monotonic` seconds
-cpu_s         CPU seconds, user and system, of the processes whose roles are in cpu_of (default: main) in that stretch
-messages      how many were processed
+cpu_s         CPU seconds, user and system, of the processes with the roles in cpu_of (default: main) in that stretch
+messages      the number of processed messages
 timeline      [time, partition, next offset], in the order of time
 more          anything else worth keeping
 """
@@ -26,13 +26,13 @@ from samzapy.bench.processes import MAIN, ProcessTree
 from samzapy.bench.tasks import MARKS_KEY
 from samzapy.errors import SamzapyError
 
-#: Seconds of a phase, about.
+#: The approximate length of a phase in seconds.
 PHASE_S = 0.25
 
 
 @dataclass(frozen=True)
 class Program:
-    """The Python that runs what is measured, and the folder it is started in; packages in that folder come first."""
+    """The Python that runs the measured program, and its working folder; packages in that folder come first."""
 
     python: Path = Path(sys.executable)
     folder: Path = Path()
@@ -43,7 +43,7 @@ THIS_PROGRAM = Program()
 
 
 class MeasurementFailed(SamzapyError):
-    """Raised when the measured program failed or said nothing; the message holds the end of what it wrote."""
+    """Raised when the measured program failed or printed nothing; the message ends with its last output."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Measurement:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Measurement:
-        """The measurement that `to_json` made plain values of."""
+        """The inverse of `to_json`."""
         kept = {each.name: values[each.name] for each in fields(cls) if each.name in values}
         return cls(**{**kept, "phases": tuple(Phase(*phase) for phase in values.get("phases", ()))})
 

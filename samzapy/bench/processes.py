@@ -11,7 +11,7 @@ import psutil
 
 #: Seconds between two samples.
 PACE_S = 0.1
-#: The process that was started; a Java virtual machine below it; any other process below it.
+#: The roles: the process that was started, a Java virtual machine below it, any other process below it.
 MAIN, JVM, WORKER = "main", "jvm", "worker"
 
 

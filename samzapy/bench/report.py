@@ -41,7 +41,7 @@ def job_table(name: str, repeats: Sequence[Measurement]) -> Table:
 
 
 def memory_cell(measured: Measurement) -> str:
-    """Peak memory in MiB: the process, or driver + JVM + workers apart."""
+    """Peak memory in MiB: of the process, or separately of driver + JVM + workers."""
     roles = [role for role in ("main", "jvm", "worker") if role in measured.peak_rss]
     return " + ".join(f"{measured.peak_rss[role] / _MIB:.0f}" for role in roles)
 
@@ -50,7 +50,7 @@ _PACKAGES = ("samzapy", "confluent-kafka", "numpy", "orjson", "pyspark", "rocksd
 
 
 def describe_machine() -> dict[str, Any]:
-    """Processor, cores, memory, operating system, load before the run (a busy machine measures others too)."""
+    """Processor, cores, memory, operating system, load before the run (other programs disturb a measurement)."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),

@@ -1,8 +1,8 @@
-"""The tasks of `configs/bench/`, and the marks by which they are measured.
+"""The tasks of `configs/bench/`, and the marks that they write for the measurement.
 
 A task marks when it is ready, when it is closed, and the CPU time between. The runtime restores before `init` and
 commits before `close`, so from the first ready task to the last closed one is exactly what the job does with its
-messages, without start-up and restore. The marks are lines in a file, appended by whatever process runs the tasks.
+messages, without start-up and restore. The marks are lines in a file, appended by the processes that run the tasks.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class PassThroughTask(_Sending, StreamTask):
 
 
 class KeyedCountTask(_Counting, StreamTask):
-    """Counts events by their `user`."""
+    """Counts the events of each `user`."""
 
     def process(
         self, envelope: IncomingMessageEnvelope, collector: MessageCollector, coordinator: TaskCoordinator
@@ -206,7 +206,7 @@ class FirstMessageTask(KeyedCountTask):
 
 
 class LatencyTask(KeyedCountTask):
-    """The keyed count of events that say when they were written (`at_ns`); notes how long ago that was.
+    """The keyed count of events with the time of their writing (`at_ns`); notes their latency.
 
     The container stops when its tasks have seen `bench.expected` events.
     """

@@ -78,7 +78,7 @@ class FileCheckpointStore(CheckpointStore):
             raise EnvironmentFailure(f"{path}: cannot read the state ({cause.strerror})") from cause
         value = data[4:]
         if data[:4] != zlib.crc32(value).to_bytes(4, "big"):
-            raise RestoreError(f"{path}: the state is damaged (its checksum is another)")
+            raise RestoreError(f"{path}: the state is damaged (its checksum is wrong)")
         return value
 
     def remove(self, times: Collection[int]) -> None:
@@ -174,7 +174,7 @@ class TopicCheckpointStore(CheckpointStore):
         numbers = range(int(head.get("parts", 0)))
         value = b"".join(found.get((head.get("write", 0), number), b"") for number in numbers)
         if head.get("crc32") != zlib.crc32(value):
-            raise RestoreError(f"{self.place(time_ms)}: the state is damaged (its checksum is another)")
+            raise RestoreError(f"{self.place(time_ms)}: the state is damaged (its checksum is wrong)")
         return value
 
     def remove(self, times: Collection[int]) -> None:

@@ -20,18 +20,18 @@ from samzapy.version import VERSION
 _COMMANDS = {
     "init": "Create a project with a task, its job file, its tests and some input.",
     "run": "Run a job until it ends or is stopped.",
-    "drain": "Let a running job finish what there is, and stop.",
+    "drain": "Let a running job process the rest of its inputs, and stop.",
     "logs": "Print the log of a job, and follow it.",
     "status": "Show lag, stalls and failures of a running job.",
-    "check": "Show what a job file means, and everything that is wrong with it.",
-    "keys": "List what may stand in a job file.",
+    "check": "Show the meaning of a job file, and all its problems.",
+    "keys": "List the keys of job files.",
     "topic": "Create, list, describe, read and write streams.",
-    "store": "Look into the stores of a job, and make local ones anew.",
-    "checkpoint": "Show and move the positions a job has reached.",
-    "startpoint": "Say where the next start of a job begins.",
+    "store": "Show the stores of a job, and rebuild local ones.",
+    "checkpoint": "Show and move the positions of a job.",
+    "startpoint": "Set where the next start of a job begins.",
     "kafka": "Start and stop a development Kafka on this machine.",
     "demo": "Run the flights job on real departures and print its table.",
-    "bench": "Measure jobs over their input.",
+    "bench": "Measure jobs and stores.",
     "verify": "Prove a delivery guarantee under kills, pauses and bounces.",
 }
 #: Commands that are in the module of another one.
@@ -100,7 +100,7 @@ class Commands(click.Group):
         try:
             code = super().main(args=given, **extra)
         except Exception as error:  # noqa: BLE001  # the last place that can report it
-            code = _told(error, debug=debug)
+            code = _reported(error, debug=debug)
         except KeyboardInterrupt:
             code = _INTERRUPTED
         sys.exit(code if isinstance(code, int) else 0)
@@ -113,7 +113,7 @@ def _take_debug(args: list[str]) -> tuple[bool, list[str]]:
     return len(kept) < end, [*kept, *args[end:]]
 
 
-def _told(error: Exception, *, debug: bool) -> int:
+def _reported(error: Exception, *, debug: bool) -> int:
     """Print the error on standard error; returns the exit code."""
     if isinstance(error, click.Abort):
         return _INTERRUPTED
@@ -142,7 +142,7 @@ def _told(error: Exception, *, debug: bool) -> int:
 def cli() -> None:
     """Stateful stream processing in Python, on Spark.
 
-    Exit codes: 0 done, 1 the job failed, 2 the job file or the command line is wrong, 3 something around it is missing.
+    Exit codes: 0 done, 1 the job failed, 2 the job file or the command line is wrong, 3 the environment is not ready.
     """
 
 

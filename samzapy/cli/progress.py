@@ -45,7 +45,7 @@ class RunDisplay:
         self._lock = threading.Lock()
         self._phases: dict[str, str] = {}
         self._attempts: dict[str, int] = {}
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         self._bars: dict[str, TaskID] = {}
         self._most = 0
         columns = (
@@ -95,11 +95,11 @@ class RunDisplay:
     def _restores(self, container: ContainerStatus, restored: Iterable[RestoredStore]) -> None:
         """Print one line for each attempt when all its stores are restored; nothing about stores that began empty."""
         epoch = container.epoch
-        if epoch is None or epoch in self._told or container.phase in {"", "starting", "restoring"}:
+        if epoch is None or epoch in self._reported or container.phase in {"", "starting", "restoring"}:
             return
         reported = [store for store in restored if store.epoch == epoch]
         if reported:
-            self._told.add(epoch)
+            self._reported.add(epoch)
         stores = [store for store in reported if store.source != "nothing"]
         if stores:
             line_on(self.console, f"container {container.id}: restored {_restored(stores)}")

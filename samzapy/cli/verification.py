@@ -75,7 +75,9 @@ class Verification:
                 self._write(rows)
         self._print(rows)
         if not all(row.kept for row in rows):
-            click.echo(f"logs and local state of what is broken are in {folder}; its streams are kept", err=True)
+            click.echo(
+                f"logs and local state of the failed scenarios are in {folder}; their streams are kept", err=True
+            )
             return 1
         shutil.rmtree(folder / _KAFKA if self.folder else folder, ignore_errors=True)
         return 0
@@ -99,7 +101,7 @@ class Verification:
         unknown = [name for name in self.scenarios if name not in target.scenarios]
         if unknown:
             allowed = ", ".join(target.scenarios)
-            raise click.BadParameter(f"{unknown[0]!r} cannot be had here; one of {allowed}", param_hint="--scenario")
+            raise click.BadParameter(f"{unknown[0]!r} is not possible here; one of {allowed}", param_hint="--scenario")
         return self.scenarios or target.scenarios
 
     def _plans(self, scenarios: Sequence[str], seed: int) -> Iterator[Plan]:

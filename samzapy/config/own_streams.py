@@ -62,7 +62,7 @@ def check_changelogs(reader: Reader, config: JobConfig) -> None:
     for store in config.stores.values():
         if store.changelog is not None and store.changelog in uses:
             key = CHANGELOG.at(store=store.name)
-            reader.problem(key, f"expected a stream of its own, but {uses[store.changelog]}", str(store.changelog))
+            reader.problem(key, f"expected a separate stream, but {uses[store.changelog]}", str(store.changelog))
 
 
 def _checkpoints(config: JobConfig) -> Iterator[tuple[SystemStream, str]]:

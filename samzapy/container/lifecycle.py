@@ -64,7 +64,7 @@ class _NotStarted:
         raise AssertionError("a container stops after its start")
 
     def close(self) -> None:
-        """End what is in flight."""
+        """End the messages in flight."""
 
 
 class _AtWork(_NotStarted):

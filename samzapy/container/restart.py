@@ -10,7 +10,7 @@ of the rungs above that.
     rung            retries after                            at most                          then
     1  in place     a call that may succeed next time        5 starts in a row, 12 s of       the worker's attempt fails
        (here)       (RESTARTABLE; a ProducerError where      pauses; starts that commit
-                    task.error.produce asks for retries)     begin the count anew
+                    task.error.produce asks for retries)     begin the count again
     2  Spark        an attempt that failed, a worker or      spark.task.maxFailures over      the Spark job fails
                     an executor that died                    the task's life
     3  placement    as Spark; only where it matters which    as many failures in a row        the submission fails
@@ -236,7 +236,7 @@ def build_container(
 
     def build() -> Container:
         metrics.counter("container", "starts").inc()
-        clients = job_clients(config, model.id, config.task.transaction_timeout_ms)
+        clients = job_clients(config, model.id)
         metrics.watch("clients", clients.metrics)
         checkpoints = manager_for(config, clients)
         builder = ContainerBuilder(config, model, clients, checkpoints, plugins, metrics, state.system, clock)

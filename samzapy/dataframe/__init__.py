@@ -1,8 +1,7 @@
-"""State as Spark DataFrames: `read_store`, and the way back, `write_store`.
+"""Reads stores as Spark DataFrames (`read_store`), and writes DataFrames as stores (`write_store`).
 
-Beside the runner, which carries containers into Spark: here a program that has a SparkSession looks into the stores of
-a job, or fills them before the job's first start. Of samzapy only `samzapy.runner.spark` and this package import
-pyspark.
+A program with a SparkSession reads the stores of a job, or fills them before the job's first start. Only this package
+and `samzapy.runner.spark`, which runs containers on Spark, import pyspark.
 """
 
 from samzapy.dataframe.reading import read_store

@@ -1,4 +1,4 @@
-"""Converts between the values of serdes and the columns of a frame. Nothing is guessed, nothing is cut off."""
+"""Converts between the values of serdes and the columns of a frame, without guessing types or truncating values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from samzapy.serializers import (
     as_json,
 )
 
-#: From an object to the Spark value; None stays None and is not given to it.
+#: From an object to the Spark value; None stays None and is not converted.
 Conversion = Callable[[Any], Any]
 
 _ALLOWED = (
@@ -197,7 +197,7 @@ _MAKERS: dict[type[sql.DataType], Callable[[Any], Conversion]] = {
 }
 
 
-#: The column of a serde that makes one kind of object; all other serdes are structured.
+#: The columns of serdes with one kind of object; all other serdes are structured.
 _PLAIN: tuple[tuple[type[Serde], sql.DataType], ...] = (
     (StringSerde, sql.StringType()),
     (LongSerde, sql.LongType()),
@@ -207,7 +207,7 @@ _PLAIN: tuple[tuple[type[Serde], sql.DataType], ...] = (
     (UUIDSerde, sql.StringType()),
 )
 _WHOLE = (sql.ByteType, sql.ShortType, sql.IntegerType, sql.LongType)
-#: The columns that such a serde takes.
+#: The columns that such a serde accepts.
 _TAKEN: dict[type[Serde], tuple[type[sql.DataType], ...]] = {
     StringSerde: (sql.StringType,),
     LongSerde: _WHOLE,

@@ -1,4 +1,4 @@
-"""Carries a job to the executors, its workers' errors back, and finds the task that a key belongs to."""
+"""Ships a job to the executors, translates its workers' errors, and finds the task of a key."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TravellingJob:
 
     @contextmanager
     def arrived(self) -> Iterator[JobConfig]:
-        """The checked job, in its folder; the process's folder is what it was afterwards. Raises ConfigError."""
+        """The checked job, inside its folder; restores the process's folder at the end. Raises ConfigError."""
         before = Path.cwd()
         if self.directory is not None:
             os.chdir(self.directory)
@@ -90,10 +90,10 @@ def on_this_machine(context: SparkContext) -> bool:
     return str(context.master).startswith("local")
 
 
-#: The last line of a Python worker's stack, which Spark passes on as text.
+#: The last line of a Python worker's stack trace, which Spark passes on as text.
 _OURS = re.compile(r"^samzapy\.errors\.(\w+): (.*)$", re.MULTILINE)
 _BY_NAME = {kind.__name__: kind for kind in (SerdeError, StoreRefused, ProducerError, EnvironmentFailure)}
-#: Those with more to say than a message, by what they are.
+#: Errors with more arguments than a message, by their general class.
 _IN_GENERAL: dict[str, type[SamzapyError]] = {
     RecordTooLarge.__name__: ProducerError,
     JobTakenOver.__name__: EnvironmentFailure,
@@ -101,7 +101,7 @@ _IN_GENERAL: dict[str, type[SamzapyError]] = {
 
 
 def worker_error(cause: Exception) -> SamzapyError:
-    """The error that a worker has raised, or an EnvironmentFailure with what Spark says itself."""
+    """The error that a worker has raised, or an EnvironmentFailure with Spark's own message."""
     found = _OURS.findall(str(cause))
     if not found:
         return EnvironmentFailure(f"Spark gave up: {one_line(cause)}")
@@ -115,7 +115,8 @@ _SAY_WHERE = "say where each row belongs (place_by)"
 
 @dataclass(frozen=True)
 class JobTasks:
-    """A job's tasks as its next start will find them, and what that start would write down beside the checkpoints."""
+    """A job's tasks as its next start will plan them, and the records that this start would write beside the
+    checkpoints."""
 
     model: JobModel
     inputs: Mapping[SystemStream, InputPartitions]
@@ -144,8 +145,8 @@ def job_tasks(config: JobConfig, clients: SystemClients, checkpoints: Checkpoint
 
 @dataclass(frozen=True)
 class KeyPlacement:
-    """Changelog partitions by the key's hash modulo their number: where the inputs' producers send a key, its state
-    is."""
+    """Changelog partitions by the key's hash modulo their number: the state of a key is where the inputs' producers
+    send it."""
 
     partitions: tuple[int, ...]
 

@@ -174,7 +174,7 @@ _CHUNK = 5_000
 
 
 def writer_member(number: int) -> str:
-    """Who writes partition `number` of a changelog, among those that write a job's state."""
+    """The name of the writer of partition `number` of a changelog, among the members that write a job's state."""
     return f"partition~{number}"
 
 
@@ -203,7 +203,7 @@ class PartitionWriter:
        attempt cannot go on
     3  look at the owner again: a run that has started since then either fences this attempt, because the owner's record
        names its id, or is found here
-    4  read the keys that are there, if they are to be replaced
+    4  read the present keys, if they are to be replaced
     5  write
     6  commit
 
@@ -223,7 +223,7 @@ class PartitionWriter:
             store = store_of(config.stores, self.store)
             changes: Iterator[tuple[bytes, bytes | None]] = last_of_each(self.store, records)
             if number not in self.tasks:
-                # Of a task the job has no longer: nothing of the frame belongs there.
+                # The partition of a removed task: no row of the frame belongs there.
                 assert next(changes, None) is None
                 return
             yield self._write(config, store, number, changes, cleanup)

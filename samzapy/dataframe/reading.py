@@ -50,15 +50,15 @@ PURPOSE = "dataframe"
 
 
 class StorePart(ABC):
-    """Some of a store's committed entries."""
+    """A part of a store's committed entries."""
 
     @abstractmethod
     def opened(self, config: JobConfig, store: StoreConfig) -> AbstractContextManager[Contents]:
-        """The entries, for as long as the context lasts. Raises what reading them may raise."""
+        """The entries, for the duration of the context. Raises the errors of reading them."""
 
     @abstractmethod
     def place(self, config: JobConfig, entry: Entry) -> str:
-        """Where an entry is from, for an error about it."""
+        """The origin of an entry, for an error message."""
 
 
 @final
@@ -79,7 +79,7 @@ class ChangelogPart(StorePart):
             if now.upcoming < self.log.upcoming:
                 raise EnvironmentFailure(
                     f"{self.ssp}: ends before {now.upcoming}, and ended before {self.log.upcoming} when it was asked for: it "
-                    "was deleted or made anew meanwhile"
+                    "was deleted or created again meanwhile"
                 )
             bounds = {self.ssp: OffsetRange(max(self.log.oldest, now.oldest), self.log.upcoming)}
             reader = ChangelogReader(
@@ -93,7 +93,7 @@ class ChangelogPart(StorePart):
                 yield contents
 
     def place(self, config: JobConfig, entry: Entry) -> str:
-        """The record that the entry is from; looked for only now, since no store keeps offsets."""
+        """The record of the entry; searched for only here, because stores keep no offsets."""
         found: int | None = None
         with closing(job_clients(config, PURPOSE)) as clients, closing(clients.consumer(self.ssp.system)) as consumer:
             for batch in scan(
@@ -141,14 +141,14 @@ class Wanted:
     value: sql.DataType | None
 
     def of(self, config: JobConfig, store: StoreConfig) -> dict[str, ReadColumn]:
-        """How keys and values are read. Raises ConfigError for a type that cannot be had."""
+        """The columns of keys and values. Raises ConfigError for an impossible type."""
         settings = EngineSettings(store.name, store.properties)
         engine = load_engines(config)[store.name]
         key, value = entry_serdes(store, engine, settings, serde_registry(config))
         return {"key": read_column("key_schema", key, self.key), "value": read_column("schema", value, self.value)}
 
     def frame_schema(self, read: Mapping[str, ReadColumn]) -> sql.StructType:
-        """The frame's. Raises ConfigError for a column that there is not."""
+        """The schema of the frame. Raises ConfigError for an unknown column."""
         types = {"partition": sql.IntegerType(), "task": sql.StringType(), **{n: c.type for n, c in read.items()}}
         for name in self.columns:
             if name not in types:
@@ -184,7 +184,7 @@ class RowReader:
                         yield row
 
     def batches(self, schema: sql.StructType, numbers: Iterator[Any]) -> Iterator[Any]:
-        """The same by Arrow: record batches with the numbers in, record batches of the schema out."""
+        """As `rows`, by Arrow: takes record batches of numbers, and gives record batches of the schema."""
         import pyarrow as pa  # noqa: PLC0415  # optional
         from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415  # needs pyarrow
 
@@ -210,7 +210,7 @@ class RowReader:
     def _fail(
         config: JobConfig, store: StoreConfig, part: StorePart, entry: Entry, read: Mapping[str, ReadColumn]
     ) -> None:
-        """Read key and value once more, to say which of them it is."""
+        """Read key and value once more, to find out which of them fails."""
         named = (("key", store.key_serde, entry.key), ("value", store.msg_serde, entry.value))
         for what, serde, data in named:
             try:
@@ -241,14 +241,14 @@ def read_store(
     Types follow the serdes: string and uuid give string, long bigint, integer int, double double, bytes binary.
     Structured ones (json, msgpack, your own) give what `schema` (values) and `key_schema` (keys) ask for: a DataType or
     DDL, as in `"flights bigint, delay array<bigint>"`; the fields of a struct are found by name, and a value that does
-    not fit is an error. Without a schema they give JSON as text; so does what an engine of its own encodes, as `samzapy
+    not fit is an error. Without a schema they give JSON as text; so do the entries of a view, as `samzapy
     store` shows it. `columns`: some of partition (the changelog's), task, key, value.
 
     `source`: `"changelog"` (default, if the store has one) or `"local"`.
 
     - changelog: each partition is read by one Spark task, up to the end it has at this call; committed records only,
-      the last one of each key, no tombstones, nothing that has expired. Frames are lazy and read anew by each action:
-      of what is overwritten after this call a compaction may drop what was there, so `cache()` what is used for long. A
+      the last one of each key, no tombstones, no expired entries. Frames are lazy: each action reads the changelog again.
+      Compaction may drop records that are overwritten after this call, so `cache()` a frame that is used for long. A
       task takes up to `stores.X.restore.max.bytes` of memory; more than 1,000 records go through files in its temporary
       folder.
     - local: the files of the job's tasks on this machine, as their last flush left them, a Spark task each; for a
@@ -326,7 +326,7 @@ def _by_arrow() -> bool:
 
 @contextmanager
 def _without_talk_of_pandas() -> Iterator[None]:
-    """Pyspark complains about the version of a pandas that no row of ours meets."""
+    """Suppress pyspark's warning about the version of pandas: no row passes through pandas."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
         yield

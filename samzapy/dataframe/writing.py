@@ -1,4 +1,4 @@
-"""Writes a DataFrame as a store: fills its changelog by batch, so that the next start of the job restores it.
+"""Writes a DataFrame as a store: fills its changelog, so that the next start of the job restores it.
 
 `write_store` does it in these steps: check the store and the frame, become the job's owner, write every partition in
 the executors (`samzapy.dataframe.partition_writer`), and commit the positions that the job starts from.
@@ -173,7 +173,7 @@ class Bootstrap:
         checkpoints.write_record(JobRecord.ADOPTED, adopted.to_json())
 
     def checkpoints(self, starts: Positions, written: Sequence[PartitionWritten]) -> dict[str, Checkpoint]:
-        """The news for each task's checkpoint: the start of its inputs, and the last offsets of its changelogs."""
+        """The update for each task's checkpoint: the start of its inputs, and the last offsets of its changelogs."""
         last = {part.partition: {self._store.name: part.last_offset} for part in written if part.last_offset >= 0}
         serdes = {self._store.name: self._serde_names}
         return {
@@ -215,7 +215,7 @@ def own(
     unseen: str,
     wait: Callable[[float], object],
 ) -> JobRun:
-    """Become the job's owner, so that a run that goes on `unseen` lets go, and write down what a start would.
+    """Become the job's owner, so that an `unseen` run lets go, and write the records that a start would.
 
     Without transactions nothing fences such a run: then `wait` for as many seconds as it takes to notice.
     """
@@ -231,9 +231,10 @@ def own(
 
 
 def abort_open(config: JobConfig, run_id: str, system: str, partitions: Iterable[int], timeout_ms: int) -> None:
-    """Abort what failed attempts have left open, which readers of the changelog would wait for; best effort.
+    """Abort the open transactions of failed attempts, because readers of the changelog would wait for them; best
+    effort.
 
-    Not when the job is another run's by now: it has done so itself.
+    Does nothing if another run owns the job by now: that run has already aborted them.
     """
     with closing(write_clients(config, timeout_ms)) as clients, closing(Ownership.of(config, run_id)) as ownership:
         try:
@@ -270,7 +271,7 @@ def commit_positions(
     run_id: str,
     updates: Mapping[str, Checkpoint],
 ) -> None:
-    """Commit what is new in the tasks' checkpoints, of all at once where they are kept in a topic.
+    """Commit the updates of the tasks' checkpoints, all at once if they are kept in a topic.
 
     Raises JobTakenOver if the job was started meanwhile; then nothing is committed.
     """
@@ -278,7 +279,7 @@ def commit_positions(
     merged = {task: _merged(before[task], new) for task, new in updates.items()}
     with closing(Ownership.of(config, run_id)) as ownership:
         ownership.look()
-    # Looked at before, and not inside the transaction: who reads the topic waits for whatever is open in it.
+    # The owner is read before the transaction: a reader of the topic waits for every open transaction in it.
     write_checkpoints(config.job_name, clients, checkpoints, state_transactions(config, has_transactions), merged)
 
 
@@ -318,7 +319,7 @@ def write_store(
     """Fill a store's changelog from the columns `key` and `value` of a frame; the job's next start restores it.
 
     Columns fit the serdes as those of `read_store` do; structured values come from a struct, array or map column, or
-    from a string column as JSON text. Nulls are refused. In a store whose entries expire, a row counts as put now.
+    from a string column as JSON text. Nulls are refused. In a store with a time to live, a row counts as put now.
 
     - Place: by the key, as the producers of the job's inputs hash it (murmur2 over their partitions), which is right
       for a store that has the keys of the inputs. Else `place_by` names a column with the task's name (string) or the
@@ -332,7 +333,7 @@ def write_store(
 
     Steps: refuse a job that runs (as `samzapy checkpoint set` sees it; `take_over` makes one elsewhere let go);
     serialize, place and check every row, so that bad data stops it before anything is written; become the job's owner;
-    create the changelog if it is missing; write each partition in a transaction of its own, one Spark task each; write
+    create the changelog if it is missing; write each partition in a separate transaction, one Spark task each; write
     down that these records are the job's own; commit the positions.
 
     A task that is tried again aborts and fences its earlier attempt, and repeats the same records if that one had

@@ -58,10 +58,10 @@ def server_properties(
     listeners: Sequence[Listener] = (),
     properties: Mapping[str, str] | None = None,
 ) -> str:
-    """The text of `server.properties`: one node, loopback only, nothing created by accident, quick to decide.
+    """The text of `server.properties`: one node, loopback only, no automatic topics, short time-outs.
 
-    The broker talks to itself, and is asked whether it is up, on `port`; `listeners` are further addresses for clients.
-    `properties` are laid over all others.
+    The broker talks to itself, and answers the probe, on `port`; `listeners` are further addresses for clients.
+    `properties` override all others.
     """
     own = Listener("PLAINTEXT", "PLAINTEXT", port)
     open_to_clients = [own, *listeners]
@@ -116,7 +116,7 @@ _FILE = "broker.json"
 
 
 class RunningBroker(NamedTuple):
-    """A broker's process; `created` is its time of creation, which tells it from a later process with the same pid."""
+    """A broker's process; `created`, its time of creation, distinguishes it from a later process with the same pid."""
 
     pid: int
     created: float
@@ -129,14 +129,14 @@ class RunningBroker(NamedTuple):
 
 
 def remember(folder: Path, pid: int, port: int) -> RunningBroker:
-    """Write down that `pid` serves the folder."""
+    """Record that `pid` serves the folder."""
     running = RunningBroker(pid, psutil.Process(pid).create_time(), port)
     (folder / _FILE).write_text(json.dumps(running._asdict()))
     return running
 
 
 def running_broker(folder: Path) -> RunningBroker | None:
-    """The broker that serves the folder now; None if it has ended, even if it left its file behind."""
+    """The broker that serves the folder now; None if it has ended, even if its file is still there."""
     found = _remembered(folder)
     return found if found is not None and _process(found) is not None else None
 
@@ -158,7 +158,7 @@ def _process(broker: RunningBroker) -> psutil.Process | None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """One start or stop of a folder at a time."""
+    """Allow one start or stop of a folder at a time."""
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -311,7 +311,7 @@ class DevBroker:
         with self.log.open("ab") as log:
             if not (data / "meta.properties").is_file():
                 self._format(java, properties)
-            # Without a session of its own it would get the Ctrl-C that is meant for the job beside it.
+            # A separate session: otherwise a Ctrl-C for the job in the same terminal would also end the broker.
             self._child = subprocess.Popen(
                 [*self._tie(), *java, "kafka.Kafka", str(properties)],
                 cwd=self._folder,

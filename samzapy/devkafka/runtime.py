@@ -1,4 +1,4 @@
-"""Runs Kafka's server: the Java that Spark needs anyway, and the server's jars.
+"""Finds the means to run Kafka's server: the Java that Spark needs anyway, and the server's jars.
 
 Spark's own resolver fetches the jars once from Maven Central; each is pinned by its SHA-512.
 """
@@ -110,7 +110,7 @@ def _fetch(home: Path, jars: Path) -> None:
 
 
 def _scala_library() -> Path:
-    """Spark's resolver leaves out what Spark brings: the Scala library."""
+    """The Scala library: Spark's resolver leaves it out, because Spark ships it."""
     spec = find_spec("pyspark")
     roots = spec.submodule_search_locations if spec else None
     for root in roots or ():

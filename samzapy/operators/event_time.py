@@ -21,9 +21,13 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any, NoReturn
 
+from samzapy.api.context import Context
 from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
+from samzapy.config.reading.reader import Reader
+from samzapy.config.stores.store import TTL_MS
+from samzapy.errors import ConfigError, ConfigProblem
 from samzapy.watermarks import IdleRule, Watermarks
 
 #: Milliseconds, or a number with a unit: `250ms`, `10s`, `5m`, `1h`, `1d`.
@@ -37,6 +41,7 @@ LATEST_MS = 9 * 10**13
 LONGEST_MS = 36_525 * _UNITS["d"]
 
 _CLOCK = "clock"
+_WHOLE = frozenset({int})
 
 
 def milliseconds(duration: Duration, what: str, least: int = 0) -> int:
@@ -50,6 +55,15 @@ def milliseconds(duration: Duration, what: str, least: int = 0) -> int:
             f"{what}: milliseconds from {least} to {LONGEST_MS}, or a number with ms, s, m, h or d, got {duration!r}"
         )
     return given
+
+
+def must_keep_entries(context: Context, store: str) -> None:
+    """Raise ConfigError for a store with entries that expire by processing time. Windows and joins need each entry until event
+    time has passed it; without the newest event times, what was over would open again."""
+    ttl_ms = Reader(context.job.config).get(TTL_MS, store=store)
+    if ttl_ms is not None and ttl_ms > 0:
+        allowed = "must not be set for a store of windows or joins, which delete entries by event time (grace, gap, tolerance)"
+        raise ConfigError([ConfigProblem(TTL_MS.at(store=store), str(ttl_ms), allowed)])
 
 
 class _Source:
@@ -106,7 +120,7 @@ class EventTime:
             source = self._last = self._sources.get(ssp) or self._unknown(envelope)
             source.ssp = ssp
         source.heard = True
-        if not 0 <= time <= LATEST_MS:
+        if type(time) is not int or not 0 <= time <= LATEST_MS:
             self.refuse(envelope, time)
         mark: int | None = self._get(source.entry)
         if mark is None or time > mark:
@@ -121,9 +135,7 @@ class EventTime:
         Raises ValueError for a time that is none, before it takes any.
         """
         source = self._sources.get(batch[0].ssp) or self._unknown(batch[0])
-        if not (min(times) >= 0 and max(times) <= LATEST_MS):
-            wrong = next(place for place, time in enumerate(times) if not 0 <= time <= LATEST_MS)
-            self.refuse(batch[wrong], times[wrong])
+        self.check_all(batch, times)
         source.heard = True
         mark: int = self._get(source.entry) or 0
         newest = list(accumulate(times, max, initial=mark))
@@ -132,6 +144,13 @@ class EventTime:
         over = self.over
         del newest[0]
         return newest if newest[0] >= over else [max(mark, over) for mark in newest]
+
+    def check_all(self, batch: Sequence[IncomingMessageEnvelope], times: Sequence[Any]) -> None:
+        """Raise the ValueError for the first of the messages without a proper event time."""
+        if not set(map(type, times)) <= _WHOLE or min(times) < 0 or max(times) > LATEST_MS:
+            for envelope, time in zip(batch, times, strict=True):
+                if type(time) is not int or not 0 <= time <= LATEST_MS:
+                    self.refuse(envelope, time)
 
     def look(self, now: float) -> bool:
         """Bring `over` up to date; `now` is the monotonic time. Returns whether it has moved."""

@@ -117,10 +117,10 @@ class ExpiryIndex:
     def add(self, time_ms: int, name: str, value: Any = True) -> None:
         """Keep `value` until `time_ms`; it replaces another one of the same time and name.
 
-        Raises ValueError for a time before 1970 or beyond `END_OF_TIME_MS`.
+        Raises ValueError for a time that is no int, before 1970, or beyond `END_OF_TIME_MS`.
         """
-        if not 0 <= time_ms < END_OF_TIME_MS:
-            raise ValueError(f"time must be 0 to {END_OF_TIME_MS - 1} ms since 1970, got {time_ms}")
+        if type(time_ms) is not int or not 0 <= time_ms < END_OF_TIME_MS:
+            raise ValueError(f"time must be an int of 0 to {END_OF_TIME_MS - 1} ms since 1970, got {time_ms!r}")
         key = f"{self._prefix}{time_ms:016d}/{name}"
         self._put(key, value)
         self._first.add(key)

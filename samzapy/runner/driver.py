@@ -1,11 +1,10 @@
 """The driver's side of a run, wherever the containers run: their coordinator, signals, and threads beside them.
 
-1. `OwnershipWatch` looks whether a newer run has taken the job over, and whether this run was asked to drain.
-2. `ClockKeeper` writes the job's checkpoint clock down.
+1. `OwnershipWatch` checks whether a newer run has taken the job over, and whether this run was asked to drain.
+2. `ClockKeeper` records the job's checkpoint clock.
 3. `StopSignals` asks the job to stop at the first SIGTERM or SIGINT, and ends the process at the second.
 
-The first two work in threads of their own (`Periodic`), with clients of their own: a broker that is slow does not hold up
-the containers.
+The first two work in separate threads (`Periodic`), with separate clients: a slow broker does not hold up the containers.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def _nothing() -> None:
 
 @final
 class Periodic:
-    """Looks every `pace_s` seconds, from `start` to `end`, in a daemon thread."""
+    """Calls `look` every `pace_s` seconds, from `start` to `end`, in a daemon thread."""
 
     def __init__(
         self, name: str, pace_s: float, look: Callable[[], bool], last: Callable[[], object] = _nothing

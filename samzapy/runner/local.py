@@ -65,7 +65,7 @@ class _Listener:
 
 
 class LocalRunner(Runner):
-    """Runs the job here, whatever `job.container.count` says: one process has one core's worth of Python anyway.
+    """Runs the job in one container, for any `job.container.count`: one process runs Python on one core only.
 
     After a failure that may pass, such as a broker that does not answer, it starts again from the last commit, as often as
     Spark's runner submits again. It raises any other failure at once.
@@ -75,7 +75,7 @@ class LocalRunner(Runner):
         self._clock = clock
 
     def run(self, prepared: PreparedJob, options: RunOptions) -> JobOutcome:
-        """Run to the end or to a signal. Raises what the container does; JobTakenOver, whoever hears of it first."""
+        """Run to the end or to a signal. Raises the container's errors, and JobTakenOver if a newer run owns the job."""
         config = prepared.config
         if prepared.model.standbys:
             options.on_event(f"{COPIES.name}: this process runs every task, so there are no standbys")

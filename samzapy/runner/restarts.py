@@ -1,7 +1,8 @@
 """Starts the container of a local run again after a failure that may pass, such as a broker that does not answer.
 
 The container itself starts again at once, and for some seconds (`RestartingContainer`). A failure that outlasts that is
-the business of this module, with the pauses and the limit of a Spark job that is submitted again: `job.spark.max.resubmits`, `job.spark.resubmit.backoff.*`.
+the business of this module, with the pauses and the limit of a Spark job that is submitted again:
+`job.spark.max.resubmits`, `job.spark.resubmit.backoff.*`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from samzapy.runner.base import JobFailed
 
 #: After these another start may succeed. A lease can be lost to the same silence that a producer fails at.
 _MAY_PASS = (RetriableError, ProducerError, Unreachable, RestoreStalled, TaskMigrated)
-#: Of those, what the next start would only meet again.
+#: Of those, the failures that the next start would only repeat.
 _STAYS = (RecordTooLarge, JobTakenOver)
 
 
@@ -84,7 +85,7 @@ class Restarts:
         may_restart: Callable[[], bool] = lambda: True,
         wait: Callable[[float], object] | None = None,
     ) -> None:
-        """`on_failure` hears of each failure after which there is another start, and in words of when that is.
+        """`on_failure` gets each failure that is followed by another start, and the time of that start in words.
         `may_restart` says whether the job is still this run's. `wait` passes the seconds between two starts, and returns
         early after a stop."""
         self._build = build

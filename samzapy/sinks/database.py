@@ -4,16 +4,17 @@ there.
 1. `Database` and `Postgres` load rows and end the sessions of a predecessor.
 2. The functions after them classify the errors of drivers. DB-API 2 fixes the names of the exception classes but no
    base class, so they go by these names.
-3. The table `samzapy_offsets` says from where on a sink lacks each partition's inputs, and which attempt may write:
+3. The table `samzapy_offsets` holds the first input of each partition that a sink lacks, and the attempt that may
+   write:
 
     job, task, sink, ssp    one partition of one task and one sink
     next_offset             the first input without rows in the sink; null until the first commit
     epoch                   the newest attempt that has opened the sink
     commit_number           counts the transactions of the task's sink; with `task` it identifies a batch of rows
 
-Each commit begins with an update of these rows that must find the epoch and the commit number it left there. It takes
-the rows' locks, so no two transactions of a task interleave. An attempt that has been overtaken, or a transaction still
-on its way from a connection that was given up, finds others and changes nothing.
+Each commit begins with an update of these rows that must find the epoch and the commit number of the commit before. The
+update takes the rows' locks, so no two transactions of a task interleave. A superseded attempt, or a late transaction
+of an abandoned connection, finds other numbers and changes nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from samzapy.errors import EnvironmentFailure, RetriableError, StaleEpoch, TaskM
 #: One row: values in the order of the target's columns.
 Row = tuple[Any, ...] | list[Any]
 
-#: A connection serves one sink, so one name will do.
+#: A connection serves one sink, so one name is enough.
 _STAGE = "samzapy_stage"
 _PLACEHOLDERS = {"qmark": "?", "format": "%s", "pyformat": "%s"}
 
@@ -90,8 +91,9 @@ class Database:
     def end_predecessor(self, cursor: Any, name: str) -> None:
         """End an earlier session of this `name`; this session takes the name from now on.
 
-        Locks and epochs keep a predecessor from doing harm. This keeps one that was stopped for good inside its
-        transaction from blocking its successors; where a database has no means for it, its lock time-out must do.
+        Locks and epochs already prevent wrong writes of a predecessor. This call keeps a predecessor that was stopped
+        for good inside its transaction from blocking its successors. A database without sessions to end relies on its
+        lock time-out.
         """
 
     def load(self, cursor: Any, target: Target, rows: Sequence[Row]) -> None:
@@ -107,7 +109,7 @@ class Postgres(Database):
         super().__init__("%s")
 
     def end_predecessor(self, cursor: Any, name: str) -> None:
-        """A session is known by its `application_name`; a role may always end sessions of its own."""
+        """A session has an `application_name`; a role may always end its own sessions."""
         session = f"samzapy {hashlib.sha256(name.encode()).hexdigest()[:32]}"
         cursor.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s"
@@ -166,7 +168,7 @@ def _parameter_style(driver: str) -> str:
 
 #: A lost connection, a server that shuts down, a deadlock, a time-out: a new connection may help.
 _TRANSIENT = {"OperationalError", "InterfaceError"}
-#: SQLite calls nearly everything an OperationalError, a missing table too.
+#: SQLite raises OperationalError for nearly everything, also for a missing table.
 _TRANSIENT_IN_SQLITE = ("locked", "busy", "disk I/O")
 
 
@@ -189,7 +191,7 @@ def is_conflict(cause: BaseException) -> bool:
 
 
 def one_line(cause: BaseException) -> str:
-    """The driver's message without its line breaks; the class if it says nothing."""
+    """The driver's message without its line breaks; the class if the message is empty."""
     return " ".join(str(cause).split()) or type(cause).__name__
 
 
@@ -225,7 +227,8 @@ class SinkOffsets:
                 cursor.execute(_CREATE)
                 connection.commit()
             except Exception as failure:
-                # Of attempts that make it at the same time all but one fail, in several ways; it is there for all.
+                # If several attempts create the table at the same time, all but one fail, with various errors; then it
+                # exists.
                 if not is_database_error(failure) or is_transient(failure):
                     raise
                 connection.rollback()

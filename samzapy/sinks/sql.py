@@ -43,7 +43,7 @@ class WaitingRows:
         return len(self._rows)
 
     def before(self, offsets: Mapping[SystemStreamPartition, int]) -> list[WaitingRow]:
-        """The rows of inputs that are done. Rows of later inputs wait on: a crash would bring their inputs again."""
+        """The rows of completed inputs. Rows of later inputs keep waiting: after a crash their inputs come again."""
         return [each for each in self._rows if each[0] is None or each[1] < offsets[each[0]]]
 
     def remove(self, done: list[WaitingRow]) -> None:
@@ -64,7 +64,7 @@ class WaitingRows:
 
 
 def span(rows: list[WaitingRow]) -> str:
-    """How many rows, and from which inputs: the first and last, for an error that cannot say which row it was."""
+    """The number of rows, and their first and last inputs, for an error that cannot name the row."""
     inputs = [f"{ssp}@{offset}" for ssp, offset, _ in rows if ssp is not None]
     where = f" from {inputs[0]} to {inputs[-1]}" if inputs else ""
     return f"{len(rows):,} rows{where}"
@@ -221,7 +221,7 @@ class SqlSink(Sink):
     @staticmethod
     @contextmanager
     def _transaction(opened: _Opened) -> Iterator[Any]:
-        """A cursor, and a commit at the end; after a failure the connection is good for nothing but `close`."""
+        """A cursor, and a commit at the end; after a failure the connection can only be closed."""
         with closing(opened.connection.cursor()) as cursor:
             yield cursor
         opened.connection.commit()
@@ -233,7 +233,7 @@ class SqlSink(Sink):
             database.load(cursor, self._target, rows)
 
     def _failure(self, what: str, cause: Exception) -> SamzapyError:
-        # Two attempts that make the same row or table at the same time: the second finds it made when it tries again.
+        # Two attempts create the same row or table at the same time: the second finds it when it tries again.
         again = is_transient(cause) or is_conflict(cause)
         return (RetriableError if again else EnvironmentFailure)(f"{self._what}: {what}: {one_line(cause)}")
 

@@ -84,7 +84,7 @@ class Selection:
 
 @final
 class Contents:
-    """The parts of a store, open for reading. `close` removes whatever was made for it."""
+    """The parts of a store, open for reading. `close` removes its temporary files."""
 
     def __init__(
         self,

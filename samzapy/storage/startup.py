@@ -100,7 +100,7 @@ def restore_together(
 ) -> list[TaskStores]:
     """Restore the stores of several tasks, in order, with one consumer a system for all of them.
 
-    `on_progress` hears of `task/store`, offsets read, offsets to read. If one fails, none stays open. Raises
+    `on_progress` gets `task/store`, offsets read, offsets to read. If one fails, none stays open. Raises
     RestoreError when a changelog cannot be read to its end, RestoreStopped once it `should_stop`.
     """
     with ExitStack() as failing:

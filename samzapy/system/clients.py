@@ -127,7 +127,8 @@ class SystemClients:
     def fencing(self, system: str, transactional_id: str) -> Iterator[SystemProducer]:
         """As `transactional`, closed at the end of the context."""
         settings = self._settings[system]
-        with closing(self._factory(system).producer(settings, f"{self._client_id}-fence", transactional_id)) as made:
+        client_id, timeout_ms = f"{self._client_id}-fence", self._transaction_timeout_ms
+        with closing(self._factory(system).producer(settings, client_id, transactional_id, timeout_ms)) as made:
             yield made
 
     def purge(self) -> None:
@@ -212,8 +213,12 @@ def _partitions_by_system(ssps: Iterable[SystemStreamPartition]) -> dict[str, li
 def job_clients(
     config: JobConfig,
     purpose: str,
-    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+    transaction_timeout_ms: int | None = None,
     factory_of: Callable[[SystemSettings], SystemFactory] = system_factory,
 ) -> SystemClients:
-    """The clients of a job's systems for one `purpose`; connects to nothing yet. The caller closes them."""
-    return SystemClients(config.systems, factory_of, f"{config.job_name}-{purpose}", transaction_timeout_ms)
+    """The clients of a job's systems for one `purpose`; connects to nothing yet. The caller closes them.
+
+    `transaction_timeout_ms`: by default the job's, which a broker may have limited.
+    """
+    timeout_ms = transaction_timeout_ms or config.task.transaction_timeout_ms
+    return SystemClients(config.systems, factory_of, f"{config.job_name}-{purpose}", timeout_ms)

@@ -1,11 +1,11 @@
 """The test kit for users' tasks; the product's own tests use it too.
 
-    TaskTestDriver    a task, a message at a time: time, commits and crashes in the test's hands
+    TaskTestDriver    a task, a message at a time: the test controls time, commits and crashes
     TestRunner        a whole job over given inputs, to its end
     open_store        one store, exactly as a job would get it
     ManualClock       a clock that a test moves
 
-As fixtures of pytest: see samzapy.pytest_plugin.
+For fixtures of pytest see samzapy.pytest_plugin.
 """
 
 from samzapy.testing.driver import ManualClock, TaskTestDriver

@@ -40,7 +40,7 @@ from samzapy.system.memory.cluster import MemoryCluster
 from samzapy.system.memory.factory import MemorySystemFactory
 from samzapy.testing.store import put_back, take_image
 
-#: What a tested job has for `systems.NAME.samza.factory`.
+#: The value of `systems.NAME.samza.factory` in a tested job.
 FACTORY = "samzapy.testing.attempt:TestedSystemFactory"
 
 
@@ -59,9 +59,12 @@ class Line:
 
 
 class TestedSystemFactory(MemorySystemFactory):
-    """As the memory system, but that writing to a stream that does not exist creates it, with as many partitions as the
-    widest one of the cluster has, and that what is sent is in the log at once instead of with the next flush: so a
-    crash shows the most that the job's guarantee allows to be repeated."""
+    """The memory system with two differences.
+
+    1. Writing to a missing stream creates it, with as many partitions as the widest stream of the cluster.
+    2. A record is in the log at once instead of at the next flush: so a crash shows the most repetitions that the job's
+       guarantee allows.
+    """
 
     __test__ = False
 
@@ -107,7 +110,7 @@ class _LineWriter(MemoryWriter):
 
 
 class _PromptProducer(LogProducer):
-    """Writes what it is given before it returns."""
+    """Writes its records before it returns."""
 
     def send(self, records: Sequence[OutgoingRecord]) -> None:
         super().send(records)
@@ -171,8 +174,8 @@ class Attempt:
     """
 
     def __init__(self, prepared: PreparedJob, epoch: int, clock: Clock, state: Path, patience_s: float) -> None:
-        """`epoch`: larger than any earlier attempt's; `state`: the folder of the stores; `patience_s`: how long, in
-        real time, asynchronous tasks are waited for."""
+        """`epoch`: larger than any earlier attempt's; `state`: the folder of the stores; `patience_s`: the longest wait
+        for asynchronous tasks, in real time."""
         job = prepared.config
         self._line = Line()
         self._state = state
@@ -199,11 +202,11 @@ class Attempt:
 
     @property
     def tasks(self) -> tuple[TaskInstance, ...]:
-        """The tasks that were made so far."""
+        """The tasks made so far."""
         return tuple(self._container.tasks)
 
     def start(self) -> RunLoop:
-        """Start; raises whatever a container's start raises."""
+        """Start; raises the errors of a container's start."""
         with self.alive():
             return self._container.start()
 

@@ -1,5 +1,5 @@
-"""A task under test: its stores, its commits and its crashes as in a job, its time and its messages in the test's
-hands."""
+"""Drives a task under test: stores, commits and crashes are as in a job; the test controls its time and its
+messages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ManualClock:
         return self._began_ms + round(self._now * 1000)
 
     def advance(self, seconds: float) -> None:
-        """Move both on. Raises ValueError for less than nothing: time does not go back."""
+        """Move both on. Raises ValueError for a negative time: time does not go back."""
         self.advance_to(self._now + seconds)
 
     def advance_to(self, monotonic: float) -> None:
@@ -91,7 +91,7 @@ class TaskTestDriver:
         when they are first written, as wide as the widest input. `patience_s`: real seconds that a task gets to come
         to rest, and an asynchronous task to end one of its messages; then it is a TimeoutError.
 
-        Raises ConfigError with every problem, and whatever the start of the task raises.
+        Raises ConfigError with every problem, and the errors of the task's start.
         """
         self.clock = clock or ManualClock()
         self._patience_s = patience_s
@@ -191,7 +191,7 @@ class TaskTestDriver:
         return self._bench.streams.read(stream, partition, committed=False)
 
     def committed(self, stream: str, partition: int | None = None) -> Outputs:
-        """As `outputs`, but only what a reader of committed records gets: in exactly-once nothing before the commit."""
+        """As `outputs`, for a reader of committed records: in exactly-once nothing before the commit."""
         return self._bench.streams.read(stream, partition, committed=True)
 
     # Time
@@ -201,7 +201,7 @@ class TaskTestDriver:
         self._call(lambda loop: loop.window())
 
     def commit(self) -> None:
-        """Commit every task whose code has run since its last commit, now."""
+        """Commit now every task with code that has run since its last commit."""
         self._call(lambda loop: loop.commit())
 
     def advance(self, seconds: float) -> None:
@@ -269,14 +269,13 @@ class TaskTestDriver:
         )
 
     def restart(self) -> None:
-        """Start the task again, from its last commit, and process what is there; one that runs is stopped first."""
+        """Start the task again from its last commit, and process the waiting messages; stops a running task first."""
         if self.running:
             self.stop()
         self._start()
 
     def stop(self) -> None:
-        """Stop as a job does when it is asked to: what was begun is done, everything is committed, the task is
-        closed."""
+        """Stop as a job does on request: finish the messages in flight, commit everything, close the task."""
         attempt, loop = self._running()
         with attempt.alive():
             loop.wind_down()

@@ -111,7 +111,7 @@ def __getattr__(name: str) -> Any:
 
 
 class Workbench:
-    """One job, and everything it needs, for one test. `close` leaves nothing behind."""
+    """One job with everything that it needs for one test. `close` removes all of it."""
 
     def __init__(
         self,

@@ -66,7 +66,7 @@ def _decoded(store: StoreConfig, streams: Streams, opened: Contents) -> dict[int
 
 
 class Input(NamedTuple):
-    """A message of an input with all that it may have. `partition` None: by the key's hash, in turn without a key;
+    """A message of an input with all its fields. `partition` None: by the key's hash, in turn without a key;
     `timestamp` in milliseconds since 1970, None for now."""
 
     message: Any
@@ -168,7 +168,7 @@ class TestRunner:
 
 
 def _from_oldest(job: JobConfig) -> JobConfig:
-    """All inputs are there before the start, so no job of a test begins after them."""
+    """Read all inputs from the oldest record: a test writes them before the job starts."""
     return replace(job, streams={name: replace(each, offset_default="oldest") for name, each in job.streams.items()})
 
 

@@ -77,7 +77,7 @@ def open_store(
 
 
 def _isolated(job: JobConfig, name: str, path: Path) -> JobConfig:
-    """The job with this one store, its state below `path` and its changelog on a system of its own."""
+    """The job with this one store, its state below `path` and its changelog on a separate system."""
     if name not in job.stores:
         known = ", ".join(sorted(job.stores)) or "none"
         raise ConfigError([ConfigProblem(f"stores.{name}.factory", None, f"no such store; the job has: {known}")])
@@ -154,7 +154,7 @@ class OpenStore:
         return self._opened()
 
     def commit(self) -> None:
-        """Everything a commit does to a store: serialize, changelog, acknowledgement, engine."""
+        """All steps of a store's commit: serialize, changelog, acknowledgement, engine."""
         self.send_changes()
         self.apply()
 
@@ -173,7 +173,7 @@ class OpenStore:
         stores.apply(offsets, {})
 
     def crash(self) -> None:
-        """End as a SIGKILL would and start again: what a disk would have had at this instant is all that is left."""
+        """End as a SIGKILL would and start again: only the files of this instant are left."""
         stores, self._stores = self._opened(), None
         directory = self.directory
         if directory.exists():

@@ -49,7 +49,7 @@ Partitions = int | Mapping[str, int]
 
 
 class Streams:
-    """The streams of one tested job, on clusters of its own; what is sent and read is objects, by the job's serdes."""
+    """The streams of one tested job, on separate clusters; tests send and read objects, by the job's serdes."""
 
     def __init__(self, job: JobConfig, clock: Clock) -> None:
         """`clock` dates the records of all clients. Raises ConfigError for a task class, or a class of messages, that
@@ -177,7 +177,7 @@ class Streams:
             MemoryCluster.forget(settings.properties["cluster"])
 
     def _of_writer(self, serde: Serde | None, name: str | None, value: Any) -> Serde | None:
-        """The serde for what a test sends: that of plain values for anything that is not of the serde's class."""
+        """The serde for a value that a test sends: for an object of another class the serde of plain values."""
         if name is None or not isinstance(serde, TypedSerde) or serde.classes is None or type(value) in serde.classes:
             return serde
         return self._plain[name]

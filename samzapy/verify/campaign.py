@@ -1,4 +1,4 @@
-"""Runs the scenarios of one command, or random ones until the time is over, and lays out their results as a table."""
+"""Runs the scenarios of one command, or random ones until the time is over, and puts their results into a table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from samzapy.config.guarantee import Guarantee
 from samzapy.verify.scenario import Listener, Plan, Row, Scenario
 from samzapy.verify.target import Target, spread
 
-#: Events and faults of a round of a soak, and the seconds that one takes at most when all is well.
+#: Events and faults of a round of a soak, and the most seconds of a round without a problem.
 _SOAK_EVENTS = (4_000, 40_000)
 _SOAK_FAULTS = (1, 6)
 _SOAK_ROUND_S = 45.0
@@ -32,7 +32,7 @@ def plans(guarantee: Guarantee, events: int, kills: int, scenarios: Sequence[str
 def soak(
     guarantees: Sequence[Guarantee], scenarios: Sequence[str], seconds: float, seed: int, clock: Clock = SYSTEM_CLOCK
 ) -> Iterator[Plan]:
-    """Plans drawn from the seed, as long as another one is likely to end within `seconds` from now; one at least."""
+    """Plans drawn from the seed, as long as another one will probably end within `seconds` from now; at least one."""
     chance = random.Random(seed)
     deadline = clock.monotonic() + seconds - _SOAK_ROUND_S
     number = 0
@@ -122,7 +122,7 @@ def by_guarantee(rows: Sequence[Row]) -> list[tuple[str, ...]]:
 
 
 def remarks(rows: Iterable[Row]) -> list[str]:
-    """Each violation, and why a job that was not killed had to be started again: the table has no room for them."""
+    """Each violation, and the reason of each restart without a kill: the table has no room for them."""
     lines = []
     for row in rows:
         lines += [f"{row.plan}: {finding}" for finding in row.verdict.violations]

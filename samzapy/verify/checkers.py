@@ -106,10 +106,10 @@ def echo_keys(oracle: Oracle, echoes: Sequence[Echo]) -> Finding:
 
 
 def running_sums(oracle: Oracle, echoes: Sequence[Echo], guarantee: Guarantee, *, transactions: bool = True) -> Finding:
-    """Sums and counts in outputs that differ from the fold of the inputs before them. A repeated output says the same.
+    """Sums and counts in outputs that differ from the fold of the inputs before them. A repeated output has the same.
 
-    At-most-once may not exceed all deposits so far, a closing being lost, too. At-least-once may exceed the oracle
-    without `transactions`.
+    At-most-once may not exceed all deposits so far, because a closing may be lost, too. At-least-once may exceed the
+    oracle without `transactions`.
     """
 
     def wrong() -> Iterator[str]:
@@ -255,7 +255,7 @@ def accounts(evidence: Evidence) -> dict[str, Kept]:
 def state(
     evidence: Evidence, oracle: Oracle, echoes: Sequence[Echo], guarantee: Guarantee, *, transactions: bool = True
 ) -> Finding:
-    """Accounts that are not what the guarantee allows.
+    """Accounts that the guarantee does not allow.
 
     exactly-once, effectively-once, at-least-once: equal to the oracle's. at-least-once without `transactions`: open
     exactly if the oracle's is, ending in the same deposit, with no less than the oracle and no more than was echoed

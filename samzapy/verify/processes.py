@@ -1,12 +1,12 @@
-"""The fault harness: runs `samzapy run` as a process of its own, watches it from outside, and ends or stops its
+"""The fault harness: runs `samzapy run` as a separate process, watches it from outside, and ends or stops its
 processes.
 
 The soak, the integration tests and the torture tests share it. It touches only what it has started itself, found by its
 process id:
 
 1. `JobProcess` starts a job, reads its output and its coordinator's status, and finds the processes of Spark below it.
-2. `end`, `suspend` and `resume` strike; `gone` says whether a process has ended.
-3. `until` waits for something that another process does, never longer than a deadline.
+2. `end`, `suspend` and `resume` send signals to processes; `gone` checks whether one has ended.
+3. `until` waits for an action of another process, never longer than a deadline.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def command_line(process: psutil.Process) -> str:
 
 
 class NoProgress(SamzapyError):
-    """Raised when something did not happen in time: a job that hangs breaks its promise."""
+    """Raised when an awaited event did not happen in time: a job that hangs breaks its promise."""
 
 
 def until(

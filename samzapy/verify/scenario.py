@@ -1,4 +1,4 @@
-"""One scenario: a job of its own, events, faults of one kind (or of all), and the verdict by the promise table.
+"""Runs one scenario: a separate job, events, faults of one kind (or of all), and the verdict by the promise table.
 
 ================ ======= ============================= =====================================
 guarantee        loss    repeated outputs              state
@@ -16,7 +16,7 @@ exactly-once     none    none                          equals the fold of the in
 3. Everything else is a violation under every guarantee: another order within a key, another key or partition, a local
    store that differs from its changelog, a committed output that vanishes, an input that is not committed in the end.
 
-Faults are signals to processes below our own driver and to our own broker, and records of another writer.
+Faults are signals to processes below the scenario's driver and to its own broker, and records of another writer.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class Plan:
 
     @property
     def own_seed(self) -> str:
-        """Another one for each scenario of a command."""
+        """A different seed for each scenario of a command."""
         return f"{self.seed}/{self.scenario}"
 
     @property
@@ -231,7 +231,7 @@ class Row:
         return "refused" if self.plan.scenario == Kind.FOREIGN_WRITER.value else "kept"
 
     def to_json(self) -> dict[str, Any]:
-        """Everything about it, flat."""
+        """All fields as plain values."""
         count = self.verdict.count
         return {
             "scenario": self.plan.scenario,
@@ -258,14 +258,14 @@ class Listener:
     """Follows a scenario; its methods are called from several threads."""
 
     def written(self, plan: Plan, events: int) -> None:
-        """So many events are in the log now."""
+        """The log holds this number of events now."""
 
     def happened(self, plan: Plan, line: str) -> None:
         """A line about the scenario, for people."""
 
 
 class Scenario:
-    """Runs one plan on a target, in a folder of its own."""
+    """Runs one plan on a target, in a separate folder."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ from samzapy.verify.traffic import Feeder
 LONGEST_START_S = 180.0
 LONGEST_RECOVERY_S = 180.0
 LONGEST_STOP_S = 90.0
-#: Seconds: a job with something to commit does so much sooner.
+#: Seconds: a job with uncommitted work commits much sooner.
 _SOON_S = 5.0
 #: How often a job that ends by itself is started again, as a supervisor would do it.
 MOST_RESTARTS = 10
@@ -139,7 +139,7 @@ class Scene:
         self.until(lambda: self.caught_up(ends), f"processed up to {list(ends)}", timeout_s)
 
     def fed(self, number: int) -> None:
-        """Wait until so many events are in the log."""
+        """Wait until the log holds this number of events."""
 
         def look() -> bool:
             self.status()

@@ -81,7 +81,8 @@ def schedule(scenario: str, kinds: Sequence[Kind], faults: int, events: int, see
 
 
 def spread(kills: int, scenarios: Sequence[str]) -> dict[str, int]:
-    """Kills by scenario: alike for all, what is left over to `mixed` (else to the first ones); none without any."""
+    """Kills by scenario: the same number for all, the remainder for `mixed` (else for the first ones); empty without
+    scenarios."""
     each, left = divmod(kills, len(scenarios))
     found = dict.fromkeys(scenarios, each)
     if each and MIXED in found:
@@ -98,9 +99,10 @@ CONTAINERS = 2
 
 @dataclass(frozen=True)
 class Target:
-    """A system, `kafka` or `local`, and a Spark master. `overrides` are keys of the job on top of ours.
+    """A system, `kafka` or `local`, and a Spark master. `overrides` are keys that override those of the verified job.
 
-    `bootstrap`: the Kafka; None for `local`. `broker`: the Kafka if it is ours, so that it may be bounced.
+    `bootstrap`: the Kafka; None for `local`. `broker`: the Kafka if the command has started it, so that it may be
+    bounced.
     """
 
     system: str
@@ -131,8 +133,7 @@ class Target:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """The faults that can be made here: only processes below our own driver, and a broker of our own, are
-        touched."""
+        """The possible faults: they touch only processes below the command's own driver, and its own broker."""
         kinds = [Kind.DRIVER]
         if self._parsed.on_this_machine:
             kinds = [Kind.WORKER, Kind.DRIVER, Kind.ZOMBIE, Kind.OVERLAP]
@@ -145,12 +146,12 @@ class Target:
 
     @property
     def scenarios(self) -> tuple[str, ...]:
-        """One a kind of fault, and `mixed` where there are several."""
+        """One for each kind of fault, and `mixed` if there are several."""
         kinds = tuple(kind.value for kind in self.kinds)
         return (*kinds, MIXED) if len(kinds) > 1 else kinds
 
     def limits(self) -> list[str]:
-        """Everything that cannot be tested here, a line each."""
+        """One line for each limit of the tests here."""
         lines = []
         if not self._parsed.on_this_machine:
             lines.append(f"{self.master}: its workers and executors are out of reach; only the driver is killed")
@@ -187,7 +188,7 @@ FILE = "job.properties"
 
 _COMMON = {
     "job.spark.lease.ms": str(int(LEASE_S * 1000)),
-    # Faults come more often than in production; the job must not give up.
+    # Faults are more frequent than in production; the job must not give up.
     "job.spark.max.resubmits": "1000000",
     "job.spark.resubmit.backoff.ms": "200",
     "job.spark.resubmit.backoff.max.ms": "2000",

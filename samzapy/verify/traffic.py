@@ -27,7 +27,7 @@ _BURSTS_A_STRETCH = 40
 
 
 class Pace(NamedTuple):
-    """The mean number of events a write. The seed decides each number and each pause."""
+    """The mean number of events in a write. The seed decides each number and each pause."""
 
     seed: str
     burst: int
@@ -159,7 +159,7 @@ class Watcher:
             consumer.close()
 
 
-#: More than all deposits together: if the job took it for its own, every sum of the account would show it.
+#: More than all deposits together: if the job accepted it, every sum of the account would show it.
 _WRONG = b"1000000000"
 
 

@@ -26,11 +26,11 @@ from samzapy.api.task import InitableTask, StreamTask
 
 KEYS = 1_000
 EXPONENT = 1.1
-#: Of all events, how many close their account.
+#: The share of events that close their account.
 CLOSING = 0.05
-#: How many ids of an account's newest deposits are kept beside the hash.
+#: The number of ids of an account's newest deposits that are kept beside the hash.
 TAIL = 8
-#: The stores: an account's balance, how many deposits it had, and their chain.
+#: The stores: an account's balance, the number of its deposits, and their chain.
 STORES = ("sum", "count", "chain")
 
 _LARGEST = 100
@@ -57,7 +57,7 @@ class Event(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """The deposits into one account: their hash chain, how many there were, and the ids of the newest `TAIL`."""
+    """The deposits into one account: their hash chain, their number, and the ids of the newest `TAIL`."""
 
     hash: str = ""
     length: int = 0

@@ -40,6 +40,15 @@ def test_records_come_back_in_the_order_they_were_sent_with_growing_offsets(syst
     assert [offset for offset, _, _ in records] == list(range(2500))
 
 
+def test_the_ends_are_past_every_record_and_a_copy_of_positions_changes_nothing(system):
+    stream = system.create()
+    system.write(stream, b"a", b"b", b"c")
+    ssp = system.ssp(stream)
+    assert system.admin.ends([ssp]) == system.admin.ends([ssp], committed=True) == {ssp: 3}
+    system.admin.mirror("some-job-1", {ssp: 2})
+    assert system.admin.ends([ssp]) == {ssp: 3}
+
+
 def test_upcoming_is_past_every_record(system):
     stream = system.create()
     last = system.write(stream, b"a", b"b", b"c")

@@ -137,7 +137,7 @@ def test_a_topic_that_may_not_be_described_is_named(secured, run, topic):
 
 
 def test_a_transactional_id_that_may_not_be_used_is_named(secured, run, topic):
-    identity = f"{topic}-1-Partition 0"
+    identity = f"{topic}-1-0"
     secured.deny("bob", ResourceType.TRANSACTIONAL_ID, identity)
     code, lines = run(secured.sasl, password("bob", "bob"), **{"task.guarantee": "exactly-once"})
     assert code == 3, lines

@@ -1,13 +1,16 @@
 """A job whose outcome tells what happened to every input: ids out, and a fold per key in the store."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections import Counter
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from samzapy import InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream, SystemStreamPartition
+from samzapy import BatchTask, InitableTask, OutgoingMessageEnvelope, StreamTask, SystemStream, SystemStreamPartition
 from samzapy.admin.running import NO_DRIVER
 from samzapy.admin.take_over import adopt
 from samzapy.api.system import OutgoingRecord, StreamSpec
@@ -34,6 +37,30 @@ class LedgerTask(StreamTask, InitableTask):
         ids = self.ledger.get(envelope.key) or []
         self.ledger.put(envelope.key, [*ids, envelope.message])
         collector.send(OutgoingMessageEnvelope(self.out, envelope.message, key=envelope.key))
+
+
+class LedgerBatchTask(BatchTask, InitableTask):
+    """As LedgerTask, a batch at a time."""
+
+    def init(self, context):
+        self.ledger = context.get_store("ledger")
+        self.out = SystemStream("sys", context.job.config["test.out"])
+
+    def process_batch(self, batch, collector, coordinator):
+        kept = {key: list(ids or []) for key, ids in self.ledger.get_all(set(batch.keys)).items()}
+        for key, message in zip(batch.keys, batch.messages, strict=True):
+            kept[key].append(message)
+        self.ledger.put_all(kept)
+        collector.send_batch(self.out, batch.keys, batch.messages, inputs=batch.offsets)
+
+
+def run_job(flat, clock=SYSTEM_CLOCK):
+    """Run a job's containers as one, in this process, to the ends that the inputs have now."""
+    config = load_job(flat)
+    prepared = prepare(config, until_end=True)
+    model = replace(prepared.model.containers[0], tasks=prepared.model.tasks)
+    coordinator = Coordinator(config.name, JobSpec(prepared.model, config.raw, prepared.ends), 5.0)
+    return build_container(config, model, LocalLease(coordinator, "0"), ends=prepared.ends, clock=clock).run()
 
 
 class CrashJob:
@@ -102,13 +129,15 @@ class CrashJob:
     def run(self, clock=SYSTEM_CLOCK):
         """Run to the ends that the inputs have now; `took_s` is how long it took."""
         began = time.monotonic()
-        config = load_job(self.flat)
-        prepared = prepare(config, until_end=True)
-        model = replace(prepared.model.containers[0], tasks=prepared.model.tasks)
-        coordinator = Coordinator(config.name, JobSpec(prepared.model, config.raw, prepared.ends), 5.0)
-        report = build_container(config, model, LocalLease(coordinator, "0"), ends=prepared.ends, clock=clock).run()
+        report = run_job(self.flat, clock)
         self.took_s = time.monotonic() - began
         return report
+
+    def run_until_killed(self, fail):
+        """Run in a process of its own that a fail point ends by SIGKILL; its exit code."""
+        command = [sys.executable, __file__, json.dumps(self.flat)]
+        environ = {**os.environ, "SAMZAPY_FAIL": fail}
+        return subprocess.run(command, env=environ, check=False, timeout=120, capture_output=True).returncode
 
     def recover(self, most=3):
         """Run until a run ends well; what the others, at the most `most`, failed with."""
@@ -244,3 +273,7 @@ def measured(outputs, state, ids, guarantee, before=None):
         "duplicated": sum(outputs.values()) - sum(1 for i in ids if outputs[i]) + sum(n - 1 for n in twice.values()),
         "mismatches": sum(1 for key in exact.keys() | state.keys() if exact.get(key) != state.get(key)),
     }
+
+
+if __name__ == "__main__":
+    run_job(json.loads(sys.argv[1]))

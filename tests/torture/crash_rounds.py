@@ -1,5 +1,6 @@
 """One job that is crashed at one point after the other: each round sends, crashes, starts again and measures."""
 
+import signal
 from contextlib import contextmanager
 
 import pytest
@@ -26,12 +27,7 @@ class CrashRounds:
         before, outputs_before = job.state(), job.outputs()
         ids = range(job.sent, job.sent + self._events)
         job.send(self._events)
-        arm(point, nth)
-        try:
-            with pytest.raises(FailPointReached):
-                job.run()
-        finally:
-            disarm()
+        self._crash(point, nth)
         look(job)
         self._round += 1
         if self._lost_state:
@@ -41,6 +37,21 @@ class CrashRounds:
         changed = [key for key, kept in before.items() if state.get(key, [])[: len(kept)] != kept]
         assert not changed, f"what was committed before the round has changed: {changed}"
         return {"events": self._events, "faults": 1, **measured(outputs, state, ids, self._guarantee, before)}
+
+    def _crash(self, point, nth):
+        arm(point, nth)
+        try:
+            with pytest.raises(FailPointReached):
+                self.job.run()
+        finally:
+            disarm()
+
+
+class KilledRounds(CrashRounds):
+    """Rounds that SIGKILL ends: nothing is flushed, closed or aborted."""
+
+    def _crash(self, point, nth):
+        assert self.job.run_until_killed(f"{point}:{nth}:kill") == -signal.SIGKILL
 
 
 class RoundsByCase:

@@ -201,13 +201,13 @@ def test_a_foreign_open_transaction_on_the_changelog_delays_a_start_and_hides_no
 
 def deleted(ledger, kafka):
     ledger.admin.delete(f"{ledger.prefix}-changelog")
-    return r"ends before offset 0, the last checkpoint is at \d+: it was deleted or made anew"
+    return r"ends before offset 0, the last checkpoint is at \d+: it was deleted or created again"
 
 
 def recreated(ledger, kafka):
     deleted(ledger, kafka)
     ledger.admin.create(StreamSpec(f"{ledger.prefix}-changelog", 2, {"cleanup.policy": "compact"}))
-    return r"ends before offset 0, the last checkpoint is at \d+: it was deleted or made anew"
+    return r"ends before offset 0, the last checkpoint is at \d+: it was deleted or created again"
 
 
 def of_another_policy(ledger, kafka):

@@ -91,7 +91,7 @@ class Material:
         return text if self._key_serde == "string" else text.encode()
 
     def keys(self, count: int, *, shuffled: bool = False, kind: str = "k") -> list[Any]:
-        """Different keys, in order or in a random one; those of another `kind` (a letter) are others."""
+        """Distinct keys, in order or shuffled; each `kind` (a letter) has other keys."""
         made = [self.key(f"{kind}{number:09d}") for number in range(count)]
         if shuffled:
             random.Random(self._seed + 1).shuffle(made)

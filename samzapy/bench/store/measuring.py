@@ -40,7 +40,7 @@ class Opener:
     seed: int
 
     def open(self, case: Case) -> tuple[Target, Material]:
-        """The target, empty, and the material that it takes. Raises ConfigError."""
+        """The empty target, and the material for it. Raises ConfigError."""
         config = self._config(case)
         store = config.stores[case.store]
         folder = self.folder / case.name.replace("/", "--")
@@ -79,7 +79,8 @@ class Opener:
         return load_job(job)
 
 
-#: Hears the name of a case, which of its repeats comes (0: preparing and warming up), of how many.
+#: Called with the name of a case, the number of the next repeat (0: preparing and warming up), and the number of
+#: repeats.
 Progress = Callable[[str, int, int], None]
 
 
@@ -135,7 +136,7 @@ class CaseRun:
             raise
 
     def prepare(self) -> None:
-        """Fill the target, if the scenario wants that."""
+        """Fill the target, if the scenario needs that."""
         self._scenario.prepare(self._target)
 
     def repeat(self) -> None:

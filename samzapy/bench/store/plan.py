@@ -1,8 +1,8 @@
-"""The file: which scenarios, over which stores, with which numbers.
+"""Reads the plan of a store benchmark: the scenarios, their stores, and their parameters.
 
 bench.seed, bench.repeats, bench.warmup       7, 3 and 1: repeats are measured, warm-ups are not
 bench.ratio.NAME=A : B                        the rate of case A over that of case B, repeat by repeat
-bench.ratio.NAME.at.least=X                   what it should be
+bench.ratio.NAME.at.least=X                   the least wanted value of the ratio
 stores.STORE.*                                the stores of every test, with a job file's keys (default serdes: bytes)
 systems.*                                     as in a job file; `local` is there by default, in a temporary folder
 test.methods=T1,T2                            the tests to run

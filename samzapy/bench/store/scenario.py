@@ -21,7 +21,7 @@ import psutil
 from samzapy.bench.store.material import Material, Parameters
 from samzapy.bench.store.targets import Target
 
-#: One in so many calls is timed: two readings of the clock a call would cost as much as a hit in the cache.
+#: One in this many calls is timed: two readings of the clock would cost as much as a hit in the cache.
 SAMPLE_EVERY = 64
 
 
@@ -150,7 +150,7 @@ class Scenario(ABC):
         target.commit()
 
     def written(self, target: Target, count: int, write: Callable[[int, int], object]) -> None:
-        """`write(start, end)` in steps up to `count`, with the commits between and one at the end."""
+        """Call `write(start, end)` in steps up to `count`, with the commits in between and one at the end."""
         step = min(_STEP, self.commit_every or _STEP)
         since = 0
         for start in range(0, count, step):
@@ -280,7 +280,7 @@ class _GetAllVersusGet(Scenario):
 
 
 class WriteManyReadMany(_GetAllVersusGet):
-    """Each iteration writes a batch of keys of its own and reads it."""
+    """Each iteration writes a batch of new keys and reads it."""
 
     def run(self, target: Target, watch_of: WatchOf) -> None:
         chance = self.material.chance

@@ -1,4 +1,4 @@
-"""Our own scenarios: reads and writes of keys and batches, scans, commits, restores.
+"""The scenarios of samzapy: reads and writes of keys and batches, scans, commits, restores.
 
 `SCENARIOS` names all scenarios, those of Samza (`kv_perf`) too.
 """
@@ -23,7 +23,7 @@ class _Load(Scenario):
         self.values = material.values(parameters.integer("value.bytes", 100), max(self.count, len(self.keys)))
 
     def prepare(self, target: Target) -> None:
-        """Every key has a value, and is in the cache if it has room."""
+        """Give every key a value; the cache holds as many as it has room for."""
         self.fill(target, self.keys, self.values[: len(self.keys)])
 
     def put(self, target: Target, watch_of: WatchOf, keys: list[Any]) -> None:
@@ -46,7 +46,7 @@ class FillSequentially(_Load):
     fresh = True
 
     def prepare(self, target: Target) -> None:
-        """Nothing: it begins empty."""
+        """Do nothing: the target begins empty."""
 
     def run(self, target: Target, watch_of: WatchOf) -> None:
         self.put(target, watch_of, sorted(self.keys))
@@ -245,7 +245,7 @@ class Restore(Scenario):
         self._values = material.values(parameters.integer("value.bytes", 100), len(self._keys))
 
     def prepare(self, target: Target) -> None:
-        """Every key in turn, over and over, a record for each."""
+        """Write the keys in turn, again and again, one record for each write."""
         left = self._count
         while left > 0:
             part = self._keys[:left]

@@ -32,7 +32,7 @@ from samzapy.testing.store import OpenStore, open_store
 
 @dataclass(frozen=True)
 class Counts:
-    """Since the target was opened."""
+    """The counts since the target was opened."""
 
     gets: int = 0
     hits: int = 0
@@ -54,7 +54,7 @@ class Target(Protocol):
     store: Any
 
     def commit(self) -> None:
-        """Make what was written last."""
+        """Make the writes durable."""
 
     def over_budget(self) -> bool:
         """Whether a container would commit now."""
@@ -66,7 +66,7 @@ class Target(Protocol):
         """Start again with nothing in it; `store` is another object."""
 
     def restore(self) -> int:
-        """Lose the local state and get it back; the number of records read for it."""
+        """Lose the local state and restore it; returns the number of records read."""
 
     def close(self) -> None:
         """Release everything."""
@@ -194,7 +194,7 @@ class RawStore:
         self._db.write(batch, self._without_log)
 
     def commit(self) -> None:
-        """Every write was final."""
+        """Do nothing: every write was final."""
 
     def range(self, from_key: bytes, to_key: bytes) -> closing[Rows]:
         """Pairs with from_key <= key < to_key."""
@@ -217,7 +217,7 @@ class RawStore:
 
 
 class _Objects:
-    """Has only the calls that are compared; any other is an error that says so."""
+    """Has only the compared calls; any other call raises an error."""
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
@@ -264,8 +264,7 @@ class DictStore(_Objects):
         self.put_all: Callable[[Iterable[tuple[Any, Any]]], None] = self._held.update
 
     def commit(self) -> None:
-        """One batch of what is another object than at the last commit, in the order of the keys, as a store writes
-        it."""
+        """Write the objects that changed since the last commit in one batch, in key order, as a store does."""
         committed = self._committed
         changed = [(key, value) for key, value in self._held.items() if committed.get(key) is not value]
         self._below.put_all(sorted(changed, key=itemgetter(0)))
@@ -273,7 +272,7 @@ class DictStore(_Objects):
 
 
 class RawTarget:
-    """A database of its own; `over` makes what is called of it."""
+    """A separate database; `over` makes the called object from it."""
 
     def __init__(self, folder: Path, options: RocksDbOptions, over: Callable[[RawStore], Any] | None = None) -> None:
         self._folder = folder
@@ -289,7 +288,7 @@ class RawTarget:
         self.store: Any = raw if self._over is None else self._over(raw)
 
     def commit(self) -> None:
-        """Write what is held back."""
+        """Write the pending changes."""
         self.store.commit()
 
     def over_budget(self) -> bool:

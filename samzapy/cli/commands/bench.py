@@ -35,20 +35,20 @@ class MediansGotWorse(SamzapyError):
 
 @click.group()
 def bench() -> None:
-    """Measure jobs (throughput, CPU and memory of a process of their own) and stores."""
+    """Measure jobs (throughput, CPU and memory, in a separate process) and stores."""
 
 
 @bench.command()
 @JOB
 @OVERRIDES
-@click.option("--runner", type=click.Choice(["local", "spark"]), default="local", show_default=True, help="Where.")
+@click.option("--runner", type=click.Choice(["local", "spark"]), default="local", show_default=True, help="The runner.")
 @click.option("--repeat", type=click.IntRange(1, 100), default=1, show_default=True, help="Runs, one after the other.")
 @click.option("--json", "as_json", is_flag=True, help="Print the measurements as JSON.")
 def job(job: Path, overrides: tuple[str, ...], runner: str, repeat: int, as_json: bool) -> None:
-    """Run a job over its inputs as they are now, to their end, and report what that took.
+    """Run a job over its inputs up to their present end, and report throughput, CPU and memory.
 
-    A run begins where the job's last one committed. So that each repeat reads everything, each gets a job.id of its
-    own below the configured one, and with it checkpoints, state and changelogs of its own.
+    A run begins at the last commit of its job. So each repeat gets a separate job.id below the configured one, with its
+    own checkpoints, state and changelogs: then each repeat reads everything.
     """
     from samzapy.bench.measuring import measure_job
     from samzapy.bench.report import job_table
@@ -75,10 +75,10 @@ def _own(config: JobConfig, number: int) -> dict[str, str]:
 @JOB
 @OVERRIDES
 @click.option("--count", type=click.IntRange(1), default=1_000_000, show_default=True, help="Events to write.")
-@click.option("--keys", type=click.IntRange(1), default=100_000, show_default=True, help="Users they are about.")
-@click.option("--exponent", type=float, default=1.1, show_default=True, help="Of Zipf's law.")
+@click.option("--keys", type=click.IntRange(1), default=100_000, show_default=True, help="The number of users.")
+@click.option("--exponent", type=float, default=1.1, show_default=True, help="The exponent of Zipf's law.")
 @click.option("--seed", type=int, default=7, show_default=True, help="The same seed gives the same events.")
-@click.option("--partitions", type=click.IntRange(1), default=4, show_default=True, help="Of the stream, if it is new.")
+@click.option("--partitions", type=click.IntRange(1), default=4, show_default=True, help="Partitions of a new stream.")
 def events(
     job: Path, overrides: tuple[str, ...], count: int, keys: int, exponent: float, seed: int, partitions: int
 ) -> None:
@@ -98,12 +98,16 @@ def events(
 @click.option("--config", "-c", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the file.")
 @click.option("--only", multiple=True, metavar="TEST", help="Only this test; may be repeated.")
 @click.option(
-    "--scale", type=click.FloatRange(0, 1000, min_open=True), default=1.0, show_default=True, help="Of counts."
+    "--scale",
+    type=click.FloatRange(0, 1000, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Factor for all counts.",
 )
 @click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write every figure.")
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg", help="Draw the medians.")
 @click.option(
-    "--compare", "baseline", type=click.Path(path_type=Path), metavar="FILE", help="A file that --json wrote before."
+    "--compare", "baseline", type=click.Path(path_type=Path), metavar="FILE", help="An earlier file of --json."
 )
 @click.option(
     "--fail-on", type=_Percent(), default="10%", show_default=True, help="Exit 1 if a median is worse by more."
@@ -118,9 +122,9 @@ def store(
     baseline: Path | None,
     fail_on: float,
 ) -> None:
-    """Measure stores: the scenarios of a file, Apache Samza's kv-perf among them, and ratios between them.
+    """Measure stores: the scenarios of a file (also Apache Samza's kv-perf), and ratios between them.
 
-    The sets of one test take turns, so that ratios hold on a machine that is not quiet.
+    The sets of one test take turns, so that ratios are right on a busy machine.
     """
     from samzapy.bench.store.measuring import run_plan
     from samzapy.bench.store.plan import read_plan

@@ -1,4 +1,4 @@
-"""`samzapy check`: show what a job file means, and start nothing."""
+"""`samzapy check`: show the meaning of a job file, and start nothing."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from samzapy.job.model import JobModel
 @OVERRIDES
 @click.option("--strict", is_flag=True, help="Refuse unknown keys, and keys set twice.")
 @click.option("--show", is_flag=True, help="List every key in force, defaults included.")
-@click.option("--offline", is_flag=True, help="Ask no system: leaves the job model out.")
+@click.option("--offline", is_flag=True, help="Connect to no system: leaves the job model out.")
 def check(job: Path, overrides: tuple[str, ...], *, strict: bool, show: bool, offline: bool) -> None:
-    """Show what a job file means, and everything that is wrong with it.
+    """Show the meaning of a job file, and all its problems.
 
     Reads the file, imports the task class, and asks the systems how many partitions the inputs have. Starts nothing,
     creates nothing, writes nothing.
@@ -170,7 +170,7 @@ def _filled_from(store: StoreConfig) -> str:
 
 def _show_promises(found: Iterable[GuaranteeWarning]) -> None:
     rows = [("durability" if each.durability else "guarantee", each.key, each.message) for each in found]
-    table("What weakens the guarantee", ("what", "key", "what it does"), rows)
+    table("What weakens the guarantee", ("kind", "key", "effect"), rows)
 
 
 def _show_keys(config: JobConfig) -> None:

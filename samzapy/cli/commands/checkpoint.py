@@ -22,8 +22,8 @@ from samzapy.job.model import JobModel
 def _moving(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the options of a move."""
     for option in (
-        click.option("--dry-run", is_flag=True, help="Show what would be, change nothing."),
-        click.option("--take-over", is_flag=True, help="Make a run that cannot be seen from here let go."),
+        click.option("--dry-run", is_flag=True, help="Show the changes, and make none."),
+        click.option("--take-over", is_flag=True, help="Force an unseen run on another machine to let go."),
         click.option(
             "--input",
             "inputs",
@@ -38,12 +38,12 @@ def _moving(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.group()
 def checkpoint() -> None:
-    """Show and move the positions a job has reached.
+    """Show and move the positions of a job.
 
     Positions can be moved only while the job does not run. The command sees a driver on this machine, and any process
-    here that has a local store of the job open. It cannot see a driver on another machine: then add --take-over, which
-    first makes any run there let go. Stores keep their entries: a job that counts counts twice after going back, unless
-    its stores are emptied, too. A sink that keeps offsets of its own may refuse to start behind them, or skip records.
+    here that has a local store of the job open. It cannot see a driver on another machine: with --take-over it first
+    forces such a run to let go. Stores keep their entries: a job that counts will count twice after going back, unless
+    its stores are emptied, too. A sink with its own offsets may refuse to start behind them, or skip records.
     """
 
 
@@ -51,7 +51,7 @@ def checkpoint() -> None:
 @of_job
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON for each task.")
 def show(config: JobConfig, model: JobModel, *, as_json: bool) -> None:
-    """Show where each task stands, and how far behind the ends of its inputs that is. The job may be running."""
+    """Show each task's positions, and their distance from the ends of its inputs. The job may be running."""
     found = read_positions(config, model)
     if as_json:
         for task in model.tasks:
@@ -95,8 +95,8 @@ def set_(
 ) -> None:
     """Move a job that is not running to POSITION.
 
-    POSITION is oldest, newest (the last record), upcoming (after it), an offset, or a time: 2026-01-31T12:00:00Z (UTC
-    unless it says otherwise) or @1769860800000 (milliseconds), for the first record that is not older.
+    POSITION is oldest, newest (the last record), upcoming (after it), an offset, or a time: 2026-01-31T12:00:00Z (by
+    default UTC) or @1769860800000 (milliseconds), for the first record that is not older.
     """
     _move(config, model, Move(Target(position), inputs, take_over, dry_run))
 

@@ -12,12 +12,12 @@ from samzapy.cli.options import JOB, OVERRIDES, pairs
 @click.command()
 @JOB
 @OVERRIDES
-@click.option("--no-wait", is_flag=True, help="Ask only.")
+@click.option("--no-wait", is_flag=True, help="Do not wait for the end.")
 @click.option(
     "--timeout", type=click.FloatRange(0), default=600.0, show_default=True, help="Seconds to wait for the end."
 )
 def drain(job: Path, overrides: tuple[str, ...], *, no_wait: bool, timeout: float) -> None:
-    """Let a running job process what its inputs hold now, tell its tasks (on_drain), commit and stop.
+    """Let a running job process its inputs up to their present end, call on_drain of its tasks, commit and stop.
 
     The job may run anywhere that uses the same checkpoints; its driver looks for the request three times a lease.
     """
@@ -37,6 +37,6 @@ def drain(job: Path, overrides: tuple[str, ...], *, no_wait: bool, timeout: floa
         return
     if not wait_for_end(config, run, timeout, Event().wait):
         raise EnvironmentFailure(
-            f"job {config.name} (id {config.id}): not drained within {timeout:g} s; it goes on draining"
+            f"job {config.name} (id {config.id}): not drained within {timeout:g} s; it is still draining"
         )
     click.echo("drained")

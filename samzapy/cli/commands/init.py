@@ -50,14 +50,14 @@ _PARTITIONS = 2
     "parent",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     default=Path(),
-    help="Where the project's folder is made; default here.",
+    help="The parent folder of the project; default: the current one.",
 )
 @click.option("--typed", is_flag=True, help="With classes for its messages and for the values of its store.")
 def init(name: str, parent: Path, *, typed: bool) -> None:
     """Create the folder NAME with a task, its job file, its tests and some input.
 
-    NAME becomes the task's module, so it is 1 to 40 of a-z 0-9 _, and no module that Python has already. Nothing that
-    exists is overwritten.
+    NAME becomes the task's module: 1 to 40 of a-z 0-9 _, and not the name of an installed module. Existing files are
+    never overwritten.
     """
     folder, messages = create_project(name, parent, _TYPED_FILES if typed else _FILES)
     click.echo(f"created {folder}, with {messages} messages in local.{name}-input; now:")

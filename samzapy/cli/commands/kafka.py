@@ -11,7 +11,7 @@ _folder = click.option(
     type=click.Path(path_type=Path, file_okay=False),
     default=Path(".samzapy/kafka"),
     show_default=True,
-    help="Where the broker keeps its data and its log.",
+    help="The folder of the broker's data and log.",
 )
 
 
@@ -27,7 +27,7 @@ def kafka() -> None:
 @_folder
 @click.option("--port", type=click.IntRange(1, 65535), default=9092, show_default=True, help="The port on 127.0.0.1.")
 def start(folder: Path, port: int) -> None:
-    """Start the broker, unless it runs already, and say where it answers."""
+    """Start the broker, unless it runs already, and print its address."""
     from samzapy.devkafka import start as start_broker
 
     click.echo(f"Kafka answers at {start_broker(folder, port)}; its data and log are in {folder}")
@@ -46,7 +46,7 @@ def stop(folder: Path) -> None:
 @_folder
 @click.pass_context
 def status(ctx: click.Context, folder: Path) -> None:
-    """Say whether the broker runs, and where; the exit code is 3 if it does not."""
+    """Print whether the broker runs, and its address; the exit code is 3 if it does not."""
     from samzapy.devkafka import status as status_of_broker
 
     running = status_of_broker(folder)

@@ -9,7 +9,7 @@ from samzapy.cli.output import table
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[WORD]...")
-@click.option("--unsupported", "other", is_flag=True, help="The keys of Samza without a meaning here, and why.")
+@click.option("--unsupported", "other", is_flag=True, help="Samza's keys without effect here, with the reasons.")
 def keys(words: tuple[str, ...], *, other: bool) -> None:
     """List the keys of job files with their defaults and meanings; with WORDs, those that have all of them."""
     if other:

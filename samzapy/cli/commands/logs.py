@@ -48,7 +48,7 @@ def logs(job: Path, overrides: tuple[str, ...], container: str | None, *, follow
 
 
 def _files(folder: Path, container: str | None) -> list[Path]:
-    """The newest files that have what is wanted; the driver's have less of a container than its own."""
+    """The newest files with the wanted lines; the driver's files have fewer lines of a container than its own."""
     own = folder / f"container-{container}.log"
     if container is not None and own.exists():
         return [own]

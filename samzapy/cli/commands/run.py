@@ -33,8 +33,8 @@ class RunFlags:
 @JOB
 @OVERRIDES
 @click.option("--master", metavar="URL", help="Spark master (job.spark.master); default local[N,4], N the containers.")
-@click.option("--runner", type=click.Choice(["spark", "local"]), default="spark", show_default=True, help="Where.")
-@click.option("--until-end", is_flag=True, help="Stop at the ends the inputs have now.")
+@click.option("--runner", type=click.Choice(["spark", "local"]), default="spark", show_default=True, help="The runner.")
+@click.option("--until-end", is_flag=True, help="Stop at the present ends of the inputs.")
 @click.option("--py-files", metavar="A.py,B.zip", help="Code of the job, also for the executors (job.spark.py.files).")
 @click.option("--strict", is_flag=True, help="Refuse unknown keys, and keys set twice.")
 @click.option("--verbose", is_flag=True, help="Show the log of Spark, too.")
@@ -42,8 +42,8 @@ class RunFlags:
 def run(job: Path, overrides: tuple[str, ...], **given: Any) -> None:
     """Run a job until it ends or is stopped.
 
-    SIGTERM or Ctrl-C: every task commits and stops, and the exit code is 0. A second one ends it at once. Exit codes
-    otherwise: 1 the job failed, 2 the job file is wrong, 3 something around it is.
+    SIGTERM or Ctrl-C: every task commits and stops, and the exit code is 0. A second signal ends the job at once. Other
+    exit codes: 1 the job failed, 2 the job file is wrong, 3 the environment is not ready.
     """
     flags = RunFlags(**given)
     keys = pairs(overrides)

@@ -12,11 +12,11 @@ from samzapy.job.model import JobModel
 
 @click.group()
 def startpoint() -> None:
-    """Say where the next start of a job begins. The job may be running.
+    """Set where the next start of a job begins. The job may be running.
 
     A startpoint overrides the committed position, is followed once, and expires after 12 hours, as in Samza. Stores
-    keep their entries: a job that counts counts twice after going back. `samzapy checkpoint set` moves a job that does
-    not run at once.
+    keep their entries: a job that counts will count twice after going back. To move a stopped job at once, use `samzapy
+    checkpoint set`.
     """
 
 
@@ -34,9 +34,8 @@ def startpoint() -> None:
 def set_(config: JobConfig, model: JobModel, position: str, inputs: tuple[str, ...], task: str | None) -> None:
     """Begin the next start at POSITION.
 
-    POSITION is oldest, newest (the last record), upcoming (after it), an offset, or a time: 2026-01-31T12:00:00Z (UTC
-    unless it says otherwise) or @1769860800000 (milliseconds), for the first record that is not older. The start
-    evaluates it.
+    POSITION is oldest, newest (the last record), upcoming (after it), an offset, or a time: 2026-01-31T12:00:00Z (by
+    default UTC) or @1769860800000 (milliseconds), for the first record that is not older. The start evaluates it.
     """
     from samzapy.admin.positions import write_startpoints
 

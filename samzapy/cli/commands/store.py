@@ -70,7 +70,7 @@ def _bounds(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def with_bounds(*args: Any, prefix: str | None, lower: str | None, upper: str | None, **options: Any) -> None:
         if prefix is not None and (lower is not None or upper is not None):
-            raise click.UsageError("--prefix is a range of its own; leave out --from and --to")
+            raise click.UsageError("--prefix already defines a range; leave out --from and --to")
         command(*args, bounds=_Bounds(prefix, lower, upper), **options)
 
     decorated: Callable[..., None] = with_bounds
@@ -98,7 +98,7 @@ def _entries(question: Question) -> AbstractContextManager[StoreEntries]:
 
 @click.group()
 def store() -> None:
-    """Look into the stores of a job, running or not, and rebuild local stores.
+    """Show the stores of a job, running or not, and rebuild local stores.
 
     The commands show committed entries in key order: by default those of the changelog, which any machine can read.
     With --local they read the files of a local store, as of the last flush of its engine. Give keys as text: a number
@@ -123,7 +123,7 @@ def get(question: Question, keys: tuple[str, ...]) -> None:
 @store.command()
 @_question
 @_bounds
-@click.option("--limit", type=click.IntRange(0), help="Stop after so many entries.")
+@click.option("--limit", type=click.IntRange(0), help="Stop after this number of entries.")
 @click.option("--format", "shape", type=_FORMATS, default="json", show_default=True, help="text: key, tab, value.")
 def scan(question: Question, limit: int | None, shape: str, bounds: _Bounds) -> None:
     """Print entries in key order: a line of JSON each, or key, tab, value."""
@@ -151,7 +151,7 @@ def count(question: Question, bounds: _Bounds) -> None:
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 @_bounds
 @click.option("--format", "shape", type=click.Choice(["json", "csv"]), help="Default: csv for *.csv, else json.")
-@click.option("--overwrite", is_flag=True, help="Replace a file that exists.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 def export(question: Question, file: Path, shape: str | None, *, overwrite: bool, bounds: _Bounds) -> None:
     """Write entries to FILE: lines of JSON, or CSV with a heading. The file appears when it is complete."""
     if file.exists() and not overwrite:
@@ -172,7 +172,7 @@ def rebuild(job: Path, store: str, directory: Path, overrides: tuple[str, ...], 
     """Restore a local store from its changelog into DIR, as a start of the job would.
 
     DIR can then become job.logged.store.base.dir: the next start of the job uses it, and reads only newer records. If
-    DIR has the store already, the command fails and leaves it alone.
+    DIR already has the store, the command fails and changes nothing.
     """
     from samzapy.admin.store_queries import rebuild_store
     from samzapy.config.loader import load_job
@@ -188,12 +188,13 @@ def rebuild(job: Path, store: str, directory: Path, overrides: tuple[str, ...], 
 @JOB
 @click.argument("stores", nargs=-1, metavar="[STORE]...")
 @OVERRIDES
-@click.option("--take-over", is_flag=True, help="Also if a run that cannot be seen from here may be going on.")
+@click.option("--take-over", is_flag=True, help="Also if an unseen run may be active on another machine.")
 def adopt(job: Path, stores: tuple[str, ...], overrides: tuple[str, ...], *, take_over: bool) -> None:
-    """Make all records that the changelogs of STOREs hold now the job's own state (without STOREs: of all stores).
+    """Accept all present records in the changelogs of STOREs as the job's own state (without STOREs: of all stores).
 
-    A job refuses to start on a changelog with records that it has not written, such as those of a job file that was
-    copied with its changelogs. Find the other writer first; this command says that its records are right.
+    A job refuses to start on a changelog with records that it has not written, for example after its job file was
+    copied together with the names of the changelogs. Find the other writer first: this command declares its records
+    valid.
     """
     from samzapy.admin.take_over import adopt as adopt_records
     from samzapy.config.loader import load_job

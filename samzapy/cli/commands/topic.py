@@ -81,7 +81,7 @@ class Addressing:
 def addressed(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the options of `Addressing`, which the command gets as `where`."""
 
-    @click.option("--job", type=click.Path(path_type=Path), metavar="FILE", help="A job file that has the system.")
+    @click.option("--job", type=click.Path(path_type=Path), metavar="FILE", help="A job file with the system.")
     @OVERRIDES
     @click.option("--system", "kind", type=click.Choice(["local", "kafka"]), help="The kind of system.")
     @click.option("--path", metavar="FILE", help="A local system's file; default .samzapy/local.db.")
@@ -126,7 +126,7 @@ def topic() -> None:
 @topic.command()
 @addressed
 @click.argument("address")
-@click.option("--partitions", type=click.IntRange(1, 100_000), required=True, help="How many.")
+@click.option("--partitions", type=click.IntRange(1, 100_000), required=True, help="The number of partitions.")
 @click.option(
     "--topic-config", "texts", multiple=True, metavar="KEY=VALUE", help="A topic key, e.g. cleanup.policy=compact."
 )
@@ -134,7 +134,7 @@ def topic() -> None:
 def create(
     address: str, where: Addressing, partitions: int, texts: tuple[str, ...], replication_factor: int | None
 ) -> None:
-    """Create a stream; one that exists is left as it is, and that is an error."""
+    """Create a stream. If it exists, that is an error, and it stays unchanged."""
     from samzapy.api.system import StreamSpec
 
     stream = stream_address(address)
@@ -150,7 +150,7 @@ def create(
 @addressed
 @click.argument("system", required=False)
 def list_streams(system: str | None, where: Addressing) -> None:
-    """List the streams of SYSTEM; without one, of all systems of the job, or of the local system."""
+    """List the streams of SYSTEM; without it, of all systems of the job, or of the local system."""
     config = where.config()
     named = [system] if system else list(config.systems) if config else ["kafka" if where.bootstrap else "local"]
     rows = []
@@ -188,13 +188,13 @@ def describe(address: str, where: Addressing) -> None:
 @click.argument("address")
 @click.option("--from", "start", default="oldest", show_default=True, help="oldest, newest, upcoming or an offset.")
 @click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this one; repeatable.")
-@click.option("--max", "most", type=click.IntRange(0), help="Stop after so many records.")
-@click.option("--follow", is_flag=True, help="Go on at the end, until Ctrl-C.")
+@click.option("--max", "most", type=click.IntRange(0), help="Stop after this number of records.")
+@click.option("--follow", is_flag=True, help="Wait for further records at the end, until Ctrl-C.")
 @click.option("--format", "shape", type=click.Choice(["json", "text"]), default="json", show_default=True)
 @_key_serde
 @_msg_serde
 def read(address: str, where: Addressing, most: int | None, shape: str, **options: Any) -> None:
-    """Print a stream's records up to the end it has now: a line of JSON each, or key, tab, message."""
+    """Print a stream's records up to its present end: a line of JSON for each, or key, tab, message."""
     from samzapy.admin.streams import as_text
     from samzapy.serializers import as_json
 

@@ -1,4 +1,4 @@
-"""`samzapy verify`: prove a delivery guarantee in the place where it is needed."""
+"""`samzapy verify`: prove a delivery guarantee in the environment where the job will run."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ _GUARANTEES = ("at-most-once", "at-least-once", "effectively-once", "exactly-onc
 
 
 @click.command()
-@click.option("--guarantee", "-g", "guarantees", multiple=True, type=click.Choice(_GUARANTEES), help="Which promise.")
+@click.option(
+    "--guarantee", "-g", "guarantees", multiple=True, type=click.Choice(_GUARANTEES), help="The guarantee; repeatable."
+)
 @click.option(
     "--events", type=click.IntRange(100), default=200_000, show_default=True, help="Events, in all scenarios."
 )
 @click.option("--kills", type=click.IntRange(1), default=20, show_default=True, help="Faults, in all scenarios.")
-@click.option("--system", type=click.Choice(["kafka", "local"]), default="kafka", show_default=True, help="Which.")
-@click.option("--bootstrap", metavar="HOST:PORT", help="A Kafka that runs; it is not bounced. Default: one of our own.")
+@click.option("--system", type=click.Choice(["kafka", "local"]), default="kafka", show_default=True, help="The system.")
+@click.option("--bootstrap", metavar="HOST:PORT", help="A running Kafka; it is not bounced. Default: start one.")
 @click.option("--master", metavar="URL", default="local-cluster[2,1,1024]", show_default=True, help="Spark's master.")
 @click.option("--scenario", "scenarios", multiple=True, metavar="NAME", help="Only these; default: all possible ones.")
 @click.option("--seed", type=click.IntRange(0), help="Events, faults and their times; default: a new one.")
@@ -29,16 +31,16 @@ _GUARANTEES = ("at-most-once", "at-least-once", "effectively-once", "exactly-onc
 @click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Logs and state; default: temporary.")
 @click.option("--json", "as_json", type=click.Path(path_type=Path, dir_okay=False), help="Write the rows there, too.")
 def verify(**given: Any) -> None:
-    """Run a job with known results while it is killed, paused and cut off, and check what is left of it.
+    """Run a job with known results while it is killed, paused and cut off, and check its results.
 
     Scenarios: worker, executor, driver (SIGKILL), zombie (SIGSTOP past the lease, then SIGCONT), overlap (a second run
-    with other containers beside the first, which goes on or is stopped), foreign-writer (a record of another writer in
-    a changelog, to be refused), broker-restart and broker-kill (only for a broker that this command has started), and
-    mixed, which is all of them. Only processes and streams of our own are touched. On a remote master that leaves the
-    driver and the changelogs.
+    with other containers, while the first one runs on or is stopped), foreign-writer (a record of another writer in a
+    changelog, which the job must refuse), broker-restart and broker-kill (only for a broker that this command has
+    started), and mixed: all of them. The command touches only its own processes and streams. On a remote master these
+    are the driver and the changelogs.
 
-    Outputs, stores, changelogs and offsets are held to the promise table by independent checkers. Exit code 1: a
-    promise was broken, and the logs are kept. Without --guarantee: exactly-once; a soak draws from all four.
+    Independent checkers compare outputs, stores, changelogs and offsets with the promise table. Exit code 1: a promise
+    was broken; then the logs are kept. Without --guarantee: exactly-once; a soak draws from all four.
     """
     from samzapy.cli.verification import Verification
 

@@ -115,7 +115,7 @@ def check_sourced(reader: Reader, store: str, *, logged: bool, expiring: bool) -
     if expiring:
         reader.problem(
             key.at(store=store),
-            f"cannot be combined with stores.{store}.rocksdb.ttl.ms: entries that are read again would start their lives again",
+            f"cannot be combined with stores.{store}.rocksdb.ttl.ms: entries that are read again would get a new time to live",
         )
 
 

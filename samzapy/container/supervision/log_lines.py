@@ -63,7 +63,7 @@ class TextLines(logging.Formatter):
         return f" [{', '.join(parts)}]" if parts else ""
 
     def trace(self, record: logging.LogRecord) -> str:
-        """The traceback on lines of its own, if there is one."""
+        """The traceback on separate lines, if there is one."""
         return f"\n{self.formatException(record.exc_info)}" if record.exc_info and record.exc_info[1] else ""
 
 

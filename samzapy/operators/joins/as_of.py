@@ -60,7 +60,7 @@ class AsOfJoin:
         """Take one message; returns nothing, or left messages that are complete."""
         ssp, offset, key, message, _, time_ms, _, _ = envelope
         if type(key) is not str:
-            key_of(key)
+            key_of(envelope)
         if not self._pending.on_time(envelope):
             return []
         kind, partition = self._names[ssp]
@@ -74,8 +74,8 @@ class AsOfJoin:
         for run, _ in runs_of_partitions(batch):
             keys, messages, times = columns(run, 0, (None, None, None))
             if not set(map(type, keys)) <= _TEXT:
-                for key in keys:
-                    key_of(key)
+                for each in run:
+                    key_of(each)
             places = self._pending.on_time_all(run, times)
             if places:
                 kind, partition = self._names[run[0].ssp]

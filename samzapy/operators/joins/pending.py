@@ -12,7 +12,7 @@ from samzapy.api.kv import KeyValueStore
 from samzapy.api.stream import SystemStreamPartition
 from samzapy.clock import Clock
 from samzapy.operators.columns import Messages
-from samzapy.operators.event_time import Duration, EventTime, milliseconds
+from samzapy.operators.event_time import Duration, EventTime, milliseconds, must_keep_entries
 from samzapy.operators.expiry import END_OF_TIME_MS, Due, ExpiryIndex
 
 _PASSED = "passed"
@@ -86,11 +86,13 @@ class PendingMessages:
     ) -> None:
         """`partitions`: those of the joined inputs. `limit`: entries that one `take` takes, about.
 
-        Raises ValueError for a limit below 1, StoreError for a store that does not keep its keys in the order of their text.
+        Raises ValueError for a limit below 1, StoreError for a store that does not keep its keys in the order of their text,
+        ConfigError for one with `rocksdb.ttl.ms`.
         """
         if limit < 1:
             raise ValueError(f"limit must be at least 1, got {limit}")
         self.store: KeyValueStore[str, Any] = context.get_store(store)
+        must_keep_entries(context, store)
         self._clock = clock
         self._time = EventTime(self.store, partitions, clock.monotonic(), rules.idle_s, "joins")
         self._lateness_ms = rules.lateness_ms

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from samzapy.api.context import Context
+from samzapy.api.envelope import IncomingMessageEnvelope
 from samzapy.api.stream import SystemStream, SystemStreamPartition
 from samzapy.errors import EnvironmentFailure
 
@@ -46,8 +47,9 @@ def sides(context: Context, streams: Sequence[SystemStream]) -> dict[SystemStrea
     return found
 
 
-def key_of(key: object) -> str:
+def key_of(envelope: IncomingMessageEnvelope) -> str:
     """The join key of a message. Raises ValueError for a key that is no string."""
+    key: object = envelope.key
     if type(key) is not str:
-        raise ValueError(f"a join needs a string as key, got {key!r:.100}")
+        raise ValueError(f"{envelope.position}: a join needs a string as key, got {key!r:.100}")
     return key

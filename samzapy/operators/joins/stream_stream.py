@@ -93,7 +93,7 @@ class StreamStreamJoin:
         """Take one message; returns the pairs that it makes, and perhaps some that found no partner."""
         side, key = self._side[envelope.ssp], envelope.key
         if type(key) is not str:
-            key_of(key)
+            key_of(envelope)
         if not self._pending.on_time(envelope):
             return []
         found = self._meet(side, key, envelope)

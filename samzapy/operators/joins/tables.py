@@ -44,7 +44,7 @@ class StreamTableJoin:
             self._keep(envelope)
             return None
         # A message without a key has no row; the store would refuse to look for it.
-        row = None if envelope.key is None else self._rows.get(key_of(envelope.key))
+        row = None if envelope.key is None else self._rows.get(key_of(envelope))
         left = Side(envelope.event_time, envelope.message)
         if row is None:
             self._unmatched.count += 1
@@ -57,9 +57,9 @@ class StreamTableJoin:
         found: list[Joined] = []
         for run, _ in runs_of_partitions(batch):
             keys, messages, times = columns(run, 0, (None, None, None))
-            for key in keys:
+            for place, key in enumerate(keys):
                 if type(key) is not str and (key is not None or self._of_table[run[0].ssp]):
-                    key_of(key)
+                    key_of(run[place])
             if self._of_table[run[0].ssp]:
                 newest = dict(zip(keys, messages, strict=True))
                 self._rows.put_all({key: row for key, row in newest.items() if row is not None})
@@ -73,7 +73,7 @@ class StreamTableJoin:
         return found
 
     def _keep(self, envelope: IncomingMessageEnvelope) -> None:
-        key = key_of(envelope.key)
+        key = key_of(envelope)
         if envelope.message is None:
             self._rows.delete(key)
         else:
@@ -103,7 +103,7 @@ class TableTableJoin:
 
     def update(self, envelope: IncomingMessageEnvelope) -> Row | None:
         """Take one change of one table, where a tombstone is a deletion; returns the row as it is now, None for none."""
-        key = key_of(envelope.key)
+        key = key_of(envelope)
         part, value = self._part[envelope.ssp], envelope.message
         row = self._rows.get(key) or {}
         if row.get(part) == value:
@@ -125,8 +125,9 @@ class TableTableJoin:
         for run, _ in runs_of_partitions(batch):
             part = self._part[run[0].ssp]
             keys, values = keys_and_messages(run)
-            for key in keys:
-                key_of(key)
+            for place, key in enumerate(keys):
+                if type(key) is not str:
+                    key_of(run[place])
             before = self._rows.get_all(dict.fromkeys(keys))
             rows = dict(before)
             for key, value in zip(keys, values, strict=True):

@@ -18,12 +18,12 @@ from samzapy.config.reading.reader import Reader
 from samzapy.config.tasks.task import WINDOW_MS
 from samzapy.errors import ConfigError, ConfigProblem, StoreError
 from samzapy.operators.columns import Column, columns, runs_of_partitions
-from samzapy.operators.event_time import Duration, EventTime, milliseconds
+from samzapy.operators.event_time import Duration, EventTime, milliseconds, must_keep_entries
 from samzapy.operators.windows.aggregations import Aggregation
 from samzapy.operators.windows.results import Early, Emission, Kind, OnChange, OnClose, Output, WindowResult, sender
 from samzapy.operators.windows.state import ALL_MS, Store, Window, WindowDefinition
 
-_WHOLE, _TEXT = frozenset({int}), frozenset({str})
+_TEXT = frozenset({str})
 
 #: The number of windows that are closed in one go at the end of a stream.
 _AT_THE_END = 10_000
@@ -75,11 +75,12 @@ class EventTimeWindows:
         self, context: Context, store: str, aggregation: WindowedAggregation, clock: Clock = SYSTEM_CLOCK
     ) -> None:
         """`store`: the name of the store. Raises ValueError for inputs that the task does not have and for a fold that does not
-        fit the windows, StoreError for a store that holds other windows."""
+        fit the windows, StoreError for a store that holds other windows, ConfigError for a store with `rocksdb.ttl.ms`."""
         self._clock = clock
         self._aggregation = aggregation
         self._output = sender(aggregation.output)
         held = context.get_store(store)
+        must_keep_entries(context, store)
         windows, fold = aggregation.windows, aggregation.aggregation
         now = clock.monotonic()
         idle_s = None if aggregation.idle is None else milliseconds(aggregation.idle, "idle", 1) / 1000
@@ -113,11 +114,7 @@ class EventTimeWindows:
 
         Raises ValueError for a message without a proper event time, and TypeError for a key that is no string.
         """
-        time = envelope.event_time
-        if time_ms is not None:
-            time = time_ms
-            if type(time) is not int:
-                self._time.refuse(envelope, time)
+        time = envelope.event_time if time_ms is None else time_ms
         horizon = self._hear(envelope, time)
         if type(key) is not str:
             self._refuse_key(envelope, key)
@@ -148,7 +145,11 @@ class EventTimeWindows:
         late = 0
         for part, first in runs_of_partitions(batch):
             keys, values, times = columns(part, first, (key, value, time))
+            if not set(map(type, keys)) <= _TEXT:
+                wrong = next(place for place, each in enumerate(keys) if type(each) is not str)
+                self._refuse_key(part[wrong], keys[wrong])
             if self._on_change:
+                self._time.check_all(part, times)
                 for each, *row in zip(part, keys, values, times, strict=True):
                     late += not self.add(each, row[0], row[1], collector, row[2])
             else:
@@ -164,12 +165,6 @@ class EventTimeWindows:
         collector: MessageCollector,
     ) -> int:
         """As `add_all`, of messages of one partition."""
-        if not set(map(type, times)) <= _WHOLE:
-            wrong = next(place for place, time in enumerate(times) if type(time) is not int)
-            self._time.refuse(batch[wrong], times[wrong])
-        if not set(map(type, keys)) <= _TEXT:
-            wrong = next(place for place, key in enumerate(keys) if type(key) is not str)
-            self._refuse_key(batch[wrong], keys[wrong])
         horizons = self._time.hear_all(batch, times)
         late = self._state.add_all(keys, values, times, horizons)
         for place in late:

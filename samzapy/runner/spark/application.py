@@ -139,7 +139,7 @@ class DriverJvm:
         imports = threading.Thread(target=_import_early, name="spark-imports", daemon=True)
         imports.start()
         try:
-            # A group of its own: a Ctrl-C in the terminal is for us to pass on, by way of the coordinator.
+            # A separate process group: the driver passes a Ctrl-C of the terminal on, by the coordinator.
             output: dict[str, Any] = {"stdout": write, "stderr": write, "start_new_session": True}
             self.gateway: Any = launch_gateway(None, output)
         except (PySparkException, OSError) as cause:

@@ -66,7 +66,7 @@ class Master:
 
     @property
     def one_executor(self) -> bool:
-        """Whether every container runs in the same process's executor: `local`, in whatever way it is written."""
+        """Whether every container runs in the executor of this process: any form of `local`."""
         return self.on_this_machine and not _LOCAL_CLUSTER.match(self.address)
 
     def check_standbys(self, standbys: int) -> None:

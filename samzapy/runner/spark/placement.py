@@ -129,7 +129,7 @@ def from_json(data: Mapping[str, Any] | None) -> dict[str, Place]:
 EXECUTORS_PACE_S = 1.0
 #: Seconds after its lease that a container gets to be ended by Spark.
 SILENT_S = 10.0
-#: Seconds that a container waits for room before a standby of its own has to make some.
+#: Seconds that a container waits for room before one of its standbys has to make room.
 ROOM_S = 15.0
 #: Spark's name for the loss of a task's executor; it still counts the executor among its own for a moment.
 EXECUTOR_LOST = "ExecutorLostFailure"

@@ -10,7 +10,7 @@ the task, the supervisor has Spark kill the worker and try the task again.
 Spark tries a lost one again. Where the place matters each container is a slot, and so is each standby:
 
 1. Spark gets one try at a slot. The next one is submitted here, to the place that the policy names.
-2. A standby whose copies are wanted lets go first, with complete copies, and its copies become the stores.
+2. If the copies of a standby are wanted, it first completes them and lets go; then the copies become the stores.
 3. A standby stays in an executor that does not run its container.
 
 To the supervisor all slots together are one submission. It fails when a slot has failed as often as it may.
@@ -38,7 +38,7 @@ from samzapy.runner.spark.placement import NO_ROOM, ContainerSlot, PlacementPoli
 PACE_S = 0.25
 #: A container that has run for so many seconds has not failed in a row.
 SOUND_S = 300.0
-#: Seconds a standby gets to let go of its copies, and between two attempts to find it an executor of its own.
+#: Seconds for a standby to let go of its copies, and between two attempts to find a separate executor for it.
 RELEASE_S, STANDBY_PAUSE_S = 15.0, 5.0
 
 #: Starts the Spark job of some containers, at one of the places if there is room (None: wherever Spark likes).
@@ -46,7 +46,7 @@ Submit = Callable[[Sequence[str], Sequence[str] | None, Callable[[], None]], Spa
 
 
 class SlotRun:
-    """Starts at once, in a thread of its own; `ended` is called when it is over."""
+    """Starts at once, in a separate thread; `ended` is called when it is over."""
 
     def __init__(
         self,

@@ -58,7 +58,7 @@ class ChangelogEnd:
         if first < self.end:
             raise StoreError(
                 f"store '{self._store}': changelog {self.ssp} ended at offset {self.end}, and a later record got "
-                f"offset {first}: it was deleted or made anew"
+                f"offset {first}: it was deleted or created again"
             )
         if first > self.end:
             self._look(first)

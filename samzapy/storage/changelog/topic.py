@@ -175,7 +175,7 @@ def check_end(ssp: SystemStreamPartition, log: OffsetRange, committed: int) -> N
     if committed >= log.upcoming:
         raise EnvironmentFailure(
             f"changelog {ssp} ends before offset {log.upcoming}, the last checkpoint is at {committed}: "
-            f"it was deleted or made anew, and the state with it; {_START_AFRESH}"
+            f"it was deleted or created again, and the state with it; {_START_AFRESH}"
         )
 
 

@@ -226,7 +226,7 @@ class CubeStore:
         self._encoded: dict[type, dict[Value, bytes]] = {str: {}, int: {}, bool: {}, type(None): {}}
         known = store.get(_DESIGN)
         if known is not None and known != design.described():
-            message = f"the store holds facts with {known}; to start anew, name another changelog"
+            message = f"the store holds facts with {known}; to begin again, name another changelog"
             raise ConfigError([ConfigProblem(f"stores.{name}.cube.rollups", str(design.described()), message)])
 
     def add(self, dimensions: Mapping[str, Value], measures: Mapping[str, Number] | None = None) -> None:

@@ -111,7 +111,7 @@ class TimerStore(Timers):
         self._name = name
         self._pack = msgpack.Packer(use_bin_type=True).pack
         #: Called when an event timer is set for a time up to `interrupt_until`; both are the run loop's.
-        self.interrupt: Callable[[], object] = _nobody
+        self.interrupt: Callable[[], object] = _ignored
         self.interrupt_until: float = -inf
         self._event, self._wall = FirstTimers(b"e"), FirstTimers(b"w")
         for first in (self._event, self._wall):
@@ -212,7 +212,7 @@ class TimerStore(Timers):
         return packed
 
 
-def _nobody() -> None:
+def _ignored() -> None:
     """The default of `interrupt`, before a run loop runs the task."""
 
 

@@ -172,8 +172,10 @@ def _plain_size(key: bytes | None, value: bytes | None) -> int:
 
 def _size(key: bytes | None, value: bytes | None, headers: Headers | None) -> int:
     size = _plain_size(key, value)
-    if headers:
-        size += sum(len(name.encode()) + len(content or b"") for name, content in headers)
+    for name, content in headers or ():
+        size += len(name) if name.isascii() else len(name.encode())
+        if content:
+            size += len(content)
     return size
 
 

@@ -7,6 +7,8 @@ length 2**32 - 1 and nothing behind it.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from struct import Struct
 
 from samzapy.api.envelope import Headers
@@ -85,29 +87,51 @@ def create_tables(connection: sqlite3.Connection) -> None:
 
 
 _LENGTH = Struct("<I")
+_pack, _unpack = _LENGTH.pack, _LENGTH.unpack_from
 _NULL = 2**32 - 1
+_NO_VALUE = _pack(_NULL)
+
+
+@lru_cache(maxsize=256)
+def _written_name(name: str) -> bytes:
+    text = name.encode()
+    return _pack(len(text)) + text
 
 
 def encode_headers(headers: Headers) -> bytes:
     """The headers in order; names may repeat."""
     parts: list[bytes] = []
     for name, value in headers:
-        text = name.encode()
-        parts += (_LENGTH.pack(len(text)), text)
-        parts += (_LENGTH.pack(_NULL),) if value is None else (_LENGTH.pack(len(value)), value)
+        if value is None:
+            parts += (_written_name(name), _NO_VALUE)
+        else:
+            parts += (_written_name(name), _pack(len(value)), value)
     return b"".join(parts)
+
+
+def encode_header_column(column: Iterable[Headers | None]) -> Iterator[bytes | None]:
+    """The headers of records, None where a record has none. Records next to one another often share one object, which is
+    encoded once."""
+    last, packed = None, None
+    for headers in column:
+        if headers is not last:
+            last, packed = headers, encode_headers(headers) if headers else None
+        yield packed
 
 
 def decode_headers(data: bytes) -> Headers:
     """The inverse of `encode_headers`."""
-    at = 0
-    fields: list[bytes | None] = []
-    while at < len(data):
-        (length,) = _LENGTH.unpack_from(data, at)
+    found: list[tuple[str, bytes | None]] = []
+    at, end = 0, len(data)
+    while at < end:
+        start = at + 4
+        at = start + _unpack(data, at)[0]
+        name = data[start:at].decode()
+        length = _unpack(data, at)[0]
         at += 4
         if length == _NULL:
-            fields.append(None)
-            continue
-        at += length
-        fields.append(data[at - length : at])
-    return [((name or b"").decode(), value) for name, value in zip(fields[::2], fields[1::2], strict=True)]
+            found.append((name, None))
+        else:
+            found.append((name, data[at : at + length]))
+            at += length
+    return found

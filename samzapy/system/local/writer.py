@@ -21,7 +21,7 @@ from samzapy.system.embedded.topic import Topic
 from samzapy.system.local import transactions
 from samzapy.system.local.catalog import StreamEntry, clean, find_stream, is_due
 from samzapy.system.local.database import Database, LocalSettings, OutcomeUnknown, open_database
-from samzapy.system.local.schema import encode_headers
+from samzapy.system.local.schema import encode_header_column
 
 _INSERT = "INSERT INTO records (slot, position, timestamp, key, value, headers) VALUES (?, ?, ?, ?, ?, ?)"
 _GROW = "UPDATE partitions SET upcoming = ?, dirty_records = dirty_records + ? WHERE slot = ?"
@@ -123,7 +123,7 @@ class LocalWriter(LogWriter):
 def _rows(slot: int, first: int, end: int, columns: Columns) -> Iterator[tuple[object, ...]]:
     headers: Iterator[bytes | None] = repeat(None)
     if any(columns.headers):
-        headers = (encode_headers(pairs) if pairs else None for pairs in columns.headers)
+        headers = encode_header_column(columns.headers)
     return zip(repeat(slot), range(first, end), columns.timestamps, columns.keys, columns.values, headers, strict=False)
 
 

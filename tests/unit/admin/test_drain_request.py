@@ -117,10 +117,10 @@ def test_a_run_that_cannot_be_seen_from_here_is_asked_all_the_same(config):
 
 
 def test_without_a_run_there_is_nothing_to_ask(config):
-    with pytest.raises(EnvironmentFailure, match=r"job drained \(id 1\): no run is going on"):
+    with pytest.raises(EnvironmentFailure, match=r"job drained \(id 1\): no run is active"):
         ask_to_drain(config)
     owned(config, JobRun("gone", 1_700_000_000_000, socket.gethostname(), 2**22 - 1)).close()
-    with pytest.raises(EnvironmentFailure, match="no run is going on"):
+    with pytest.raises(EnvironmentFailure, match="no run is active"):
         ask_to_drain(config)
 
 
@@ -135,7 +135,7 @@ def test_the_command_says_whom_it_has_asked_and_fails_where_nobody_runs(config, 
     refused = CliRunner().invoke(cli, ["drain", str(job)])
     assert (refused.exit_code, refused.stderr) == (
         3,
-        "error: job drained (id 1): no run is going on, so there is none to drain\n",
+        "error: job drained (id 1): no run is active, so there is nothing to drain\n",
     )
     prepare(config)
     asked = CliRunner().invoke(cli, ["drain", str(Path(job)), "--no-wait"])

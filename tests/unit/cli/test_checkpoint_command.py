@@ -209,7 +209,7 @@ def test_a_job_whose_last_driver_cannot_be_seen_needs_a_word_more(checkpoint):
     write_owner("another-host", 42)
     refusal = checkpoint("set", "oldest", code=3)
     assert (
-        "on another-host (pid 42) cannot be seen from here; if it has ended, or shall end now, add --take-over"
+        "on another-host (pid 42) cannot be seen from here; if it has ended, or must end now, add --take-over"
         in refusal
     )
     assert "cannot be seen" in checkpoint("show")

@@ -50,7 +50,7 @@ OTHER = {key.replace("stores.s.", "stores.t."): value for key, value in CHANGELO
     ],
 )
 def test_a_changelog_that_is_another_stream_of_the_job_is_refused(problems, changes, why):
-    expected = f"stores.s.changelog: expected a stream of its own, but {why}, got 'kafka.s'"
+    expected = f"stores.s.changelog: expected a separate stream, but {why}, got 'kafka.s'"
     assert problems({**CHANGELOG, **changes}) == [expected]
 
 
@@ -66,7 +66,7 @@ def test_a_changelog_in_the_checkpoint_topic_or_an_access_log_is_refused(problem
         "stores.u.msg.serde": "json",
         "stores.u.changelog": "kafka.s-access-log",
     }
-    refused = "changelog: expected a stream of its own, but it is"
+    refused = "changelog: expected a separate stream, but it is"
     assert problems(changes) == [
         f"stores.s.{refused} the job's checkpoint topic, got '{topic}'",
         f"stores.u.{refused} the access log of store 't', got 'kafka.s-access-log'",

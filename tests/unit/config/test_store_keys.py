@@ -173,7 +173,7 @@ def test_inputs_of_the_task_may_be_read_again_instead_of_a_changelog(store):
             {**SIDE, "side.inputs": "kafka.a", "rocksdb.ttl.ms": "5000"},
             (
                 "stores.s.side.inputs: cannot be combined with stores.s.rocksdb.ttl.ms: entries that are read again would "
-                "start their lives again"
+                "get a new time to live"
             ),
         ),
         (

@@ -86,7 +86,7 @@ def test_a_deleted_changelog_is_refused_and_the_local_store_is_left_alone(tmp_pa
     job.admin.delete("counts-changelog")
     keys = {"job.logged.store.base.dir": str(tmp_path / "elsewhere")} if local == "lost" else {}
     for _ in range(2):
-        with pytest.raises(EnvironmentFailure, match="it was deleted or made anew, and the state with it"):
+        with pytest.raises(EnvironmentFailure, match="it was deleted or created again, and the state with it"):
             job.run(**keys)
     assert not list(tmp_path.rglob("*.stale-*"))
 

@@ -47,7 +47,7 @@ def client(service):
 def ask(service, method, path, *, token=TOKEN, body=None, **headers):
     sent = {"authorization": f"Bearer {token}"} if token else {}
     return urllib3.request(
-        method, service.url + path, body=body, headers={**sent, **headers}, retries=False, redirect=False
+        method, service.url + path, body=body, headers={**sent, **headers}, retries=False, redirect=False, timeout=60
     )
 
 
@@ -185,7 +185,7 @@ def test_views_of_the_runner_are_served_and_those_open_to_all_need_no_token(coor
         ready = ask(service, "GET", "/readyz", token=None, host="10.0.0.9:8080")
         assert (ready.status, ready.headers["content-type"]) == (503, "text/plain; charset=utf-8")
         assert ask(service, "POST", "/readyz", token=None).status == 403
-        page = urllib3.request("GET", service.page, redirect=False, retries=False)
+        page = urllib3.request("GET", service.page, redirect=False, retries=False, timeout=60)
         assert page.status == 303
         assert not service.page.startswith(service.url + "/"), "people have a port of their own"
     finally:

@@ -73,7 +73,7 @@ def test_a_scan_begins_where_the_caller_says_that_nothing_is_left_before(tmp_pat
 def test_a_time_that_has_no_place_in_the_order_is_refused(tmp_path, time_ms):
     with (
         open_store(JOB, "waiting", tmp_path) as opened,
-        pytest.raises(ValueError, match=f"time must be 0 to 9999999999999998 ms since 1970, got {time_ms}"),
+        pytest.raises(ValueError, match=f"time must be an int of 0 to 9999999999999998 ms since 1970, got {time_ms!r}"),
     ):
         ExpiryIndex(opened.store).add(time_ms, "k")
 

@@ -30,7 +30,7 @@ def service(coordinator):
 
 
 def get(service, path, **headers):
-    return urllib3.request("GET", service.url + path, headers=headers, retries=False, redirect=False)
+    return urllib3.request("GET", service.url + path, headers=headers, retries=False, redirect=False, timeout=60)
 
 
 def until_ok(service, path):

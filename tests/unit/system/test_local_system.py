@@ -406,3 +406,17 @@ def test_headers_survive_their_encoding():
     headers = [("", b""), ("a", b"\0\xff"), ("a", b"x" * 300), ("null", None), ("\N{SNOWMAN}", b"1"), ("last", None)]
     assert decode_headers(encode_headers(headers)) == headers
     assert decode_headers(encode_headers([])) == []
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_headers_come_back_in_order_for_neighbours_that_share_them_or_not(make, shared):
+    local = make()
+    local.admin().create(StreamSpec("s", 1))
+    first = [("a", b"1"), ("é", None), ("a", b"")]
+    other = first if shared else [("b", b"2")]
+    column = [None, first, other, [], first]
+    producer = local.producer()
+    producer.send([OutgoingRecord("s", b"k", b"v", headers=headers) for headers in column])
+    producer.flush()
+    (batch,) = local.consumer().poll(0.0, 10)
+    assert list(batch.headers) == [None, first, other, None, first]

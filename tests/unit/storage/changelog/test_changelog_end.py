@@ -85,5 +85,5 @@ def test_offsets_that_go_back_are_those_of_another_log(log):
     log.write(5)
     log.end.sent(last=4, count=5)
     log.end.committed(marker_offsets=0)
-    with pytest.raises(StoreError, match="deleted or made anew"):
+    with pytest.raises(StoreError, match="deleted or created again"):
         log.end.sent(last=0, count=1)

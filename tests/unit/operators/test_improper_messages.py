@@ -1,0 +1,143 @@
+"""Windows and joins against messages and stores they cannot use: one line says which one, and nothing has changed."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+from rigs.windows_rig import WindowsRig, job, opened_store, ssp
+
+from samzapy import ContainerContext, Context, IncomingMessageEnvelope, JobContext, SystemStream
+from samzapy.api.batch import MessageBatch
+from samzapy.container.tasks.context import ContainerTaskContext
+from samzapy.errors import ConfigError
+from samzapy.metrics import Registry
+from samzapy.operators.joins import AsOfJoin, StreamStreamJoin, Within
+from samzapy.operators.windows import (
+    Count,
+    EventTimeWindows,
+    OnChange,
+    OnClose,
+    Sessions,
+    Sliding,
+    Tumbling,
+    WindowedAggregation,
+)
+
+NO_TIMES = [-1, -(10**15), 9 * 10**13 + 1, 1_700_000_000_000_000, 1.5, 5.0, math.nan, "5", True, b"5", [5]]
+STREAMS = SystemStream("mem", "in"), SystemStream("mem", "other")
+SIDES = ssp(0), ssp(0, "other")
+KINDS = {"tumbling": Tumbling("1s"), "sessions": Sessions("1s"), "sliding": Sliding("1s")}
+JOINS = {
+    "as-of": lambda context: AsOfJoin(context, "windows", STREAMS, "1m"),
+    "stream-stream": lambda context: StreamStreamJoin(context, "windows", STREAMS, Within("1s", "1s")),
+}
+
+
+def context_of(opened, **config):
+    registry = Registry()
+    task = ContainerTaskContext("Partition 0", {"windows": opened.store}, dict.fromkeys(SIDES, 0), registry, 1)
+    return Context(JobContext("windows", "1", config), ContainerContext("0", registry), task)
+
+
+def entries(opened):
+    with opened.store.all() as found:
+        return dict(found)
+
+
+def message(number, key="a", time=5, partition=SIDES[0]):
+    return IncomingMessageEnvelope(partition, number, key, 1, None, time)
+
+
+@pytest.mark.parametrize("emit", [OnClose(), OnChange()], ids=["on close", "on change"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_message_without_an_event_time_changes_no_window(tmp_path, kind, emit):
+    with opened_store(tmp_path) as opened:
+        rig = WindowsRig(opened, WindowedAggregation(KINDS[kind], Count(), None, emit=emit))
+        rig.add("a", 1_000)
+        before, sent = entries(opened), list(rig.sent.pending)
+        for time in NO_TIMES:
+            said = re.escape(f"mem.in[0]@17: event time {time!r}: windows need milliseconds since 1970, 0 to")
+            good = message(16, time=1_001)
+            batch = [good, message(17)]
+            with pytest.raises(ValueError, match=said):
+                rig.windows.add(message(17), "a", 1, rig.sent, time)
+            with pytest.raises(ValueError, match=said):
+                rig.windows.observe(message(17), time)
+            with pytest.raises(ValueError, match=said):
+                rig.windows.add_all(batch, rig.sent, time=[1_001, time])
+            with pytest.raises(ValueError, match=said):
+                rig.windows.add_all([good, message(17, time=time)], rig.sent)
+        with pytest.raises(ValueError, match="event time None"):
+            rig.windows.add_all(batch, rig.sent, time=lambda _: None)
+        assert (entries(opened), rig.sent.pending) == (before, sent)
+
+
+@pytest.mark.parametrize("emit", [OnClose(), OnChange()], ids=["on close", "on change"])
+def test_a_batch_with_a_key_that_is_no_string_changes_no_window(tmp_path, emit):
+    with opened_store(tmp_path) as opened:
+        rig = WindowsRig(opened, WindowedAggregation(Tumbling("1s"), Count(), None, emit=emit))
+        before = entries(opened)
+        for key in (None, 3, b"a"):
+            with pytest.raises(TypeError, match=re.escape("mem.in[0]@17: keys of windows are strings, got")):
+                rig.windows.add_all([message(16), message(17, key)], rig.sent)
+        assert (entries(opened), rig.sent.pending) == (before, [])
+
+
+@pytest.mark.parametrize("make", JOINS.values(), ids=JOINS)
+def test_a_message_without_an_event_time_or_a_key_is_not_joined(tmp_path, make):
+    with opened_store(tmp_path) as opened:
+        join = make(context_of(opened))
+        join.add(message(1, time=1_000))
+        before = entries(opened)
+        for time in NO_TIMES:
+            said = re.escape(f"mem.in[0]@17: event time {time!r}: joins need milliseconds since 1970, 0 to")
+            with pytest.raises(ValueError, match=said):
+                join.add(message(17, time=time))
+            with pytest.raises(ValueError, match=said):
+                join.add_all([message(17, time=time), message(18)])
+        for key in (None, 3, b"a"):
+            said = re.escape(f"mem.in[0]@17: a join needs a string as key, got {key!r}")
+            with pytest.raises(ValueError, match=said):
+                join.add(message(17, key))
+            with pytest.raises(ValueError, match=said):
+                join.add_all(MessageBatch(SIDES[0], [17, 18], [key, "a"], [1, 1], [1_000, 1_000]))
+        assert entries(opened) == before
+
+
+def test_a_store_with_entries_that_expire_by_themselves_is_refused(tmp_path):
+    key = "stores.windows.rocksdb.ttl.ms"
+    with opened_store(tmp_path, **{key: "5000"}) as opened:
+        context = context_of(opened, **job(**{key: "5000"}))
+        windows = WindowedAggregation(Tumbling("1s"), Count(), SystemStream("mem", "out"))
+        users = [*JOINS.values(), lambda made: EventTimeWindows(made, "windows", windows)]
+        for make in users:
+            with pytest.raises(ConfigError, match=re.escape(f"{key}: must not be set") + ".*got '5000'$"):
+                make(context)
+            make(context_of(opened, **job(**{key: "0"})))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_and_the_last_time_that_there_is_make_windows(tmp_path, kind):
+    with opened_store(tmp_path) as opened:
+        rig = WindowsRig(opened, WindowedAggregation(KINDS[kind], Count(), None))
+        rig.add("a", 0)
+        rig.add("a", 9 * 10**13)
+        rig.commit()
+        rig.crash()
+        assert not rig.add("a", 0), "an hour or a thousand years later it is late"
+        assert [(each.start <= 0, each.value) for each in rig.finish()] == [(True, 1), (False, 1)]
+
+
+def test_messages_of_one_key_and_time_make_every_pair(tmp_path):
+    with opened_store(tmp_path) as opened:
+        join = JOINS["stream-stream"](context_of(opened))
+        found = []
+        for number in range(6):
+            envelope = message(number, time=1_000, partition=SIDES[number % 2])._replace(message=number)
+            found += join.add(envelope)
+        assert sorted((each.left.value, each.right.value) for each in found) == [
+            (left, right) for left in (0, 2, 4) for right in (1, 3, 5)
+        ]
+        assert list(join.finish()) == []
