@@ -29,6 +29,11 @@ class DeadLeader:
         self.leader_lives = self._clock.monotonic() >= self._elected_at_s
         return SimpleNamespace(brokers={1: "one", 2: "two"}, topics={"in": SimpleNamespace(partitions={0: None})})
 
+    def describe_topics(self, topics, request_timeout):
+        described = Future()
+        described.set_result(SimpleNamespace(partitions=[None]))
+        return {"in": described}
+
     def list_offsets(self, asked, isolation_level, request_timeout):
         if not self.leader_lives:
             self._clock.advance(request_timeout)
