@@ -10,9 +10,8 @@ import os
 import secrets
 from collections.abc import Callable, Mapping
 
-from samzapy.admin.inspection import JobInspector
-from samzapy.config.job import JobConfig
 from samzapy.coordinator.coordinator import Coordinator
+from samzapy.coordinator.page.inspector import Inspector
 from samzapy.coordinator.progress import JobStatus
 from samzapy.coordinator.scrape import job_snapshot
 from samzapy.coordinator.service import CoordinatorService
@@ -32,9 +31,10 @@ def run_token() -> str:
 
 
 def serve(
-    config: JobConfig, coordinator: Coordinator, token: str, host: str, port: int, *, second: int | None
+    coordinator: Coordinator, inspector: Inspector, token: str, host: str, port: int, *, second: int | None
 ) -> CoordinatorService:
-    """Serve the coordinator of a job at `host:port`, and on the loopback port `second` (None: nowhere else).
+    """Serve the coordinator of a job at `host:port`, and on the loopback port `second` (None: nowhere else). `inspector`
+    answers the page's questions about records.
 
     Raises EnvironmentFailure when a port cannot be had.
     """
@@ -46,7 +46,7 @@ def serve(
         page_port=second,
         added=views_of(coordinator),
         open_to_all=PROBES,
-        inspector=JobInspector(config),
+        inspector=inspector,
     )
 
 

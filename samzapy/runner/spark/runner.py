@@ -18,6 +18,7 @@ from uuid import uuid4
 from pyspark import RDD
 from pyspark.serializers import CPickleSerializer
 
+from samzapy.admin.inspection import JobInspector
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.config.job import JobConfig
 from samzapy.coordinator.coordinator import Coordinator
@@ -153,7 +154,7 @@ class SparkRunner(Runner):
         # so the handlers go last.
         with ExitStack() as handlers, ExitStack() as stack:
             port = config.spark.coordinator_port
-            service = serve(config, coordinator, token, host, port, second=config.page_port)
+            service = serve(coordinator, JobInspector(config), token, host, port, second=config.page_port)
             stack.callback(service.close)
             options.on_event(f"status page: {service.page}")
             options.on_page(service.page)
