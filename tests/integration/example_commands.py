@@ -1,4 +1,4 @@
-"""The commands that the job files and the README give for the examples, to be run as they are written."""
+"""The commands that the job files, the README and the docs give for the examples, to be run as they are written."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
@@ -15,7 +16,27 @@ CONFIGS = PROJECT / "configs"
 #: Jobs whose input is what another one's commands leave.
 AFTER = {"popular-pages": "page-views"}
 _REMARK = re.compile(r"\s{2,}\(.*\)$")
-#: Of the README's commands: these are about a job that is running, or that has not run yet.
+#: The pages, in the order in which somebody reads them.
+PAGES = (
+    "README.md",
+    *(
+        f"docs/{name}.md"
+        for name in (
+            "tutorial",
+            "tasks",
+            "state",
+            "dataframes",
+            "guarantees",
+            "windows",
+            "joins",
+            "inputs",
+            "event-time",
+            "testing",
+            "operations",
+        )
+    ),
+)
+#: Of the pages' commands: these are about a job that is running, or that has not run yet.
 _OF_THEIR_OWN = re.compile(r"samzapy (drain|check) |planes_by_batch")
 #: The shell's own words for `samzapy` and `python` add what the user would add to each command.
 _PROLOGUE = """
@@ -39,8 +60,8 @@ def commands_of_file(name: str) -> list[str]:
     return [_REMARK.sub("", line) for line in lines if not line.lstrip().startswith("--config")]
 
 
-def commands_of_readme(name: str) -> list[str]:
-    """The README's commands about a job that are not in its file: to be run after those."""
+def commands_of_pages(name: str) -> list[str]:
+    """The pages' commands about a job that are not in its file: to be run after those."""
     known = {_plain(line) for line in commands_of_file(name)}
     lines = [line.strip().removeprefix("$ ") for line in _shown()]
     about = re.compile(rf"^(samzapy|python) .*configs/{name}\.properties")
@@ -49,9 +70,9 @@ def commands_of_readme(name: str) -> list[str]:
 
 
 def _shown() -> Iterator[str]:
-    """The README's lines inside fences, and those that are set off by four spaces."""
+    """The pages' lines inside fences, and those that are set off by four spaces."""
     inside = False
-    for line in (PROJECT / "README.md").read_text().splitlines():
+    for line in chain.from_iterable((PROJECT / page).read_text().splitlines() for page in PAGES):
         if line.startswith("```"):
             inside = not inside
         elif inside or line.startswith("    "):
@@ -59,7 +80,7 @@ def _shown() -> Iterator[str]:
 
 
 def _plain(line: str) -> str:
-    """Without the overrides, remarks and pipes that the README shows beside a command."""
+    """Without the overrides, remarks and pipes that a page shows beside a command."""
     return re.sub(r"\s+(\$K|#.*|\|.*)(?=\s|$)", "", line).strip()
 
 

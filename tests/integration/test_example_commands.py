@@ -1,4 +1,4 @@
-"""Every example by the commands of its job file and of the README, on the embedded system and on Kafka."""
+"""Every example by the commands of its job file and of the docs, on the embedded system and on Kafka."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from example_commands import AFTER, commands_of_file, commands_of_readme, job_names, run_commands
+from example_commands import AFTER, commands_of_file, commands_of_pages, job_names, run_commands
 
 from samzapy.devkafka import DevBroker
 
@@ -39,7 +39,7 @@ def test_the_commands_of_an_example_do_what_they_say(name: str, overrides: dict[
     assert processed
     assert all(processed)
     assert not printed.rstrip().splitlines()[-1].startswith(f"{processed[-1]:,} messages"), "no result was shown"
-    run_commands(commands_of_readme(name), tmp_path, overrides)
+    run_commands(commands_of_pages(name), tmp_path, overrides)
 
 
 def test_a_store_filled_by_batch_saves_reading_its_stream(overrides: dict[str, str], tmp_path: Path) -> None:
