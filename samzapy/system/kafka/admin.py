@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -29,20 +28,12 @@ from samzapy.errors import (
 )
 from samzapy.system.kafka.client import ClientErrors, all_counts, make_client, partition_counts, reach
 from samzapy.system.kafka.errors import UNKNOWN_TOPIC, error_of, general_error, one_line
+from samzapy.system.kafka.group_positions import GroupPositions
 
 _REQUEST_S = 15.0
 #: The time-out of one request for offsets. librdkafka sends it to the leader that it knows, and reconnects to a dead one
 #: without any pause until the request times out; only then it looks the leaders up again.
 _OFFSETS_S = 2.0
-#: How long a broker that begins to manage a group may take to read its state.
-_GROUP_S = 5.0
-_GROUP_MOVES = frozenset(
-    {
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-    }
-)
 #: How long a topic's creation or deletion may take to show in the metadata.
 _SETTLE_S = 30.0
 _PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.5
@@ -82,6 +73,7 @@ class KafkaAdmin(SystemAdmin):
         self._clock = clock
         self._made: Any = None
         self._closed = False
+        self._groups: dict[str, GroupPositions] = {}
         #: Topics that the controller has created, or reported to exist.
         self._known: set[str] = set()
         #: Brokers of the cluster at the first contact.
@@ -214,23 +206,9 @@ class KafkaAdmin(SystemAdmin):
 
     def mirror(self, group: str, positions: Mapping[SystemStreamPartition, int]) -> None:
         """Raises EnvironmentFailure where the broker does not allow it, or where another consumer is a member."""
-        at = [TopicPartition(ssp.stream, ssp.partition, offset) for ssp, offset in positions.items()]
-        request, where = [ConsumerGroupTopicPartitions(group, at)], f"group '{group}'"
-        deadline = self._clock.monotonic() + _GROUP_S
-        while True:
-            answer = self._client.alter_consumer_group_offsets(request, request_timeout=_REQUEST_S)[group]
-            try:
-                found = answer.result(_SETTLE_S).topic_partitions
-                error = next((each.error for each in found if each.error is not None), None)
-            except KafkaException as cause:
-                error = error_of(cause)
-            except TimeoutError as cause:
-                raise RetriableError(f"{where}: no answer from {self._client_errors.servers}") from cause
-            if error is None:
-                return
-            if error.code() not in _GROUP_MOVES or self._clock.monotonic() > deadline:
-                raise general_error(error, self._client_errors.system, where)
-            self._client.poll(_PAUSE_S)
+        if group not in self._groups:
+            self._groups[group] = GroupPositions(group, self._properties, self._client_errors, self._clock)
+        self._groups[group].commit(positions)
 
     def offsets_at(self, ssps: Iterable[SystemStreamPartition], time_ms: int) -> dict[SystemStreamPartition, int]:
         chosen = list(ssps)
@@ -270,6 +248,9 @@ class KafkaAdmin(SystemAdmin):
 
     def close(self) -> None:
         self._closed = True
+        for group in self._groups.values():
+            group.close()
+        self._groups.clear()
         self._made = None
 
     @property
