@@ -17,7 +17,7 @@ class LogConfig:
 
     level: int = logging.INFO
     as_json: bool = False
-    folder: Path = Path("logs")
+    folder: Path = Path(".samzapy/logs")
     max_bytes: int = 10_485_760
     files: int = 5
 
@@ -45,7 +45,7 @@ LOG_FORMAT = Key("job.log.format", choice("text", "json"), "text", "The form of 
 LOG_DIR = Key(
     "job.log.dir",
     TEXT,
-    "logs",
+    ".samzapy/logs",
     "Folder of the logs: a folder for the job, a file for the driver and one for each container, on its own machine.",
 )
 LOG_MAX_BYTES = Key(
@@ -94,7 +94,7 @@ def parse_supervision(reader: Reader) -> SupervisionConfig:
     log = LogConfig(
         _LEVELS[reader.get(LOG_LEVEL)],
         reader.get(LOG_FORMAT) == "json",
-        Path(reader.get(LOG_DIR) or "logs"),
+        Path(reader.get(LOG_DIR) or ".samzapy/logs"),
         reader.get(LOG_MAX_BYTES),
         reader.get(LOG_FILES),
     )

@@ -11,7 +11,7 @@ def test_without_keys_a_job_logs_at_info_reports_stalls_and_mirrors_its_position
     found = load().supervision
     assert found == SupervisionConfig()
     assert (found.stall_ms, found.stall_fails, found.mirror) == (30_000, False, True)
-    assert found.log == LogConfig(logging.INFO, False, Path("logs"), 10_485_760, 5)
+    assert found.log == LogConfig(logging.INFO, False, Path(".samzapy/logs"), 10_485_760, 5)
 
 
 def test_every_key_is_read(load):
