@@ -73,7 +73,11 @@ def _config(folder: Path) -> JobConfig:
     job = files("samzapy.examples.flights") / "flights.properties"
     return load_job(
         Path(str(job)),
-        {"systems.events.path": str(folder / "local.db"), "job.logged.store.base.dir": str(folder / "state")},
+        {
+            "systems.events.path": str(folder / "local.db"),
+            "job.logged.store.base.dir": str(folder / "state"),
+            "job.log.dir": str(folder / "logs"),
+        },
     )
 
 

@@ -54,7 +54,9 @@ def test_a_job_that_has_not_run_here_is_an_error_with_the_folder(samzapy, logs):
     logs.rmdir()
     code, _, errors = samzapy("logs", "job.properties")
     assert code == 3
-    assert errors == "error: .samzapy/logs/counts-1: no log; the job has not run here, or job.log.dir is another folder\n"
+    assert (
+        errors == "error: .samzapy/logs/counts-1: no log; the job has not run here, or job.log.dir is another folder\n"
+    )
 
 
 def test_the_status_of_a_job_without_a_page_is_an_error(samzapy, logs):
