@@ -6,6 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from samzapy.coordinator.page.history import History, lag_of
@@ -13,7 +14,7 @@ from samzapy.coordinator.page.history import History, lag_of
 #: Rows of a table; the rest is found by searching.
 ROWS = 50
 #: Tasks that the table of stores adds up; of more, their first containers have to do.
-TASKS = 5_000
+TASKS = 500
 #: Cells of the strip; with more partitions, a cell stands for several.
 CELLS = 500
 #: Lags at which a cell of the strip gets a warmer colour.
@@ -179,9 +180,10 @@ def _label(group: Sequence[PartitionRow]) -> str:
     return f"{names}: lag {sum(known):,}" if known else f"{names}: end not known"
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
+@lru_cache(maxsize=100_000)
+def _natural(name: str) -> tuple[tuple[int, str], ...]:
     """Sorts `in[10]` after `in[9]`."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name))
 
 
 class StoreSums:
