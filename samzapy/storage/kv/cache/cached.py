@@ -84,14 +84,11 @@ class CachedStore(ScanningStore[K, V]):
         """The value of `key`, None if it has none."""
         entry = key if type(key) is self._usual else self._entry(key)
         self._gets += 1
-        try:
-            value = self._held[entry]
-        except KeyError:
-            pass
-        else:
+        held = self._held
+        if entry in held:
             if self._used is not None:
                 self._used[entry] = None
-            return value
+            return held[entry]
         return self._load(key, entry)
 
     def put(self, key: K, value: V) -> None:
