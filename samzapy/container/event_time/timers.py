@@ -84,13 +84,17 @@ class TaskTimers(NoTimers):
         self._reach = self._not_before_now(min(clock.reach(ssp), clock.latest(ssp, envelopes)))
 
     def until_due(self, envelopes: Sequence[IncomingMessageEnvelope]) -> Sequence[IncomingMessageEnvelope]:
-        due = self.timers.earliest(TimerClock.EVENT)
-        self.timers.interrupt_until = self._reach
-        if len(envelopes) < 2 or self._reach < due:
+        timers = self.timers
+        timers.interrupt_until = self._reach
+        if len(envelopes) < 2 or self._reach < timers.earliest(TimerClock.EVENT):
+            return envelopes
+        # Timers that have moved must not interrupt the run.
+        due = timers.first_due(TimerClock.EVENT, int(self._reach))
+        if self._reach < due:
             return envelopes
         for index, event_time in enumerate(event_times(envelopes)):
             if event_time >= due:
-                self.timers.interrupt_until = self._not_before_now(min(self._reach, event_time))
+                timers.interrupt_until = self._not_before_now(min(self._reach, event_time))
                 return envelopes[: index + 1]
         return envelopes
 
@@ -110,11 +114,8 @@ class TaskTimers(NoTimers):
 
     def take_due(self) -> Iterator[Timer]:
         for clock, now in ((TimerClock.EVENT, self._event_clock.now), (TimerClock.WALL, self._clock.wall_ms())):
-            if now is None:
-                continue
-            for timer in self.timers.due(clock, now, _AT_ONCE):
-                if self.timers.time_of(timer.key, clock) == timer.time_ms:
-                    self.timers.cancel(timer.key, clock)
+            if now is not None:
+                for timer in self.timers.fire(clock, now, _AT_ONCE):
                     self.fired += 1
                     yield timer
 
