@@ -110,7 +110,9 @@ class Timer(NamedTuple):
 class TimerStore(Timers):
     """Timers over a key-value store. The first ones are in memory as well, so that one range is read for many that fire."""
 
-    __slots__ = ("_event", "_name", "_pack", "_store", "_wall", "interrupt", "interrupt_until")
+    __slots__ = (
+        "_event", "_name", "_pack", "_store", "_wall", "between_messages", "interrupt", "interrupt_until",
+    )  # fmt: skip
 
     def __init__(self, store: KeyValueStore[bytes, Any], name: str) -> None:
         self._store = store
@@ -119,6 +121,8 @@ class TimerStore(Timers):
         #: Called when an event timer is set for a time up to `interrupt_until`; both are the run loop's.
         self.interrupt: Callable[[], object] = _ignored
         self.interrupt_until: float = -inf
+        #: The store for `fire`, `due` and `first_due`; the run loop has one without a journal.
+        self.between_messages = store
         self._event, self._wall = FirstTimers(b"e"), FirstTimers(b"w")
         for first in (self._event, self._wall):
             self._read_on(first)
@@ -137,7 +141,7 @@ class TimerStore(Timers):
         if before is None or time_ms < before or before <= first.passed_ms:
             if before is not None:
                 store.delete(first.due + _bytes(before) + packed)
-            self._add_due(first, (time_ms, packed))
+            _add_due(store, first, (time_ms, packed))
         if clock is TimerClock.EVENT and time_ms <= self.interrupt_until:
             self.interrupt()
 
@@ -198,7 +202,7 @@ class TimerStore(Timers):
     def first_due(self, clock: TimerClock, through_ms: int) -> int:
         """As `earliest`, and exact up to `through_ms`: due entries of timers that have moved or were cancelled are passed
         over until then. Called as `fire`."""
-        first, get = self._of(clock), self._store.get
+        first, get = self._of(clock), self.between_messages.get
         while (earliest := first.earliest()) <= through_ms:
             place = first.head
             if place is None:
@@ -216,7 +220,7 @@ class TimerStore(Timers):
 
         Called by the run loop between messages, when changes of a message can no longer be undone.
         """
-        first, store = self._of(clock), self._store
+        first, store = self._of(clock), self.between_messages
         for place in self._due(first, now_ms, most):
             times = first.times + place[1]
             if store.get(times) == place[0]:
@@ -230,7 +234,7 @@ class TimerStore(Timers):
         return list(map(_timer, self._due(self._of(clock), now_ms, most)))
 
     def _due(self, first: FirstTimers, now_ms: int, most: int) -> list[Place]:
-        found, last, get = list[Place](), None, self._store.get
+        found, last, get = list[Place](), None, self.between_messages.get
         while len(found) < most:
             place = first.take(now_ms)
             if place is None:
@@ -249,15 +253,12 @@ class TimerStore(Timers):
 
     def _pass_over(self, first: FirstTimers, place: Place, time_ms: int | None) -> None:
         """Drop a due entry of a timer that fires at `time_ms` instead (None: never)."""
+        store = self.between_messages
         entry = first.due + _bytes(place[0]) + place[1]
-        if self._store.get(entry) is not None:
-            self._store.delete(entry)
+        if store.get(entry) is not None:
+            store.delete(entry)
         if time_ms is not None and time_ms > place[0]:
-            self._add_due(first, (time_ms, place[1]))
-
-    def _add_due(self, first: FirstTimers, place: Place) -> None:
-        self._store.put(first.due + _bytes(place[0]) + place[1], True)
-        first.add(place)
+            _add_due(store, first, (time_ms, place[1]))
 
     def _of(self, clock: TimerClock) -> FirstTimers:
         return self._event if clock is TimerClock.EVENT else self._wall
@@ -282,6 +283,11 @@ class TimerStore(Timers):
         except Exception as cause:
             raise StoreRefused(f"store '{self._name}': MessagePack does not write the key {key!r:.100}") from cause
         return packed
+
+
+def _add_due(store: KeyValueStore[bytes, Any], first: FirstTimers, place: Place) -> None:
+    store.put(first.due + _bytes(place[0]) + place[1], True)
+    first.add(place)
 
 
 def _ignored() -> None:
