@@ -1,24 +1,40 @@
-"""Turns a job's status into the snapshot that metrics and probes are made from."""
+"""Turns a job's status into the snapshots that metrics and probes are made from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from samzapy.coordinator.progress import ContainerStatus, JobStatus
 from samzapy.metrics.series import ContainerSnapshot, JobSnapshot, PartitionSnapshot
 
 
-def job_snapshot(status: JobStatus, tasks: Iterable[str], ended: str = "") -> JobSnapshot:
-    """The snapshot for `samzapy.metrics.prometheus.render` and `samzapy.metrics.health`.
+def job_snapshot(
+    status: JobStatus, tasks: frozenset[str], ended: str = "", pause: Callable[[], None] = lambda: None
+) -> JobSnapshot:
+    """The snapshot for `samzapy.metrics.prometheus.render`.
 
-    `tasks` are the names of the job's tasks; `ended` says why the run is over, empty while it goes on.
+    `tasks` are the names of the job's tasks; `ended` says why the run is over, empty while it goes on. `pause` is called
+    between two containers.
     """
-    names = frozenset(tasks)
+
+    def snapshot(container: ContainerStatus) -> ContainerSnapshot:
+        pause()
+        return _container(container, tasks, container.metrics, _partitions(container))
+
+    return _job(status, ended, snapshot)
+
+
+def health_snapshot(status: JobStatus, ended: str = "") -> JobSnapshot:
+    """The snapshot for `samzapy.metrics.health`: without metrics and partitions, which a probe does not look at."""
+    return _job(status, ended, lambda container: _container(container, frozenset(), {}, {}))
+
+
+def _job(status: JobStatus, ended: str, snapshot: Callable[[ContainerStatus], ContainerSnapshot]) -> JobSnapshot:
     clocks = status.clocks
     return JobSnapshot(
         status.name,
-        tuple(_container(container, names) for container in status.containers),
-        tuple(_container(standby, names) for standby in status.standbys),
+        tuple(map(snapshot, status.containers)),
+        tuple(map(snapshot, status.standbys)),
         status.seconds,
         status.processed,
         status.commits,
@@ -32,15 +48,20 @@ def job_snapshot(status: JobStatus, tasks: Iterable[str], ended: str = "") -> Jo
     )
 
 
-def _container(status: ContainerStatus, tasks: frozenset[str]) -> ContainerSnapshot:
+def _container(
+    status: ContainerStatus,
+    tasks: frozenset[str],
+    metrics: Mapping[str, Mapping[str, float]],
+    partitions: Mapping[str, PartitionSnapshot],
+) -> ContainerSnapshot:
     return ContainerSnapshot(
         status.id,
         tasks,
-        status.metrics,
+        metrics,
         status.state,
         status.phase,
         status.attempts,
-        _partitions(status),
+        partitions,
         0.0 if status.stalled is None else status.stalled.seconds,
         status.restoring,
     )

@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping
 from samzapy.coordinator.coordinator import Coordinator
 from samzapy.coordinator.page.inspector import Inspector
 from samzapy.coordinator.progress import JobStatus
-from samzapy.coordinator.scrape import job_snapshot
+from samzapy.coordinator.scrape import health_snapshot, job_snapshot
 from samzapy.coordinator.service import CoordinatorService
-from samzapy.coordinator.web.views import Rendered, View
+from samzapy.coordinator.web.views import Pauses, Rendered, View
+from samzapy.metrics.bounded import Bounds
 from samzapy.metrics.health import Health, alive, ready
 from samzapy.metrics.prometheus import CONTENT_TYPE, render
 from samzapy.metrics.series import JobSnapshot
@@ -31,10 +32,17 @@ def run_token() -> str:
 
 
 def serve(
-    coordinator: Coordinator, inspector: Inspector, token: str, host: str, port: int, *, second: int | None
+    coordinator: Coordinator,
+    inspector: Inspector,
+    token: str,
+    host: str,
+    port: int,
+    *,
+    second: int | None,
+    max_series: int,
 ) -> CoordinatorService:
     """Serve the coordinator of a job at `host:port`, and on the loopback port `second` (None: nowhere else). `inspector`
-    answers the page's questions about records.
+    answers the page's questions about records; `/metrics` has `max_series` series at most.
 
     Raises EnvironmentFailure when a port cannot be had.
     """
@@ -44,25 +52,24 @@ def serve(
         host,
         port,
         page_port=second,
-        added=views_of(coordinator),
+        added=views_of(coordinator, Bounds(job=max_series)),
         open_to_all=PROBES,
         inspector=inspector,
     )
 
 
-def views_of(coordinator: Coordinator) -> Mapping[str, View]:
-    """The views of a job's metrics and health, by path."""
-    tasks = tuple(task.name for task in coordinator.spec.model.tasks)
-
-    def snapshot(status: JobStatus) -> JobSnapshot:
-        return job_snapshot(status, tasks, coordinator.abandoned or "")
+def views_of(coordinator: Coordinator, bounds: Bounds = Bounds()) -> Mapping[str, View]:  # noqa: B008  # frozen
+    """The views of a job's metrics, in bounded number, and of its health, by path."""
+    tasks = frozenset(task.name for task in coordinator.spec.model.tasks)
+    pause = Pauses()
 
     def metrics(status: JobStatus) -> Rendered:
-        return Rendered(render(snapshot(status)), CONTENT_TYPE)
+        snapshot = job_snapshot(status, tasks, coordinator.abandoned or "", pause)
+        return Rendered(render(snapshot, bounds, pause), CONTENT_TYPE)
 
     def probe(ask: Callable[[JobSnapshot], Health]) -> View:
         def answer(status: JobStatus) -> Rendered:
-            good = ask(snapshot(status)).status == 200
+            good = ask(health_snapshot(status, coordinator.abandoned or "")).status == 200
             return Rendered(b"ok\n" if good else b"not well\n", "text/plain", 200 if good else 503)
 
         return answer
