@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from samzapy.coordinator.progress import ContainerStatus, JobStatus
-from samzapy.metrics.series import ContainerSnapshot, JobSnapshot, PartitionSnapshot
+from samzapy.metrics.series import ContainerSnapshot, JobSnapshot
 
 
 def job_snapshot(status: JobStatus, tasks: Iterable[str], ended: str = "") -> JobSnapshot:
@@ -40,16 +40,8 @@ def _container(status: ContainerStatus, tasks: frozenset[str]) -> ContainerSnaps
         status.state,
         status.phase,
         status.attempts,
-        _partitions(status),
+        status.partitions,
         0.0 if status.stalled is None else status.stalled.seconds,
         status.restoring,
     )
 
-
-def _partitions(status: ContainerStatus) -> Mapping[str, PartitionSnapshot]:
-    found = {ssp: PartitionSnapshot(at, status.ends.get(ssp)) for ssp, at in status.positions.items()}
-    for ssp, lag in status.lags.items():
-        # The position of the newest report is newer than the one beside the end.
-        position = found[ssp].position if ssp in found else lag.position
-        found[ssp] = PartitionSnapshot(position, lag.end, None if lag.age_ms is None else lag.age_ms / 1000)
-    return found

@@ -42,11 +42,12 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class PartitionSnapshot(NamedTuple):
-    """An input partition: the next offset to process, the offset after its last record (None: not known), and how many
-    seconds the oldest unprocessed record has waited (None: not known)."""
+    """An input partition: the next offset to process, the offset after its last record, the offsets that were between the two
+    when the end was asked for, and how many seconds the oldest unprocessed record has waited. None: not known."""
 
     position: int
     end: int | None = None
+    lag: int | None = None
     age_s: float | None = None
 
 
@@ -126,10 +127,8 @@ _UP = gauge("container_up", "1 if an attempt of the container holds its lease, o
 _RESTARTS = counter("container_restarts", "Attempts of the container after the first.")
 _POSITION = gauge("partition_position", "Next offset to process.")
 _END = gauge("partition_end_offset", "Offset after the last message of the partition, as far as the container knows.")
-_LAG = gauge("partition_lag_messages", "Offsets between position and end.")
-_WORST_LAG = gauge(
-    "container_lag_max_messages", "Offsets between position and end in the container's furthest partition."
-)
+_LAG = gauge("partition_lag_messages", "Offsets between position and end when the end was last asked for.")
+_WORST_LAG = gauge("container_lag_max_messages", "The largest lag of the container's partitions.")
 _AGE = gauge("partition_oldest_unread_seconds", "Time that the oldest unprocessed message has waited.", Merge.MAX)
 _CONTAINER_STALLED = gauge("container_stalled_seconds", "Time that a container has not got on; absent while it does.")
 _RESTORE_READ = gauge("restore_offsets_read", "Changelog offsets read by the restore under way.")
@@ -187,14 +186,15 @@ def _add_status(collected: _Collected, container: ContainerSnapshot, *, standby:
     if container.stalled_s:
         collected.add(_CONTAINER_STALLED, container.stalled_s, place)
     worst = -1
-    for ssp, (position, end, age_s) in container.partitions.items():
+    for ssp, (position, end, lag, age_s) in container.partitions.items():
         stream, _, partition = ssp.rpartition("[")
         where = (*place, ("stream", stream), ("partition", partition.rstrip("]")))
         collected.add(_POSITION, float(position), where)
         if end is not None:
-            worst = max(worst, end - position, 0)
             collected.add(_END, float(end), where)
-            collected.add(_LAG, float(max(0, end - position)), where)
+        if lag is not None:
+            worst = max(worst, lag)
+            collected.add(_LAG, float(lag), where)
         if age_s is not None:
             collected.add(_AGE, age_s, where)
     if worst >= 0:

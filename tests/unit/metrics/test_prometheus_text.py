@@ -83,8 +83,8 @@ def test_errors_are_counted_by_stage_and_by_what_the_policy_did(parsed):
 
 def test_lag_is_known_by_partition_and_for_the_furthest_of_a_container(parsed):
     partitions = {
-        "kafka.in[0]": PartitionSnapshot(5, 7, 1.5),
-        "kafka.in[1]": PartitionSnapshot(5, 5),
+        "kafka.in[0]": PartitionSnapshot(5, 7, 2, 1.5),
+        "kafka.in[1]": PartitionSnapshot(5, 5, 0),
         "k.x[0]": PartitionSnapshot(1),
     }
     found = parsed(job(container({}, partitions=partitions)))
