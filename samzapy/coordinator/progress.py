@@ -16,6 +16,9 @@ from samzapy.job.facts import PartitionLag, Stall, UserFailure
 from samzapy.job.lease import ContainerReport
 from samzapy.metrics.series import PartitionSnapshot
 
+#: Whoever draws statuses again and again, for as many as look, may take one part in so many of a core for it.
+SHARE = 20.0
+
 
 @dataclass(frozen=True)
 class RestoredStore:

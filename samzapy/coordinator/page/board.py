@@ -9,7 +9,6 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from heapq import nsmallest
 from importlib.resources import files
 from types import MappingProxyType
@@ -23,14 +22,12 @@ from samzapy.coordinator.clocks import as_text
 from samzapy.coordinator.page.history import PACE_S, History
 from samzapy.coordinator.page.inspector import Asked, Found, Inspector
 from samzapy.coordinator.page.view import StoreSums, Tables, catch_up_s, container_rows, graph, tables
-from samzapy.coordinator.progress import JobStatus
+from samzapy.coordinator.progress import SHARE, JobStatus
 from samzapy.errors import SamzapyError
 from samzapy.job.lease import TaskProgress
 
 logger = logging.getLogger(__name__)
 
-#: A snapshot and its drawing may take one part in so many of the time.
-SHARE = 20.0
 #: The sections that change while the job runs, in the order of the page; one template each.
 SECTIONS = ("state", "overview", "containers", "tasks", "stores", "errors")
 #: How many searches are drawn once for all who look; further ones are drawn anew.
@@ -157,7 +154,7 @@ class Board:
     def page(self, search: str = "", asked: Asked = Asked()) -> str:  # noqa: B008  # frozen
         """The whole page. `asked` is answered, too, which may take seconds."""
         return self._environment.get_template("page.html").render(
-            sections={name: partial(str, html) for name, html in self.sections(search).items()},
+            sections=self.sections(search),
             name=self._snapshot.name,
             search=search,
             answers=self._answer(asked),

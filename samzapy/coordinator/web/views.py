@@ -27,13 +27,11 @@ from starlette.routing import Route
 from samzapy.clock import SYSTEM_CLOCK, Clock
 from samzapy.coordinator.changes import MetricValues
 from samzapy.coordinator.coordinator import Coordinator
-from samzapy.coordinator.progress import JobStatus
+from samzapy.coordinator.progress import SHARE, JobStatus
 from samzapy.strict_json import encode
 
 logger = logging.getLogger(__name__)
 
-#: How much longer a view is shown than it took to make.
-SHARE = 20.0
 
 
 class Rendered(NamedTuple):
