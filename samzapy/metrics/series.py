@@ -160,9 +160,10 @@ def job_series(job: JobSnapshot, limit: int = SERIES_LIMIT) -> list[Series]:
     for family, time_ms in ((_CLOCK, job.clock_ms), (_CHECKPOINT_CLOCK, job.checkpoint_clock_ms)):
         if time_ms is not None:
             collected.add(family, time_ms / 1000)
-    for container in (*job.containers, *job.standbys):
-        _add_status(collected, container, standby=container in job.standbys)
-        collected.add_registry(container)
+    for role, containers in (("active", job.containers), ("standby", job.standbys)):
+        for container in containers:
+            _add_status(collected, container, role)
+            collected.add_registry(container)
     return collected.bounded(limit)
 
 
@@ -173,9 +174,8 @@ def container_series(job_name: str, container: ContainerSnapshot, limit: int = S
     return collected.bounded(limit)
 
 
-def _add_status(collected: _Collected, container: ContainerSnapshot, *, standby: bool) -> None:
+def _add_status(collected: _Collected, container: ContainerSnapshot, role: str) -> None:
     place = (("container", container.id),)
-    role = "standby" if standby else "active"
     collected.add(_CONTAINERS, 1.0, (("role", role), ("state", container.state), ("phase", container.phase)))
     collected.add(_UP, float(container.state in {"running", "done"}), place)
     collected.add(_RESTARTS, float(max(0, container.attempts - 1)), place)
